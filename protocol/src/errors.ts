@@ -1,0 +1,71 @@
+// The one table of refusals. Every error that a user, a peer or an operator can meet has its code here.
+// A message says what was expected, what came, and what to do.
+
+/** code → what it means, in one line (docs/PROTOCOL.md and the dashboard's refusal counts show these). */
+export const ERROR_CODES = {
+  // wire: somebody sent what nobody should send
+  'message-malformed': 'a message or frame does not match its schema',
+  'message-too-large': 'a message or frame is over its size limit',
+  'message-unexpected': 'a well-formed message that has no place in the present state',
+  'rate-exceeded': 'more messages than the limit allows',
+  // joining
+  'protocol-version': 'client and coordinator speak different protocol versions',
+  'model-hash': 'the volunteer would compute another model than the run trains',
+  'session-unknown': 'no such session, or its token is wrong',
+  'token-required': 'the route needs the owner token',
+  'origin-refused': 'the request comes from a page that this coordinator does not serve',
+  'grid-full': 'the coordinator takes no more volunteers now',
+  // fencing
+  'generation-stale': 'the frame or message belongs to an older generation of the ring',
+  'lease-stale': 'the lease was revoked, expired, or already used',
+  'mode-stale': 'the push belongs to an older mode epoch',
+  'base-stale': 'the base version is off the chain or too old',
+  'duplicate': 'the blocks of this push are already counted',
+  // content
+  'gradient-not-finite': 'a gradient holds NaN or infinity',
+  'gradient-shape': 'a gradient has another length than the model',
+  'checksum': 'bytes do not match their checksum or hash',
+  'shard-corrupt': 'a data shard does not match its SHA-256 name',
+  'version-corrupt': 'a version does not match its digest',
+  'digest-mismatch': 'two members hold different bytes for the same step',
+  // links
+  'link-lost': 'a connection to another volunteer broke',
+  'link-timeout': 'a connection to another volunteer could not be opened in time',
+  'coordinator-lost': 'the connection to the coordinator broke',
+  'reduce-timeout': 'a reduce made no progress within its deadline',
+  // this machine and its user
+  'no-adapter': 'no WebGPU adapter was found',
+  'adapter-limit': 'the adapter lacks a limit or feature that the model needs',
+  'device-lost': 'the GPU device was lost',
+  'model-invalid': 'the model specification is wrong',
+  'job-invalid': 'the job description is wrong',
+  'dataset-unreadable': 'a dataset file is missing or not what it should be',
+  'port-taken': 'the port is in use',
+  'folder-unwritable': 'the data folder cannot be written',
+  'disk-failed': 'a write to disk failed',
+  'browser-missing': 'no Chromium was found',
+  'usage': 'a command was called wrongly',
+  'unsupported': 'asked for something that this version does not do',
+} as const
+
+export type ErrorCode = keyof typeof ERROR_CODES
+
+/** An expected failure: shown to a person or sent to a peer by its code. A bug throws a plain Error('internal: …') instead. */
+export class GridError extends Error {
+  readonly code: ErrorCode
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.name = 'GridError'
+    this.code = code
+  }
+}
+
+export function isGridError(value: unknown): value is GridError {
+  return value instanceof GridError
+}
+
+/** What to print for any thrown value: message and, for expected failures, the code. */
+export function describeError(value: unknown): string {
+  if (isGridError(value)) return `${value.message} (${value.code})`
+  return value instanceof Error ? value.message : String(value)
+}

@@ -1,0 +1,2 @@
+// Public face of the protocol package.
+export * from './errors.ts'
