@@ -1,0 +1,48 @@
+// The seam between training and arithmetic: something that can run a model forward and backward.
+// Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
+
+/** `samples` inputs with their targets, dense, batch-major. Pixels are already scaled; token ids and classes are Int32. */
+export interface Batch {
+  readonly samples: number
+  /** (samples, …input shape) */
+  readonly x: Float32Array | Int32Array
+  /** cross-entropy: (samples,) class indices; MSE: (samples, …output shape) */
+  readonly y: Int32Array | Float32Array
+}
+
+/** Sums over the batch, never means: the division by Σtargets happens once, after the reduce (DESIGN §3). */
+export interface BatchSums {
+  /** Σ loss over all targets */
+  readonly lossSum: number
+  /** how many targets the loss summed over (samples for cross-entropy, samples × outputs for MSE) */
+  readonly targets: number
+  /** samples whose arg-max is the target class; 0 where the loss has no classes */
+  readonly correct: number
+}
+
+export interface AdapterDescription {
+  /** what a person would call it, for example "SwiftShader Device (Subzero)" */
+  readonly name: string
+  readonly vendor: string
+  /** true when no GPU stands behind it; said aloud wherever the adapter is shown */
+  readonly software: boolean
+  readonly executor: 'reference' | 'webgpu'
+}
+
+export interface Executor {
+  readonly adapter: AdapterDescription
+  /** Replaces all parameters. flat (parameterCount,) in the order of the model's parameter layout. */
+  loadParameters(flat: Float32Array): void
+  /**
+   * Forward and backward over `batch` with the loaded parameters, split into micro-batches as memory asks.
+   * Writes Σ over targets of ∂loss/∂parameter into `into` (parameterCount,), overwriting it.
+   * @throws GridError('device-lost') when the device is gone
+   */
+  gradient(batch: Batch, into: Float32Array): Promise<BatchSums>
+  /** Forward only, evaluation mode. */
+  evaluate(batch: Batch): Promise<BatchSums>
+  /** Forward only, evaluation mode: (samples, …output shape). */
+  predict(x: Batch['x'], samples: number): Promise<Float32Array>
+  /** Releases every buffer. The executor cannot be used afterwards. */
+  destroy(): void
+}
