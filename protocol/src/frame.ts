@@ -1,0 +1,105 @@
+// Binary frames between volunteers: byte layout, packing, unpacking. Nothing is allocated before the header is checked.
+//
+//   offset  0  u32 magic "STRL"
+//           4  u32 type (FRAME_TYPES)
+//           8  u32 generation
+//          12  u32 step
+//          16  u32 bucket   (reduce: index of the bucket; manifest: index of its author in the ring; chunk: 0)
+//          20  u32 hop      (reduce and manifest: hops travelled; chunk: 0)
+//          24  u32 offset   (reduce: first element inside the bucket; chunk: first byte; heartbeat: 0)
+//          28  u32 length   (payload bytes)
+//          32  u32 checksum (Adler-style sum of the payload)
+//          36  payload
+// All little-endian.
+import { GridError } from './errors.ts'
+import { MAX_FRAME_PAYLOAD_BYTES } from './limits.ts'
+
+const MAGIC = 0x4c525453
+export const FRAME_HEADER_BYTES = 36
+
+/** What a frame carries. */
+export const FRAME_TYPES = {
+  /** keeps a silent link distinguishable from a dead one */
+  heartbeat: 1,
+  /** first frame of the dialling side: says in JSON who dials */
+  greeting: 2,
+  /** reduce-scatter: partial sums of one chunk */
+  partial: 3,
+  /** all-gather: final sums of one chunk */
+  reduced: 4,
+  /** one member's share of a step: JSON Manifest */
+  manifest: 5,
+  /** request for a version or a reduced gradient: JSON FetchRequest */
+  fetch: 6,
+  /** answer to fetch: a run of bytes */
+  chunk: 7,
+  /** answer to fetch: cannot serve, JSON { code, message } */
+  refusal: 8,
+} as const
+export type FrameType = keyof typeof FRAME_TYPES
+
+export interface Frame {
+  readonly type: FrameType
+  readonly generation: number
+  readonly step: number
+  readonly bucket: number
+  readonly hop: number
+  readonly offset: number
+  readonly payload: Uint8Array
+}
+
+const TYPE_NAMES = new Map<number, FrameType>(Object.entries(FRAME_TYPES).map(([name, code]) => [code, name as FrameType]))
+
+/** Header and payload in one new buffer, ready to send. */
+export function packFrame(frame: Frame): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(FRAME_HEADER_BYTES + frame.payload.byteLength)
+  const header = new DataView(bytes.buffer)
+  const fields = [MAGIC, FRAME_TYPES[frame.type], frame.generation, frame.step, frame.bucket, frame.hop, frame.offset]
+  fields.push(frame.payload.byteLength, checksum(frame.payload))
+  fields.forEach((value, i) => header.setUint32(4 * i, value, true))
+  bytes.set(frame.payload, FRAME_HEADER_BYTES)
+  return bytes
+}
+
+/**
+ * A typed frame over the given bytes (the payload is a view, not a copy).
+ * @throws GridError 'message-malformed', 'message-too-large' or 'checksum'
+ */
+export function unpackFrame(bytes: Uint8Array): Frame {
+  if (bytes.byteLength < FRAME_HEADER_BYTES) throw malformed(`a frame has at least ${FRAME_HEADER_BYTES} bytes, got ${bytes.byteLength}`)
+  if (bytes.byteLength > FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES)
+    throw new GridError('message-too-large', `a frame has at most ${MAX_FRAME_PAYLOAD_BYTES} payload bytes, got ${bytes.byteLength - FRAME_HEADER_BYTES}`)
+  const header = new DataView(bytes.buffer, bytes.byteOffset, FRAME_HEADER_BYTES)
+  const field = (i: number): number => header.getUint32(4 * i, true)
+  if (field(0) !== MAGIC) throw malformed('a frame starts with "STRL"')
+  const type = TYPE_NAMES.get(field(1))
+  if (type === undefined) throw malformed(`unknown frame type ${field(1)}`)
+  const payload = bytes.subarray(FRAME_HEADER_BYTES)
+  if (field(7) !== payload.byteLength) throw malformed(`the header says ${field(7)} payload bytes, the frame has ${payload.byteLength}`)
+  if (field(8) !== checksum(payload)) throw new GridError('checksum', `the payload of a ${type} frame does not match its checksum`)
+  return { type, generation: field(2), step: field(3), bucket: field(4), hop: field(5), offset: field(6), payload }
+}
+
+function malformed(message: string): GridError {
+  return new GridError('message-malformed', message)
+}
+
+/**
+ * Order-sensitive 32-bit sum (Fletcher's scheme over 32-bit words, then the tail). Finds swapped, lost and altered bytes
+ * of a buggy or hostile sender; DTLS already covers the wire.
+ */
+export function checksum(bytes: Uint8Array): number {
+  let a = 1
+  let b = bytes.byteLength | 0
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const whole = bytes.byteLength & ~3
+  for (let i = 0; i < whole; i += 4) {
+    a = (a + view.getUint32(i, true)) | 0
+    b = (b + a) | 0
+  }
+  for (let i = whole; i < bytes.byteLength; i++) {
+    a = (a + view.getUint8(i)) | 0
+    b = (b + a) | 0
+  }
+  return (a ^ Math.imul(b, 0x9e3779b1)) >>> 0
+}

@@ -1,0 +1,39 @@
+// Sizes and times that bound what strangers can make us do, each with its unit and its reason.
+
+/** Raised when an older client or coordinator could misread a newer one. */
+export const PROTOCOL_VERSION = 1
+
+/** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
+export const MAX_MESSAGE_BYTES = 256 * 1024
+/** Payload bytes of one peer frame; 64 KiB is what every WebRTC stack accepts when the SDP is silent. */
+export const FRAME_PAYLOAD_BYTES = 60 * 1024
+/** Payload bytes that a receiver accepts in one peer frame. */
+export const MAX_FRAME_PAYLOAD_BYTES = 256 * 1024
+/** Bytes queued on a data channel before `send` waits; a channel in Chromium closes at 16 MiB. */
+export const HIGH_WATER_BYTES = 1024 * 1024
+/** Bytes left in the queue when a waiting `send` goes on. */
+export const LOW_WATER_BYTES = HIGH_WATER_BYTES / 4
+/** Bytes of manifest JSON that a member may add to a reduce. */
+export const MAX_MANIFEST_BYTES = 32 * 1024
+
+/** Characters of a volunteer's name. */
+export const MAX_NAME_LENGTH = 40
+/** Members of one ring: a full round of 2(N−1) hops stays below a second at 10 ms a hop. */
+export const MAX_RING_MEMBERS = 32
+/** Volunteers connected to one coordinator. */
+export const MAX_VOLUNTEERS = 5000
+/** W: steps a member may be ahead of the last acknowledged commit, and the longest plan (COMMIT.md). */
+export const PLAN_WINDOW = 64
+/** Parameters of a model: 256 MiB of f32. */
+export const MAX_PARAMETERS = 64 * 1024 * 1024
+/** Bytes of one shard. */
+export const MAX_SHARD_BYTES = 8 * 1024 * 1024
+/** Blocks of one dataset split. */
+export const MAX_BLOCKS = 1_000_000
+
+/** Milliseconds between heartbeats, to the coordinator and to ring neighbours. */
+export const HEARTBEAT_MS = 1000
+/** Milliseconds of silence after which a socket or a link counts as dead (reliability.md §2). */
+export const SILENCE_MS = 5000
+/** Milliseconds to open a link to a neighbour, PeerJS retry included: some connects hang and need a second try. */
+export const LINK_OPEN_MS = 12_000

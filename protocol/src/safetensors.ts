@@ -1,0 +1,218 @@
+// Safetensors: named tensors as bytes, the form in which parameters, optimizer state and golden vectors are stored and sent.
+// Layout: u64 LE header length · JSON header · tensor data, without gaps. Knows nothing of models; refuses hostile input
+// before anything is allocated. Typed arrays are read in host order: every WebGPU platform is little-endian.
+
+import { GridError } from './errors.ts'
+
+/** dtype name → bytes per element. */
+const DTYPE_BYTES = {
+  BOOL: 1, U8: 1, I8: 1, U16: 2, I16: 2, F16: 2, BF16: 2, U32: 4, I32: 4, F32: 4, U64: 8, I64: 8, F64: 8,
+} as const
+
+export type SafetensorsDtype = keyof typeof DTYPE_BYTES
+
+/** One stored tensor; `data` holds its elements row-major, little-endian. */
+export interface StoredTensor {
+  readonly dtype: SafetensorsDtype
+  readonly shape: readonly number[]
+  readonly data: Uint8Array
+}
+
+export interface Safetensors {
+  readonly tensors: Map<string, StoredTensor>
+  readonly metadata: Record<string, string>
+}
+
+/** Bytes of the length field before the header. */
+const PREFIX_BYTES = 8
+/** Enough for some 100,000 tensor names; a larger header is an attack, not a model. */
+export const MAX_SAFETENSORS_HEADER_BYTES = 16 * 1024 * 1024
+/** Tensor data begins on this boundary, so that 8-byte elements can be viewed without a copy. */
+const DATA_ALIGNMENT = 8
+/** No operator of ours has more; bounds the loop over a hostile shape. */
+const MAX_DIMENSIONS = 16
+
+/**
+ * Reads a whole safetensors file. Tensor data are views into `bytes`, not copies.
+ * @throws GridError('message-malformed') naming what is wrong
+ * @example const { tensors, metadata } = readSafetensors(await readFile('model.safetensors'))
+ */
+export function readSafetensors(bytes: Uint8Array): Safetensors {
+  const header = readHeader(bytes)
+  const data = bytes.subarray(header.end)
+  const tensors = new Map<string, StoredTensor>()
+  const spans: Span[] = []
+  let metadata: Record<string, string> = {}
+  for (const [name, value] of Object.entries(header.entries)) {
+    if (name === '__metadata__') {
+      metadata = parseMetadata(value)
+      continue
+    }
+    const { dtype, shape, begin, end } = parseEntry(name, value, data.byteLength)
+    spans.push({ name, begin, end })
+    tensors.set(name, { dtype, shape, data: data.subarray(begin, end) })
+  }
+  requireCovered(spans, data.byteLength)
+  return { tensors, metadata }
+}
+
+interface Span { readonly name: string; readonly begin: number; readonly end: number }
+
+function readHeader(bytes: Uint8Array): { entries: Record<string, unknown>; end: number } {
+  if (bytes.byteLength < PREFIX_BYTES)
+    throw malformed(`the file has ${bytes.byteLength} bytes, fewer than its ${PREFIX_BYTES}-byte length field`)
+  const length = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getBigUint64(0, true)
+  if (length > BigInt(MAX_SAFETENSORS_HEADER_BYTES))
+    throw malformed(`the header claims ${length} bytes, the limit is ${MAX_SAFETENSORS_HEADER_BYTES}`)
+  const end = PREFIX_BYTES + Number(length)
+  if (end > bytes.byteLength)
+    throw malformed(`the header claims ${length} bytes and the file has ${bytes.byteLength - PREFIX_BYTES} after its length field`)
+  return { entries: parseHeaderJson(bytes.subarray(PREFIX_BYTES, end)), end }
+}
+
+function parseHeaderJson(bytes: Uint8Array): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch (cause) {
+    throw malformed('the header is not JSON in UTF-8', cause)
+  }
+  if (!isRecord(value)) throw malformed('the header is not a JSON object')
+  return value
+}
+
+function parseMetadata(value: unknown): Record<string, string> {
+  if (!isRecord(value)) throw malformed('__metadata__ is not an object')
+  const metadata: [string, string][] = []
+  for (const [key, text] of Object.entries(value)) {
+    if (typeof text !== 'string') throw malformed(`__metadata__ ${quote(key)} is not a string`)
+    metadata.push([key, text])
+  }
+  return Object.fromEntries(metadata)
+}
+
+interface Entry { dtype: SafetensorsDtype; shape: number[]; begin: number; end: number }
+
+function parseEntry(name: string, value: unknown, dataBytes: number): Entry {
+  if (!isRecord(value)) throw malformed(`tensor ${quote(name)} is not described by an object`)
+  const { dtype, shape, data_offsets: offsets } = value
+  if (!isDtype(dtype)) throw malformed(`tensor ${quote(name)} has the unknown dtype ${quote(String(dtype))}`)
+  const elements = elementCount(name, shape)
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
+    throw malformed(`tensor ${quote(name)} has no pair of data offsets`)
+  const [begin, end] = offsets as [number, number]
+  if (begin > end || end > dataBytes)
+    throw malformed(`tensor ${quote(name)} lies at ${begin}..${end} and the file has ${dataBytes} bytes of data`)
+  if (elements * DTYPE_BYTES[dtype] !== end - begin)
+    throw malformed(`tensor ${quote(name)} needs ${elements * DTYPE_BYTES[dtype]} bytes for its shape and has ${end - begin}`)
+  return { dtype, shape: shape as number[], begin, end }
+}
+
+function elementCount(name: string, shape: unknown): number {
+  if (!Array.isArray(shape) || shape.length > MAX_DIMENSIONS || !shape.every(isSize))
+    throw malformed(`tensor ${quote(name)} has no shape of at most ${MAX_DIMENSIONS} whole sizes`)
+  const count = (shape as number[]).reduce((product, size) => product * size, 1)
+  if (!Number.isSafeInteger(count)) throw malformed(`tensor ${quote(name)} has more elements than can be counted`)
+  return count
+}
+
+/** The spans must tile the data: an overlap aliases two tensors, a gap hides bytes from whoever inspects the file. */
+function requireCovered(spans: Span[], dataBytes: number): void {
+  spans.sort((a, b) => a.begin - b.begin || a.end - b.end)
+  let covered = 0
+  for (const span of spans) {
+    if (span.begin !== covered)
+      throw malformed(`tensor ${quote(span.name)} begins at ${span.begin} and the data before it end at ${covered}`)
+    covered = span.end
+  }
+  if (covered !== dataBytes) throw malformed(`the tensors cover ${covered} of ${dataBytes} bytes of data`)
+}
+
+/**
+ * Writes tensors in the order of the map, the header padded with spaces so that the data are aligned.
+ * @example writeSafetensors(new Map([['fc1.bias', floatTensor([10], bias)]]), { format: 'pt' })
+ */
+export function writeSafetensors(
+  tensors: ReadonlyMap<string, StoredTensor>,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array<ArrayBuffer> {
+  const ordered = byAlignment(tensors)
+  const { header, dataBytes } = layOut(ordered, metadata)
+  const bytes = new Uint8Array(PREFIX_BYTES + header.byteLength + dataBytes)
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(header.byteLength), true)
+  bytes.set(header, PREFIX_BYTES)
+  let offset = PREFIX_BYTES + header.byteLength
+  for (const [, tensor] of ordered) {
+    bytes.set(tensor.data, offset)
+    offset += tensor.data.byteLength
+  }
+  return bytes
+}
+
+/** Wide elements first, otherwise in map order: every tensor then lies on a multiple of its element size. */
+function byAlignment(tensors: ReadonlyMap<string, StoredTensor>): [string, StoredTensor][] {
+  return [...tensors].sort(([, a], [, b]) => DTYPE_BYTES[b.dtype] - DTYPE_BYTES[a.dtype])
+}
+
+function layOut(tensors: [string, StoredTensor][], metadata: Readonly<Record<string, string>>) {
+  const entries: [string, unknown][] = []
+  if (Object.keys(metadata).length > 0) entries.push(['__metadata__', metadata])
+  let dataBytes = 0
+  for (const [name, { dtype, shape, data }] of tensors) {
+    if (name === '__metadata__' || elementCount(name, shape) * DTYPE_BYTES[dtype] !== data.byteLength)
+      throw new Error(`internal: tensor ${quote(name)} of ${data.byteLength} bytes cannot be stored as ${dtype} [${shape.join(', ')}]`)
+    entries.push([name, { dtype, shape, data_offsets: [dataBytes, dataBytes + data.byteLength] }])
+    dataBytes += data.byteLength
+  }
+  const json = JSON.stringify(Object.fromEntries(entries))
+  const text = new TextEncoder().encode(json)
+  const padded = Math.ceil(text.byteLength / DATA_ALIGNMENT) * DATA_ALIGNMENT
+  const header = new Uint8Array(padded).fill(0x20)
+  header.set(text)
+  return { header, dataBytes }
+}
+
+/** Wraps f32 values for writing; `data` shares their memory. */
+export function floatTensor(shape: readonly number[], values: Float32Array): StoredTensor {
+  return { dtype: 'F32', shape, data: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) }
+}
+
+/** The elements of an F32 tensor: a view where alignment allows, else a copy. */
+export function float32Values(tensor: StoredTensor): Float32Array {
+  if (tensor.dtype !== 'F32') throw malformed(`expected an F32 tensor, found ${tensor.dtype}`)
+  const data = aligned(tensor.data, Float32Array.BYTES_PER_ELEMENT)
+  return new Float32Array(data.buffer, data.byteOffset, data.byteLength / Float32Array.BYTES_PER_ELEMENT)
+}
+
+/** The elements of an I32 tensor: a view where alignment allows, else a copy. */
+export function int32Values(tensor: StoredTensor): Int32Array {
+  if (tensor.dtype !== 'I32') throw malformed(`expected an I32 tensor, found ${tensor.dtype}`)
+  const data = aligned(tensor.data, Int32Array.BYTES_PER_ELEMENT)
+  return new Int32Array(data.buffer, data.byteOffset, data.byteLength / Int32Array.BYTES_PER_ELEMENT)
+}
+
+// `new Uint8Array(data)` rather than `data.slice()`: a Node Buffer's slice is a view, not a copy.
+function aligned(data: Uint8Array, bytesPerElement: number): Uint8Array {
+  return data.byteOffset % bytesPerElement === 0 ? data : new Uint8Array(data)
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function isDtype(value: unknown): value is SafetensorsDtype {
+  return typeof value === 'string' && Object.hasOwn(DTYPE_BYTES, value)
+}
+
+function isSize(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+/** A name from outside, quoted and cut so that it cannot flood or break a log line. */
+function quote(name: string): string {
+  return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name)
+}
+
+function malformed(what: string, cause?: unknown): GridError {
+  return new GridError('message-malformed', `not a safetensors file: ${what}`, cause === undefined ? undefined : { cause })
+}

@@ -1,0 +1,48 @@
+// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and (later) through
+// the coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
+import type { MemberId } from '@starling-grid/protocol'
+
+/** One ordered, reliable pipe of frames to another volunteer. */
+export interface PeerLink {
+  readonly peer: MemberId
+  /** true when frames travel through the coordinator because no direct connection could be made */
+  readonly relayed: boolean
+  /**
+   * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
+   * Frames leave in the order of the calls. @throws GridError 'link-lost' once the link is closed or broken
+   */
+  send(frame: Uint8Array<ArrayBuffer>): Promise<void>
+  /** bytes accepted by `send` and not yet handed to the network */
+  readonly bufferedBytes: number
+  /** Set once by the owner, before the first await after it got the link: called per frame, in the order they were sent. Frames that came earlier are delivered on setting it. */
+  onFrame: ((frame: Uint8Array) => void) | undefined
+  /** Called once, when the link closed for whatever reason (also by close()). */
+  onClose: ((reason: string) => void) | undefined
+  close(reason: string): void
+}
+
+/** How a volunteer reaches others: the platform's WebRTC behind PeerJS, or memory in tests. */
+export interface PeerNetwork {
+  /**
+   * A link to `peer`. Time-boxed and retried inside LINK_OPEN_MS.
+   * @throws GridError 'link-timeout' when it could not be opened, or the signal's reason
+   */
+  dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink>
+  /** Called for each link that another member opened to us. Links are refused while this is undefined. */
+  onLink: ((link: PeerLink) => void) | undefined
+  /** After the coordinator came back: signal through it again, with the new session. Open links stay. */
+  reconnect(access: SignallingAccess): void
+  stop(): void
+}
+
+/** What the coordinator hands out at join so that PeerJS can signal through it. */
+export interface SignallingAccess {
+  /** http(s) URL of the coordinator, without path */
+  readonly url: string
+  /** WebSocket path of the PeerJS protocol, for example "/signalling" */
+  readonly path: string
+  readonly self: MemberId
+  /** the session's token: authenticates the PeerJS socket */
+  readonly token: string
+  readonly iceServers: readonly { readonly urls: string; readonly username?: string; readonly credential?: string }[]
+}
