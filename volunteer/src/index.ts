@@ -1,3 +1,5 @@
 // Public face of the volunteer package.
 export * from './collective/peer-link.ts'
 export * from './graph/executor.ts'
+export * from './host.ts'
+export * from './volunteer.ts'

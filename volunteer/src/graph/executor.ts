@@ -1,5 +1,8 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
+import type { AdapterDescription } from '@starling-grid/protocol'
+
+export type { AdapterDescription }
 
 /** `samples` inputs with their targets, dense, batch-major. Pixels are already scaled; token ids and classes are Int32. */
 export interface Batch {
@@ -18,15 +21,6 @@ export interface BatchSums {
   readonly targets: number
   /** samples whose arg-max is the target class; 0 where the loss has no classes */
   readonly correct: number
-}
-
-export interface AdapterDescription {
-  /** what a person would call it, for example "SwiftShader Device (Subzero)" */
-  readonly name: string
-  readonly vendor: string
-  /** true when no GPU stands behind it; said aloud wherever the adapter is shown */
-  readonly software: boolean
-  readonly executor: 'reference' | 'webgpu'
 }
 
 export interface Executor {

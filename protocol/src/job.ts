@@ -1,0 +1,84 @@
+// What a job owner submits, and what a volunteer is told of it at join.
+import Type, { type Static } from 'typebox'
+import { DatasetManifestSchema } from './dataset.ts'
+import { JobIdSchema, parse, Sha256Schema, strict } from './schema.ts'
+
+export const MODES = ['ring', 'local', 'async'] as const
+export type Mode = (typeof MODES)[number]
+export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'), Type.Literal('async')])
+
+const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
+const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
+
+/** PyTorch's names and semantics; the arithmetic is `@starling-grid/shaders` optimizers'. */
+export const OptimizerSchema = Type.Union([
+  strict({
+    type: Type.Literal('sgd'),
+    lr: Positive,
+    momentum: Type.Optional(Fraction),
+    nesterov: Type.Optional(Type.Boolean()),
+    weightDecay: Type.Optional(Fraction),
+  }),
+  strict({
+    type: Type.Union([Type.Literal('adam'), Type.Literal('adamw')]),
+    lr: Positive,
+    betas: Type.Optional(Type.Tuple([Fraction, Fraction])),
+    eps: Type.Optional(Positive),
+    weightDecay: Type.Optional(Fraction),
+  }),
+])
+
+/** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
+export const JobSpecSchema = strict({
+  name: Type.String({ minLength: 1, maxLength: 80 }),
+  /** for whom, shown to volunteers before they start */
+  owner: Type.String({ minLength: 1, maxLength: 80 }),
+  /** what is computed and why, one or two sentences */
+  purpose: Type.String({ maxLength: 400 }),
+  model: Type.Unknown(),
+  dataset: Type.Union([
+    strict({ source: Type.Literal('digits') }),
+    strict({ source: Type.Literal('mnist'), folder: Type.String({ maxLength: 4096 }) }),
+  ]),
+  optimizer: OptimizerSchema,
+  /** global norm of the mean gradient is clipped to this */
+  clipNorm: Type.Optional(Positive),
+  /** samples in a block, the unit of leasing */
+  blockSamples: Type.Integer({ minimum: 1, maximum: 4096 }),
+  /** blocks in a global batch: one step */
+  batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
+  epochs: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  /** ends the run early, after this many steps */
+  maxSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
+  /** validate after every n-th epoch; the last is always validated */
+  validateEvery: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+  /** training starts when this many volunteers are ready */
+  minVolunteers: Type.Optional(Type.Integer({ minimum: 1, maximum: 5000 })),
+  seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
+  mode: Type.Union([Type.Literal('auto'), ModeSchema]),
+})
+export type JobSpec = Static<typeof JobSpecSchema>
+
+/** @throws GridError 'job-invalid' with the path, what was expected and what came */
+export function parseJobSpec(value: unknown): JobSpec {
+  return parse(JobSpecSchema, value, 'the job', 'job-invalid')
+}
+
+/** What a volunteer needs to take part: the job without the folders of the coordinator's disk. */
+export const JobTermsSchema = strict({
+  id: JobIdSchema,
+  name: Type.String({ maxLength: 80 }),
+  owner: Type.String({ maxLength: 80 }),
+  purpose: Type.String({ maxLength: 400 }),
+  model: Type.Unknown(),
+  /** hash of the model as the coordinator reads it; a volunteer that computes another refuses */
+  modelHash: Sha256Schema,
+  dataset: DatasetManifestSchema,
+  optimizer: OptimizerSchema,
+  clipNorm: Type.Optional(Positive),
+  blockSamples: Type.Integer({ minimum: 1, maximum: 4096 }),
+  batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
+  epochs: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
+})
+export type JobTerms = Static<typeof JobTermsSchema>

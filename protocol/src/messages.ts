@@ -1,0 +1,163 @@
+// Messages between volunteer and coordinator (JSON over one WebSocket). One type, one line that says who sends it and when.
+// Numbers of rules are COMMIT.md's.
+import Type, { type Static } from 'typebox'
+import { StepRecordSchema, VersionRefSchema } from './chain.ts'
+import { ERROR_CODES, type ErrorCode } from './errors.ts'
+import { JobTermsSchema } from './job.ts'
+import { MAX_NAME_LENGTH, MAX_RING_MEMBERS, PLAN_WINDOW } from './limits.ts'
+import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
+
+const literal = <T extends string>(type: T) => Type.Literal(type)
+const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, pattern: '^[a-z-]+$' }))
+const Text = Type.String({ maxLength: 400 })
+const Token = Type.String({ minLength: 16, maxLength: 128 })
+/** owner: fence of the coordinator process (R3); gen: ballot and generation in one (R2) */
+const ballot = { owner: Count, gen: Count }
+const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
+const PlanStepSchema = strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: 256 }) })
+const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
+const LeaseTokenSchema = strict({ block: BlockIdSchema, leaseEpoch: Count })
+
+export const AdapterSchema = strict({
+  name: Type.String({ maxLength: 120 }),
+  vendor: Type.String({ maxLength: 80 }),
+  software: Type.Boolean(),
+  executor: Type.Union([Type.Literal('reference'), Type.Literal('webgpu')]),
+})
+
+/** What a member says it holds: a committed version, and the records since (R4 checks it). */
+export const ClaimSchema = strict({ base: VersionRefSchema, records: Tail })
+
+// ---- volunteer → coordinator ----
+const toCoordinator = {
+  /** first message on a socket; `session` when it had one before the socket broke */
+  hello: strict({
+    type: literal('hello'),
+    protocol: Count,
+    incarnation: MemberIdSchema,
+    name: Type.String({ minLength: 1, maxLength: MAX_NAME_LENGTH }),
+    client: Type.Union([Type.Literal('node'), Type.Literal('tab')]),
+    session: Type.Optional(Token),
+  }),
+  /** model planned, adapter measured: asks for admission */
+  ready: strict({ type: literal('ready'), modelHash: Sha256Schema, adapter: AdapterSchema, samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }) }),
+  /** every HEARTBEAT_MS */
+  heartbeat: strict({
+    type: literal('heartbeat'),
+    samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }),
+    activity: Type.String({ maxLength: 40 }),
+    bytesSent: Count,
+    bytesReceived: Count,
+  }),
+  /** answer to freeze (R3); null: holds nothing */
+  state: strict({ type: literal('state'), ...ballot, claim: Type.Union([ClaimSchema, Type.Null()]) }),
+  /** at the target with links to both neighbours open (R7, R8) */
+  confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
+  /** step `record.v` is applied and whole on this member (R10) */
+  held: strict({ type: literal('held'), ...ballot, record: StepRecordSchema }),
+  /** this generation cannot go on (R2) */
+  abort: strict({ type: literal('abort'), ...ballot, step: Count, blamed: Type.Union([MemberIdSchema, Type.Null()]), code: ErrorCodeSchema, message: Text }),
+  /** digest of the whole state at a version that a checkpoint-at named (R15) */
+  'version-digest': strict({ type: literal('version-digest'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
+  /** result of one leased validation block */
+  validated: strict({ type: literal('validated'), version: VersionRefSchema, lease: LeaseTokenSchema, samples: Count, correct: Count, lossSum: FiniteNumber }),
+  /** async mode: free for work */
+  'lease-request': strict({ type: literal('lease-request'), modeEpoch: Count }),
+  /** closing on purpose: leases go back at once */
+  leave: strict({ type: literal('leave') }),
+}
+
+// ---- coordinator → volunteer ----
+const toVolunteer = {
+  /** answer to hello; job is null while there is none */
+  welcome: strict({
+    type: literal('welcome'),
+    session: Token,
+    owner: Count,
+    signallingPath: Type.String({ maxLength: 200 }),
+    iceServers: Type.Array(
+      strict({ urls: Type.String({ maxLength: 400 }), username: Type.Optional(Type.String({ maxLength: 400 })), credential: Type.Optional(Type.String({ maxLength: 400 })) }),
+      { maxItems: 8 },
+    ),
+    job: Type.Union([JobTermsSchema, Type.Null()]),
+  }),
+  /** a job began after the welcome */
+  job: strict({ type: literal('job'), job: JobTermsSchema }),
+  /** something was refused; `fatal`: the socket closes and coming back as is makes no sense */
+  refused: strict({ type: literal('refused'), code: ErrorCodeSchema, message: Type.String({ maxLength: 1000 }), fatal: Type.Boolean() }),
+  /** new ballot: stop the ring, answer state (R2, R3) */
+  freeze: strict({ type: literal('freeze'), ...ballot }),
+  /** who will be in the ring, the version that each must hold, and where to get it (R5, R7) */
+  form: strict({
+    type: literal('form'),
+    ...ballot,
+    members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
+    shares: Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS }),
+    committed: VersionRefSchema,
+    records: Tail,
+    target: VersionRefSchema,
+    sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
+    /** the coordinator can serve the target over HTTP */
+    coordinatorHolds: Type.Boolean(),
+    modeEpoch: Count,
+  }),
+  /** all confirmed: contribute from step `after.v + 1` on (R8, R9) */
+  start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
+  /** more steps of the running generation (R12, R13) */
+  plan: strict({ type: literal('plan'), ...ballot, steps: Plan }),
+  /** the chain is committed up to here (R11) */
+  ack: strict({ type: literal('ack'), ...ballot, committed: VersionRefSchema }),
+  /** at version v, `uploader` uploads its state, the others send its digest (R15) */
+  'checkpoint-at': strict({ type: literal('checkpoint-at'), ...ballot, v: Count, uploader: MemberIdSchema }),
+  /** upload the state of this version now (A5) */
+  'upload-request': strict({ type: literal('upload-request'), ...ballot, version: VersionRefSchema }),
+  /** compute these validation blocks at this version */
+  validate: strict({ type: literal('validate'), version: VersionRefSchema, leases: Type.Array(LeaseTokenSchema, { maxItems: 256 }) }),
+  /** async mode began or goes on: ask for leases */
+  async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
+  /** leases of one push, at a base version to pull */
+  grant: strict({ type: literal('grant'), ...ballot, modeEpoch: Count, base: VersionRefSchema, leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }), deadlineMs: Count }),
+  /** nothing to do now, and why */
+  wait: strict({ type: literal('wait'), reason: Text }),
+  /** the run ended */
+  finished: strict({ type: literal('finished'), version: VersionRefSchema, reason: Text }),
+}
+
+export const TO_COORDINATOR = toCoordinator
+export const TO_VOLUNTEER = toVolunteer
+export type ToCoordinator = { [K in keyof typeof toCoordinator]: Static<(typeof toCoordinator)[K]> }[keyof typeof toCoordinator]
+export type ToVolunteer = { [K in keyof typeof toVolunteer]: Static<(typeof toVolunteer)[K]> }[keyof typeof toVolunteer]
+export type MessageTo<K extends keyof typeof toVolunteer> = Static<(typeof toVolunteer)[K]>
+export type MessageFrom<K extends keyof typeof toCoordinator> = Static<(typeof toCoordinator)[K]>
+export type Claim = Static<typeof ClaimSchema>
+export type PlanStep = Static<typeof PlanStepSchema>
+export type LeaseToken = Static<typeof LeaseTokenSchema>
+
+/** What goes with a push of gradients in async mode (HTTP header `x-starling-push`); the body is the f32 sum (A2). */
+export const PushSchema = strict({
+  incarnation: MemberIdSchema,
+  modeEpoch: Count,
+  base: VersionRefSchema,
+  leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }),
+  samples: Count,
+  targets: Count,
+  lossSum: FiniteNumber,
+  correct: Count,
+})
+export type Push = Static<typeof PushSchema>
+
+/** A member's share of one step; travels around the ring with the sums, so that all build the same record. */
+export const ManifestSchema = strict({
+  blocks: Type.Array(BlockIdSchema, { maxItems: 256 }),
+  samples: Count,
+  targets: Count,
+  lossSum: FiniteNumber,
+  correct: Count,
+})
+export type Manifest = Static<typeof ManifestSchema>
+
+/** A volunteer asks another for state while a generation forms (R7). */
+export const FetchSchema = strict({ kind: Type.Union([Type.Literal('state'), Type.Literal('reduced')]), version: strict({ v: Count, id: VersionIdSchema }), from: Count })
+export type FetchRequest = Static<typeof FetchSchema>
+
+export const isErrorCode = (code: string): code is ErrorCode => Object.hasOwn(ERROR_CODES, code)

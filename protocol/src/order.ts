@@ -1,0 +1,60 @@
+// Which blocks a step trains, and who computes them: pure functions of the seed, so that the batch never depends on who is
+// present and only its split does (rule R12).
+import { type BlockId, trainingBlock } from './ids.ts'
+
+/**
+ * A small counter-based generator: SplitMix32-style mixing of a seed, the same integers on every machine.
+ * Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (2014), with 32-bit finalisers.
+ */
+export function random32(seed: number): () => number {
+  let state = seed | 0
+  return () => {
+    state = (state + 0x9e3779b9) | 0
+    let z = state
+    z = Math.imul(z ^ (z >>> 16), 0x21f0aaad)
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97)
+    return (z ^ (z >>> 15)) >>> 0
+  }
+}
+
+/** The order of block indices in an epoch: a Fisher–Yates shuffle seeded by (seed, epoch). */
+export function epochOrder(seed: number, epoch: number, blocks: number): Uint32Array {
+  const order = Uint32Array.from({ length: blocks }, (_, i) => i)
+  const random = random32(Math.imul(seed | 0, 0x9e3779b1) ^ Math.imul(epoch + 1, 0x85ebca6b))
+  for (let i = blocks - 1; i > 0; i--) {
+    const j = random() % (i + 1)
+    const moved = order[i] ?? 0
+    order[i] = order[j] ?? 0
+    order[j] = moved
+  }
+  return order
+}
+
+/** The next up to `count` blocks of the epoch's order that are neither done nor taken. */
+export function nextBlocks(order: Uint32Array, epoch: number, count: number, taken: (block: BlockId) => boolean): BlockId[] {
+  const blocks: BlockId[] = []
+  for (const index of order) {
+    if (blocks.length === count) break
+    const block = trainingBlock(epoch, index)
+    if (!taken(block)) blocks.push(block)
+  }
+  return blocks
+}
+
+/**
+ * Whole blocks for each member, in ring order, proportional to `shares` (largest remainder; ties to the earlier member).
+ * All members compute the same split from the same START.
+ */
+export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[]): BlockId[][] {
+  const total = shares.reduce((sum, share) => sum + share, 0)
+  const exact = shares.map((share) => (total > 0 ? (blocks.length * share) / total : blocks.length / shares.length))
+  const counts = exact.map(Math.floor)
+  const byRemainder = exact.map((value, i) => ({ i, remainder: value - Math.floor(value) })).sort((a, b) => b.remainder - a.remainder || a.i - b.i)
+  let left = blocks.length - counts.reduce((sum, count) => sum + count, 0)
+  for (const { i } of byRemainder) {
+    if (left-- <= 0) break
+    counts[i] = (counts[i] ?? 0) + 1
+  }
+  let next = 0
+  return counts.map((count) => blocks.slice(next, (next += count)))
+}

@@ -1,0 +1,65 @@
+// Building blocks of the message schemas, and the one function that turns unknown JSON into a typed value.
+import Type, { type Static, type TSchema } from 'typebox'
+import { Check, Errors } from 'typebox/value'
+import type { BlockId, JobId, MemberId, Sha256, VersionId } from './ids.ts'
+import { type ErrorCode, GridError } from './errors.ts'
+
+/** A non-negative integer that a double holds exactly. */
+export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
+export const FiniteNumber = Type.Number({ minimum: -1e300, maximum: 1e300 })
+export const MemberIdSchema = Type.Unsafe<MemberId>(Type.String({ pattern: '^[0-9a-f]{32}$' }))
+export const JobIdSchema = Type.Unsafe<JobId>(Type.String({ pattern: '^[0-9a-z-]{1,40}$' }))
+export const VersionIdSchema = Type.Unsafe<VersionId>(Type.String({ pattern: '^[0-9a-f]{64}$' }))
+export const Sha256Schema = Type.Unsafe<Sha256>(Type.String({ pattern: '^[0-9a-f]{64}$' }))
+export const BlockIdSchema = Type.Unsafe<BlockId>(Type.String({ pattern: '^([0-9]{1,9}|v):[0-9]{1,9}$' }))
+
+/** An object that refuses properties it does not name. */
+export const strict = <T extends Parameters<typeof Type.Object>[0]>(properties: T) => Type.Object(properties, { additionalProperties: false })
+
+/**
+ * `value` as the schema's type.
+ * @throws GridError(code) naming the path, what was expected and what came
+ */
+export function parse<T extends TSchema>(schema: T, value: unknown, what: string, code: ErrorCode = 'message-malformed'): Static<T> {
+  if (Check(schema, value)) return value as Static<T>
+  const [first] = Errors(schema, value)
+  throw new GridError(code, `${what}: ${first === undefined ? 'does not match its schema' : describe(first, value)}`)
+}
+
+function describe(error: { instancePath: string; message: string }, value: unknown): string {
+  const path = error.instancePath === '' ? 'the whole value' : error.instancePath.slice(1).replaceAll('/', '.')
+  return `${path} ${error.message}, got ${preview(at(value, error.instancePath))}`
+}
+
+function at(value: unknown, path: string): unknown {
+  let here = value
+  for (const key of path.split('/').slice(1)) {
+    if (typeof here !== 'object' || here === null || !Object.hasOwn(here, key)) return undefined
+    here = (here as Record<string, unknown>)[key]
+  }
+  return here
+}
+
+function preview(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing'
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+/**
+ * JSON text from the network as a value.
+ * @throws GridError 'message-too-large' above maxBytes, 'message-malformed' when it is not JSON
+ */
+export function parseJson(text: string, maxBytes: number, what: string): unknown {
+  if (text.length > maxBytes) throw new GridError('message-too-large', `${what} has at most ${maxBytes} bytes, got ${text.length}`)
+  try {
+    return JSON.parse(text, refusePrototype)
+  } catch (cause) {
+    throw new GridError('message-malformed', `${what} is not JSON`, { cause })
+  }
+}
+
+/** Keys that could reach Object.prototype have no place in any message. */
+function refusePrototype(key: string, value: unknown): unknown {
+  if (key === '__proto__' || key === 'constructor' || key === 'prototype') throw new SyntaxError(`key ${key}`)
+  return value
+}

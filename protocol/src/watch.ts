@@ -1,0 +1,106 @@
+// What the dashboard and the contribute page see of a run: GET /api/jobs, GET /api/jobs/ID, and the WebSocket /api/watch,
+// which sends one `snapshot` and then `update`s at most twice a second.
+import type { Mode } from './job.ts'
+import type { AdapterDescription } from './adapter.ts'
+import type { VersionRef } from './chain.ts'
+import type { JobId, MemberId } from './ids.ts'
+
+/** Where a run is: waiting for volunteers, agreeing on a version, training, or over. */
+export type Phase = 'waiting' | 'freeze' | 'forming' | 'ring' | 'handover' | 'async' | 'validating' | 'lost' | 'finished'
+
+export interface MemberView {
+  readonly id: MemberId
+  readonly name: string
+  readonly client: 'node' | 'tab'
+  readonly adapter: AdapterDescription | null
+  /** joining: plans the model; learning: fetches state; training; idle: admitted, waits */
+  readonly state: 'joining' | 'learning' | 'training' | 'idle'
+  /** what the member itself says: "computing", "exchanging", … */
+  readonly activity: string
+  readonly samplesPerSecond: number
+  /** position in the running ring, or null */
+  readonly position: number | null
+  readonly bytesSent: number
+  readonly bytesReceived: number
+  readonly joinedAt: number
+}
+
+export interface DepartureView {
+  readonly id: MemberId
+  readonly name: string
+  readonly at: number
+  readonly reason: string
+  readonly expected: boolean
+}
+
+export interface RunView {
+  readonly job: {
+    readonly id: JobId
+    readonly name: string
+    readonly owner: string
+    readonly purpose: string
+    readonly model: string
+    readonly parameters: number
+    readonly dataset: string
+    readonly trainSamples: number
+    readonly validationSamples: number
+    readonly downloadBytes: number
+    readonly epochs: number
+    readonly blockSamples: number
+    readonly batchBlocks: number
+  }
+  readonly phase: Phase
+  /** why the phase is what it is, in words */
+  readonly reason: string
+  readonly mode: Mode
+  readonly modeReason: string
+  readonly modeEpoch: number
+  readonly generation: number
+  readonly version: VersionRef
+  readonly epoch: number
+  readonly queue: { readonly todo: number; readonly pending: number; readonly done: number; readonly quarantined: number }
+  readonly validationQueue: { readonly todo: number; readonly pending: number; readonly done: number }
+  readonly members: readonly MemberView[]
+  readonly departed: readonly DepartureView[]
+  readonly samplesCommitted: number
+  readonly samplesExpected: number
+  readonly samplesPerSecond: number
+  readonly etaSeconds: number | null
+  readonly checkpoint: (VersionRef & { readonly bytes: number; readonly at: number; readonly witnessed: boolean }) | null
+  /** refusals by code (protocol errors table) */
+  readonly refusals: Readonly<Record<string, number>>
+  readonly startedAt: number
+  readonly finishedAt: number | null
+  /** path of the exported model, or null before the first checkpoint */
+  readonly exportPath: string | null
+}
+
+/** One committed step. at: ms since the epoch of the clock. */
+export interface StepPoint {
+  readonly v: number
+  readonly loss: number
+  /** share of training samples of this step that were classified right, before its update */
+  readonly accuracy: number
+  readonly samples: number
+  readonly mode: Mode
+  readonly at: number
+}
+export interface ValidationPoint {
+  readonly v: number
+  readonly epoch: number
+  readonly accuracy: number
+  readonly loss: number
+  readonly samples: number
+  readonly at: number
+}
+export interface RunEvent {
+  readonly at: number
+  readonly kind: 'mode' | 'generation' | 'member' | 'checkpoint' | 'rewind' | 'validation' | 'refusal' | 'run'
+  readonly text: string
+}
+
+export type WatchMessage =
+  | { readonly type: 'none'; readonly reason: string }
+  | { readonly type: 'snapshot'; readonly run: RunView; readonly steps: readonly StepPoint[]; readonly validations: readonly ValidationPoint[]; readonly events: readonly RunEvent[] }
+  /** points and events since the last message; `rewoundTo`: drop points above this v first */
+  | { readonly type: 'update'; readonly run: RunView; readonly steps: readonly StepPoint[]; readonly validations: readonly ValidationPoint[]; readonly events: readonly RunEvent[]; readonly rewoundTo?: number }

@@ -1,0 +1,67 @@
+// Everything that differs between a tab and a Node process, in one object. Shared code touches web-standard globals only
+// (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the same names.
+import type { ModelSpec } from '@starling-grid/model'
+import type { Sha256 } from '@starling-grid/protocol'
+import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
+import type { Executor } from './graph/executor.ts'
+
+/** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */
+export interface CoordinatorSocket {
+  send(text: string): void
+  close(): void
+  onMessage: ((text: string) => void) | undefined
+  onClose: ((reason: string) => void) | undefined
+}
+
+/** Shards that were fetched before, by content. A cache may forget; it never lies: bytes are hashed again when read. */
+export interface ShardCache {
+  get(name: Sha256): Promise<Uint8Array | undefined>
+  put(name: Sha256, bytes: Uint8Array): Promise<void>
+}
+
+export interface VolunteerHost {
+  readonly client: 'node' | 'tab'
+  /** http(s) origin of the coordinator, without a slash at the end */
+  readonly coordinatorUrl: string
+  /** @throws GridError 'no-adapter', 'adapter-limit' */
+  createExecutor(spec: ModelSpec): Promise<Executor>
+  /** @throws GridError 'coordinator-lost' when it cannot be reached */
+  dialCoordinator(path: string): Promise<CoordinatorSocket>
+  openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
+  readonly shards: ShardCache
+}
+
+export type VolunteerPhase =
+  | 'connecting' // to the coordinator; also while it is away
+  | 'waiting' // joined; nothing to do yet, `detail` says for what
+  | 'preparing' // fetching data, planning the model, measuring speed
+  | 'catching-up' // fetching parameters and optimizer state
+  | 'computing'
+  | 'exchanging' // in the ring
+  | 'validating'
+  | 'finished'
+  | 'stopped'
+  | 'failed'
+
+/** What the volunteer shows to its owner, on the page and on the terminal. */
+export interface VolunteerStatus {
+  readonly phase: VolunteerPhase
+  /** one sentence, for people */
+  readonly detail: string
+  readonly job: { readonly name: string; readonly owner: string; readonly purpose: string } | null
+  readonly adapter: Executor['adapter'] | null
+  readonly mode: 'ring' | 'async' | null
+  readonly ring: { readonly position: number; readonly size: number } | null
+  /** own speed over the last steps, compute only */
+  readonly samplesPerSecond: number
+  /** samples of mine that are in committed versions */
+  readonly samplesCommitted: number
+  /** newest version that I hold */
+  readonly version: number
+  /** mean loss of the last step */
+  readonly loss: number | null
+  readonly bytesSent: number
+  readonly bytesReceived: number
+  /** why it failed or stopped */
+  readonly error: { readonly code: string; readonly message: string } | null
+}
