@@ -9,15 +9,20 @@ export interface PeerLink {
   readonly relayed: boolean
   /**
    * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
-   * Frames leave in the order of the calls. @throws GridError 'link-lost' once the link is closed or broken
+   * Frames leave in the order of the calls. The bytes belong to the link from here on: some links transfer their buffer.
+   * @throws GridError 'link-lost' once the link is closed or broken, 'message-too-large' above MAX_FRAME_PAYLOAD_BYTES
    */
   send(frame: Uint8Array<ArrayBuffer>): Promise<void>
   /** bytes accepted by `send` and not yet handed to the network */
   readonly bufferedBytes: number
-  /** Set once by the owner, before the first await after it got the link: called per frame, in the order they were sent. Frames that came earlier are delivered on setting it. */
+  /**
+   * Set once by the owner, as soon as it got the link: called per frame, in the order they were sent. Frames that came
+   * earlier are kept, up to a bound that closes the link, and delivered on setting it. Throwing closes the link.
+   */
   onFrame: ((frame: Uint8Array) => void) | undefined
-  /** Called once, when the link closed for whatever reason (also by close()). */
+  /** Called once, soon after the link closed for whatever reason (also by close()), or after it is set if that comes later. */
   onClose: ((reason: string) => void) | undefined
+  /** Frames that `send` accepted just before may be lost; sends that still wait are rejected. */
   close(reason: string): void
 }
 

@@ -1,0 +1,148 @@
+// A PeerLink over any ordered channel of bytes: back-pressure, frames that came early, closing exactly once.
+// Knows nothing of what carries the bytes; a carrier is a Channel of a few lines.
+import type { MemberId } from '@starling-grid/protocol'
+import {
+  FRAME_HEADER_BYTES, GridError, HIGH_WATER_BYTES, MAX_FRAME_PAYLOAD_BYTES, describeError,
+} from '@starling-grid/protocol'
+import type { PeerLink } from './peer-link.ts'
+
+const MAX_FRAME_BYTES = FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES
+/** Bytes kept for an owner that has not set onFrame yet: one high-water mark at the sender plus one on the way. */
+export const MAX_EARLY_BYTES = 2 * HIGH_WATER_BYTES
+
+/** What a link needs from what carries its bytes. The carrier calls `received`, `drained` and `close` of the link. */
+export interface Channel {
+  /** bytes written and not yet handed to the network */
+  readonly bufferedBytes: number
+  write(frame: Uint8Array<ArrayBuffer>): void
+  /** May be called more than once. */
+  close(reason: string): void
+}
+
+interface WaitingSend {
+  readonly frame: Uint8Array<ArrayBuffer>
+  readonly resolve: () => void
+  readonly reject: (error: GridError) => void
+}
+
+export class ChannelLink implements PeerLink {
+  readonly peer: MemberId
+  readonly relayed: boolean
+  readonly #channel: Channel
+  #waiting: WaitingSend[] = []
+  #congested = false
+  #early: Uint8Array[] = []
+  #earlyBytes = 0
+  #closedBecause: string | undefined
+  #onFrame: PeerLink['onFrame']
+  #onClose: PeerLink['onClose']
+
+  constructor(peer: MemberId, channel: Channel, relayed = false) {
+    this.peer = peer
+    this.relayed = relayed
+    this.#channel = channel
+  }
+
+  get bufferedBytes(): number {
+    return this.#closedBecause === undefined ? this.#channel.bufferedBytes : 0
+  }
+
+  get onFrame(): PeerLink['onFrame'] {
+    return this.#onFrame
+  }
+
+  set onFrame(handler: PeerLink['onFrame']) {
+    this.#onFrame = handler
+    if (handler === undefined) return
+    const frames = this.#early
+    this.#early = []
+    this.#earlyBytes = 0
+    for (const frame of frames) this.#deliver(frame)
+  }
+
+  get onClose(): PeerLink['onClose'] {
+    return this.#onClose
+  }
+
+  set onClose(handler: PeerLink['onClose']) {
+    this.#onClose = handler
+    if (this.#closedBecause !== undefined) this.#announceClose()
+  }
+
+  send(frame: Uint8Array<ArrayBuffer>): Promise<void> {
+    if (this.#closedBecause !== undefined) return Promise.reject(this.#lost())
+    if (frame.byteLength > MAX_FRAME_BYTES) return Promise.reject(tooLarge(frame.byteLength))
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ frame, resolve, reject })
+      this.#pump()
+    })
+  }
+
+  close(reason: string): void {
+    if (this.#closedBecause !== undefined) return
+    this.#closedBecause = reason
+    this.#channel.close(reason)
+    for (const waiting of this.#waiting.splice(0)) waiting.reject(this.#lost())
+    this.#announceClose()
+  }
+
+  /** From the channel: a frame came. */
+  received(frame: Uint8Array): void {
+    if (this.#closedBecause !== undefined) return
+    if (frame.byteLength > MAX_FRAME_BYTES) return this.close(tooLarge(frame.byteLength).message)
+    if (this.#onFrame !== undefined) return this.#deliver(frame)
+    this.#early.push(frame)
+    this.#earlyBytes += frame.byteLength
+    if (this.#earlyBytes > MAX_EARLY_BYTES) this.close(`${this.#earlyBytes} bytes came before anybody read them`)
+  }
+
+  /** From the channel: its buffer shrank to LOW_WATER_BYTES or below. */
+  drained(): void {
+    this.#congested = false
+    this.#pump()
+  }
+
+  #pump(): void {
+    while (!this.#congested) {
+      const next = this.#channel.bufferedBytes < HIGH_WATER_BYTES ? this.#waiting.shift() : undefined
+      if (next === undefined) break
+      this.#write(next)
+    }
+    this.#congested = this.#waiting.length > 0
+  }
+
+  #write(waiting: WaitingSend): void {
+    try {
+      this.#channel.write(waiting.frame)
+      waiting.resolve()
+    } catch (error) {
+      waiting.reject(new GridError('link-lost', describeError(error), { cause: error }))
+      this.close(describeError(error))
+    }
+  }
+
+  /** An owner that throws ends this link, not the process: on some platforms we are inside a native callback here. */
+  #deliver(frame: Uint8Array): void {
+    try {
+      this.#onFrame?.(frame)
+    } catch (error) {
+      this.close(describeError(error))
+    }
+  }
+
+  #announceClose(): void {
+    queueMicrotask(() => {
+      const handler = this.#onClose
+      this.#onClose = undefined
+      if (this.#closedBecause !== undefined) handler?.(this.#closedBecause)
+    })
+  }
+
+  #lost(): GridError {
+    return new GridError('link-lost', `the link to ${this.peer} is closed: ${this.#closedBecause ?? 'unknown'}`)
+  }
+}
+
+function tooLarge(bytes: number): GridError {
+  return new GridError('message-too-large', `a frame has at most ${MAX_FRAME_BYTES} bytes, got ${bytes}`)
+}

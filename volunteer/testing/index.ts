@@ -1,0 +1,3 @@
+// Behaviour suites that every implementation of a seam runs.
+export * from './far-end.ts'
+export * from './peer-link-suite.ts'
