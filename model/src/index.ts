@@ -1,0 +1,11 @@
+// Public face of the model package.
+export * from './spec.ts'
+export * from './limits.ts'
+export { layerShapes, parseModelSpec, type PlacedLayer } from './parse.ts'
+export { type ParameterSpec } from './layers.ts'
+export * from './param-layout.ts'
+export * from './init.ts'
+export * from './random.ts'
+export * from './hash.ts'
+export * from './zoo/mlp.ts'
+export * from './zoo/lenet5.ts'

@@ -1,0 +1,15 @@
+// Bounds of a model from a stranger's job file: generous for what volunteers can train, far below what exhausts memory.
+// The bound on parameters is MAX_PARAMETERS in protocol/src/limits.ts.
+
+/** The deepest networks in use have about a thousand layers; a spec with more is a mistake. */
+export const MAX_LAYERS = 1024
+/** Elements of one sample at any layer: 256 MiB of f32. */
+export const MAX_SAMPLE_ELEMENTS = 2 ** 26
+/** Any single size: channels, features, height, width. */
+export const MAX_SIZE = 2 ** 24
+/** Window edge of a convolution or pool, in cells. */
+export const MAX_KERNEL = 256
+/** Dimensions of a sample. */
+export const MAX_DIMENSIONS = 8
+/** Characters of a layer's or model's name: nested blocks give long ones. */
+export const MAX_LAYER_NAME_LENGTH = 100

@@ -1,0 +1,31 @@
+// LeNet-5 for 28×28 grey images, with relu and average pooling: 61,706 parameters.
+
+import { parseModelSpec } from '../parse.ts'
+import type { ModelSpec } from '../spec.ts'
+
+/** Grey levels are stored as bytes. */
+const PIXEL_SCALE = 1 / 255
+
+/** @example const start = initialParameters(lenet5(), 42) */
+export function lenet5(classes = 10): ModelSpec {
+  return parseModelSpec({
+    name: 'lenet5',
+    input: [1, 28, 28],
+    layers: [
+      { type: 'conv2d', name: 'conv1', out: 6, kernel: 5, padding: 2 },
+      { type: 'relu' },
+      { type: 'avgpool2d', kernel: 2 },
+      { type: 'conv2d', name: 'conv2', out: 16, kernel: 5 },
+      { type: 'relu' },
+      { type: 'avgpool2d', kernel: 2 },
+      { type: 'flatten' },
+      { type: 'linear', name: 'fc1', out: 120 },
+      { type: 'relu' },
+      { type: 'linear', name: 'fc2', out: 84 },
+      { type: 'relu' },
+      { type: 'linear', name: 'fc3', out: classes },
+    ],
+    loss: 'cross_entropy',
+    inputScale: PIXEL_SCALE,
+  })
+}

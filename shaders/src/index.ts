@@ -1,0 +1,2 @@
+// Public face of the shaders package.
+export * from './shapes.ts'
