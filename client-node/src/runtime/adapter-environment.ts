@@ -1,8 +1,9 @@
-// Decides, before the process that opens the GPU is started, which Vulkan drivers it will see: dynamic libraries
-// are found through the environment that a process was started with, so it is too late for that afterwards.
+// Decides which Vulkan drivers a process will see, and says it as an environment to start that process with
+// (see prepare-process.ts for a process that runs already).
 // Order: what the system offers (a GPU wins, else Mesa's lavapipe), then the bundled SwiftShader.
 import { execFile } from 'node:child_process'
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { bundleRunsHere } from './bundle.ts'
@@ -26,12 +27,16 @@ export interface AdapterEnvironment {
   readonly env: Env
   /** what was chosen and, where nothing was found, what was tried */
   readonly description: string
+  /** libvulkan.so.1 when it is the bundled one, which only `env` makes known to the system */
+  readonly loader?: string | undefined
 }
 
 export interface AdapterWish {
   /** part of an adapter's name, as given to `--adapter` */
   readonly adapter?: string | undefined
 }
+
+type Prepared = Omit<AdapterEnvironment, 'description'>
 
 interface Probed {
   readonly name: string
@@ -42,9 +47,9 @@ interface Probed {
 export async function adapterEnvironment(wish: AdapterWish = {}, env: Env = process.env): Promise<AdapterEnvironment> {
   const chosen = env[ADAPTER_CHOICE]
   if (chosen) return { env, description: chosen }
-  if (process.platform !== 'linux') return described(env, `what ${process.platform} offers`)
+  if (process.platform !== 'linux') return described({ env }, `what ${process.platform} offers`)
   const named = driversNamedByUser(env)
-  if (named) return (await probeSystem(env, `named in ${named}`))?.choice ?? described(env, `none (no usable driver is named in ${named})`)
+  if (named) return (await probeSystem(env, `named in ${named}`))?.choice ?? described({ env }, `none (no usable driver is named in ${named})`)
   return chooseOnLinux(wish, env)
 }
 
@@ -54,25 +59,26 @@ async function chooseOnLinux(wish: AdapterWish, env: Env): Promise<AdapterEnviro
   if (system && !wantsSwiftShader(wish, system.found) && !isOldLavapipe(system.found)) return system.choice
   if (bundleRunsHere) return swiftShader(env)
   const tried = drivers.length > 0 ? `${drivers.length} installed Vulkan drivers, none usable` : 'no Vulkan driver is installed'
-  return described(env, `none (${tried}; the bundled SwiftShader is for Linux x64 only)`)
+  return described({ env }, `none (${tried}; the bundled SwiftShader is for Linux x64 only)`)
 }
 
 /** Tries the system's own Vulkan loader, then the bundled one, which containers with a GPU but no loader need. */
 async function probeSystem(env: Env, origin: string): Promise<{ found: Probed; choice: AdapterEnvironment } | undefined> {
-  for (const candidate of [() => env, () => withLoader(env)]) {
+  for (const candidate of [() => ({ env }), () => withBundledLoader(env)]) {
     const tried = await candidate()
-    const found = await probe(tried)
+    const found = await probe(tried.env)
     if (!found) continue
     // lavapipe keeps its shared memory there.
-    const settled = found.software ? { XDG_RUNTIME_DIR: tmpdir(), ...tried } : tried
+    const settled = found.software ? { ...tried, env: { XDG_RUNTIME_DIR: tmpdir(), ...tried.env } } : tried
     return { found, choice: described(settled, `${found.name}${found.software ? ' (software)' : ''}, ${origin}`) }
   }
   return undefined
 }
 
 async function swiftShader(env: Env): Promise<AdapterEnvironment> {
-  const { icd, libraryPath } = await softwareAdapter()
-  return described({ ...withLibraries(env, libraryPath), VK_ICD_FILENAMES: icd }, 'SwiftShader (software), bundled')
+  const { icd } = await softwareAdapter()
+  const { env: withLibraries, loader } = await withBundledLoader(env)
+  return described({ env: { ...withLibraries, VK_ICD_FILENAMES: icd }, loader }, 'SwiftShader (software), bundled')
 }
 
 function wantsSwiftShader(wish: AdapterWish, system: Probed): boolean {
@@ -100,17 +106,14 @@ function isProbed(value: unknown): value is Probed {
   return typeof value === 'object' && value !== null && 'name' in value && 'software' in value
 }
 
-async function withLoader(env: Env): Promise<Env> {
-  if (!bundleRunsHere) return env
-  return withLibraries(env, (await softwareAdapter()).libraryPath)
+async function withBundledLoader(env: Env): Promise<Prepared> {
+  if (!bundleRunsHere) return { env }
+  const { libraryPath } = await softwareAdapter()
+  // Behind the user's own folders; LD_LIBRARY_PATH as a whole comes before the system's.
+  const folders = [env['LD_LIBRARY_PATH'], libraryPath].filter((folder) => folder)
+  return { env: { ...env, LD_LIBRARY_PATH: folders.join(':') }, loader: join(libraryPath, 'libvulkan.so.1') }
 }
 
-function withLibraries(env: Env, folder: string): Env {
-  const present = env['LD_LIBRARY_PATH']
-  // Behind the user's own folders; the system's come after all of these in any case.
-  return { ...env, LD_LIBRARY_PATH: present ? `${present}:${folder}` : folder }
-}
-
-function described(env: Env, description: string): AdapterEnvironment {
-  return { env: { ...env, [ADAPTER_CHOICE]: description }, description }
+function described(prepared: Prepared, description: string): AdapterEnvironment {
+  return { ...prepared, env: { ...prepared.env, [ADAPTER_CHOICE]: description }, description }
 }

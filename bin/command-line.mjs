@@ -1,0 +1,53 @@
+// The commands, each a TypeScript file that is loaded into this process: a signal, a kill or an exit code
+// then means that command and nothing in between. Plain JavaScript, because TypeScript is not readable yet.
+import { fileURLToPath } from 'node:url'
+
+/** How a program says that it was called wrongly. */
+const WRONG_USE = 2
+
+/** name → file that it runs; `itself` when the file serves several commands and takes the name as first argument. */
+const COMMANDS = {
+  start: { does: 'run the coordinator', file: '../coordinator/src/main.ts' },
+  demo: { does: 'train a small network on this machine, with volunteers of its own', file: '../e2e/src/main.ts', itself: true },
+  doctor: { does: 'check what this machine offers, and say what to do about the rest', file: '../client-node/src/main.ts', itself: true },
+  volunteer: { does: 'give this machine to a coordinator: volunteer URL', file: '../client-node/src/main.ts', itself: true },
+  golden: { does: 'compare the arithmetic with reference values: golden DIR', file: '../client-node/src/main.ts', itself: true },
+  parity: { does: 'show that 1, 2 and 4 volunteers train the same network', file: '../e2e/src/main.ts', itself: true },
+  chaos: { does: 'train while things break: chaos SCENARIO', file: '../e2e/src/main.ts', itself: true },
+  bench: { does: 'measure against other libraries: bench SUITE', file: '../bench/src/main.ts' },
+  test: { does: 'run the tests, or those whose path contains a text: test [TEXT…]', file: './run-tests.mjs' },
+}
+
+export async function run([name, ...args]) {
+  if (name === '--help' || name === '-h' || name === 'help') return console.log(help())
+  const command = Object.hasOwn(COMMANDS, name ?? '') ? COMMANDS[name] : undefined
+  if (command === undefined) {
+    console.error(name === undefined ? help() : `Unknown command "${name}".\n\n${help()}`)
+    process.exitCode = WRONG_USE
+    return
+  }
+  const file = new URL(command.file, import.meta.url)
+  // As if it had been started by itself.
+  process.argv = [process.execPath, fileURLToPath(file), ...(command.itself ? [name] : []), ...args]
+  if (await readTypeScript()) await import(file.href)
+}
+
+/** From here on, files of TypeScript can be imported. */
+async function readTypeScript() {
+  try {
+    const { register } = await import('tsx/esm/api')
+    register()
+    return true
+  } catch (cause) {
+    if (cause.code !== 'ERR_MODULE_NOT_FOUND') throw cause
+    console.error('The dependencies are not installed. Run `npm ci` in the folder of the repository first.')
+    process.exitCode = 1
+    return false
+  }
+}
+
+function help() {
+  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length))
+  const rows = Object.entries(COMMANDS).map(([name, { does }]) => `  ${name.padEnd(width)}  ${does}`)
+  return `Usage: starling COMMAND [options]\n\n${rows.join('\n')}\n\n\`starling COMMAND --help\` tells more. With npm: npm run COMMAND -- [options]`
+}

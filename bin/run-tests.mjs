@@ -1,0 +1,60 @@
+// Runs the tests of every package, unit tests two files at a time, then those of e2e/, which start whole grids of
+// processes, one at a time; reported as one run by Node's own reporter. Run through `starling test`.
+import { readdirSync, existsSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { Readable } from 'node:stream'
+import { run } from 'node:test'
+import { spec } from 'node:test/reporters'
+import { fileURLToPath } from 'node:url'
+
+const UNIT_FILES_AT_ONCE = 2
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
+
+const wanted = process.argv.slice(2)
+const files = readdirSync(ROOT)
+  .flatMap((folder) => testsIn(join(ROOT, folder, 'test')))
+  .filter((file) => wanted.length === 0 || wanted.some((text) => relative(ROOT, file).includes(text)))
+const wholeGrid = (file) => relative(ROOT, file).startsWith('e2e')
+
+if (files.length === 0) {
+  console.error(`No test file's path contains ${wanted.join(' or ')}.`)
+  process.exit(2)
+}
+
+const { prepareProcess } = await import('../client-node/src/runtime/prepare-process.ts')
+// Chosen once, here; the test files inherit it.
+console.error(`Adapter: ${await prepareProcess()}`)
+// Node passes its own options on to the processes of test files, not hooks that were registered afterwards.
+process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.meta.resolve('tsx')}`
+
+Readable.from(asOneRun([
+  { files: files.filter((file) => !wholeGrid(file)), concurrency: UNIT_FILES_AT_ONCE },
+  { files: files.filter(wholeGrid), concurrency: 1 },
+])).compose(new spec()).pipe(process.stdout)
+
+/** The events of several runs, with one closing summary whose counts are added up. */
+async function* asOneRun(runs) {
+  const totals = new Map()
+  let closing
+  for (const options of runs.filter(({ files }) => files.length > 0))
+    for await (const event of run(options)) {
+      if (event.type === 'test:fail') process.exitCode = 1
+      const count = countIn(event)
+      // Since Node 22 this event, without a file, makes the reporter list the failures.
+      if (event.type === 'test:summary' && event.data.file === undefined) closing = event
+      else if (count === undefined) yield event
+      else totals.set(count.of, { event, sum: count.number + (totals.get(count.of)?.sum ?? 0) })
+    }
+  for (const [of, { event, sum }] of totals) yield { ...event, data: { ...event.data, message: `${of} ${sum}` } }
+  if (closing) yield closing
+}
+
+/** Node closes a run with lines such as "pass 12". */
+function countIn({ type, data }) {
+  const line = type === 'test:diagnostic' && data.nesting === 0 && /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/.exec(data.message)
+  return line ? { of: line[1], number: Number(line[2]) } : undefined
+}
+
+function testsIn(folder) {
+  return existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith('.test.ts')).map((name) => join(folder, name)) : []
+}
