@@ -1,0 +1,251 @@
+// The ring all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock (schedule.ts has the source).
+// The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is forwarded as soon as
+// it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all members hold equal bytes.
+import { FRAME_PAYLOAD_BYTES, GridError, MAX_FRAME_PAYLOAD_BYTES, type Frame, type FrameType, type Manifest } from '@starling-grid/protocol'
+import { decodeManifest, encodeManifest } from './manifest.ts'
+import { completedSegment, cutIntoChunks, hops, manifestHop, ownSegment, partialHop, reducedHop, type Chunk, type RingPosition } from './schedule.ts'
+
+const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
+/** Floats of one bucket, 4 MiB: segments stay above a chunk even in the largest ring. */
+const BUCKET_FLOATS = 1024 * 1024
+
+export interface RingReduceOptions {
+  readonly generation: number
+  readonly step: number
+  readonly position: RingPosition
+  /** floats of the vector, equal on all members */
+  readonly length: number
+  /** payload bytes of one frame */
+  readonly chunkBytes?: number
+  readonly bucketFloats?: number
+  /** where the sum is built; a new array when absent. Holds no sum until `done` */
+  readonly into?: Float32Array
+}
+
+/** Frames from the predecessor: how far the reduce is. */
+export interface RingProgress {
+  readonly received: number
+  readonly expected: number
+}
+
+/** What a member knows of one chunk; it only ever grows. */
+const CHUNK = {
+  empty: 0,
+  /** partial sum came before the own contribution and waits in `#sum` */
+  early: 1,
+  /** own contribution is in and on its way to the successor */
+  forwarded: 2,
+  whole: 3,
+} as const
+
+/** @example for (const frame of reduce.contribute(gradient, manifest)) await link.send(packFrame(frame)) */
+export class RingReduce {
+  readonly #options: RingReduceOptions
+  readonly #chunks: readonly Chunk[]
+  readonly #chunkAt = new Map<string, Chunk>()
+  readonly #states: Uint8Array
+  readonly #sum: Float32Array
+  readonly #sumBytes: Uint8Array
+  readonly #manifests: (Manifest | undefined)[]
+  readonly #expected: number
+  #received = 0
+  #gradient: Float32Array | undefined
+
+  constructor(options: RingReduceOptions) {
+    checkOptions(options)
+    const { position, length, bucketFloats = BUCKET_FLOATS, chunkBytes = FRAME_PAYLOAD_BYTES } = options
+    this.#options = options
+    this.#chunks = cutIntoChunks({ length, size: position.size, bucketFloats, chunkFloats: chunkBytes / FLOAT_BYTES })
+    for (const chunk of this.#chunks) this.#chunkAt.set(placeOf(chunk.bucket, chunk.offset), chunk)
+    this.#states = new Uint8Array(this.#chunks.length)
+    this.#sum = options.into ?? new Float32Array(length)
+    this.#sumBytes = bytesOf(this.#sum)
+    this.#manifests = new Array<undefined>(position.size)
+    this.#expected = this.#countExpected()
+  }
+
+  /** All sums and all manifests are here. */
+  get done(): boolean {
+    return this.#gradient !== undefined && this.#received === this.#expected
+  }
+
+  get progress(): RingProgress {
+    return { received: this.#received, expected: this.#expected }
+  }
+
+  /** Σ over the members, equal bytes on all of them. Only when done. */
+  get sum(): Float32Array {
+    this.#requireDone()
+    return this.#sum
+  }
+
+  /** In ring order. Only when done. */
+  get manifests(): readonly Manifest[] {
+    this.#requireDone()
+    return this.#manifests.filter((manifest) => manifest !== undefined)
+  }
+
+  /**
+   * Adds this member's share, once. Neither the gradient may change nor the frames' payloads until the reduce is over: they
+   * are views, not copies. Returns what the successor gets, in order.
+   * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
+   * 'message-too-large' (the manifest); the reduce is over then
+   */
+  contribute(gradient: Float32Array, manifest: Manifest): Frame[] {
+    const { position, length } = this.#options
+    if (this.#gradient !== undefined) throw new Error('internal: a member contributes once')
+    if (gradient.length !== length) throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
+    if (!allFinite(gradient, 0, length)) throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
+    const encoded = encodeManifest(manifest)
+    this.#gradient = gradient
+    this.#manifests[position.index] = manifest
+    if (position.size === 1) this.#sum.set(gradient)
+    if (position.size === 1) return []
+    const frames = [this.#frame('manifest', { bucket: position.index, hop: 0, offset: 0, payload: encoded })]
+    for (const chunk of this.#chunks) frames.push(...this.#contributeChunk(chunk, gradient))
+    return frames
+  }
+
+  /**
+   * Takes a frame from the predecessor, in any order, also before `contribute`; repeated frames change nothing. Returns what
+   * goes on to the successor. A frame that throws changes nothing either.
+   * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite'
+   */
+  accept(frame: Frame): Frame[] {
+    const { generation, step } = this.#options
+    if (frame.generation !== generation || frame.step !== step)
+      throw unexpected(`this is step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`)
+    switch (frame.type) {
+      case 'partial': return this.#acceptPartial(frame)
+      case 'reduced': return this.#acceptReduced(frame)
+      case 'manifest': return this.#acceptManifest(frame)
+      default: throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
+    }
+  }
+
+  #contributeChunk(chunk: Chunk, gradient: Float32Array): Frame[] {
+    if (chunk.segment === ownSegment(this.#options.position)) {
+      this.#states[chunk.index] = CHUNK.forwarded
+      return [this.#chunkFrame('partial', 0, chunk, bytesOf(gradient))]
+    }
+    return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk, gradient)] : []
+  }
+
+  #acceptPartial(frame: Frame): Frame[] {
+    const chunk = this.#chunkOf(frame, partialHop)
+    if (this.#states[chunk.index] !== CHUNK.empty) return []
+    this.#sumBytes.set(frame.payload, chunk.start * FLOAT_BYTES)
+    this.#requireFinite(chunk, 'the predecessor sent')
+    const added = this.#gradient === undefined ? [] : [this.#add(chunk, this.#gradient)]
+    if (added.length === 0) this.#states[chunk.index] = CHUNK.early
+    this.#received++
+    return added
+  }
+
+  /** Adds the own share to the partial sum that lies in `#sum`, and passes it on. */
+  #add(chunk: Chunk, gradient: Float32Array): Frame {
+    const { position } = this.#options
+    const sum = this.#sum
+    for (let i = chunk.start, end = i + chunk.floats; i < end; i++) sum[i] = (sum[i] ?? 0) + (gradient[i] ?? 0)
+    this.#requireFinite(chunk, 'the sum overflowed to')
+    const completed = chunk.segment === completedSegment(position)
+    this.#states[chunk.index] = completed ? CHUNK.whole : CHUNK.forwarded
+    return completed
+      ? this.#chunkFrame('reduced', 0, chunk, this.#sumBytes)
+      : this.#chunkFrame('partial', partialHop(position, chunk.segment) + 1, chunk, this.#sumBytes)
+  }
+
+  #acceptReduced(frame: Frame): Frame[] {
+    const chunk = this.#chunkOf(frame, reducedHop)
+    const state = this.#states[chunk.index]
+    if (state === CHUNK.whole) return []
+    // Our share has not left yet, so nobody can know this sum: it is made up.
+    if (state !== CHUNK.forwarded) throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
+    this.#sumBytes.set(frame.payload, chunk.start * FLOAT_BYTES)
+    this.#requireFinite(chunk, 'the predecessor sent')
+    this.#states[chunk.index] = CHUNK.whole
+    this.#received++
+    const last = frame.hop + 1 === hops(this.#options.position)
+    return last ? [] : [this.#chunkFrame('reduced', frame.hop + 1, chunk, this.#sumBytes)]
+  }
+
+  #acceptManifest(frame: Frame): Frame[] {
+    const { position } = this.#options
+    const author = frame.bucket
+    if (author >= position.size || frame.hop >= hops(position) || frame.hop !== manifestHop(position, author) || frame.offset !== 0)
+      throw malformed(frame, `no manifest of member ${author} comes here at this hop`)
+    if (this.#manifests[author] !== undefined) return []
+    this.#manifests[author] = decodeManifest(frame.payload)
+    this.#received++
+    const last = frame.hop + 1 === hops(position)
+    return last ? [] : [this.#frame('manifest', { bucket: author, hop: frame.hop + 1, offset: 0, payload: frame.payload })]
+  }
+
+  /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
+  #chunkOf(frame: Frame, hopOf: (position: RingPosition, segment: number) => number): Chunk {
+    const chunk = this.#chunkAt.get(placeOf(frame.bucket, frame.offset))
+    if (chunk === undefined) throw malformed(frame, 'no chunk begins there')
+    const bytes = chunk.floats * FLOAT_BYTES
+    if (frame.payload.byteLength !== bytes) throw malformed(frame, `this chunk has ${bytes} bytes, got ${frame.payload.byteLength}`)
+    if (frame.hop >= hops(this.#options.position) || frame.hop !== hopOf(this.#options.position, chunk.segment))
+      throw malformed(frame, 'this segment does not come here at this hop')
+    return chunk
+  }
+
+  #countExpected(): number {
+    const { position } = this.#options
+    if (position.size === 1) return 0
+    let expected = hops(position)
+    for (const { segment } of this.#chunks)
+      expected += Number(segment !== ownSegment(position)) + Number(segment !== completedSegment(position))
+    return expected
+  }
+
+  #requireFinite(chunk: Chunk, what: string): void {
+    if (allFinite(this.#sum, chunk.start, chunk.start + chunk.floats)) return
+    throw new GridError('gradient-not-finite', `${what} NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`)
+  }
+
+  #requireDone(): void {
+    if (!this.done) throw new Error('internal: the reduce is not done')
+  }
+
+  #chunkFrame(type: FrameType, hop: number, { bucket, offset, start, floats }: Chunk, source: Uint8Array): Frame {
+    return this.#frame(type, { bucket, hop, offset, payload: source.subarray(start * FLOAT_BYTES, (start + floats) * FLOAT_BYTES) })
+  }
+
+  #frame(type: FrameType, rest: Pick<Frame, 'bucket' | 'hop' | 'offset' | 'payload'>): Frame {
+    return { type, generation: this.#options.generation, step: this.#options.step, ...rest }
+  }
+}
+
+function checkOptions({ position: { index, size }, length, chunkBytes = FLOAT_BYTES, bucketFloats = 1, into }: RingReduceOptions): void {
+  if (!(Number.isInteger(index) && index >= 0 && index < size)) throw new Error(`internal: no member ${index} in a ring of ${size}`)
+  if (!(chunkBytes > 0 && chunkBytes <= MAX_FRAME_PAYLOAD_BYTES && chunkBytes % FLOAT_BYTES === 0))
+    throw new Error(`internal: a chunk is a positive number of whole floats in a frame, got ${chunkBytes} bytes`)
+  if (!(Number.isInteger(bucketFloats) && bucketFloats > 0)) throw new Error(`internal: a bucket has whole floats, got ${bucketFloats}`)
+  if (into !== undefined && into.length !== length) throw new Error(`internal: the sum has ${length} floats, its array ${into.length}`)
+}
+
+/** x·0 is 0 for every finite x and NaN otherwise; one test at the end keeps the loop free of branches. */
+function allFinite(values: Float32Array, from: number, to: number): boolean {
+  let zero = 0
+  for (let i = from; i < to; i++) zero += (values[i] ?? 0) * 0
+  return zero === 0
+}
+
+function bytesOf(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+}
+
+function placeOf(bucket: number, offset: number): string {
+  return `${bucket}:${offset}`
+}
+
+function unexpected(message: string): GridError {
+  return new GridError('message-unexpected', message)
+}
+
+function malformed(frame: Frame, message: string): GridError {
+  return new GridError('message-malformed', `${frame.type} frame at bucket ${frame.bucket}, float ${frame.offset}, hop ${frame.hop}: ${message}`)
+}
