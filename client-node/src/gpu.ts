@@ -1,0 +1,110 @@
+// Opens a GPU in Node through Dawn (npm `webgpu`), with all that the adapter can do for compute.
+// Knows nothing of models or plans; its counterpart in the browser has the same name.
+// Dawn's bounds checks (toggle `disable_robustness`) stay on: shard and job contents come from strangers.
+import { type AdapterDescription, GridError } from '@starling-grid/protocol'
+import { installPoll, waitByTimer } from './dawn-poll.ts'
+import { prepareProcess } from './runtime/prepare-process.ts'
+
+/** A device has the defaults of the specification for every limit that is not asked for by name. */
+const COMPUTE_LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxUniformBufferBindingSize',
+  'maxStorageBuffersPerShaderStage',
+  'maxBindingsPerBindGroup',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupSizeX',
+  'maxComputeWorkgroupSizeY',
+  'maxComputeWorkgroupSizeZ',
+  'maxComputeWorkgroupsPerDimension',
+  'maxImmediateSize',
+] as const
+/** Used by kernel variants and measurements where the adapter has them. */
+const WELCOME_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'] as const
+
+const WAYS_TO_ASK: readonly GPURequestAdapterOptions[] = [
+  { powerPreference: 'high-performance' },
+  { powerPreference: 'low-power' },
+  { forceFallbackAdapter: true },
+]
+
+export interface OpenGpu {
+  readonly device: GPUDevice
+  readonly description: AdapterDescription
+  /** Destroys the device and lets the process exit. */
+  close(): void
+}
+
+export interface OpenGpuOptions {
+  /** part of the wanted adapter's name or vendor, whatever the case */
+  readonly adapter?: string | undefined
+}
+
+/** @throws GridError('no-adapter') saying what was tried and what to do */
+export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
+  const drivers = await prepareProcess(options)
+  installPoll()
+  const { create, globals } = await import('webgpu')
+  Object.assign(globalThis, globals)
+  // Dawn stops when this object is collected, and keeps the process alive until then.
+  let gpu: GPU | undefined = create([])
+  const adapter = chosen(await offered(gpu), options.adapter, drivers)
+  const device = await adapter.requestDevice(abilities(adapter))
+  const description = describe(adapter)
+  const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
+  const close = () => {
+    if (gpu === undefined) return
+    device.destroy()
+    gpu = undefined
+    stopWaitingByTimer()
+  }
+  return { device, description, close }
+}
+
+/** The adapter as said to people: a software adapter never passes for a GPU. */
+export function adapterLabel({ name, vendor, software }: AdapterDescription): string {
+  return `${name} (${software ? `software, ${vendor}` : vendor})`
+}
+
+async function offered(gpu: GPU): Promise<GPUAdapter[]> {
+  const adapters = new Map<string, GPUAdapter>()
+  for (const way of WAYS_TO_ASK) {
+    const adapter = await gpu.requestAdapter(way)
+    if (adapter && !adapters.has(nameOf(adapter))) adapters.set(nameOf(adapter), adapter)
+  }
+  return [...adapters.values()]
+}
+
+function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, drivers: string): GPUAdapter {
+  const [first] = adapters
+  if (first === undefined)
+    throw new GridError('no-adapter', `No WebGPU adapter was found; drivers: ${drivers}. ${driverCure()} \`npm run doctor\` tells more.`)
+  if (wanted === undefined) return first
+  const text = wanted.toLowerCase()
+  const match = adapters.find((adapter) => `${nameOf(adapter)} ${adapter.info.vendor} ${adapter.info.architecture}`.toLowerCase().includes(text))
+  if (match) return match
+  throw new GridError('no-adapter', `No adapter's name contains "${wanted}"; this machine offers ${adapters.map(nameOf).join(', ')}.`)
+}
+
+function driverCure(): string {
+  if (process.platform !== 'linux') return "Update the GPU's driver."
+  return "Install the GPU's Vulkan driver, or a software one: `apt-get install mesa-vulkan-drivers` (Mesa 24 or later)."
+}
+
+function abilities(adapter: GPUAdapter): GPUDeviceDescriptor {
+  const limits: Record<string, number> = {}
+  for (const name of COMPUTE_LIMITS) {
+    const value = Reflect.get(adapter.limits, name)
+    if (typeof value === 'number') limits[name] = value
+  }
+  return { requiredLimits: limits, requiredFeatures: WELCOME_FEATURES.filter((feature) => adapter.features.has(feature)) }
+}
+
+function describe(adapter: GPUAdapter): AdapterDescription {
+  return { name: nameOf(adapter), vendor: adapter.info.vendor, software: adapter.info.isFallbackAdapter, executor: 'webgpu' }
+}
+
+function nameOf(adapter: GPUAdapter): string {
+  return adapter.info.description || adapter.info.device
+}
