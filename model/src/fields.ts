@@ -37,15 +37,31 @@ export class Fields {
     return this.take(key) === undefined ? undefined : this.integer(key, range)
   }
 
-  positive(key: string, otherwise: number): number {
+  positive(key: string, otherwise?: number): number {
     const value = this.take(key) ?? otherwise
     if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0) throw this.refuse(key, 'a positive number', value)
     return value
   }
 
+  optionalPositive(key: string): number | undefined {
+    return this.take(key) === undefined ? undefined : this.positive(key)
+  }
+
+  /** A number from 0 to below 1, undefined when absent. */
+  fraction(key: string): number | undefined {
+    const value = this.take(key)
+    if (value === undefined) return undefined
+    if (typeof value !== 'number' || !(value >= 0 && value < 1)) throw this.refuse(key, 'a number from 0 to below 1', value)
+    return value
+  }
+
   boolean(key: string, otherwise: boolean): boolean {
-    const value = this.take(key) ?? otherwise
-    if (typeof value !== 'boolean') throw this.refuse(key, 'true or false', value)
+    return this.optionalBoolean(key) ?? otherwise
+  }
+
+  optionalBoolean(key: string): boolean | undefined {
+    const value = this.take(key)
+    if (value !== undefined && typeof value !== 'boolean') throw this.refuse(key, 'true or false', value)
     return value
   }
 

@@ -1,0 +1,91 @@
+// The optimizer of a job: from JSON, and its state to and from named tensors of a checkpoint.
+
+import { float32Values, floatTensor, GridError, type StoredTensor } from '@starling-grid/protocol'
+import { createOptimizerState, slotNames, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
+import { Fields } from './fields.ts'
+
+const OPTIMIZERS = ['sgd', 'adam', 'adamw'] as const
+
+/**
+ * Checks an optimizer description.
+ * @throws GridError('job-invalid') naming the attribute
+ * @example parseOptimizerSpec({ type: 'sgd', lr: 0.02, momentum: 0.9 })
+ */
+export function parseOptimizerSpec(json: unknown): OptimizerSpec {
+  try {
+    return readOptimizer(new Fields('the optimizer', json))
+  } catch (error) {
+    throw error instanceof GridError ? new GridError('job-invalid', error.message) : error
+  }
+}
+
+function readOptimizer(fields: Fields): OptimizerSpec {
+  const type = fields.choice('type', OPTIMIZERS)
+  const common = { lr: fields.positive('lr'), ...present('weightDecay', fields.fraction('weightDecay')) }
+  const spec: OptimizerSpec = type === 'sgd'
+    ? { type, ...common, ...present('momentum', fields.fraction('momentum')), ...present('nesterov', fields.optionalBoolean('nesterov')) }
+    : { type, ...common, ...present('betas', readBetas(fields)), ...present('eps', fields.optionalPositive('eps')) }
+  fields.requireAllRead()
+  return spec
+}
+
+function readBetas(fields: Fields): readonly [number, number] | undefined {
+  const betas = fields.take('betas')
+  if (betas === undefined) return undefined
+  if (!Array.isArray(betas) || betas.length !== 2 || !betas.every(beta => typeof beta === 'number' && beta >= 0 && beta < 1))
+    throw fields.refuse('betas', 'two numbers from 0 to below 1', betas)
+  return [Number(betas[0]), Number(betas[1])]
+}
+
+function present<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
+  return (value === undefined ? {} : { [key]: value }) as { [P in K]?: V }
+}
+
+const PREFIX = 'optimizer.'
+
+/** State as named tensors: `optimizer.step`, `optimizer.scalars` and one vector per slot, such as `optimizer.exp_avg`. */
+export function optimizerTensors(spec: OptimizerSpec, state: OptimizerState): Map<string, StoredTensor> {
+  const names = slotNames(spec)
+  const tensors = new Map<string, StoredTensor>([
+    [`${PREFIX}step`, doubles([], Float64Array.of(state.step))],
+    [`${PREFIX}scalars`, doubles([state.scalars.length], state.scalars)],
+  ])
+  for (const [index, slot] of state.slots.entries()) tensors.set(`${PREFIX}${names[index]}`, floatTensor([slot.length], slot))
+  return tensors
+}
+
+/**
+ * State from the tensors of a checkpoint, copied.
+ * @throws GridError('message-malformed') when a tensor is missing or has another length
+ */
+export function restoreOptimizer(spec: OptimizerSpec, parameterCount: number, tensors: ReadonlyMap<string, StoredTensor>): OptimizerState {
+  const state = createOptimizerState(spec, parameterCount)
+  const [step = 0] = readDoubles(tensors, 'step', 1)
+  if (!Number.isSafeInteger(step) || step < 0) throw malformed(`${PREFIX}step is ${step}`)
+  state.step = step
+  state.scalars.set(readDoubles(tensors, 'scalars', state.scalars.length))
+  for (const [index, name] of slotNames(spec).entries())
+    state.slots[index]?.set(float32Values(find(tensors, name, 'F32', parameterCount)))
+  return state
+}
+
+function doubles(shape: readonly number[], values: Float64Array): StoredTensor {
+  return { dtype: 'F64', shape, data: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) }
+}
+
+function readDoubles(tensors: ReadonlyMap<string, StoredTensor>, name: string, length: number): Float64Array {
+  const { data } = find(tensors, name, 'F64', length)
+  return new Float64Array(new Uint8Array(data).buffer) // copied: the view may not be aligned
+}
+
+function find(tensors: ReadonlyMap<string, StoredTensor>, name: string, dtype: 'F32' | 'F64', length: number): StoredTensor {
+  const tensor = tensors.get(PREFIX + name)
+  const bytes = length * (dtype === 'F32' ? Float32Array.BYTES_PER_ELEMENT : Float64Array.BYTES_PER_ELEMENT)
+  if (tensor?.dtype !== dtype || tensor.data.byteLength !== bytes)
+    throw malformed(`${PREFIX}${name} is missing or not ${length} values of ${dtype}`)
+  return tensor
+}
+
+function malformed(what: string): GridError {
+  return new GridError('message-malformed', `the optimizer state does not fit the optimizer: ${what}`)
+}

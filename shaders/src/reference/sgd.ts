@@ -1,0 +1,56 @@
+// Stochastic gradient descent with PyTorch's semantics (dampening 0), bit-exact on every machine:
+// each operation is one IEEE f32 operation, because the result of a double +, −, ×, ÷ or √ of f32 operands rounds to the f32 result.
+// Out of place: `out…` may be the same arrays as the inputs.
+
+const f32 = Math.fround
+
+export interface SgdSettings {
+  readonly lr: number
+  readonly momentum: number
+  readonly nesterov: boolean
+  readonly weightDecay: number
+}
+
+/** One parameter vector with its momentum, which is absent when momentum is 0. */
+export interface SgdVectors {
+  readonly parameters: Float32Array
+  readonly velocity: Float32Array | undefined
+}
+
+// g ← gradient + weightDecay·p;  v ← momentum·v + g;  p ← p − lr·(nesterov ? g + momentum·v : v)
+export function sgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Array, to: SgdVectors): void {
+  if (from.velocity !== undefined && to.velocity !== undefined)
+    sgdWithMomentum(settings, from.parameters, from.velocity, gradient, to.parameters, to.velocity)
+  else plainSgd(settings, from.parameters, gradient, to.parameters)
+}
+
+function plainSgd(settings: SgdSettings, parameters: Float32Array, gradient: Float32Array, outParameters: Float32Array): void {
+  const lr = f32(settings.lr)
+  const decay = f32(settings.weightDecay)
+  for (let i = 0; i < parameters.length; i++) {
+    const p = parameters[i] ?? 0
+    const g = decayed(gradient[i] ?? 0, p, decay)
+    outParameters[i] = f32(p - f32(lr * g))
+  }
+}
+
+function sgdWithMomentum(
+  settings: SgdSettings, parameters: Float32Array, velocity: Float32Array, gradient: Float32Array,
+  outParameters: Float32Array, outVelocity: Float32Array,
+): void {
+  const lr = f32(settings.lr)
+  const decay = f32(settings.weightDecay)
+  const momentum = f32(settings.momentum)
+  for (let i = 0; i < parameters.length; i++) {
+    const p = parameters[i] ?? 0
+    const g = decayed(gradient[i] ?? 0, p, decay)
+    const v = f32(f32(momentum * (velocity[i] ?? 0)) + g)
+    outVelocity[i] = v
+    const direction = settings.nesterov ? f32(g + f32(momentum * v)) : v
+    outParameters[i] = f32(p - f32(lr * direction))
+  }
+}
+
+function decayed(gradient: number, parameter: number, decay: number): number {
+  return decay === 0 ? gradient : f32(gradient + f32(decay * parameter))
+}
