@@ -1,39 +1,45 @@
 // The chain: what "committed" means. A record says what one step holds; records are chained by hash; a version is (v, id).
 // A number alone never names a version (COMMIT.md §1).
 import { sha256 } from '@noble/hashes/sha2.js'
-import Type, { type Static } from 'typebox'
+import Type from 'typebox'
 import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId } from './ids.ts'
-import { MAX_BLOCKS } from './limits.ts'
-import { BlockIdSchema, Count, FiniteNumber, Sha256Schema, VersionIdSchema } from './schema.ts'
+import { BlockIdSchema, Count, FiniteNumber, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 /** One step of the committed history, equal on all members that hold it. */
-export const StepRecordSchema = Type.Object(
-  {
-    /** the version that this step makes */
-    v: Count,
-    /** generation of the ring (ring) or ballot in force (async) */
-    gen: Count,
-    modeEpoch: Count,
-    kind: Type.Union([Type.Literal('ring'), Type.Literal('round'), Type.Literal('async')]),
-    blocks: Type.Array(BlockIdSchema, { maxItems: MAX_BLOCKS }),
-    /** samples in the step: n */
-    samples: Count,
-    /** targets that lossSum sums over */
-    targets: Count,
-    lossSum: FiniteNumber,
-    correct: Count,
-    /** SHA-256 of the reduced gradient's bytes: transport faults show at once */
-    gradDigest: Sha256Schema,
-  },
-  { additionalProperties: false },
-)
-type RecordShape = Static<typeof StepRecordSchema>
-export interface StepRecord extends Omit<RecordShape, 'blocks' | 'gradDigest'> {
+export interface StepRecord {
+  /** the version that this step makes */
+  readonly v: number
+  /** generation of the ring (ring) or ballot in force (async) */
+  readonly gen: number
+  readonly modeEpoch: number
+  readonly kind: 'ring' | 'round' | 'async'
   readonly blocks: readonly BlockId[]
+  /** samples in the step: n */
+  readonly samples: number
+  /** targets that lossSum sums over */
+  readonly targets: number
+  readonly lossSum: number
+  readonly correct: number
+  /** SHA-256 of the reduced gradient's bytes: transport faults show at once */
   readonly gradDigest: Sha256
 }
 
-export const VersionRefSchema = Type.Object({ v: Count, id: VersionIdSchema }, { additionalProperties: false })
+export const StepRecordSchema = Type.Unsafe<StepRecord>(
+  strict({
+    v: Count,
+    gen: Count,
+    modeEpoch: Count,
+    kind: Type.Union([Type.Literal('ring'), Type.Literal('round'), Type.Literal('async')]),
+    blocks: Type.Array(BlockIdSchema, { maxItems: 256 }),
+    samples: Count,
+    targets: Count,
+    lossSum: FiniteNumber,
+    correct: Count,
+    gradDigest: Sha256Schema,
+  }),
+)
+
+export const VersionRefSchema = Type.Unsafe<VersionRef>(strict({ v: Count, id: VersionIdSchema }))
 export interface VersionRef {
   readonly v: number
   readonly id: VersionId

@@ -2,6 +2,7 @@
 // Numbers of rules are COMMIT.md's.
 import Type, { type Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
+import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { JobTermsSchema } from './job.ts'
 import { MAX_NAME_LENGTH, MAX_RING_MEMBERS, PLAN_WINDOW } from './limits.ts'
@@ -14,7 +15,7 @@ const Token = Type.String({ minLength: 16, maxLength: 128 })
 /** owner: fence of the coordinator process (R3); gen: ballot and generation in one (R2) */
 const ballot = { owner: Count, gen: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
-const PlanStepSchema = strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: 256 }) })
+const PlanStepSchema = Type.Unsafe<PlanStep>(strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: 256 }) }))
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
 const LeaseTokenSchema = strict({ block: BlockIdSchema, leaseEpoch: Count })
 
@@ -130,7 +131,11 @@ export type ToVolunteer = { [K in keyof typeof toVolunteer]: Static<(typeof toVo
 export type MessageTo<K extends keyof typeof toVolunteer> = Static<(typeof toVolunteer)[K]>
 export type MessageFrom<K extends keyof typeof toCoordinator> = Static<(typeof toCoordinator)[K]>
 export type Claim = Static<typeof ClaimSchema>
-export type PlanStep = Static<typeof PlanStepSchema>
+/** One step of a plan: its global batch, to be split over the members. */
+export interface PlanStep {
+  readonly step: number
+  readonly blocks: readonly BlockId[]
+}
 export type LeaseToken = Static<typeof LeaseTokenSchema>
 
 /** What goes with a push of gradients in async mode (HTTP header `x-starling-push`); the body is the f32 sum (A2). */
@@ -147,14 +152,16 @@ export const PushSchema = strict({
 export type Push = Static<typeof PushSchema>
 
 /** A member's share of one step; travels around the ring with the sums, so that all build the same record. */
-export const ManifestSchema = strict({
-  blocks: Type.Array(BlockIdSchema, { maxItems: 256 }),
-  samples: Count,
-  targets: Count,
-  lossSum: FiniteNumber,
-  correct: Count,
-})
-export type Manifest = Static<typeof ManifestSchema>
+export const ManifestSchema = Type.Unsafe<Manifest>(
+  strict({ blocks: Type.Array(BlockIdSchema, { maxItems: 256 }), samples: Count, targets: Count, lossSum: FiniteNumber, correct: Count }),
+)
+export interface Manifest {
+  readonly blocks: readonly BlockId[]
+  readonly samples: number
+  readonly targets: number
+  readonly lossSum: number
+  readonly correct: number
+}
 
 /** A volunteer asks another for state while a generation forms (R7). */
 export const FetchSchema = strict({ kind: Type.Union([Type.Literal('state'), Type.Literal('reduced')]), version: strict({ v: Count, id: VersionIdSchema }), from: Count })

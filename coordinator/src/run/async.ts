@@ -1,0 +1,79 @@
+// Async mode as a phase: entering it (A5), leaving it (A6), its checkpoints (A4).
+import type { Sha256, VersionRef } from '@starling-grid/protocol'
+import { checkpointDue } from './checkpoints.ts'
+import { newestCheckpoint } from './journal-replay.ts'
+import { expireLeases } from './leases.ts'
+import { nextMode } from './mode-policy.ts'
+import type { RunPhase } from './state.ts'
+import type { Turn } from './turn.ts'
+
+/** ms for the server to write its state before it is asked again */
+const WRITE_MS = 20_000
+
+/** A5: one append takes over the ring's version and opens the mode epoch; leases are granted only after it. */
+export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number } | undefined): void {
+  const { state, now } = turn
+  const { phase } = state
+  const handover = phase.type === 'handover' && upload !== undefined
+  if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', ...upload, witnessed: false })
+  const reason = nextMode(now, state.health, state.mode, state.config.mode, state.config.timing).reason
+  turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
+  state.leases.clear()
+  state.validation = undefined
+  state.health.fallbacks++
+  state.health.disturbedAt = now
+  state.phase = { type: 'async', since: now, checkpointAskedAt: undefined }
+  turn.effect({ type: 'server-load', checkpoint: newestCheckpoint(state) })
+  turn.note('mode', `asynchronous parameter server from version ${state.chain.head.v}: ${reason}`)
+  turn.reason(`parameter server: ${reason}`)
+  turn.broadcast(state.members.keys(), { type: 'async', ...turn.ballot, modeEpoch: state.modeEpoch })
+}
+
+export function asyncTick(turn: Turn, phase: Extract<RunPhase, { type: 'async' }>): void {
+  const { state, now } = turn
+  expireLeases(turn)
+  if (checkpointDue(state, now)) askServer(turn, phase)
+  const next = nextMode(now, state.health, 'async', state.config.mode, state.config.timing)
+  if (next.mode === 'ring' && state.members.size >= 1) return leaveAsync(turn, next.reason)
+  turn.then({ type: 'advance' })
+}
+
+export function askServer(turn: Turn, phase: Extract<RunPhase, { type: 'async' }>): void {
+  if (phase.checkpointAskedAt !== undefined && turn.now - phase.checkpointAskedAt < WRITE_MS) return
+  phase.checkpointAskedAt = turn.now
+  turn.effect({ type: 'server-checkpoint', version: turn.state.chain.head })
+}
+
+/** A6: the mode epoch first (late pushes are stale from here), then the server's newest version, then a ballot. */
+function leaveAsync(turn: Turn, reason: string): void {
+  const { state, now } = turn
+  turn.journal({ type: 'mode', mode: 'ring', modeEpoch: state.modeEpoch + 1, reason })
+  turn.note('mode', `back to the ring: ${reason}`)
+  state.leases.clear()
+  state.validation = undefined
+  state.health.consecutiveAborts = 0
+  for (const member of state.members.values()) member.hungry = false
+  const settled = newestCheckpoint(state).version.id === state.chain.head.id
+  state.phase = { type: 'settle', since: now, target: state.chain.head }
+  if (settled || state.config.off.has('A6')) return settle(turn)
+  turn.reason('writing the parameter server\'s newest version')
+  turn.effect({ type: 'server-checkpoint', version: state.chain.head })
+}
+
+export function serverCheckpointed(turn: Turn, written: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
+  const { state } = turn
+  if (state.chain.has(written.version) && written.version.v > newestCheckpoint(state).version.v) {
+    turn.journal({ type: 'checkpoint', ...written, witnessed: true })
+    turn.note('checkpoint', `checkpoint of version ${written.version.v}`)
+  }
+  if (state.phase.type === 'async') {
+    state.phase.checkpointAskedAt = undefined
+    return turn.then({ type: 'advance' })
+  }
+  if (state.phase.type === 'settle' && written.version.id === state.phase.target.id) settle(turn)
+}
+
+function settle(turn: Turn): void {
+  turn.effect({ type: 'server-unload' })
+  turn.then({ type: 'ballot', reason: 'the ring takes over from the parameter server', trouble: false })
+}

@@ -1,0 +1,210 @@
+// From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
+import { type BlockId, type Claim, fold, type MemberId, type MessageFrom, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { newestCheckpoint } from './journal-replay.ts'
+import { ringCandidates } from './membership.ts'
+import { planSteps } from './scheduler.ts'
+import type { RunPhase, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+type Form = Extract<RunPhase, { type: 'form' }>
+
+/** A valid claim: the records that it adds to the committed chain, and where they lead. */
+interface ValidClaim {
+  readonly member: MemberId
+  readonly records: readonly StepRecord[]
+  readonly version: VersionRef
+  /** generation of its last record: breaks ties, and members of one generation differ by at most one version */
+  readonly lastGen: number
+}
+
+/** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
+export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] }): void {
+  const { state, now } = turn
+  turn.journal({ type: 'ballot', gen: state.gen + 1 })
+  state.validation?.leases.clear()
+  state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
+  const expected = new Set([...state.members.keys(), ...(options.wait ?? [])])
+  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map() }
+  turn.reason(`agreeing on a version: ${options.reason}`)
+  turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
+  turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
+  if (expected.size === 0) turn.then({ type: 'decide' })
+}
+
+export function stateAnswered(turn: Turn, member: MemberId, { claim }: MessageFrom<'state'>): void {
+  const { state } = turn
+  if (state.phase.type === 'lost' && claim !== null && validate(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
+  if (state.phase.type !== 'freeze') return
+  state.phase.claims.set(member, claim)
+  turn.then({ type: 'decide' })
+}
+
+/** R6: everybody was gone and one came back in time. */
+function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
+  const { state, now } = turn
+  if (state.phase.type !== 'lost') return
+  const expected = new Set(state.members.keys())
+  turn.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
+  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, claims: new Map([[member, claim]]) }
+  turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
+  turn.then({ type: 'decide' })
+}
+
+/** R5, once all expected members answered or the time is up. */
+export function decide(turn: Turn): void {
+  const { state, now } = turn
+  const { phase } = state
+  if (phase.type !== 'freeze') return
+  const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
+  if (missing.length > 0 && now < phase.deadline) return
+  const valid = [...phase.claims].flatMap(([member, claim]) => (claim === null ? [] : (validate(state, member, claim) ?? [])))
+  const best = highest(turn, valid)
+  if (best === undefined) return decideWithoutClaims(turn, phase.goal, phase.claims)
+  const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
+  if (phase.goal === 'async') return handOver(turn, best, holders)
+  form(turn, { target: best.version, records: best.records, sources: holders, answered: new Set(phase.claims.keys()) })
+}
+
+/** R4: id(C) stands at position C of the claim's chain; also one that brings back what a rewind cut off (R6). */
+function validate(state: RunState, member: MemberId, claim: Claim): ValidClaim | undefined {
+  const { chain } = state
+  const records = [...recordsBefore(state, claim.base), ...claim.records]
+  const skipped = chain.head.v - (claim.base.v - (records.length - claim.records.length))
+  const base = records.length > claim.records.length ? chain.head : claim.base
+  const version = fold(base, records)
+  if (version === undefined || skipped < 0 || skipped > records.length) return undefined
+  const atHead = fold(base, records.slice(0, skipped))
+  if (!state.config.off.has('R4') && atHead?.id !== chain.head.id) return undefined
+  const last = records.at(-1) ?? chain.records[version.v - 1]
+  return { member, records: records.slice(skipped), version, lastGen: last?.gen ?? 0 }
+}
+
+/** Records of the abandoned branch that lead from the head to `base`, when the head is still at the fork. */
+function recordsBefore(state: RunState, base: VersionRef): readonly StepRecord[] {
+  const fork = state.chain.head
+  if (base.v <= fork.v || base.v > fork.v + state.abandoned.length) return []
+  const between = state.abandoned.slice(0, base.v - fork.v)
+  return fold(fork, between)?.id === base.id ? between : []
+}
+
+/** R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. */
+function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
+  const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || (a.member < b.member ? -1 : 1))
+  const [first, ...others] = order
+  if (first === undefined) return undefined
+  const peers = others.filter((claim) => claim.lastGen === first.lastGen)
+  const outOfRange = peers.length > 0 && peers.every((claim) => first.version.v - claim.version.v > 1)
+  if (!outOfRange) return first
+  turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}, more than one ahead of its generation`)
+  turn.refuse(first.member, 'message-unexpected', 'a claim more than one version ahead of its generation')
+  return highest(turn, others)
+}
+
+function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {
+  const { state, now } = turn
+  const checkpoint = newestCheckpoint(state)
+  if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(turn, goal, new Set(claims.keys()))
+  if (state.chain.records.at(-1)?.kind === 'async') return rewind(turn, 'the parameter server stopped after its last checkpoint')
+  state.phase = { type: 'lost', since: now, goal }
+  const seconds = state.config.timing.lostMs / 1000
+  turn.reason(`nobody holds version ${state.chain.head.v}: waiting ${seconds} s for somebody who does, then back to version ${checkpoint.version.v}`)
+  turn.note('run', state.phaseReason)
+}
+
+/** The coordinator itself holds the committed version. */
+function fromCheckpoint(turn: Turn, goal: 'ring' | 'async', answered: ReadonlySet<MemberId>): void {
+  const { state } = turn
+  if (goal === 'async') return turn.then({ type: 'enter-async' })
+  if (answered.size > 0) return form(turn, { target: state.chain.head, records: [], sources: [], answered })
+  state.phase = { type: 'waiting' }
+  turn.reason('waiting for volunteers')
+}
+
+/** R6: back to the newest checkpoint, by name and number of steps. */
+export function rewind(turn: Turn, why: string): void {
+  const { state } = turn
+  const { version } = newestCheckpoint(state)
+  turn.note('rewind', `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`)
+  turn.journal({ type: 'rewind', to: version })
+  if (state.config.off.has('R16')) turn.journal({ type: 'ballot', gen: 1 })
+  turn.then({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
+}
+
+/** A5: the server needs parameters and optimizer state of the decided version. */
+function handOver(turn: Turn, best: ValidClaim, holders: readonly MemberId[]): void {
+  const { state, now } = turn
+  const [source] = holders
+  const held = newestCheckpoint(state).version
+  if (held.id === best.version.id || (state.config.off.has('A5') && held.v > 0)) return turn.then({ type: 'enter-async' })
+  if (source === undefined) return
+  state.phase = { type: 'handover', since: now, target: best.version, records: best.records, source }
+  turn.reason(`handing version ${best.version.v} over to the parameter server`)
+  turn.send(source, { type: 'upload-request', ...turn.ballot, version: best.version })
+}
+
+function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly answered: ReadonlySet<MemberId> }): void {
+  const { state, now } = turn
+  const ring = ringCandidates(state, (id) => choice.answered.has(id), now)
+  const members = ring.map((member) => member.id)
+  const known = ring.some((member) => member.samplesPerSecond > 0)
+  const shares = ring.map((member) => (known ? Math.max(member.samplesPerSecond, 1e-3) : 1))
+  state.phase = { type: 'form', since: now, members, shares, records: choice.records, target: choice.target, confirmed: new Map() }
+  turn.reason(`forming a ring of ${members.length} at version ${choice.target.v}`)
+  turn.broadcast(members, {
+    type: 'form', ...turn.ballot, members, shares, committed: state.chain.head, records: [...choice.records], target: choice.target,
+    sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch,
+    coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
+  })
+}
+
+/** R7, R8: the generation starts when all its members hold the target whole. */
+export function confirmed(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'confirm'>): void {
+  const { state } = turn
+  const { phase } = state
+  if (phase.type !== 'form' || !phase.members.includes(member)) return
+  if (version.id !== phase.target.id) return turn.refuse(member, 'message-unexpected', `expected version ${phase.target.v} to be confirmed, got ${version.v}`)
+  phase.confirmed.set(member, digest)
+  const needed = state.config.off.has('R8') ? 1 : phase.members.length
+  if (phase.confirmed.size < needed) return
+  const drifted = disagreeing(state, phase)
+  if (drifted.length > 0) return expelDrifted(turn, phase, drifted)
+  start(turn, phase)
+}
+
+/** Members whose parameters differ from the checkpoint's, or else from the majority's (ties: the longest here). */
+function disagreeing(state: RunState, phase: Form): MemberId[] {
+  const checkpoint = newestCheckpoint(state)
+  const counts = new Map<Sha256, number>()
+  for (const digest of phase.confirmed.values()) counts.set(digest, (counts.get(digest) ?? 0) + 1)
+  const majority = phase.members.map((id) => phase.confirmed.get(id)).reduce((best, digest) => ((counts.get(digest ?? best ?? ('' as Sha256)) ?? 0) > (counts.get(best ?? ('' as Sha256)) ?? 0) ? digest : best))
+  const right = checkpoint.version.id === phase.target.id && checkpoint.blob !== undefined ? checkpoint.blob : majority
+  return phase.members.filter((id) => phase.confirmed.has(id) && phase.confirmed.get(id) !== right)
+}
+
+function expelDrifted(turn: Turn, phase: Form, drifted: readonly MemberId[]): void {
+  for (const id of drifted) turn.refuse(id, 'digest-mismatch', `your parameters at version ${phase.target.v} are not the ones that the others hold; start again`)
+  for (const id of drifted) turn.state.members.delete(id)
+  turn.then({ type: 'ballot', reason: `${drifted.length} member(s) held other parameters`, trouble: true })
+}
+
+/** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
+function start(turn: Turn, phase: Form): void {
+  const { state, now } = turn
+  const { members, shares, target, records } = phase
+  turn.journal({ type: 'start', gen: state.gen, members, records })
+  const plan = planSteps(state, new Map(), target.v)
+  const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
+  remember(state, planned)
+  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: target.v + plan.length, planned, lastCommitAt: now, checkpointAsked: undefined }
+  turn.reason(`ring of ${members.length}`)
+  turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
+  turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })
+  turn.then({ type: 'advance' })
+}
+
+/** For the simulation: rule R12-done off treats what was once planned as done. */
+export function remember(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>): void {
+  if (!state.config.off.has('R12-done')) return
+  for (const blocks of planned.values()) for (const block of blocks) state.everPlanned.add(block)
+}
+

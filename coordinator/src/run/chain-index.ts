@@ -1,0 +1,59 @@
+// The committed chain of a run with its ids, and which blocks it makes DONE: derived, never stored (COMMIT.md R12).
+import { type BlockId, epochOf, extend, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+
+export class ChainIndex {
+  readonly genesis: VersionRef
+  readonly #records: StepRecord[] = []
+  readonly #versions: VersionRef[] = []
+  readonly #done = new Map<number, Set<BlockId>>()
+
+  constructor(genesis: VersionRef) {
+    this.genesis = genesis
+    this.#versions.push(genesis)
+  }
+
+  /** (C, id(C)): the committed version. */
+  get head(): VersionRef {
+    return this.#versions.at(-1) ?? this.genesis
+  }
+
+  get records(): readonly StepRecord[] {
+    return this.#records
+  }
+
+  at(v: number): VersionRef | undefined {
+    return this.#versions[v]
+  }
+
+  has(version: VersionRef): boolean {
+    return this.at(version.v)?.id === version.id
+  }
+
+  append(records: readonly StepRecord[]): void {
+    for (const record of records) {
+      this.#versions.push(extend(this.head, record))
+      this.#records.push(record)
+      for (const block of record.blocks) this.doneIn(epochOf(block)).add(block)
+    }
+  }
+
+  /** Back to version v (a rewind, R6). */
+  truncate(v: number): void {
+    for (const record of this.#records.splice(v)) for (const block of record.blocks) this.doneIn(epochOf(block)).delete(block)
+    this.#versions.length = v + 1
+  }
+
+  isDone(block: BlockId): boolean {
+    return this.#done.get(epochOf(block))?.has(block) ?? false
+  }
+
+  doneIn(epoch: number): Set<BlockId> {
+    const done = this.#done.get(epoch) ?? new Set()
+    this.#done.set(epoch, done)
+    return done
+  }
+
+  get samplesCommitted(): number {
+    return this.#records.reduce((sum, record) => sum + record.samples, 0)
+  }
+}

@@ -1,0 +1,88 @@
+// Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
+import { ALL_RULES_ON, type StepRecord } from '@starling-grid/protocol'
+import { ChainIndex } from './chain-index.ts'
+import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResults } from './state.ts'
+
+/** Version 0, made from the seed: the checkpoint that is always there. */
+export function seedCheckpoint(config: RunConfig): Checkpoint {
+  return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, at: 0 }
+}
+
+export function createRunState(config: RunConfig): RunState {
+  return {
+    config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
+    mode: config.mode === 'async' ? 'async' : 'ring', modeEpoch: 0, modeReason: `asked for by the job (${config.mode})`,
+    leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], lastMembers: [],
+    phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), failures: new Map(), validation: undefined,
+    provisional: undefined, digests: new Map(),
+    health: { consecutiveAborts: 0, ballots: [], blames: [], disturbedAt: 0, fallbacks: 0 }, everPlanned: new Set(),
+  }
+}
+
+export function replay(config: RunConfig, entries: Iterable<{ readonly entry: JournalEntry; readonly at: number }>): RunState {
+  const state = createRunState(config)
+  for (const { entry, at } of entries) applyEntry(state, entry, at)
+  return state
+}
+
+export function newestCheckpoint(state: RunState): Checkpoint {
+  return state.checkpoints.at(-1) ?? seedCheckpoint(state.config)
+}
+
+/** The durable part of a state changes here and nowhere else. */
+export function applyEntry(state: RunState, entry: JournalEntry, at: number): void {
+  const off = state.config.off ?? ALL_RULES_ON
+  switch (entry.type) {
+    case 'owner':
+      state.owner = entry.owner
+      return
+    case 'ballot':
+      state.gen = entry.gen
+      return
+    case 'start':
+      state.lastMembers = entry.members
+      commit(state, entry.records)
+      return
+    case 'commit':
+      commit(state, entry.records)
+      return
+    case 'checkpoint':
+      state.checkpoints.push({ version: entry.version, blob: entry.blob, bytes: entry.bytes, witnessed: entry.witnessed, at })
+      return
+    case 'rewind':
+      state.abandoned = state.chain.records.slice(entry.to.v)
+      if (!off.has('R6')) state.chain.truncate(entry.to.v)
+      while (newestCheckpoint(state).version.v > entry.to.v) state.checkpoints.pop()
+      return
+    case 'mode':
+      state.mode = entry.mode
+      state.modeEpoch = entry.modeEpoch
+      state.modeReason = entry.reason
+      return
+    case 'lease':
+      for (const { block, leaseEpoch } of entry.leases) state.leaseEpochs.set(block, leaseEpoch)
+      return
+    case 'quarantine':
+      state.quarantined.add(entry.block)
+      return
+    case 'validated':
+      resultsOf(state, entry.version.id).set(entry.block, entry)
+      return
+    case 'finished':
+      state.finished = entry.reason
+      return
+    default:
+      entry satisfies never
+  }
+}
+
+function commit(state: RunState, records: readonly StepRecord[]): void {
+  if (records.length > 0) state.abandoned = []
+  state.chain.append(records)
+}
+
+export function resultsOf(state: RunState, id: string): ValidationResults {
+  const results = state.validated.get(id) ?? new Map()
+  state.validated.set(id, results)
+  return results
+}

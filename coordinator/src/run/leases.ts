@@ -1,0 +1,112 @@
+// Async mode: leases of training blocks, and which pushes are taken (A2–A4).
+import { type ErrorCode, type MemberId, type MessageFrom, type Push, type Sha256, type StepRecord, extend } from '@starling-grid/protocol'
+import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
+import type { RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+import { lease, leaseMs } from './validation.ts'
+
+/** A block that failed this often is set aside, visibly (DESIGN §5). */
+const MAX_FAILURES = 3
+/** weight of the newest measurement in the moving average of push times */
+const NEWEST_WEIGHT = 0.3
+
+export function leaseRequested(turn: Turn, member: MemberId, { modeEpoch }: MessageFrom<'lease-request'>): void {
+  const { state } = turn
+  const here = state.members.get(member)
+  if (here === undefined || state.phase.type !== 'async') return
+  if (modeEpoch !== state.modeEpoch) return turn.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
+  here.hungry = true
+  turn.then({ type: 'advance' })
+}
+
+/** One global batch for each hungry member, as long as blocks of this epoch are free. */
+export function grantTraining(turn: Turn): void {
+  const { state } = turn
+  if (trainingIsOver(state)) return
+  for (const member of state.members.values()) {
+    if (!member.hungry) continue
+    const blocks = available(state, (block) => state.leases.has(block)).slice(0, state.config.batchBlocks)
+    if (blocks.length === 0) return
+    member.hungry = false
+    const leases = lease(turn, member.id, blocks, state.leases)
+    turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: state.chain.head, leases, deadlineMs: leaseMs(state, member.id) })
+  }
+  turn.reason(`parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased`)
+}
+
+/** A2, A3: a taken push is one record and one version at once (K = 1: fully asynchronous). */
+export function pushed(turn: Turn, push: Push, gradDigest: Sha256): void {
+  const { state } = turn
+  const refusal = refusePush(state, push)
+  if (refusal !== undefined) return turn.effect({ type: 'push-verdict', ...refusal })
+  measure(turn, push)
+  const staleness = state.chain.head.v - push.base.v
+  const record: StepRecord = {
+    v: state.chain.head.v + 1, gen: state.gen, modeEpoch: state.modeEpoch, kind: 'async', blocks: push.leases.map(({ block }) => block),
+    samples: push.samples, targets: push.targets, lossSum: push.lossSum, correct: push.correct, gradDigest,
+  }
+  const version = extend(state.chain.head, record)
+  turn.journal({ type: 'commit', records: [record] })
+  for (const { block } of push.leases) release(state, block)
+  turn.effect({ type: 'server-apply', record, version, damping: 1 / (1 + staleness) })
+  turn.effect({ type: 'push-verdict', verdict: 'received', message: `version ${version.v}` })
+  turn.then({ type: 'advance' })
+}
+
+/** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */
+function refusePush(state: RunState, push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
+  if (state.phase.type !== 'async') return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
+  if (state.config.off.has('A2')) return undefined
+  if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
+  const blocks = push.leases.map(({ block }) => block)
+  if (new Set(blocks).size < blocks.length || blocks.some((block) => state.chain.isDone(block))) return { verdict: 'duplicate', message: 'a block of this push is already counted' }
+  const stale = push.leases.find(({ block, leaseEpoch }) => !holds(state, push.incarnation, block, leaseEpoch))
+  if (stale !== undefined) return { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
+  if (push.samples === 0) return { verdict: 'message-malformed', message: 'a push holds at least one sample' }
+  if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > state.config.timing.stalenessBound) {
+    for (const block of blocks) release(state, block)
+    return { verdict: 'base-stale', message: `version ${push.base.v} is too old: now at ${state.chain.head.v}` }
+  }
+  return undefined
+}
+
+function holds(state: RunState, holder: MemberId, block: Push['leases'][number]['block'], leaseEpoch: number): boolean {
+  const held = state.leases.get(block)
+  return held !== undefined && held.holder === holder && held.leaseEpoch === leaseEpoch
+}
+
+function release(state: RunState, block: Push['leases'][number]['block']): void {
+  state.leases.delete(block)
+  state.failures.delete(block)
+}
+
+function measure(turn: Turn, push: Push): void {
+  const member = turn.state.members.get(push.incarnation)
+  const first = push.leases[0]
+  const held = first === undefined ? undefined : turn.state.leases.get(first.block)
+  if (member === undefined || held === undefined) return
+  const took = turn.now - held.grantedAt
+  member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took
+}
+
+/** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
+export function pushRefused(turn: Turn, push: Push, code: ErrorCode): void {
+  const { state } = turn
+  for (const { block, leaseEpoch } of push.leases) if (holds(state, push.incarnation, block, leaseEpoch)) fail(turn, block)
+  turn.refuse(push.incarnation, code, 'the push was refused')
+  turn.then({ type: 'advance' })
+}
+
+export function expireLeases(turn: Turn): void {
+  for (const [block, { deadline }] of turn.state.leases) if (deadline < turn.now) fail(turn, block)
+}
+
+function fail(turn: Turn, block: Push['leases'][number]['block']): void {
+  const { state } = turn
+  const failures = (state.failures.get(block) ?? 0) + 1
+  state.leases.delete(block)
+  state.failures.set(block, failures)
+  if (failures <= MAX_FAILURES) return
+  turn.journal({ type: 'quarantine', block })
+  turn.note('refusal', `block ${block} failed ${failures} times and is set aside`)
+}

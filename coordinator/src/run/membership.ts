@@ -1,0 +1,111 @@
+// Who takes part: joins, departures, and who may be in the next ring.
+import { MAX_RING_MEMBERS, type MemberId } from '@starling-grid/protocol'
+import type { Member, MemberInfo, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+const MINUTE_MS = 60_000
+
+export function memberJoined(turn: Turn, info: MemberInfo, samplesPerSecond: number): void {
+  const { state, now } = turn
+  state.members.set(info.id, { ...info, samplesPerSecond, joinedAt: now, excludedUntil: 0, hungry: false, pushMs: 0 })
+  state.health.disturbedAt = now
+  turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
+  welcomeInto(turn, info.id)
+}
+
+/** What a newcomer hears depends on what the run is doing. */
+function welcomeInto(turn: Turn, id: MemberId): void {
+  const { state } = turn
+  switch (state.phase.type) {
+    case 'waiting': {
+      const missing = state.config.minVolunteers - state.members.size
+      if (missing > 0) return turn.reason(`waiting for ${missing} more volunteer${missing > 1 ? 's' : ''}`)
+      return turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
+    }
+    case 'freeze': // R2: FREEZE to every later HELLO
+      state.phase.expected.add(id)
+      return turn.send(id, { type: 'freeze', ...turn.ballot })
+    case 'lost':
+      return turn.send(id, { type: 'freeze', ...turn.ballot })
+    case 'async':
+      return turn.send(id, { type: 'async', ...turn.ballot, modeEpoch: state.modeEpoch })
+    case 'finished':
+      return turn.send(id, { type: 'finished', version: state.chain.head, reason: state.finished ?? '' })
+    case 'form':
+    case 'ring': // admitted at the next ballot (R2), which the tick opens
+      return turn.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
+    case 'handover':
+    case 'settle':
+      return turn.send(id, { type: 'wait', reason: 'the run is changing its mode' })
+    default:
+      state.phase satisfies never
+  }
+}
+
+/** A socket closed, or fell silent. Its leases return at once. */
+export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: string; readonly expected: boolean }): void {
+  const { state } = turn
+  const member = state.members.get(id)
+  if (member === undefined) return
+  state.members.delete(id)
+  state.digests.delete(id)
+  state.health.disturbedAt = turn.now
+  for (const leases of [state.leases, state.validation?.leases]) releaseAll(leases, id)
+  turn.note('member', `${member.name} left: ${why.reason}`)
+  afterLoss(turn, id, member)
+}
+
+function releaseAll(leases: RunState['leases'] | undefined, holder: MemberId): void {
+  for (const [block, lease] of leases ?? []) if (lease.holder === holder) leases?.delete(block)
+}
+
+function afterLoss(turn: Turn, id: MemberId, member: Member): void {
+  const { phase } = turn.state
+  switch (phase.type) {
+    case 'freeze':
+      phase.expected.delete(id)
+      phase.claims.delete(id)
+      return turn.then({ type: 'decide' })
+    case 'form':
+    case 'ring':
+      if (phase.members.includes(id)) turn.then({ type: 'ballot', reason: `${member.name} left the ring`, trouble: false })
+      return
+    case 'handover':
+      if (phase.source === id) turn.then({ type: 'ballot', reason: `${member.name} left while handing over`, trouble: false })
+      return
+    case 'async':
+      return turn.then({ type: 'advance' })
+    case 'waiting':
+    case 'settle':
+    case 'lost':
+    case 'finished':
+      return
+    default:
+      phase satisfies never
+  }
+}
+
+/** Members that answered, in a stable ring order: longest here first. Exclusion never empties the ring. */
+export function ringCandidates(state: RunState, answered: (id: MemberId) => boolean, now: number): Member[] {
+  const here = [...state.members.values()].filter((member) => answered(member.id))
+  const welcome = here.filter((member) => member.excludedUntil <= now)
+  return (welcome.length > 0 ? welcome : here).sort((a, b) => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)).slice(0, MAX_RING_MEMBERS)
+}
+
+/** Ready members that could be in the ring and are not. */
+export function waitingForRing(state: RunState, ring: readonly MemberId[], now: number): number {
+  if (ring.length >= MAX_RING_MEMBERS) return 0
+  return [...state.members.values()].filter((member) => !ring.includes(member.id) && member.excludedUntil <= now).length
+}
+
+/** R17: one accuser may be the culprit himself; two different ones within a minute are believed. */
+export function blame(turn: Turn, blamed: MemberId, by: MemberId): void {
+  const { health, members, config } = turn.state
+  health.blames = health.blames.filter(({ at }) => turn.now - at < MINUTE_MS)
+  health.blames.push({ blamed, by, at: turn.now })
+  const accusers = new Set(health.blames.filter((entry) => entry.blamed === blamed).map((entry) => entry.by))
+  const member = members.get(blamed)
+  if (accusers.size < 2 || member === undefined) return
+  member.excludedUntil = turn.now + config.timing.excludeMs
+  turn.note('member', `${member.name} is out of the ring for ${config.timing.excludeMs / 1000} s: ${accusers.size} neighbours could not work with it`)
+}

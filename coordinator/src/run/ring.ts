@@ -1,0 +1,115 @@
+// A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it (R2).
+import { extend, isErrorCode, type MemberId, type MessageFrom, PLAN_WINDOW, recordId, type StepRecord } from '@starling-grid/protocol'
+import { remember } from './ballot.ts'
+import { blame, waitingForRing } from './membership.ts'
+import { planSteps } from './scheduler.ts'
+import type { RunPhase, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+/** Commits between two ACKs: far below W, far above one message a step. */
+const ACK_EVERY = 8
+
+export function held(turn: Turn, member: MemberId, { record }: MessageFrom<'held'>): void {
+  const { state } = turn
+  const { phase } = state
+  if (phase.type !== 'ring' || !phase.members.includes(member) || record.v <= state.chain.head.v) return
+  const problem = implausible(state, phase, record)
+  if (problem !== undefined) return turn.refuse(member, 'message-unexpected', problem)
+  const entry = phase.held.get(record.v) ?? { record, by: new Set<MemberId>() }
+  if (!sameRecord(entry.record, record)) return disagree(turn, member, record.v)
+  phase.held.set(record.v, entry)
+  entry.by.add(member)
+  commitHeld(turn, phase)
+}
+
+/** What no honest member of this generation can hold. */
+function implausible(state: RunState, phase: Ring, record: StepRecord): string | undefined {
+  const planned = phase.planned.get(record.v)
+  if (planned === undefined) return `version ${record.v} is not planned in generation ${state.gen}`
+  if (record.gen !== state.gen || record.modeEpoch !== state.modeEpoch || record.kind !== 'ring') return `the record of version ${record.v} names another generation or mode`
+  if (record.blocks.join() !== planned.join()) return `the record of version ${record.v} does not hold its planned blocks`
+  return undefined
+}
+
+function sameRecord(a: StepRecord, b: StepRecord): boolean {
+  const parent = '' as Parameters<typeof recordId>[0]
+  return recordId(parent, a) === recordId(parent, b)
+}
+
+/** The digest of the reduced bytes goes with every HELD: a transport fault shows here, at once (DESIGN §4.1.8). */
+function disagree(turn: Turn, member: MemberId, v: number): void {
+  turn.refuse(member, 'digest-mismatch', `your step ${v} is not the one that another member holds`)
+  turn.then({ type: 'ballot', reason: `members hold different bytes for step ${v}`, trouble: true })
+}
+
+/** R11: all hold s, or one holds s+1, which it could not without everybody's contribution after s. */
+function commitHeld(turn: Turn, phase: Ring): void {
+  const { state, now } = turn
+  const records: StepRecord[] = []
+  for (let head = state.chain.head; ; ) {
+    const entry = phase.held.get(head.v + 1)
+    if (entry === undefined) break
+    if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break
+    records.push(entry.record)
+    phase.held.delete(entry.record.v)
+    phase.planned.delete(entry.record.v)
+    head = extend(head, entry.record)
+  }
+  if (records.length === 0) return
+  turn.journal({ type: 'commit', records })
+  phase.lastCommitAt = now
+  state.health.consecutiveAborts = 0
+  turn.then({ type: 'advance' })
+}
+
+/** After a commit: the next plan when half of the window is used up, and an ACK now and then. */
+export function topUp(turn: Turn, phase: Ring): void {
+  const { state } = turn
+  const { head } = state.chain
+  const steps = phase.plannedTo - head.v > PLAN_WINDOW / 2 ? [] : planSteps(state, phase.planned, phase.plannedTo)
+  if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v) turn.broadcast(phase.members, { type: 'ack', ...turn.ballot, committed: head })
+  if (steps.length === 0) return
+  for (const { step, blocks } of steps) phase.planned.set(step, blocks)
+  remember(state, phase.planned)
+  phase.plannedTo += steps.length
+  phase.lastCommitAt = turn.now
+  turn.broadcast(phase.members, { type: 'plan', ...turn.ballot, steps })
+}
+
+/** R2: any member may end the generation; late aborts of older ones never get here. */
+export function aborted(turn: Turn, member: MemberId, { blamed, code, message, step }: MessageFrom<'abort'>): void {
+  const { state } = turn
+  if (state.phase.type !== 'ring' && state.phase.type !== 'form') return
+  if (!state.phase.members.includes(member)) return
+  state.health.disturbedAt = turn.now
+  if (blamed !== null && blamed !== member && state.phase.members.includes(blamed)) blame(turn, blamed, member)
+  const name = (id: MemberId): string => state.members.get(id)?.name ?? id.slice(0, 8)
+  const about = blamed === null || blamed === member ? '' : ` about ${name(blamed)}`
+  if (isErrorCode(code) && code === 'gradient-not-finite') turn.refuse(blamed ?? member, code, message)
+  turn.then({ type: 'ballot', reason: `${name(member)} gave up step ${step}${about}: ${message}`, trouble: true })
+}
+
+/** R17: who did not confirm in time is out of this ballot. */
+export function formTimedOut(turn: Turn, phase: Extract<RunPhase, { type: 'form' }>): void {
+  const { state, now } = turn
+  if (now - phase.since < state.config.timing.formMs) return
+  const late = phase.members.filter((id) => !phase.confirmed.has(id))
+  for (const id of late) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.excludedUntil = now + state.config.timing.excludeMs
+  }
+  turn.then({ type: 'ballot', reason: `${late.length} member(s) did not reach version ${phase.target.v} in time`, trouble: true })
+}
+
+export function ringTick(turn: Turn, phase: Ring): void {
+  const { state, now } = turn
+  const { timing } = state.config
+  const working = phase.plannedTo > state.chain.head.v
+  if (working && now - phase.lastCommitAt > timing.stallMs) return turn.then({ type: 'ballot', reason: `no step was committed for ${timing.stallMs / 1000} s`, trouble: true })
+  const newcomers = waitingForRing(state, phase.members, now)
+  if (newcomers > 0 && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs)
+    return turn.then({ type: 'ballot', reason: `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit`, trouble: false })
+  turn.then({ type: 'advance' })
+}

@@ -1,0 +1,199 @@
+// START HERE: the coordinator's decisions about one run. `decide(state, input, now)` changes the state it is given and returns
+// what is to be done and why. No I/O, no clock, no randomness: the same state, input and time always decide the same.
+import type { MemberId } from '@starling-grid/protocol'
+import { asyncTick, askServer, enterAsync, serverCheckpointed } from './async.ts'
+import { confirmed, decide as decideBallot, openBallot, rewind, stateAnswered } from './ballot.ts'
+import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploaded } from './checkpoints.ts'
+import { newestCheckpoint } from './journal-replay.ts'
+import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
+import { memberJoined, memberLost } from './membership.ts'
+import { nextMode } from './mode-policy.ts'
+import { aborted, formTimedOut, held, ringTick, topUp } from './ring.ts'
+import { trainingIsOver } from './scheduler.ts'
+import type { Decision, RunInput, RunMessage, RunState } from './state.ts'
+import { type FollowUp, Turn } from './turn.ts'
+import { grantValidation, validated, validationDue } from './validation.ts'
+
+export function decide(state: RunState, input: RunInput, now: number): Decision {
+  const turn = new Turn(state, now)
+  take(turn, input)
+  for (let next = turn.followUps.shift(); next !== undefined; next = turn.followUps.shift()) follow(turn, next, input)
+  return { effects: turn.effects, reason: state.phaseReason }
+}
+
+function take(turn: Turn, input: RunInput): void {
+  switch (input.type) {
+    case 'coordinator-started':
+      return started(turn)
+    case 'member-joined':
+      return memberJoined(turn, input.member, input.samplesPerSecond)
+    case 'member-lost':
+      return memberLost(turn, input.member, input)
+    case 'speed': {
+      const member = turn.state.members.get(input.member)
+      if (member !== undefined) member.samplesPerSecond = input.samplesPerSecond
+      return
+    }
+    case 'message':
+      return heard(turn, input.member, input.message)
+    case 'uploaded':
+      return uploaded(turn, input.member, input)
+    case 'push':
+      return pushed(turn, input.push, input.gradDigest)
+    case 'push-refused':
+      return pushRefused(turn, input.push, input.code)
+    case 'server-checkpoint':
+      return serverCheckpointed(turn, input)
+    case 'tick':
+      return tick(turn)
+    default:
+      input satisfies never
+  }
+}
+
+/** R1, R2: a restarted coordinator raises its fence and opens a new ballot; it never continues an old generation. */
+function started(turn: Turn): void {
+  const { state } = turn
+  turn.journal({ type: 'owner', owner: state.owner + 1 })
+  if (state.finished !== undefined) {
+    state.phase = { type: 'finished' }
+    return turn.reason(state.finished)
+  }
+  if (state.gen === 0) return turn.reason('waiting for volunteers')
+  if (state.mode === 'async') return restartAsync(turn)
+  openBallot(turn, 'ring', { reason: 'the coordinator started again', waitMs: state.config.timing.rejoinMs, wait: state.lastMembers })
+}
+
+/** A4: what the parameter server had beyond its last checkpoint is gone with the process. */
+function restartAsync(turn: Turn): void {
+  const { state } = turn
+  if (newestCheckpoint(state).version.v < state.chain.head.v) return rewind(turn, 'the parameter server restarted')
+  turn.then({ type: 'ballot', reason: 'the coordinator started again', trouble: false })
+}
+
+/** Every message carries owner and generation; older ones are ignored (R3, R11). */
+function heard(turn: Turn, member: MemberId, message: RunMessage): void {
+  if ('gen' in message && (message.gen !== turn.state.gen || message.owner !== turn.state.owner)) return
+  switch (message.type) {
+    case 'state':
+      return stateAnswered(turn, member, message)
+    case 'confirm':
+      return confirmed(turn, member, message)
+    case 'held':
+      return held(turn, member, message)
+    case 'abort':
+      return aborted(turn, member, message)
+    case 'version-digest':
+      return digestReported(turn, member, message)
+    case 'validated':
+      return validated(turn, member, message)
+    case 'lease-request':
+      return leaseRequested(turn, member, message)
+    default:
+      message satisfies never
+  }
+}
+
+function tick(turn: Turn): void {
+  const { state, now } = turn
+  const { phase } = state
+  const { timing } = state.config
+  switch (phase.type) {
+    case 'freeze':
+      return turn.then({ type: 'decide' })
+    case 'form':
+      return formTimedOut(turn, phase)
+    case 'ring':
+      return ringTick(turn, phase)
+    case 'async':
+      return asyncTick(turn, phase)
+    case 'lost':
+      if (now - phase.since >= timing.lostMs) rewind(turn, 'nobody came back with a newer version')
+      return
+    case 'handover':
+    case 'settle':
+      if (now - phase.since >= timing.formMs) turn.then({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
+      return
+    case 'waiting':
+      if (state.members.size >= state.config.minVolunteers && state.members.size > 0) turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
+      return
+    case 'finished':
+      return
+    default:
+      phase satisfies never
+  }
+}
+
+function follow(turn: Turn, next: FollowUp, input: RunInput): void {
+  switch (next.type) {
+    case 'ballot':
+      return ballot(turn, next)
+    case 'decide':
+      return decideBallot(turn)
+    case 'advance':
+      return advance(turn)
+    case 'enter-async':
+      return enterAsync(turn, input.type === 'uploaded' ? input : undefined)
+    default:
+      next satisfies never
+  }
+}
+
+function ballot(turn: Turn, { reason, trouble }: Extract<FollowUp, { type: 'ballot' }>): void {
+  const { state, now } = turn
+  if (state.phase.type === 'finished') return
+  if (trouble) state.health.consecutiveAborts++
+  const next = nextMode(now, state.health, state.mode, state.config.mode, state.config.timing)
+  const goal = state.mode === 'async' || next.mode === 'async' ? 'async' : 'ring'
+  if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason
+  openBallot(turn, goal, { reason })
+}
+
+/** What the chain asks for now: validate, checkpoint, finish, or plan on. */
+function advance(turn: Turn): void {
+  const { state } = turn
+  const { phase } = state
+  if (phase.type !== 'ring' && phase.type !== 'async') return
+  const idle = phase.type === 'ring' ? phase.plannedTo === state.chain.head.v : state.leases.size === 0
+  if (phase.type === 'ring') considerUpload(turn)
+  if (idle && validationDue(state)) return validate(turn)
+  if (idle && trainingIsOver(state)) return finish(turn)
+  if (phase.type === 'async') return grantTraining(turn)
+  topUp(turn, phase)
+  if (checkpointDue(state, turn.now)) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
+  turn.reason(`ring of ${phase.members.length}`)
+}
+
+function validate(turn: Turn): void {
+  const { state } = turn
+  const { phase } = state
+  if (phase.type === 'ring') {
+    askFor(turn)
+    return grantValidation(turn, phase.members)
+  }
+  grantValidation(turn, [...state.members.keys()])
+}
+
+/** A checkpoint of the head, whoever holds it. */
+function askFor(turn: Turn): void {
+  const { state } = turn
+  const { phase, chain } = state
+  if (newestCheckpoint(state).version.id === chain.head.id) return
+  if (phase.type === 'ring') askCheckpoint(turn, phase, chain.head.v)
+  if (phase.type === 'async') askServer(turn, phase)
+}
+
+/** The run is over when its last version is durable. */
+function finish(turn: Turn): void {
+  const { state } = turn
+  const { head } = state.chain
+  turn.reason(`trained; writing version ${head.v}`)
+  askFor(turn)
+  if (newestCheckpoint(state).version.id !== head.id) return
+  const reason = `all ${state.config.epochs} epochs are trained`
+  turn.journal({ type: 'finished', reason: state.config.maxSteps === head.v ? `${head.v} steps are trained` : reason })
+  state.phase = { type: 'finished' }
+  turn.reason(state.finished ?? reason)
+  turn.note('run', turn.state.phaseReason)
+  turn.broadcast(state.members.keys(), { type: 'finished', version: head, reason })
+}

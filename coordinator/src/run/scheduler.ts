@@ -1,0 +1,67 @@
+// Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions of
+// the chain, the seed and what is already given out.
+import { type BlockId, epochOf, epochOrder, PLAN_WINDOW, type PlanStep, trainingBlock } from '@starling-grid/protocol'
+import type { RunState } from './state.ts'
+
+/** The epoch that training is in: the one of the last record, or the next when nothing of it is left. */
+export function currentEpoch(state: RunState): number {
+  const last = state.chain.records.at(-1)?.blocks[0]
+  const epoch = last === undefined ? 0 : epochOf(last)
+  return remaining(state, epoch) === 0 ? epoch + 1 : epoch
+}
+
+/** Blocks of the epoch that are neither on the chain nor quarantined. */
+export function remaining(state: RunState, epoch: number): number {
+  let quarantined = 0
+  for (const block of state.quarantined) if (epochOf(block) === epoch && !state.chain.isDone(block)) quarantined++
+  return state.config.blocks - state.chain.doneIn(epoch).size - quarantined
+}
+
+/** No step may follow: the last epoch is on the chain, or maxSteps is reached. */
+export function trainingIsOver(state: RunState): boolean {
+  const { epochs, maxSteps } = state.config
+  return state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch(state) >= epochs
+}
+
+/** Blocks of the current epoch, in its seeded order, that are not taken. */
+export function available(state: RunState, taken: (block: BlockId) => boolean): BlockId[] {
+  const { seed, blocks } = state.config
+  const epoch = currentEpoch(state)
+  const free: BlockId[] = []
+  for (const index of cachedOrder(seed, epoch, blocks)) {
+    const block = trainingBlock(epoch, index)
+    if (!state.chain.isDone(block) && !state.quarantined.has(block) && !taken(block)) free.push(block)
+  }
+  return free
+}
+
+/** plan(g, s) for the steps after `plannedTo`, up to PLAN_WINDOW ahead of C (R12): only of the current epoch (R13). */
+export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, plannedTo: number): PlanStep[] {
+  const { batchBlocks, maxSteps, off } = state.config
+  if (trainingIsOver(state)) return []
+  const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
+  if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
+  const free = available(state, (block) => given.has(block))
+  if (free.length === 0 && off.has('R13')) free.push(...nextEpochBlocks(state, given))
+  const last = Math.min(state.chain.head.v + PLAN_WINDOW, maxSteps ?? Number.POSITIVE_INFINITY)
+  const steps: PlanStep[] = []
+  for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks) steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
+  return steps
+}
+
+/** Rule R13 switched off: the next epoch although this one is not on the chain. */
+function nextEpochBlocks(state: RunState, given: ReadonlySet<BlockId>): BlockId[] {
+  const epoch = currentEpoch(state) + 1
+  if (epoch >= state.config.epochs) return []
+  const order = cachedOrder(state.config.seed, epoch, state.config.blocks)
+  return [...order].map((index) => trainingBlock(epoch, index)).filter((block) => !given.has(block))
+}
+
+let cached: { readonly key: string; readonly order: Uint32Array } | undefined
+
+/** epochOrder, remembered for the last epoch asked for: it is asked again at every plan. */
+function cachedOrder(seed: number, epoch: number, blocks: number): Uint32Array {
+  const key = `${seed} ${epoch} ${blocks}`
+  if (cached?.key !== key) cached = { key, order: epochOrder(seed, epoch, blocks) }
+  return cached.order
+}

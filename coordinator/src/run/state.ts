@@ -1,0 +1,229 @@
+// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it does no
+// I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
+import type {
+  AdapterDescription, BlockId, Claim, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, StepRecord, ToVolunteer, VersionRef, ErrorCode, RunEvent,
+} from '@starling-grid/protocol'
+import type { ChainIndex } from './chain-index.ts'
+
+/** Milliseconds and counts that decisions depend on; the defaults with their reasons are in timing.ts. */
+export interface Timing {
+  /** to wait for STATE answers before deciding without the missing ones (R5) */
+  readonly stateMs: number
+  /** after a coordinator's restart: to wait for the members of the last generation */
+  readonly rejoinMs: number
+  /** without any valid claim, before a rewind (R6) */
+  readonly lostMs: number
+  /** without CONFIRM: out of the ballot (R17) */
+  readonly formMs: number
+  /** without a commit although steps are planned: new ballot */
+  readonly stallMs: number
+  /** between the last change of membership and the ballot that admits newcomers */
+  readonly admitMs: number
+  /** committed steps between checkpoints, and the time after which one is due anyway */
+  readonly checkpointSteps: number
+  readonly checkpointMs: number
+  readonly leaseMinMs: number
+  readonly leaseMaxMs: number
+  /** calm needed in async mode before the ring is tried again; doubles with each fallback */
+  readonly quietMs: number
+  readonly quietMaxMs: number
+  readonly abortsBeforeFallback: number
+  readonly ballotsPerMinute: number
+  /** a member blamed by two others stays out of the ring this long */
+  readonly excludeMs: number
+  /** versions that an async push may be behind (A2) */
+  readonly stalenessBound: number
+}
+
+export interface RunConfig {
+  readonly job: JobId
+  readonly genesis: VersionRef
+  readonly seed: number
+  /** training and validation blocks per epoch */
+  readonly blocks: number
+  readonly validationBlocks: number
+  readonly batchBlocks: number
+  readonly epochs: number
+  readonly maxSteps: number | undefined
+  readonly validateEvery: number
+  readonly minVolunteers: number
+  readonly mode: 'auto' | Mode
+  readonly timing: Timing
+  readonly off: RulesOff
+}
+
+/** What must survive; replaying the entries in order rebuilds the durable state (COMMIT.md §1). */
+export type JournalEntry =
+  | { readonly type: 'owner'; readonly owner: number }
+  | { readonly type: 'ballot'; readonly gen: number }
+  | { readonly type: 'start'; readonly gen: number; readonly members: readonly MemberId[]; readonly records: readonly StepRecord[] }
+  | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
+  | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean }
+  | { readonly type: 'rewind'; readonly to: VersionRef }
+  | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
+  | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
+  | { readonly type: 'quarantine'; readonly block: BlockId }
+  | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly correct: number; readonly lossSum: number }
+  | { readonly type: 'finished'; readonly reason: string }
+
+export interface MemberInfo {
+  readonly id: MemberId
+  readonly name: string
+  readonly client: 'node' | 'tab'
+  readonly adapter: AdapterDescription
+}
+
+export interface Member extends MemberInfo {
+  samplesPerSecond: number
+  readonly joinedAt: number
+  /** not in a ring before this time (blamed, or did not confirm) */
+  excludedUntil: number
+  /** async: asked for work and got none yet */
+  hungry: boolean
+  /** async: moving average of the time from grant to push, ms; 0 before the first */
+  pushMs: number
+}
+
+export interface Checkpoint {
+  readonly version: VersionRef
+  /** undefined for version 0, which the seed makes */
+  readonly blob: Sha256 | undefined
+  readonly bytes: number
+  readonly witnessed: boolean
+  readonly at: number
+}
+
+export interface Lease {
+  readonly holder: MemberId
+  readonly leaseEpoch: number
+  readonly grantedAt: number
+  readonly deadline: number
+}
+
+export type ValidationResults = Map<BlockId, { readonly samples: number; readonly correct: number; readonly lossSum: number }>
+
+/** Validation of one version: its blocks are leased like training blocks; results are in RunState.validated. */
+export interface ValidationRun {
+  readonly version: VersionRef
+  readonly leases: Map<BlockId, Lease>
+}
+
+export type RunPhase =
+  | { readonly type: 'waiting' }
+  | {
+      readonly type: 'freeze'
+      readonly since: number
+      readonly goal: 'ring' | 'async'
+      /** not decided before all of these answered or the time is up */
+      readonly expected: Set<MemberId>
+      readonly deadline: number
+      readonly claims: Map<MemberId, Claim | null>
+    }
+  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly confirmed: Map<MemberId, Sha256> }
+  | {
+      readonly type: 'ring'
+      readonly since: number
+      readonly members: readonly MemberId[]
+      readonly shares: readonly number[]
+      /** version → who holds it, and the record they agree on */
+      readonly held: Map<number, { readonly record: StepRecord; readonly by: Set<MemberId> }>
+      /** last planned step and the blocks planned beyond C */
+      plannedTo: number
+      readonly planned: Map<number, readonly BlockId[]>
+      lastCommitAt: number
+      checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
+    }
+  /** ring → async: the source uploads the decided version (A5) */
+  | { readonly type: 'handover'; readonly since: number; readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly source: MemberId }
+  /** async → ring: the parameter server writes its newest version (A6) */
+  | { readonly type: 'settle'; readonly since: number; readonly target: VersionRef }
+  | { readonly type: 'async'; readonly since: number; checkpointAskedAt: number | undefined }
+  | { readonly type: 'lost'; readonly since: number; readonly goal: 'ring' | 'async' }
+  | { readonly type: 'finished' }
+
+/** What mode-policy.ts looks at. Times are ms. */
+export interface RingHealth {
+  /** ballots opened by aborts or stalls since the last committed step */
+  consecutiveAborts: number
+  /** when ballots were opened, the last minute */
+  ballots: number[]
+  /** (blamed, accuser, when), the last minute */
+  blames: { readonly blamed: MemberId; readonly by: MemberId; readonly at: number }[]
+  /** last join, departure or abort */
+  disturbedAt: number
+  /** fallbacks to async without a long calm between them */
+  fallbacks: number
+}
+
+export interface RunState {
+  readonly config: RunConfig
+  // ---- durable: rebuilt from the journal ----
+  owner: number
+  gen: number
+  readonly chain: ChainIndex
+  readonly checkpoints: Checkpoint[]
+  mode: Mode
+  modeEpoch: number
+  modeReason: string
+  readonly leaseEpochs: Map<BlockId, number>
+  readonly quarantined: Set<BlockId>
+  /** version id → finished validation results by block */
+  readonly validated: Map<string, ValidationResults>
+  finished: string | undefined
+  /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
+  abandoned: readonly StepRecord[]
+  /** members of the last started generation: whom to wait for after a restart */
+  lastMembers: readonly MemberId[]
+  // ---- volatile ----
+  phase: RunPhase
+  phaseReason: string
+  readonly members: Map<MemberId, Member>
+  readonly leases: Map<BlockId, Lease>
+  readonly failures: Map<BlockId, number>
+  validation: ValidationRun | undefined
+  provisional: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly from: MemberId } | undefined
+  readonly digests: Map<MemberId, { readonly version: VersionRef; readonly digest: Sha256 }>
+  readonly health: RingHealth
+  /** for the simulation: rule R12-done off keeps what was ever planned */
+  readonly everPlanned: Set<BlockId>
+}
+
+export type RunInput =
+  | { readonly type: 'coordinator-started' }
+  | { readonly type: 'member-joined'; readonly member: MemberInfo; readonly samplesPerSecond: number }
+  | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }
+  | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number }
+  | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
+  /** a member's state arrived whole: its bytes are stored under `blob` */
+  | { readonly type: 'uploaded'; readonly member: MemberId; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
+  /** gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes */
+  | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256 }
+  /** the push was refused before the reducer saw it (not finite, wrong shape) */
+  | { readonly type: 'push-refused'; readonly push: Push; readonly code: ErrorCode }
+  /** the parameter server wrote its state as a blob */
+  | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
+  | { readonly type: 'tick' }
+
+export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'abort' | 'version-digest' | 'validated' | 'lease-request'>
+
+/** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
+export type Effect =
+  | { readonly type: 'journal'; readonly entries: readonly JournalEntry[] }
+  | { readonly type: 'send'; readonly to: MemberId; readonly message: ToVolunteer }
+  | { readonly type: 'refuse'; readonly to: MemberId; readonly code: ErrorCode; readonly message: string }
+  | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }
+  /** the parameter server takes over this version (A5) */
+  | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
+  /** the push becomes version `version`, its gradient scaled by `damping` (A3) */
+  | { readonly type: 'server-apply'; readonly record: StepRecord; readonly version: VersionRef; readonly damping: number }
+  /** write the server's state as a blob and answer with server-checkpoint */
+  | { readonly type: 'server-checkpoint'; readonly version: VersionRef }
+  | { readonly type: 'server-unload' }
+  /** answer to the push that this decision is about */
+  | { readonly type: 'push-verdict'; readonly verdict: 'received' | ErrorCode; readonly message: string }
+
+export interface Decision {
+  readonly effects: readonly Effect[]
+  /** why the run is where it is, in words; shown when it changes */
+  readonly reason: string
+}

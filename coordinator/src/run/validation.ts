@@ -1,0 +1,84 @@
+// Validation blocks are leased like training blocks, at one version, while training rests there.
+import { type BlockId, type LeaseToken, type MemberId, type MessageFrom, validationBlock } from '@starling-grid/protocol'
+import { resultsOf } from './journal-replay.ts'
+import { currentEpoch, trainingIsOver } from './scheduler.ts'
+import type { Lease, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+/** Blocks in one lease: small enough that a departed member's part is soon done by others. */
+const BLOCKS_PER_LEASE = 16
+
+/** Every n-th epoch's end, and always the end of the run. */
+export function validationDue(state: RunState): boolean {
+  const { config, chain } = state
+  if (config.validationBlocks === 0 || chain.head.v === 0) return false
+  if (resultsOf(state, chain.head.id).size === config.validationBlocks) return false
+  if (trainingIsOver(state)) return true
+  const last = chain.records.at(-1)?.blocks[0]
+  const ended = last !== undefined && currentEpoch(state) > Number(last.slice(0, last.indexOf(':')))
+  return ended && currentEpoch(state) % config.validateEvery === 0
+}
+
+/** Grants what is left to the given members, round and round, and renews what is overdue. */
+export function grantValidation(turn: Turn, members: readonly MemberId[]): void {
+  const { state, now } = turn
+  const version = state.chain.head
+  if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map() }
+  const { leases } = state.validation
+  for (const [block, lease] of leases) if (lease.deadline < now) leases.delete(block)
+  const results = resultsOf(state, version.id)
+  const busy = new Set([...leases.values()].map((lease) => lease.holder))
+  const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block))
+  for (const member of members) {
+    if (busy.has(member) || free.length === 0) continue
+    const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
+    turn.send(member, { type: 'validate', version, leases: granted })
+  }
+  turn.reason(`validating version ${version.v}: ${results.size} of ${state.config.validationBlocks} blocks`)
+}
+
+/** A lease bumps the block's epoch: an older holder's answer is stale. Durable before it is sent. */
+export function lease(turn: Turn, holder: MemberId, blocks: readonly BlockId[], leases: Map<BlockId, Lease>): LeaseToken[] {
+  const { state, now } = turn
+  const tokens = blocks.map((block) => ({ block, leaseEpoch: (state.leaseEpochs.get(block) ?? 0) + 1 }))
+  turn.journal({ type: 'lease', holder, leases: tokens })
+  const deadline = now + leaseMs(state, holder)
+  for (const { block, leaseEpoch } of tokens) leases.set(block, { holder, leaseEpoch, grantedAt: now, deadline })
+  return tokens
+}
+
+/** 3 × the volunteer's own moving average, clamped (DESIGN §5). */
+export function leaseMs(state: RunState, holder: MemberId): number {
+  const { leaseMinMs, leaseMaxMs } = state.config.timing
+  const measured = state.members.get(holder)?.pushMs ?? 0
+  return measured === 0 ? Math.min(leaseMaxMs, 6 * leaseMinMs) : Math.min(leaseMaxMs, Math.max(leaseMinMs, 3 * measured))
+}
+
+export function validated(turn: Turn, member: MemberId, message: MessageFrom<'validated'>): void {
+  const { state } = turn
+  const { version, lease: token, samples, correct, lossSum } = message
+  const held = state.validation?.leases.get(token.block)
+  if (held === undefined || held.holder !== member || held.leaseEpoch !== token.leaseEpoch || state.validation?.version.id !== version.id)
+    return turn.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
+  if (correct > samples) return turn.refuse(member, 'message-malformed', `${correct} of ${samples} samples right`)
+  state.validation.leases.delete(token.block)
+  turn.journal({ type: 'validated', version, block: token.block, samples, correct, lossSum })
+  if (resultsOf(state, version.id).size === state.config.validationBlocks) {
+    const { accuracy } = summary(state, version.id)
+    turn.note('validation', `version ${version.v}: accuracy ${(100 * accuracy).toFixed(2)} %`)
+  }
+  turn.then({ type: 'advance' })
+}
+
+/** Accuracy and mean loss of a version over the blocks that were validated. */
+export function summary(state: RunState, id: string): { readonly samples: number; readonly accuracy: number; readonly loss: number } {
+  let samples = 0
+  let correct = 0
+  let lossSum = 0
+  for (const result of resultsOf(state, id).values()) {
+    samples += result.samples
+    correct += result.correct
+    lossSum += result.lossSum
+  }
+  return { samples, accuracy: samples === 0 ? 0 : correct / samples, loss: samples === 0 ? 0 : lossSum / samples }
+}

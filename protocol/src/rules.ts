@@ -1,0 +1,27 @@
+// The rules of COMMIT.md that the simulation can switch off one at a time, to show that each is needed and would be missed.
+// Production runs with none off; nothing outside tests builds another set.
+
+export const SWITCHABLE_RULES = {
+  R1: 'an entry is durable before anything that depends on it is sent',
+  R2: 'a restarted coordinator opens a new ballot instead of continuing an old generation',
+  R3: 'a member that answered a freeze stops its ring and drops frames of older generations',
+  'R3-equal': 'a freeze with an equal ballot is answered again',
+  R4: 'a claim is valid only when its chain has the committed id, not just a number',
+  R6: 'a rewind truncates the chain',
+  R7: 'a kept reduced gradient is applied only by a member that is still at its parent',
+  'R7-learner': 'a member claims a version only after it has adopted it whole',
+  R8: 'a generation starts after all its members confirmed',
+  R9: 'a member contributes only after START of the generation that it promised',
+  R10: 'parameters change in one piece, after every chunk of the step arrived',
+  R12: 'blocks planned in a running generation are not planned again in it',
+  'R12-done': 'planned blocks are done only by being on the chain',
+  R13: 'the next epoch is planned when all blocks of this one are on the chain',
+  R15: 'an upload becomes a checkpoint only when its id is on the chain',
+  R16: 'a rewind does not touch the counters',
+  A2: 'a push is taken only with current lease tokens, once',
+  A5: 'the parameter server starts from the version that the ring decided',
+  A6: 'a ring that follows async mode starts from the newest version of the parameter server',
+} as const
+export type Rule = keyof typeof SWITCHABLE_RULES
+export type RulesOff = ReadonlySet<Rule>
+export const ALL_RULES_ON: RulesOff = new Set()
