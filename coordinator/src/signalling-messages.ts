@@ -1,0 +1,116 @@
+// What PeerJS clients say to each other through us, rebuilt from what is allowed: data connections, one section of SDP,
+// candidates with plausible ports. Field names are those of the PeerJS protocol. Knows nothing of sockets.
+import { GridError, MemberIdSchema, parse, parseJson, type MemberId } from '@starling-grid/protocol'
+import Type, { type Static } from 'typebox'
+
+/** Bytes of session description in an offer or answer; ours have about 500, browsers' with candidates about 2000. */
+const MAX_SDP_BYTES = 16 * 1024
+/** Bytes of one signalling message: a session description in JSON and what is around it. */
+export const MAX_SIGNAL_BYTES = MAX_SDP_BYTES + 4 * 1024
+/** Candidates inside one session description: all interfaces of an ordinary machine, not a list of targets. */
+const MAX_SDP_CANDIDATES = 20
+/** Below are the ports of services that strangers should not be made to knock at. */
+const LOWEST_PORT = 1024
+/** Stands for "no port" in candidates of active TCP (RFC 6544). */
+const DISCARD_PORT = 9
+
+const ConnectionId = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
+const description = <T extends 'offer' | 'answer'>(type: T) => Type.Object({ type: Type.Literal(type), sdp: Type.String({ maxLength: MAX_SDP_BYTES }) })
+
+const OfferSchema = Type.Object({
+  type: Type.Literal('OFFER'),
+  dst: MemberIdSchema,
+  payload: Type.Object({
+    type: Type.Literal('data'), connectionId: ConnectionId, label: ConnectionId, reliable: Type.Literal(true),
+    serialization: Type.Literal('raw'), sdp: description('offer'),
+  }),
+})
+const AnswerSchema = Type.Object({
+  type: Type.Literal('ANSWER'),
+  dst: MemberIdSchema,
+  payload: Type.Object({ type: Type.Literal('data'), connectionId: ConnectionId, sdp: description('answer') }),
+})
+const CandidateSchema = Type.Object({
+  type: Type.Literal('CANDIDATE'),
+  dst: MemberIdSchema,
+  payload: Type.Object({
+    type: Type.Literal('data'), connectionId: ConnectionId,
+    candidate: Type.Object({
+      candidate: Type.String({ maxLength: 512 }),
+      sdpMid: Type.Optional(Type.Union([Type.String({ maxLength: 16 }), Type.Null()])),
+      sdpMLineIndex: Type.Optional(Type.Union([Type.Literal(0), Type.Null()])),
+    }),
+  }),
+})
+const LeaveSchema = Type.Object({ type: Type.Literal('LEAVE'), dst: MemberIdSchema })
+const HeartbeatSchema = Type.Object({ type: Type.Literal('HEARTBEAT') })
+const SignalSchema = Type.Union([OfferSchema, AnswerSchema, CandidateSchema, LeaveSchema, HeartbeatSchema])
+
+/** A message from a PeerJS client, holding allowed fields only. */
+export type Signal = Static<typeof SignalSchema>
+
+/** A message to a PeerJS client. */
+export type SignalOut =
+  | { readonly type: 'OPEN' }
+  | { readonly type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; readonly src: MemberId; readonly payload?: unknown }
+  /** the member `src`, to whom this client made an offer, cannot be reached */
+  | { readonly type: 'EXPIRE'; readonly src: MemberId }
+
+/** @throws GridError 'message-malformed' or 'message-too-large' */
+export function readSignal(text: string): Signal {
+  const value = parseJson(text, MAX_SIGNAL_BYTES, 'a signalling message')
+  const schemas = { OFFER: OfferSchema, ANSWER: AnswerSchema, CANDIDATE: CandidateSchema, LEAVE: LeaveSchema, HEARTBEAT: HeartbeatSchema }
+  const type = typeof value === 'object' && value !== null && 'type' in value ? String(value.type) : ''
+  const schema = Object.hasOwn(schemas, type) ? schemas[type as keyof typeof schemas] : SignalSchema
+  return rebuild(parse<typeof SignalSchema>(schema as typeof SignalSchema, value, 'signalling message'))
+}
+
+/** The same message without anything that the schemas do not name. */
+function rebuild(signal: Signal): Signal {
+  switch (signal.type) {
+    case 'HEARTBEAT': return { type: signal.type }
+    case 'LEAVE': return { type: signal.type, dst: signal.dst }
+    case 'CANDIDATE': {
+      const { type, connectionId, candidate: { candidate, sdpMid = null, sdpMLineIndex = null } } = signal.payload
+      requirePlausibleCandidate(candidate)
+      return { type: signal.type, dst: signal.dst, payload: { type, connectionId, candidate: { candidate, sdpMid, sdpMLineIndex } } }
+    }
+    case 'ANSWER': {
+      const { type, connectionId, sdp } = signal.payload
+      return { type: signal.type, dst: signal.dst, payload: { type, connectionId, sdp: { type: sdp.type, sdp: checkedSdp(sdp.sdp) } } }
+    }
+    case 'OFFER': {
+      const { type, connectionId, label, reliable, serialization, sdp } = signal.payload
+      const payload = { type, connectionId, label, reliable, serialization, sdp: { type: sdp.type, sdp: checkedSdp(sdp.sdp) } }
+      return { type: signal.type, dst: signal.dst, payload }
+    }
+    default: return signal satisfies never
+  }
+}
+
+/** One section of type application, printable lines, plausible candidates: data and nothing else. */
+function checkedSdp(sdp: string): string {
+  const lines = sdp.split(/\r?\n/)
+  if (lines.at(-1) === '') lines.pop()
+  for (const line of lines) if (!/^[a-z]=[\x20-\x7e]*$/.test(line)) throw malformed('a session description has lines like "v=0"')
+  const media = lines.filter((line) => line.startsWith('m='))
+  if (media.length !== 1 || media[0]?.startsWith('m=application ') !== true)
+    throw malformed('a session description has one section, of type application')
+  const candidates = lines.filter((line) => line.startsWith('a=candidate:'))
+  if (candidates.length > MAX_SDP_CANDIDATES) throw malformed(`a session description has at most ${MAX_SDP_CANDIDATES} candidates`)
+  for (const line of candidates) requirePlausibleCandidate(line.slice('a='.length))
+  return sdp
+}
+
+/** RFC 8839: candidate:foundation component transport priority address port typ type … */
+function requirePlausibleCandidate(candidate: string): void {
+  const match = /^candidate:[\w+/-]{1,32} [0-9]{1,3} (udp|tcp) [0-9]{1,10} [0-9A-Za-z.:-]{1,255} ([0-9]{1,5}) typ (host|srflx|prflx|relay)( [\x20-\x7e]*)?$/i.exec(candidate)
+  const port = Number(match?.[2])
+  const noPort = port === DISCARD_PORT && match?.[1]?.toLowerCase() === 'tcp'
+  if (noPort || (port >= LOWEST_PORT && port <= 0xffff)) return
+  throw malformed(`a candidate has a transport, an address, a port from ${LOWEST_PORT} and a type`)
+}
+
+function malformed(message: string): GridError {
+  return new GridError('message-malformed', message)
+}

@@ -1,0 +1,136 @@
+// The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data.
+// Who may connect, and who may talk to whom, is decided by the caller.
+import { GridError, isGridError, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import type {} from '@fastify/websocket'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { WebSocket } from 'ws'
+import { MAX_SIGNAL_BYTES, readSignal, type Signal, type SignalOut } from './signalling-messages.ts'
+
+/** Messages a client may send at once: two links opened and retried, with all candidates of a large machine. */
+const BURST = 200
+/** Messages a client may send per second in the long run. */
+const MESSAGES_PER_SECOND = 20
+/** A refused message costs as much as so many good ones: a client that sends nonsense is soon gone. */
+const REFUSAL_COST = 20
+/** Bytes waiting for a client that does not read; more is not sent to it. */
+const MAX_WAITING_BYTES = 1024 * 1024
+/** WebSocket close codes: internal error (RFC 6455), and two of our own range. */
+const CLOSE_INTERNAL = 1011
+const CLOSE_REPLACED = 4001
+const CLOSE_DROPPED = 4002
+
+export interface SignallingOptions {
+  /** the part before "/peerjs", for example "/signalling" */
+  readonly path: string
+  /** may this socket speak for this member? Asked once per socket, before it opens */
+  authenticate(id: MemberId, token: string): boolean
+  /** may `src` send an offer, answer or candidate to `dst` now? */
+  mayTalk(src: MemberId, dst: MemberId): boolean
+  onRefusal(code: ErrorCode): void
+}
+
+export interface Signalling {
+  /** Closes the socket of a member whose session ended. */
+  drop(id: MemberId): void
+  readonly connected: number
+}
+
+interface Client {
+  readonly id: MemberId
+  readonly socket: WebSocket
+  /** messages it may still send, as of `countedAt` */
+  tokens: number
+  /** milliseconds, monotonic */
+  countedAt: number
+}
+
+/** Registers the routes; `@fastify/websocket` must be registered before. @example const signalling = registerSignalling(app, options) */
+export function registerSignalling(app: FastifyInstance, options: SignallingOptions): Signalling {
+  const clients = new Map<MemberId, Client>()
+
+  function admit(socket: WebSocket, id: MemberId): void {
+    const client: Client = { id, socket, tokens: BURST, countedAt: performance.now() }
+    clients.get(id)?.socket.close(CLOSE_REPLACED, 'another socket speaks for this member')
+    clients.set(id, client)
+    socket.on('message', (data: Buffer) => receive(client, data))
+    socket.on('close', () => clients.get(id) === client && clients.delete(id))
+    // The close event follows every error and does what is to do.
+    socket.on('error', () => {})
+    send(client, { type: 'OPEN' })
+  }
+
+  function receive(client: Client, data: Buffer): void {
+    try {
+      if (clients.get(client.id) !== client) return
+      charge(client, 1)
+      if (data.byteLength > MAX_SIGNAL_BYTES) throw new GridError('message-too-large', `a signalling message has at most ${MAX_SIGNAL_BYTES} bytes`)
+      forward(client, readSignal(data.toString('utf8')))
+    } catch (error) {
+      refuse(client, error)
+    }
+  }
+
+  function forward(client: Client, signal: Signal): void {
+    if (signal.type === 'HEARTBEAT') return
+    const destination = clients.get(signal.dst)
+    const allowed = options.mayTalk(client.id, signal.dst)
+    const reachable = allowed && destination !== undefined && destination.socket.bufferedAmount < MAX_WAITING_BYTES
+    if (reachable) send(destination, { ...withoutDestination(signal), src: client.id })
+    // The same answer for absent and forbidden members: an offer must not tell strangers who is here.
+    else if (signal.type === 'OFFER') send(client, { type: 'EXPIRE', src: signal.dst })
+    if (!allowed) throw new GridError('message-unexpected', `${client.id} and ${signal.dst} are no neighbours`)
+  }
+
+  function refuse(client: Client, error: unknown): void {
+    if (!isGridError(error)) {
+      app.log.error(error, 'signalling failed')
+      return client.socket.close(CLOSE_INTERNAL)
+    }
+    options.onRefusal(error.code)
+    client.tokens -= REFUSAL_COST
+    // No close handshake: it would go on reading the flood.
+    if (error.code === 'rate-exceeded') client.socket.terminate()
+  }
+
+  function authenticate(request: FastifyRequest): MemberId | undefined {
+    const { id, token } = request.query as { id?: unknown; token?: unknown }
+    const valid = typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && typeof token === 'string' && token.length <= 256
+    return valid && options.authenticate(id as MemberId, token) ? (id as MemberId) : undefined
+  }
+
+  app.get(`${options.path}/peerjs`, {
+    websocket: true,
+    preValidation: async (request, reply) => {
+      if (authenticate(request) !== undefined) return
+      options.onRefusal('session-unknown')
+      await reply.code(401).send({ code: 'session-unknown' })
+    },
+  }, (socket, request) => admit(socket, (request.query as { id: MemberId }).id))
+
+  // PeerJS asks for an id when it was given none; ours always are.
+  app.get(`${options.path}/peerjs/id`, async (_, reply) => reply.type('text/plain').send(newMemberId()))
+
+  return {
+    drop: (id) => clients.get(id)?.socket.close(CLOSE_DROPPED, 'the session ended'),
+    get connected() {
+      return clients.size
+    },
+  }
+}
+
+/** A token bucket: refills with time, pays for messages. */
+function charge(client: Client, cost: number): void {
+  const now = performance.now()
+  client.tokens = Math.min(BURST, client.tokens + ((now - client.countedAt) / 1000) * MESSAGES_PER_SECOND)
+  client.countedAt = now
+  client.tokens -= cost
+  if (client.tokens < 0) throw new GridError('rate-exceeded', `more than ${MESSAGES_PER_SECOND} signalling messages a second`)
+}
+
+function withoutDestination(signal: Exclude<Signal, { type: 'HEARTBEAT' }>): { type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; payload?: unknown } {
+  return signal.type === 'LEAVE' ? { type: signal.type } : { type: signal.type, payload: signal.payload }
+}
+
+function send(client: Client, message: SignalOut): void {
+  if (client.socket.readyState === client.socket.OPEN) client.socket.send(JSON.stringify(message))
+}
