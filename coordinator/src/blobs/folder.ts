@@ -1,0 +1,107 @@
+// Blobs as files under one folder. A file appears under its name only when its bytes are on the disk:
+// temporary file → fsync → rename → fsync of the folder that now lists it.
+import { randomBytes } from 'node:crypto'
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { describeError, GridError, type Sha256 } from '@starling-grid/protocol'
+import { isBlobName, nameOf, requireIntact, requireName } from './blob-name.ts'
+import type { BlobStore } from './blob-store.ts'
+
+const UNFINISHED = 'unfinished'
+/** Writing a blob takes seconds at most; what is this old was left by a process that died. */
+const ABANDONED_AFTER_MS = 60 * 60 * 1000
+
+/** @throws GridError('folder-unwritable') */
+export async function openFolderBlobs(root: string): Promise<BlobStore> {
+  try {
+    const created = await mkdir(join(root, UNFINISHED), { recursive: true })
+    if (created !== undefined) await syncFolder(dirname(created))
+    await removeAbandoned(join(root, UNFINISHED))
+  } catch (cause) {
+    throw new GridError('folder-unwritable', `The folder ${root} cannot be written: ${describeError(cause)}. Name another with --data-dir.`, { cause })
+  }
+  return folderBlobs(root)
+}
+
+function folderBlobs(root: string): BlobStore {
+  const pathOf = (name: Sha256) => {
+    requireName(name)
+    return join(root, name)
+  }
+  return {
+    async put(bytes) {
+      const name = nameOf(bytes)
+      if (!(await holds(pathOf(name), name))) await writeDurably(root, name, bytes)
+      return name
+    },
+    async get(name) {
+      const bytes = await ifPresent(readFile(pathOf(name)))
+      if (bytes) requireIntact(name, bytes, root)
+      return bytes
+    },
+    has: async (name) => (await ifPresent(stat(pathOf(name)))) !== undefined,
+    async stat(name) {
+      const found = await ifPresent(stat(pathOf(name)))
+      return found && { bytes: found.size }
+    },
+    async *list() {
+      yield* (await readdir(root)).filter(isBlobName)
+    },
+    delete: async (name) => rm(pathOf(name), { force: true }),
+  }
+}
+
+async function holds(path: string, name: Sha256): Promise<boolean> {
+  const bytes = await ifPresent(readFile(path))
+  return bytes !== undefined && nameOf(bytes) === name
+}
+
+async function writeDurably(root: string, name: Sha256, bytes: Uint8Array): Promise<void> {
+  const unfinished = join(root, UNFINISHED, randomBytes(8).toString('hex'))
+  try {
+    await writeAndSync(unfinished, bytes)
+    await rename(unfinished, join(root, name))
+    await syncFolder(root)
+  } catch (cause) {
+    await rm(unfinished, { force: true }).catch(() => undefined)
+    throw new GridError('disk-failed', `Could not write ${bytes.byteLength} bytes to ${root}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
+  }
+}
+
+async function writeAndSync(path: string, bytes: Uint8Array): Promise<void> {
+  const file = await open(path, 'wx')
+  try {
+    await file.writeFile(bytes)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  // Windows cannot open a folder, and makes a rename durable by itself.
+  if (process.platform === 'win32') return
+  const folder = await open(path, 'r')
+  try {
+    await folder.sync()
+  } finally {
+    await folder.close()
+  }
+}
+
+async function ifPresent<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+async function removeAbandoned(folder: string): Promise<void> {
+  for (const file of await readdir(folder)) {
+    const path = join(folder, file)
+    const found = await ifPresent(stat(path))
+    if (found && Date.now() - found.mtimeMs > ABANDONED_AFTER_MS) await rm(path, { force: true })
+  }
+}
