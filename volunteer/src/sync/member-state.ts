@@ -1,0 +1,76 @@
+// What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
+// elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
+import type { BlockId, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+
+/** One ballot from FORM on. */
+export interface RingView {
+  readonly owner: number
+  readonly gen: number
+  readonly modeEpoch: number
+  readonly members: readonly MemberId[]
+  readonly shares: readonly number[]
+  readonly position: number
+  readonly committed: VersionRef
+  /** records that lead from `committed` to `target` */
+  readonly records: readonly StepRecord[]
+  readonly target: VersionRef
+  linksOpen: boolean
+  /** forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next ballot */
+  stage: 'forming' | 'ready' | 'running' | 'broken'
+  readonly plan: Map<number, PlanStep>
+  /** the step that is being computed or reduced */
+  flight: { readonly step: number; stage: 'computing' | 'reducing' } | undefined
+  checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
+}
+
+export interface MemberCore {
+  readonly id: MemberId
+  readonly off: RulesOff
+  /** highest coordinator fence and ballot seen (R3) */
+  owner: number
+  promised: number
+  /** the version whose parameters are held whole; undefined: nothing is held */
+  version: VersionRef | undefined
+  /** last acknowledged committed version, and the records since: base ⊕ tail = version */
+  base: VersionRef
+  tail: StepRecord[]
+  ring: RingView | undefined
+  /** async mode: its epoch, and whether work was asked for */
+  asyncEpoch: number | undefined
+}
+
+export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'ack' | 'checkpoint-at' | 'upload-request' | 'async'>
+
+export type MemberInput =
+  | { readonly type: 'order'; readonly order: RunOrder }
+  /** links to both neighbours are open */
+  | { readonly type: 'links-open'; readonly gen: number }
+  /** a whole state was fetched and checked; it is staged, not yet adopted */
+  | { readonly type: 'state-fetched'; readonly gen: number; readonly version: VersionRef }
+  /** a kept reduced gradient was fetched and matches the digest in its record; staged */
+  | { readonly type: 'reduced-fetched'; readonly gen: number; readonly version: VersionRef }
+  /** own share of a step is computed */
+  | { readonly type: 'computed'; readonly gen: number; readonly step: number; readonly manifest: Manifest; readonly finite: boolean }
+  /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */
+  | { readonly type: 'reduced'; readonly gen: number; readonly step: number; readonly manifests: readonly Manifest[]; readonly gradDigest: Sha256 }
+  /** the generation cannot go on from here */
+  | { readonly type: 'trouble'; readonly gen: number; readonly blamed: MemberId | null; readonly code: ErrorCode; readonly message: string }
+
+export type MemberEffect =
+  | { readonly type: 'send'; readonly message: ToCoordinator }
+  /** stop the ring and drop its frames, also those already buffered (R3) */
+  | { readonly type: 'halt' }
+  | { readonly type: 'open-links'; readonly gen: number; readonly neighbours: readonly MemberId[] }
+  | { readonly type: 'fetch-state'; readonly gen: number; readonly target: VersionRef; readonly sources: readonly MemberId[]; readonly coordinatorHolds: boolean }
+  | { readonly type: 'fetch-reduced'; readonly gen: number; readonly record: StepRecord; readonly target: VersionRef; readonly sources: readonly MemberId[] }
+  /** the staged state becomes the version, in one piece */
+  | { readonly type: 'adopt'; readonly version: VersionRef }
+  /** the staged sum goes through the optimizer and becomes the version, in one piece (R10) */
+  | { readonly type: 'apply'; readonly record: StepRecord; readonly version: VersionRef }
+  /** compute the digest of the held state and send CONFIRM (R7) */
+  | { readonly type: 'confirm'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
+  | { readonly type: 'compute'; readonly gen: number; readonly step: number; readonly blocks: readonly BlockId[] }
+  /** the computed gradient goes into the ring (R9) */
+  | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
+  | { readonly type: 'upload'; readonly version: VersionRef }
+  | { readonly type: 'report-digest'; readonly owner: number; readonly gen: number; readonly version: VersionRef }

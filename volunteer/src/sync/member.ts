@@ -1,0 +1,250 @@
+// A member's side of the protocol: FREEZE → STATE, FORM → CONFIRM, START → steps (R3, R7, R9, R10). `react` changes the
+// state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once, before
+// any other input: what the member claims and what its parameters hold change together (I6).
+import { ALL_RULES_ON, extend, fold, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, splitBlocks, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
+
+export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON): MemberCore {
+  return { id, off, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], ring: undefined, asyncEpoch: undefined }
+}
+
+export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
+  switch (input.type) {
+    case 'order':
+      return obey(core, input.order)
+    case 'links-open':
+      return whileForming(core, input.gen, (ring) => ((ring.linksOpen = true), confirmIfReady(core, ring)))
+    case 'state-fetched':
+      return whileForming(core, input.gen, (ring) => adopt(core, ring, input.version))
+    case 'reduced-fetched':
+      return whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version))
+    case 'computed':
+      return inFlight(core, input, (ring) => contribute(core, ring, input))
+    case 'reduced':
+      return inFlight(core, input, (ring) => hold(core, ring, input))
+    case 'trouble':
+      return giveUp(core, input)
+    default:
+      return input satisfies never
+  }
+}
+
+/** R7: only while the asker's ballot is the promised one and the version is held whole. */
+export function mayServe(core: MemberCore, gen: number, version: VersionRef): boolean {
+  return core.promised === gen && core.version !== undefined && sameVersion(core.version, version)
+}
+
+function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
+  if (order.owner < core.owner) return [] // R3: a deposed coordinator
+  switch (order.type) {
+    case 'freeze':
+      return freeze(core, order)
+    case 'form':
+      return form(core, order)
+    case 'start':
+      return start(core, order)
+    case 'plan':
+      return extendPlan(core, order)
+    case 'ack':
+      return acknowledge(core, order.committed)
+    case 'checkpoint-at':
+      return current(core, order.gen, (ring) => ((ring.checkpoint = order), checkpointIfDue(core, ring)))
+    case 'upload-request':
+      return order.gen === core.promised && core.version !== undefined && sameVersion(core.version, order.version) ? [{ type: 'upload', version: order.version }] : []
+    case 'async':
+      return goAsync(core, order)
+    default:
+      return order satisfies never
+  }
+}
+
+/** R3: promise, stop, answer. From here on the version changes only through FORM of this ballot. An equal one is answered again. */
+function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEffect[] {
+  if (gen < core.promised || (core.off.has('R3-equal') && gen === core.promised)) return []
+  core.owner = owner
+  core.promised = gen
+  core.asyncEpoch = undefined
+  const claim = core.version === undefined ? null : { base: core.base, records: [...core.tail] }
+  const answer: MemberEffect = { type: 'send', message: { type: 'state', owner, gen, claim } }
+  if (core.off.has('R3')) return [answer]
+  core.ring = undefined
+  return [{ type: 'halt' }, answer]
+}
+
+function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
+  if (order.gen !== core.promised || order.gen === core.ring?.gen) return []
+  const position = order.members.indexOf(core.id)
+  const parent = fold(order.committed, order.records.slice(0, -1))
+  const reached = fold(order.committed, order.records)
+  if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
+  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), flight: undefined, checkpoint: undefined }
+  core.ring = ring
+  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position) }
+  return [links, ...reach(core, ring, parent, order)]
+}
+
+/** R7: at the target already; at its parent, one reduced gradient away; or anywhere else, in need of everything. */
+function reach(core: MemberCore, ring: RingView, parent: VersionRef | undefined, order: MessageTo<'form'>): MemberEffect[] {
+  const { gen, target, sources, coordinatorHolds } = order
+  const others = sources.filter((source) => source !== core.id)
+  const record = order.records.at(-1)
+  if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
+  if (core.version !== undefined && record !== undefined && parent !== undefined && sameVersion(core.version, parent) && others.length > 0)
+    return [{ type: 'fetch-reduced', gen, record, target, sources: others }]
+  if (core.off.has('R7-learner')) setVersion(core, target, ring)
+  return [{ type: 'fetch-state', gen, target, sources: others, coordinatorHolds }]
+}
+
+/** The predecessor and the successor, without repetition and without self. */
+function neighbours(members: readonly MemberId[], position: number): MemberId[] {
+  const size = members.length
+  const around = [members[(position + 1) % size], members[(position + size - 1) % size]]
+  return [...new Set(around)].filter((id): id is MemberId => id !== undefined && id !== members[position])
+}
+
+function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
+  if (!sameVersion(fetched, ring.target) || (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))) return []
+  setVersion(core, ring.target, ring)
+  return [{ type: 'adopt', version: ring.target }, ...confirmIfReady(core, ring)]
+}
+
+/** A learner's proof is what FORM told: the committed version and the records since. */
+function setVersion(core: MemberCore, version: VersionRef, ring: RingView): void {
+  core.version = version
+  core.base = ring.committed
+  core.tail = [...ring.records]
+}
+
+/** R7: apply the fetched sum if, and only if, still at its parent. */
+function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
+  const record = ring.records.at(-1)
+  if (record === undefined || core.version === undefined || !sameVersion(fetched, ring.target)) return []
+  const atParent = core.version.v === record.v - 1 && extend(core.version, record).id === ring.target.id
+  if (!atParent && !core.off.has('R7')) return []
+  setVersion(core, ring.target, ring)
+  return [{ type: 'apply', record, version: ring.target }, ...confirmIfReady(core, ring)]
+}
+
+function confirmIfReady(core: MemberCore, ring: RingView): MemberEffect[] {
+  const there = core.version !== undefined && sameVersion(core.version, ring.target)
+  if (ring.stage !== 'forming' || !ring.linksOpen || !there) return []
+  ring.stage = 'ready'
+  return [{ type: 'confirm', owner: ring.owner, gen: ring.gen, version: ring.target }]
+}
+
+/** R9: contribute only with START of the promised generation, holding its first version whole. */
+function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
+  const { ring } = core
+  if (ring === undefined || ring.gen !== order.gen || ring.stage === 'running' || ring.stage === 'broken') return []
+  const premise = ring.stage === 'ready' && order.gen === core.promised && core.version !== undefined && sameVersion(core.version, order.after)
+  if (!premise && !core.off.has('R9')) return []
+  ring.stage = 'running'
+  core.base = order.after
+  core.tail = []
+  for (const step of order.plan) ring.plan.set(step.step, step)
+  return beginStep(core, ring)
+}
+
+function extendPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] {
+  return current(core, order.gen, (ring) => {
+    if (ring.stage !== 'running') return []
+    for (const step of order.steps) if (!ring.plan.has(step.step)) ring.plan.set(step.step, step)
+    return beginStep(core, ring)
+  })
+}
+
+/** The next planned step, unless one is under way or the tail is as long as a member may be ahead (W, R14). */
+function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
+  const step = (core.version?.v ?? 0) + 1
+  const planned = ring.plan.get(step)
+  if (ring.stage !== 'running' || ring.flight !== undefined || planned === undefined || core.tail.length >= PLAN_WINDOW) return []
+  ring.flight = { step, stage: 'computing' }
+  return [{ type: 'compute', gen: ring.gen, step, blocks: splitBlocks(planned.blocks, ring.shares)[ring.position] ?? [] }]
+}
+
+function contribute(core: MemberCore, ring: RingView, { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>): MemberEffect[] {
+  if (!finite) return giveUp(core, { gen: ring.gen, blamed: core.id, code: 'gradient-not-finite', message: `my gradient of step ${step} is not finite` })
+  if (ring.flight !== undefined) ring.flight.stage = 'reducing'
+  return [{ type: 'contribute', gen: ring.gen, step, manifest }]
+}
+
+/** R10: everything of the step arrived: apply, swap, then HELD. */
+function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>): MemberEffect[] {
+  if (core.version === undefined || core.version.v !== step - 1) return []
+  const liar = wrongShare(ring, step, manifests)
+  if (liar !== undefined) return giveUp(core, { gen: ring.gen, blamed: liar, code: 'message-unexpected', message: `a share of step ${step} does not hold its planned blocks` })
+  const record = recordOf(ring, step, manifests, gradDigest)
+  const version = extend(core.version, record)
+  core.version = version
+  core.tail.push(record)
+  ring.flight = undefined
+  ring.plan.delete(step)
+  const held: MemberEffect = { type: 'send', message: { type: 'held', owner: ring.owner, gen: ring.gen, record } }
+  return [{ type: 'apply', record, version }, held, ...checkpointIfDue(core, ring), ...beginStep(core, ring)]
+}
+
+/** The first member whose manifest does not name exactly the blocks that the plan gave it. */
+function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
+  const shares = splitBlocks(ring.plan.get(step)?.blocks ?? [], ring.shares)
+  return ring.members.find((_, i) => manifests[i]?.blocks.join() !== (shares[i] ?? []).join())
+}
+
+/** Every member builds the same record from the same manifests, in ring order. */
+function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
+  const sum = (pick: (manifest: Manifest) => number): number => manifests.reduce((total, manifest) => total + pick(manifest), 0)
+  return {
+    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: 'ring', blocks: manifests.flatMap((manifest) => manifest.blocks),
+    samples: sum((m) => m.samples), targets: sum((m) => m.targets), lossSum: sum((m) => m.lossSum), correct: sum((m) => m.correct), gradDigest,
+  }
+}
+
+/** The tail starts anew behind what is committed. */
+function acknowledge(core: MemberCore, committed: VersionRef): MemberEffect[] {
+  const known = fold(core.base, core.tail.slice(0, Math.max(0, committed.v - core.base.v)))
+  if (known === undefined || !sameVersion(known, committed)) return []
+  core.tail = core.tail.slice(committed.v - core.base.v)
+  core.base = committed
+  return core.ring === undefined ? [] : beginStep(core, core.ring)
+}
+
+/** R15: at the named version one member uploads, the others say their digest. */
+function checkpointIfDue(core: MemberCore, ring: RingView): MemberEffect[] {
+  const { version } = core
+  if (ring.stage !== 'running' || version === undefined || ring.checkpoint?.v !== version.v) return []
+  const { uploader } = ring.checkpoint
+  ring.checkpoint = undefined
+  return uploader === core.id ? [{ type: 'upload', version }] : [{ type: 'report-digest', owner: ring.owner, gen: ring.gen, version }]
+}
+
+function goAsync(core: MemberCore, { owner, gen, modeEpoch }: MessageTo<'async'>): MemberEffect[] {
+  if (gen < core.promised) return []
+  core.owner = owner
+  core.promised = gen
+  core.ring = undefined
+  core.asyncEpoch = modeEpoch
+  return [{ type: 'halt' }, { type: 'send', message: { type: 'lease-request', modeEpoch } }]
+}
+
+/** One ABORT per generation; then wait for the next ballot. */
+function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'trouble' }>, 'type'>): MemberEffect[] {
+  return current(core, trouble.gen, (ring) => {
+    if (ring.stage === 'broken') return []
+    ring.stage = 'broken'
+    const { blamed, code, message } = trouble
+    const step = (core.version?.v ?? 0) + 1
+    return [{ type: 'halt' }, { type: 'send', message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, code, message } }]
+  })
+}
+
+function current(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
+  return core.ring === undefined || core.ring.gen !== gen || (gen !== core.promised && !core.off.has('R3')) ? [] : act(core.ring)
+}
+
+function whileForming(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
+  return current(core, gen, (ring) => (ring.stage === 'forming' ? act(ring) : []))
+}
+
+function inFlight(core: MemberCore, { gen, step, type }: { readonly gen: number; readonly step: number; readonly type: 'computed' | 'reduced' }, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
+  const expected = type === 'computed' ? 'computing' : 'reducing'
+  return current(core, gen, (ring) => (ring.stage === 'running' && ring.flight?.step === step && ring.flight.stage === expected ? act(ring) : []))
+}

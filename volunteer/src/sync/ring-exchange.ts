@@ -1,0 +1,61 @@
+// The reduces of one generation: frames of the present and the next step find their RingReduce; all others are refused.
+import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
+import { RingReduce } from '../collective/ring-reduce.ts'
+
+export interface RingExchangeOptions {
+  readonly generation: number
+  readonly position: number
+  readonly size: number
+  /** floats of the gradient */
+  readonly length: number
+}
+
+export class RingExchange {
+  readonly options: RingExchangeOptions
+  /** step → its reduce; at most two, since nobody is more than one step ahead */
+  readonly #reduces = new Map<number, RingReduce>()
+  #step: number
+
+  /** `step`: the first step of the generation */
+  constructor(options: RingExchangeOptions, step: number) {
+    this.options = options
+    this.#step = step
+  }
+
+  contribute(step: number, gradient: Float32Array, manifest: Manifest): Frame[] {
+    return this.#at(step).contribute(gradient, manifest)
+  }
+
+  /** @throws GridError 'generation-stale', 'message-unexpected', or what RingReduce.accept throws */
+  accept(frame: Frame): Frame[] {
+    if (frame.generation !== this.options.generation) throw new GridError('generation-stale', `this is generation ${this.options.generation}, got a frame of ${frame.generation}`)
+    if (frame.step < this.#step) return [] // a repeated frame of a step that is whole
+    if (frame.step > this.#step + 1) throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
+    return this.#at(frame.step).accept(frame)
+  }
+
+  /** The reduce of the present step when it is whole. */
+  get finished(): RingReduce | undefined {
+    const reduce = this.#reduces.get(this.#step)
+    return reduce?.done === true ? reduce : undefined
+  }
+
+  get progress(): { readonly received: number; readonly expected: number } | undefined {
+    return this.#reduces.get(this.#step)?.progress
+  }
+
+  /** The present step is applied: on to the next. */
+  advance(): void {
+    this.#reduces.delete(this.#step)
+    this.#step++
+  }
+
+  #at(step: number): RingReduce {
+    const known = this.#reduces.get(step)
+    if (known !== undefined) return known
+    const { generation, position, size, length } = this.options
+    const reduce = new RingReduce({ generation, step, position: { index: position, size }, length })
+    this.#reduces.set(step, reduce)
+    return reduce
+  }
+}
