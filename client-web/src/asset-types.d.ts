@@ -1,0 +1,6 @@
+// What the bundler turns into files.
+declare module '*.css'
+declare module '*?worker&url' {
+  const url: string
+  export default url
+}

@@ -1,0 +1,71 @@
+// The one sentence that is spoken: what the volunteer does, and what of its work counts. Pure, and rarely changing:
+// computing and exchanging alternate many times a second and are the same to a listener.
+import type { VolunteerPhase, VolunteerStatus } from '@starling-grid/volunteer'
+import { count } from '../format.ts'
+import type { SessionState } from './session.ts'
+
+const TRAINING: readonly VolunteerPhase[] = ['computing', 'exchanging', 'validating']
+
+/** What kind of moment it is: a new kind is said at once, the same kind at most every ten seconds. */
+export function momentOf(state: SessionState): string {
+  if (state.type !== 'running' || state.status === null) return state.type
+  const { phase, samplesCommitted } = state.status
+  if (!TRAINING.includes(phase)) return phase
+  return samplesCommitted > 0 ? 'counted' : 'training'
+}
+
+export function announcement(state: SessionState): string {
+  switch (state.type) {
+    case 'idle':
+      return ''
+    case 'running':
+      return state.status === null ? 'Looking at this device …' : inWords(state.status)
+    case 'stopping':
+      return 'Leaving: telling the others …'
+    case 'ended':
+      return ending(state)
+    case 'failed':
+      return contributed(state.status)
+    default:
+      return state satisfies never
+  }
+}
+
+function inWords(status: VolunteerStatus): string {
+  switch (status.phase) {
+    case 'computing':
+    case 'exchanging':
+    case 'validating':
+      return contributed(status) || 'Training: your first samples are on their way into a version.'
+    case 'finished':
+      return `The run is finished. ${contributed(status)}`
+    default:
+      return status.detail || PHASE_WORDS[status.phase]
+  }
+}
+
+function ending(state: Extract<SessionState, { type: 'ended' }>): string {
+  const counted = contributed(state.status) || 'Nothing of yours was counted yet.'
+  if (state.by === 'run') return `The run is finished. ${counted} Thank you.`
+  const rest = state.clean ? 'The coordinator was told; what you had not finished is somebody else\'s now.' : 'The coordinator could not be told in time; it will notice within seconds.'
+  return `Stopped. ${counted} ${rest}`
+}
+
+/** Counted here at once: these samples are in committed versions. */
+function contributed(status: VolunteerStatus | null): string {
+  if (status === null || status.samplesCommitted === 0) return ''
+  return `${count(status.samplesCommitted)} of your samples are in version ${count(status.version)}.`
+}
+
+export const PHASE_WORDS: Readonly<Record<VolunteerPhase, string>> = {
+  connecting: 'Connecting to the coordinator',
+  waiting: 'Waiting',
+  preparing: 'Preparing: data and model',
+  'catching-up': 'Catching up with the others',
+  computing: 'Computing',
+  exchanging: 'Exchanging with neighbours',
+  validating: 'Validating',
+  finished: 'Finished',
+  stopped: 'Stopped',
+  failed: 'Failed',
+}

@@ -1,0 +1,61 @@
+// What this device does right now and has added so far.
+import type { RunView } from '@starling-grid/protocol'
+import type { VolunteerStatus } from '@starling-grid/volunteer'
+import type { ComponentChildren } from 'preact'
+import { bytes, count, loss, rate } from '../format.ts'
+import { PHASE_WORDS } from './announcement.ts'
+import type { SessionState } from './session.ts'
+
+export interface ContributionProps {
+  readonly state: Extract<SessionState, { type: 'running' | 'stopping' }>
+  readonly run: RunView | null
+  readonly onStop: () => void
+}
+
+export function Contribution(props: ContributionProps) {
+  const { status, type } = props.state
+  return (
+    <div class="contribution">
+      <div class="tally">
+        <span class="number">{count(status?.samplesCommitted ?? 0)}</span>
+        <span class="unit">samples of yours counted</span>
+      </div>
+      <dl class="readings">
+        <Reading term="Now">{status === null ? 'Starting' : PHASE_WORDS[status.phase]}</Reading>
+        <Reading term="Speed">{rate(status?.samplesPerSecond ?? 0)} samples/s</Reading>
+        <Reading term="Loss">{loss(status?.loss ?? null)}</Reading>
+        <Reading term="Place">{place(status)}</Reading>
+        <Reading term="Sent">{bytes(status?.bytesSent ?? 0)}</Reading>
+        <Reading term="Received">{bytes(status?.bytesReceived ?? 0)}</Reading>
+        <Reading term="Computes on" wide>{adapterInWords(status)}</Reading>
+      </dl>
+      <div class="row">
+        <button type="button" class="stop" disabled={type === 'stopping'} onClick={props.onStop}>
+          {type === 'stopping' ? 'Leaving …' : 'Stop'}
+        </button>
+        <a class="aside" href="/dashboard" target="_blank" rel="noopener">Watch the whole run</a>
+      </div>
+    </div>
+  )
+}
+
+function Reading(props: { readonly term: string; readonly wide?: boolean; readonly children: ComponentChildren }) {
+  return (
+    <div class={props.wide === true ? 'wide' : ''}>
+      <dt>{props.term}</dt>
+      <dd>{props.children}</dd>
+    </div>
+  )
+}
+
+function place(status: VolunteerStatus | null): string {
+  if (status?.mode === 'async') return 'with the coordinator'
+  if (status === null || status.ring === null) return 'not in the ring yet'
+  return `${status.ring.position + 1} of ${status.ring.size} in the ring`
+}
+
+function adapterInWords(status: VolunteerStatus | null): string {
+  const adapter = status?.adapter
+  if (adapter === null || adapter === undefined) return 'finding out'
+  return adapter.software ? `${adapter.name}: software, no GPU stands behind it` : adapter.name
+}

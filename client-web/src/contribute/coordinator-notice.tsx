@@ -1,0 +1,19 @@
+// The coordinator is away: says so, counts down, and goes on by itself.
+import { Countdown } from '../live/countdown.tsx'
+import type { LiveRun } from '../live/live-run.ts'
+import type { Session } from './session.ts'
+
+export function CoordinatorNotice(props: { readonly live: LiveRun; readonly session: Session }) {
+  const link = props.live.link.value
+  if (link.type !== 'away') return null
+  const lending = props.session.state.value.type === 'running'
+  return (
+    <div class="notice" role="alert" data-reason="coordinator-away">
+      <p class="cause">The coordinator does not answer: it restarts, or this device is offline.</p>
+      <p class="next-step">
+        {lending ? 'Nothing to do: this tab rejoins by itself. Asking again in ' : 'Nothing to do: this page asks again in '}
+        <Countdown until={link.retryAt} /> s. If it takes minutes, check your network.
+      </p>
+    </div>
+  )
+}

@@ -1,0 +1,26 @@
+// Entry of the contribute page: connects the live run, the visitor's session and the page.
+import '@fontsource-variable/inter/wght.css'
+import '../style/theme.css'
+import '../style/ring-picture.css'
+import '../style/contribute.css'
+import { render } from 'preact'
+import { createLiveRun } from '../live/live-run.ts'
+import { ContributePage } from './page.tsx'
+import { browserOf, refusalAtSight, type Surroundings } from './refusal.ts'
+import { createSession, prefetchWorker } from './session.ts'
+
+const here: Surroundings = {
+  secure: isSecureContext,
+  webgpu: 'gpu' in navigator && navigator.gpu !== undefined,
+  browser: browserOf(navigator.userAgent),
+  host: location.host,
+}
+
+const run = createLiveRun()
+const session = createSession()
+const app = document.getElementById('app')
+if (app !== null) render(<ContributePage run={run} session={session} here={here} />, app)
+run.start()
+if (refusalAtSight(here) === null) addEventListener('load', () => setTimeout(prefetchWorker))
+// Closing or leaving the page: the Worker says goodbye while it still can; the closing socket says the rest.
+addEventListener('pagehide', () => session.stop())

@@ -1,0 +1,104 @@
+// Members in their ring, in its order; in async mode a star around the coordinator. Names are text nodes.
+import type { MemberId, MemberView, RunView } from '@starling-grid/protocol'
+import { count, plural, rate } from '../format.ts'
+import { FlockCanvas } from './flock-canvas.tsx'
+import { flightPattern, type FlightPattern, RING_RADIUS, ringNodes, type RingNode } from './ring-layout.ts'
+
+/** Above this many members names would overlap; the table has them all. */
+const MOST_NAMES = 14
+const LONGEST_NAME = 14
+
+export interface RingPictureProps {
+  readonly run: RunView | null
+  /** marked as "you" */
+  readonly self: MemberId | null
+}
+
+export function RingPicture(props: RingPictureProps) {
+  const nodes = ringNodes(props.run?.members ?? [])
+  const pattern = flightPattern(props.run)
+  return (
+    <figure class="ring-picture" role="img" aria-label={inWords(nodes, pattern)}>
+      <FlockCanvas nodes={nodes} pattern={pattern} self={props.self} />
+      <svg viewBox="-100 -100 200 200" aria-hidden="true">
+        {pattern === 'star' ? <Spokes nodes={nodes} /> : <Circle pattern={pattern} />}
+        <Centre run={props.run} pattern={pattern} />
+        {nodes.map((node) => (
+          <Node key={node.id} node={node} self={node.id === props.self} named={nodes.length <= MOST_NAMES} />
+        ))}
+      </svg>
+    </figure>
+  )
+}
+
+function Circle(props: { readonly pattern: FlightPattern }) {
+  return <circle r={RING_RADIUS} class={`orbit ${props.pattern}`} />
+}
+
+function Spokes(props: { readonly nodes: readonly RingNode[] }) {
+  return (
+    <>
+      {props.nodes.map((node) => (
+        <line key={node.id} x1={0} y1={0} x2={node.x} y2={node.y} class="spoke" />
+      ))}
+      <circle r={9} class="hub" />
+    </>
+  )
+}
+
+function Centre(props: { readonly run: RunView | null; readonly pattern: FlightPattern }) {
+  const { run } = props
+  if (run === null) return null
+  if (props.pattern === 'star')
+    return <text y={19} class="centre-label">coordinator</text>
+  return (
+    <>
+      <text y={1} class="centre-number">{count(run.version.v)}</text>
+      <text y={12} class="centre-label">version</text>
+    </>
+  )
+}
+
+function Node(props: { readonly node: RingNode; readonly self: boolean; readonly named: boolean }) {
+  const { node, self } = props
+  const classes = ['node', node.member.state, self ? 'self' : '', node.inRing ? 'in-ring' : ''].join(' ')
+  return (
+    <g class={classes}>
+      <title>{tooltip(node.member)}</title>
+      <circle cx={node.x} cy={node.y} r={self ? 4.2 : 3.4} />
+      {(props.named || self) && <Name node={node} self={self} />}
+    </g>
+  )
+}
+
+function Name(props: { readonly node: RingNode; readonly self: boolean }) {
+  const { angle, member } = props.node
+  const reach = RING_RADIUS + 13
+  const side = Math.cos(angle)
+  const anchor = side > 0.35 ? 'start' : side < -0.35 ? 'end' : 'middle'
+  // Names beside the ring begin nearer to it, so that they end inside the picture.
+  const x = (anchor === 'middle' ? reach : RING_RADIUS - 8) * side
+  const y = reach * Math.sin(angle) + (anchor === 'middle' ? (Math.sin(angle) > 0 ? 7 : -6) : 14 * Math.sign(Math.sin(angle) || 1))
+  return (
+    <text x={x} y={y} text-anchor={anchor}>
+      <tspan class="name">{props.self ? 'you' : shortened(member.name)}</tspan>
+      <tspan class="speed" x={x} dy={7.5}>{member.state === 'training' ? `${rate(member.samplesPerSecond)}/s` : member.state}</tspan>
+    </text>
+  )
+}
+
+function shortened(name: string): string {
+  return name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - 1)}…` : name
+}
+
+function tooltip(member: MemberView): string {
+  const adapter = member.adapter === null ? 'adapter not known yet' : `${member.adapter.name}${member.adapter.software ? ' (software)' : ''}`
+  return `${member.name}: ${member.activity}, ${rate(member.samplesPerSecond)} samples/s, ${adapter}`
+}
+
+function inWords(nodes: readonly RingNode[], pattern: FlightPattern): string {
+  if (nodes.length === 0) return 'Nobody is in the ring yet.'
+  const names = nodes.map((node) => node.member.name).join(', ')
+  if (pattern === 'star') return `${plural(nodes.length, 'volunteer')} around the coordinator: ${names}.`
+  return `${plural(nodes.length, 'volunteer')} in this order: ${names}.`
+}

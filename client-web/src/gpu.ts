@@ -1,0 +1,52 @@
+// The browser's adapter and device. Stops loudly when there is none; says aloud when it is software.
+import { type AdapterDescription, GridError } from '@starling-grid/protocol'
+
+export interface OpenedDevice {
+  readonly device: GPUDevice
+  readonly adapter: AdapterDescription
+}
+
+/** What the kernels profit from; everything else keeps WebGPU's defaults. */
+const WANTED_LIMITS = [
+  'maxBufferSize',
+  'maxStorageBufferBindingSize',
+  'maxComputeWorkgroupStorageSize',
+  'maxComputeInvocationsPerWorkgroup',
+  'maxComputeWorkgroupSizeX',
+  'maxStorageBuffersPerShaderStage',
+] as const
+const MAX_TEXT_LENGTH = 80
+/** No GPU stands behind these. */
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i
+/** Chromium's SwiftShader names its maker only. */
+const SOFTWARE_VENDOR = 'google'
+
+/** @throws GridError 'no-adapter' */
+export async function openDevice(): Promise<OpenedDevice> {
+  const adapter = await requestAdapter()
+  const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]))
+  const device = await adapter.requestDevice({ requiredLimits })
+  return { device, adapter: describeAdapter(adapter.info) }
+}
+
+/** @throws GridError 'no-adapter' */
+export async function requestAdapter(): Promise<GPUAdapter> {
+  // The type says that `gpu` is there; older browsers and insecure pages disagree.
+  const gpu: GPU | undefined = navigator.gpu
+  if (gpu === undefined) throw new GridError('no-adapter', 'This browser offers no WebGPU here.')
+  const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' })
+  if (adapter === null) throw new GridError('no-adapter', 'The browser found no graphics adapter that it can use.')
+  return adapter
+}
+
+export function describeAdapter(info: GPUAdapterInfo): AdapterDescription {
+  const everything = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`
+  const software = info.isFallbackAdapter || info.vendor === SOFTWARE_VENDOR || SOFTWARE.test(everything)
+  return { name: nameOf(info), vendor: info.vendor.slice(0, MAX_TEXT_LENGTH), software, executor: 'webgpu' }
+}
+
+/** Browsers often hide `description`; vendor and architecture are always something. */
+function nameOf(info: GPUAdapterInfo): string {
+  const name = info.description || `${info.vendor} ${info.architecture}`.trim() || 'an unnamed adapter'
+  return name.slice(0, MAX_TEXT_LENGTH)
+}

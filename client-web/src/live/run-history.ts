@@ -1,0 +1,60 @@
+// What is known of a run so far, folded from the watch stream. Pure: a reload begins again from the snapshot.
+import type { RunEvent, RunView, StepPoint, ValidationPoint, WatchMessage } from '@starling-grid/protocol'
+
+/** Events kept for the list; older ones are in the coordinator's journal. */
+const MAX_EVENTS = 500
+
+export interface RunHistory {
+  /** null: no message yet, or no job */
+  readonly run: RunView | null
+  /** why there is no run, once the coordinator said so */
+  readonly noRun: string | null
+  /** ascending by v, each v once */
+  readonly steps: readonly StepPoint[]
+  readonly validations: readonly ValidationPoint[]
+  /** oldest first */
+  readonly events: readonly RunEvent[]
+}
+
+export const EMPTY_HISTORY: RunHistory = { run: null, noRun: null, steps: [], validations: [], events: [] }
+
+export function applyWatch(history: RunHistory, message: WatchMessage): RunHistory {
+  switch (message.type) {
+    case 'none':
+      return { ...EMPTY_HISTORY, noRun: message.reason }
+    case 'snapshot':
+      return grown(EMPTY_HISTORY, message)
+    case 'update':
+      return grown(message.rewoundTo === undefined ? history : rewound(history, message.rewoundTo), message)
+    default:
+      return message satisfies never
+  }
+}
+
+function grown(history: RunHistory, news: Extract<WatchMessage, { type: 'snapshot' | 'update' }>): RunHistory {
+  return {
+    run: news.run,
+    noRun: null,
+    steps: appended(history.steps, news.steps),
+    validations: appended(history.validations, news.validations),
+    events: [...history.events, ...news.events].slice(-MAX_EVENTS),
+  }
+}
+
+/** A rewind took these versions back: they are off the chain, and so off the curve. */
+function rewound(history: RunHistory, v: number): RunHistory {
+  return {
+    ...history,
+    steps: history.steps.filter((point) => point.v <= v),
+    validations: history.validations.filter((point) => point.v <= v),
+  }
+}
+
+/** `points` replace what is known from their first v on. */
+function appended<T extends { readonly v: number }>(known: readonly T[], points: readonly T[]): readonly T[] {
+  const [first] = points
+  if (first === undefined) return known
+  const last = known.at(-1)
+  const kept = last !== undefined && last.v >= first.v ? known.filter((point) => point.v < first.v) : known
+  return [...kept, ...points]
+}

@@ -1,0 +1,77 @@
+// The watch stream: a WebSocket that comes back by itself, and says when it will.
+import type { WatchMessage } from '@starling-grid/protocol'
+
+const WATCH_PATH = '/api/watch'
+/** First wait after the stream broke; doubles up to the longest. Jittered, so that pages do not return all at once. */
+const FIRST_WAIT_MS = 500
+const LONGEST_WAIT_MS = 8000
+
+export type WatchLink =
+  | { readonly type: 'connecting' }
+  | { readonly type: 'live' }
+  /** retryAt: ms since the epoch */
+  | { readonly type: 'away'; readonly retryAt: number }
+
+export interface WatchHandlers {
+  readonly onMessage: (message: WatchMessage) => void
+  readonly onLink: (link: WatchLink) => void
+}
+
+export class WatchSocket {
+  readonly #handlers: WatchHandlers
+  #socket: WebSocket | undefined
+  #timer: ReturnType<typeof setTimeout> | undefined
+  #failures = 0
+
+  constructor(handlers: WatchHandlers) {
+    this.#handlers = handlers
+  }
+
+  start(): void {
+    this.#handlers.onLink({ type: 'connecting' })
+    const socket = new WebSocket(watchUrl(location))
+    this.#socket = socket
+    socket.onmessage = (event: MessageEvent<unknown>) => this.#received(event.data)
+    socket.onclose = () => this.#lost()
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer)
+    if (this.#socket === undefined) return
+    this.#socket.onclose = null
+    this.#socket.close()
+    this.#socket = undefined
+  }
+
+  /** At once instead of at the end of the wait. */
+  retryNow(): void {
+    this.stop()
+    this.start()
+  }
+
+  #received(data: unknown): void {
+    const message = parseWatchMessage(data)
+    if (message === undefined) return
+    this.#failures = 0
+    this.#handlers.onLink({ type: 'live' })
+    this.#handlers.onMessage(message)
+  }
+
+  #lost(): void {
+    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.#failures) * (0.75 + Math.random() / 2)
+    this.#failures++
+    this.#handlers.onLink({ type: 'away', retryAt: Date.now() + wait })
+    this.#timer = setTimeout(() => this.start(), wait)
+  }
+}
+
+function watchUrl(page: Location): string {
+  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${WATCH_PATH}`
+}
+
+/** The stream comes from the coordinator that served this page; a type that we do not know is from a newer one. */
+function parseWatchMessage(data: unknown): WatchMessage | undefined {
+  const value: unknown = typeof data === 'string' ? JSON.parse(data) : undefined
+  if (typeof value !== 'object' || value === null || !('type' in value)) return undefined
+  return value.type === 'none' || value.type === 'snapshot' || value.type === 'update' ? (value as WatchMessage) : undefined
+}

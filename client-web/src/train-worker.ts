@@ -1,0 +1,54 @@
+// The Worker in which a tab trains, so that the page stays quick. It knows the volunteer and its host, nothing of pages.
+import { describeError, GridError, isErrorCode, isGridError } from '@starling-grid/protocol'
+import { createVolunteer, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
+import { createWebHost } from './host.ts'
+import { bridgedPeerNetwork } from './link-bridge.ts'
+import type { Failure, FromWorker, ToWorker } from './worker-messages.ts'
+
+addEventListener('message', (event: MessageEvent<ToWorker>) => {
+  if (event.data.type === 'begin') void train(event.data)
+})
+
+async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void> {
+  const { name, coordinatorUrl, control } = begin
+  const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
+  const peers = new WindowPeers(tell)
+  const host = await createWebHost({ coordinatorUrl, openPeerNetwork: (access) => peers.open(access) })
+  const volunteer = createVolunteer(host, { name, onStatus: (status) => tell({ type: 'status', status }) })
+  control.onmessage = (event: MessageEvent<ToWorker>) => {
+    if (event.data.type === 'stop') void volunteer.stop()
+    else peers.answered(event.data)
+  }
+  tell({ type: 'ended', failure: await volunteer.run().then(() => null, failureOf) })
+}
+
+/** The window's peer network, asked for over the control port and then used over one of its own. */
+class WindowPeers {
+  readonly #tell: (message: FromWorker, transfer: Transferable[]) => void
+  #waiting: { resolve: () => void; reject: (error: GridError) => void } | undefined
+
+  constructor(tell: (message: FromWorker, transfer: Transferable[]) => void) {
+    this.#tell = tell
+  }
+
+  async open(access: SignallingAccess): Promise<PeerNetwork> {
+    const { port1, port2 } = new MessageChannel()
+    const opened = new Promise<void>((resolve, reject) => (this.#waiting = { resolve, reject }))
+    this.#tell({ type: 'open-peers', access, port: port1 }, [port1])
+    await opened
+    return bridgedPeerNetwork(port2)
+  }
+
+  answered(message: ToWorker): void {
+    if (message.type === 'peers-open') this.#waiting?.resolve()
+    if (message.type === 'peers-failed') this.#waiting?.reject(asGridError(message.failure))
+  }
+}
+
+function asGridError(failure: Failure): GridError {
+  return new GridError(isErrorCode(failure.code) ? failure.code : 'link-lost', failure.message)
+}
+
+function failureOf(error: unknown): Failure {
+  return { code: isGridError(error) ? error.code : 'internal', message: isGridError(error) ? error.message : describeError(error) }
+}

@@ -1,0 +1,23 @@
+// What window and Worker tell each other. The Worker trains; the window shows, and owns the connections to other volunteers.
+import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
+
+export type ToWorker =
+  /** once, first; `control` carries everything else, both ways */
+  | { readonly type: 'begin'; readonly name: string; readonly coordinatorUrl: string; readonly control: MessagePort }
+  | { readonly type: 'stop' }
+  /** answers to open-peers */
+  | { readonly type: 'peers-open' }
+  | { readonly type: 'peers-failed'; readonly failure: Failure }
+
+export type FromWorker =
+  | { readonly type: 'status'; readonly status: VolunteerStatus }
+  /** open the network and serve it on `port` */
+  | { readonly type: 'open-peers'; readonly access: SignallingAccess; readonly port: MessagePort }
+  /** last; null: the run finished or stop() was called */
+  | { readonly type: 'ended'; readonly failure: Failure | null }
+
+export interface Failure {
+  /** of the protocol's table, or 'internal' for a bug */
+  readonly code: string
+  readonly message: string
+}

@@ -1,0 +1,26 @@
+// How the two pages are built. Every file is an own request: inlined kernels would be `data:` URLs, which our CSP refuses.
+import { fileURLToPath } from 'node:url'
+import { defineConfig, type UserConfig } from 'vite'
+
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+/** Our own libraries run nothing when imported; without this the pages would carry every schema of the protocol. */
+const OWN_LIBRARY = /\/(protocol|shaders|model|volunteer)\/src\//
+
+export const webPageConfig = {
+  root: here('.'),
+  base: '/',
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  worker: { format: 'es' },
+  build: {
+    outDir: here('dist/by-hand'),
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    target: 'es2022',
+    rolldownOptions: {
+      input: { index: here('index.html'), dashboard: here('dashboard.html') },
+      treeshake: { moduleSideEffects: (id) => !OWN_LIBRARY.test(id) },
+    },
+  },
+} satisfies UserConfig
+
+export default defineConfig(webPageConfig)
