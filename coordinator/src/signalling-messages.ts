@@ -71,7 +71,9 @@ function rebuild(signal: Signal): Signal {
     case 'HEARTBEAT': return { type: signal.type }
     case 'LEAVE': return { type: signal.type, dst: signal.dst }
     case 'CANDIDATE': {
-      const { type, connectionId, candidate: { candidate, sdpMid = null, sdpMLineIndex = null } } = signal.payload
+      const { type, connectionId, candidate: { candidate: text, sdpMid = null, sdpMLineIndex = null } } = signal.payload
+      // libdatachannel says "a=candidate:", browsers say "candidate:".
+      const candidate = text.replace(/^a=/, '')
       requirePlausibleCandidate(candidate)
       return { type: signal.type, dst: signal.dst, payload: { type, connectionId, candidate: { candidate, sdpMid, sdpMLineIndex } } }
     }

@@ -1,7 +1,7 @@
 // What every PeerLink must do, as cases that know no test runner: memory, WebRTC in Node and in tabs, and the bridge into
 // a Worker all run them. The far end may live in another process or page, so a case talks to it through FarEnd only.
-import { FRAME_HEADER_BYTES, HIGH_WATER_BYTES, MAX_FRAME_PAYLOAD_BYTES, isGridError } from '@starling-grid/protocol'
-import { MAX_EARLY_BYTES } from '../src/collective/channel-link.ts'
+import { FRAME_HEADER_BYTES, HIGH_WATER_BYTES, isGridError } from '@starling-grid/protocol'
+import { MAX_EARLY_BYTES, MAX_LINK_FRAME_BYTES } from '../src/collective/channel-link.ts'
 import type { PeerLink } from '../src/collective/peer-link.ts'
 import { numberedFrame, type FarEnd } from './far-end.ts'
 
@@ -11,12 +11,11 @@ export interface PeerLinkCase {
 }
 
 const KIB = 1024
-const MAX_FRAME_BYTES = FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES
 
 export const peerLinkCases: readonly PeerLinkCase[] = [
   { name: 'thousands of small frames arrive in order', run: (near, far) => carries(near, far, 5000, 100) },
   { name: 'frames with 60 KiB of payload arrive in order', run: (near, far) => carries(near, far, 300, 60 * KIB) },
-  { name: 'the largest frames arrive in order', run: (near, far) => carries(near, far, 40, MAX_FRAME_PAYLOAD_BYTES) },
+  { name: 'the largest frames arrive in order', run: (near, far) => carries(near, far, 40, MAX_LINK_FRAME_BYTES - FRAME_HEADER_BYTES) },
   { name: 'frames travel in both directions at the same time', run: bothWays },
   { name: 'send waits above the high-water mark', run: sendWaits },
   { name: 'frames that came before anybody read are kept in order', run: keepsEarlyFrames },
@@ -53,14 +52,14 @@ async function sendWaits(near: PeerLink, far: FarEnd): Promise<void> {
   let accepted = 0
   const sends = Array.from({ length: frames }, (_, i) => near.send(numberedFrame(i, 128 * KIB)).then(() => accepted++))
   await Promise.resolve()
-  check(accepted * 128 * KIB <= HIGH_WATER_BYTES + 2 * MAX_FRAME_BYTES, `${accepted} sends of 128 KiB were accepted at once`)
+  check(accepted * 128 * KIB <= HIGH_WATER_BYTES + 2 * MAX_LINK_FRAME_BYTES, `${accepted} sends of 128 KiB were accepted at once`)
   let highest = 0
   while (accepted < frames) {
     highest = Math.max(highest, near.bufferedBytes)
     await pause(1)
   }
   await Promise.all(sends)
-  check(highest <= HIGH_WATER_BYTES + MAX_FRAME_BYTES, `${highest} bytes were queued`)
+  check(highest <= HIGH_WATER_BYTES + MAX_LINK_FRAME_BYTES, `${highest} bytes were queued`)
   await far.waitForFrames(frames)
   await expectInOrder(far, frames)
 }
@@ -124,7 +123,7 @@ async function refusesAfterClose(near: PeerLink): Promise<void> {
 
 async function refusesOversize(near: PeerLink, far: FarEnd): Promise<void> {
   await far.read()
-  await expectRejection(near.send(new Uint8Array(MAX_FRAME_BYTES + 1)), 'message-too-large')
+  await expectRejection(near.send(new Uint8Array(MAX_LINK_FRAME_BYTES + 1)), 'message-too-large')
   await carries(near, far, 3, 10)
 }
 

@@ -1,12 +1,11 @@
 // A PeerLink over any ordered channel of bytes: back-pressure, frames that came early, closing exactly once.
 // Knows nothing of what carries the bytes; a carrier is a Channel of a few lines.
 import type { MemberId } from '@starling-grid/protocol'
-import {
-  FRAME_HEADER_BYTES, GridError, HIGH_WATER_BYTES, MAX_FRAME_PAYLOAD_BYTES, describeError,
-} from '@starling-grid/protocol'
+import { GridError, HIGH_WATER_BYTES, describeError } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
-const MAX_FRAME_BYTES = FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES
+/** Bytes of one frame with its header: the largest message that Chromium and libdatachannel take. */
+export const MAX_LINK_FRAME_BYTES = 256 * 1024
 /** Bytes kept for an owner that has not set onFrame yet: one high-water mark at the sender plus one on the way. */
 export const MAX_EARLY_BYTES = 2 * HIGH_WATER_BYTES
 
@@ -36,6 +35,9 @@ export class ChannelLink implements PeerLink {
   #closedBecause: string | undefined
   #onFrame: PeerLink['onFrame']
   #onClose: PeerLink['onClose']
+  #noteClosed: (reason: string) => void = () => {}
+  /** for the network that made the link; the owner has onClose */
+  readonly closed = new Promise<string>((resolve) => (this.#noteClosed = resolve))
 
   constructor(peer: MemberId, channel: Channel, relayed = false) {
     this.peer = peer
@@ -71,7 +73,7 @@ export class ChannelLink implements PeerLink {
 
   send(frame: Uint8Array<ArrayBuffer>): Promise<void> {
     if (this.#closedBecause !== undefined) return Promise.reject(this.#lost())
-    if (frame.byteLength > MAX_FRAME_BYTES) return Promise.reject(tooLarge(frame.byteLength))
+    if (frame.byteLength > MAX_LINK_FRAME_BYTES) return Promise.reject(tooLarge(frame.byteLength))
     return new Promise((resolve, reject) => {
       this.#waiting.push({ frame, resolve, reject })
       this.#pump()
@@ -83,13 +85,14 @@ export class ChannelLink implements PeerLink {
     this.#closedBecause = reason
     this.#channel.close(reason)
     for (const waiting of this.#waiting.splice(0)) waiting.reject(this.#lost())
+    this.#noteClosed(reason)
     this.#announceClose()
   }
 
   /** From the channel: a frame came. */
   received(frame: Uint8Array): void {
     if (this.#closedBecause !== undefined) return
-    if (frame.byteLength > MAX_FRAME_BYTES) return this.close(tooLarge(frame.byteLength).message)
+    if (frame.byteLength > MAX_LINK_FRAME_BYTES) return this.close(tooLarge(frame.byteLength).message)
     if (this.#onFrame !== undefined) return this.#deliver(frame)
     this.#early.push(frame)
     this.#earlyBytes += frame.byteLength
@@ -144,5 +147,5 @@ export class ChannelLink implements PeerLink {
 }
 
 function tooLarge(bytes: number): GridError {
-  return new GridError('message-too-large', `a frame has at most ${MAX_FRAME_BYTES} bytes, got ${bytes}`)
+  return new GridError('message-too-large', `a frame has at most ${MAX_LINK_FRAME_BYTES} bytes, got ${bytes}`)
 }

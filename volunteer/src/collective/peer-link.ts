@@ -10,7 +10,7 @@ export interface PeerLink {
   /**
    * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
    * Frames leave in the order of the calls. The bytes belong to the link from here on: some links transfer their buffer.
-   * @throws GridError 'link-lost' once the link is closed or broken, 'message-too-large' above MAX_FRAME_PAYLOAD_BYTES
+   * @throws GridError 'link-lost' once the link is closed or broken, 'message-too-large' above MAX_LINK_FRAME_BYTES
    */
   send(frame: Uint8Array<ArrayBuffer>): Promise<void>
   /** bytes accepted by `send` and not yet handed to the network */

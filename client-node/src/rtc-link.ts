@@ -1,0 +1,25 @@
+// How a headless volunteer reaches others: PeerJS over node-datachannel.
+import { openPeerJsNetwork, type PeerJsPlatform, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
+import { cleanup } from 'node-datachannel'
+import { loadPeerJs } from './webrtc.ts'
+
+/** Networks of this process that are not released; the native library is cleaned up after the last. */
+let open = 0
+
+/**
+ * @throws GridError 'coordinator-lost' when signalling cannot be opened
+ * @example const network = await openPeerNetwork(access)
+ */
+export async function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
+  const { Peer } = await loadPeerJs()
+  open++
+  const platform: PeerJsPlatform = {
+    createPeer: (id, { config, ...options }) => new Peer(id, { ...options, config: { iceServers: [...config.iceServers] } }),
+    // Without this its threads keep the process from ending.
+    released: () => {
+      open--
+      if (open === 0) cleanup()
+    },
+  }
+  return openPeerJsNetwork(platform, access)
+}

@@ -1,0 +1,76 @@
+// WebRTC for Node: node-datachannel behind the browser's names, so that PeerJS runs unchanged. An exception that leaves one
+// of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
+import { PeerConnection, type RtcConfig } from 'node-datachannel'
+import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
+import { WebSocket } from 'ws'
+
+type PeerJs = typeof import('peerjs')
+type Callable = (...args: unknown[]) => unknown
+
+/** PeerJS, ready to be used in this process. */
+export async function loadPeerJs(): Promise<PeerJs> {
+  // On import PeerJS tests what the browser can do, with a connection to its makers' STUN servers: it gets a dummy for that.
+  Object.assign(globalThis, { RTCPeerConnection: ProbedConnection, RTCSessionDescription, RTCIceCandidate, WebSocket: QuietSocket })
+  const peerJs = await import('peerjs')
+  Object.assign(globalThis, { RTCPeerConnection: GuardedConnection })
+  return peerJs
+}
+
+class ProbedConnection {
+  createDataChannel(): object {
+    return { ordered: true, close() {} }
+  }
+  close(): void {}
+}
+
+/** PeerJS listens to `close` only; an error that nobody listens to would end the process. The close follows every error. */
+class QuietSocket extends WebSocket {
+  constructor(url: string) {
+    super(url)
+    this.on('error', () => {})
+  }
+}
+
+class GuardedConnection extends RTCPeerConnection {
+  constructor(config: RTCConfiguration = {}) {
+    super({ iceServers: [], peerConnection: guarded(new PeerConnection('starling', nativeConfig(config))) })
+  }
+}
+
+/** Names and passwords travel inside the URL there, and those of TURN hold colons and slashes. */
+function nativeConfig({ iceServers = [], iceTransportPolicy = 'all' }: RTCConfiguration): RtcConfig {
+  const urls = iceServers.flatMap(({ urls, username, credential }) =>
+    [urls].flat().map((url) => {
+      const [scheme, rest] = [url.slice(0, url.indexOf(':')), url.slice(url.indexOf(':') + 1)]
+      return username === undefined ? url : `${scheme}:${encodeURIComponent(username)}:${encodeURIComponent(credential ?? '')}@${rest}`
+    }),
+  )
+  return { iceServers: urls, iceTransportPolicy }
+}
+
+/** The native object with every callback that it is given, and every native object that it gives back, guarded too. */
+function guarded<T extends object>(native: T): T {
+  return new Proxy(native, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name)
+      if (typeof member !== 'function') return member
+      return (...args: unknown[]) => wrap((member as Callable).apply(target, args.map((arg) => (typeof arg === 'function' ? guardedCallback(arg as Callable) : arg))))
+    },
+  })
+}
+
+function guardedCallback(callback: Callable): Callable {
+  return (...values) => {
+    try {
+      callback(...values.map(wrap))
+    } catch (error) {
+      process.emitWarning(error instanceof Error ? error : String(error), 'WebRtcCallbackWarning')
+    }
+  }
+}
+
+/** Data channels come from calls and into callbacks; bytes and plain values pass as they are. */
+function wrap(value: unknown): unknown {
+  const isNative = typeof value === 'object' && value !== null && 'sendMessageBinary' in value
+  return isNative ? guarded(value) : value
+}

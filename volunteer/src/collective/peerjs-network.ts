@@ -1,0 +1,206 @@
+// PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs and
+// Node; the platform injects the PeerJS class. Knows nothing of frames beyond the greeting (rtc-link.ts).
+import { GridError, LINK_OPEN_MS, memberId, type MemberId } from '@starling-grid/protocol'
+import type { ChannelLink } from './channel-link.ts'
+import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
+import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
+
+/** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
+const TRY_MS = 4000
+/** Milliseconds before the next try, when the other side could not be reached through signalling. */
+const PAUSE_MS = 300
+/** Milliseconds before signalling is opened again after it broke; half of it is random, so that not all come at once. */
+const SIGNALLING_RETRY_MS = 4000
+/** Links that one other member may hold open to us: the present one, a dead one not yet noticed, and spares. */
+const MAX_LINKS_PER_PEER = 4
+
+/** What is used of PeerJS' class Peer. */
+export interface PeerJsClient {
+  readonly open: boolean
+  readonly disconnected: boolean
+  connect(peer: string, options: { serialization: 'raw'; reliable: true }): RtcConnection | undefined
+  disconnect(): void
+  destroy(): void
+  on(event: 'open', listener: () => void): unknown
+  on(event: 'disconnected', listener: () => void): unknown
+  on(event: 'connection', listener: (connection: RtcConnection) => void): unknown
+  on(event: 'error', listener: (error: { readonly type: string; readonly message: string }) => void): unknown
+}
+
+export interface PeerJsOptions {
+  readonly host: string
+  readonly port: number
+  readonly path: string
+  readonly secure: boolean
+  readonly token: string
+  readonly config: { readonly iceServers: SignallingAccess['iceServers'] }
+}
+
+export interface PeerJsPlatform {
+  createPeer(id: string, options: PeerJsOptions): PeerJsClient
+  /** Called once, when a stopped network has closed everything. */
+  released?(): void
+}
+
+/**
+ * Opens signalling; links are dialled later.
+ * @throws GridError 'coordinator-lost' when signalling cannot be opened
+ */
+export async function openPeerJsNetwork(platform: PeerJsPlatform, access: SignallingAccess): Promise<PeerNetwork> {
+  const network = new PeerJsNetwork(platform, access)
+  try {
+    await network.start()
+    return network
+  } catch (error) {
+    network.stop()
+    throw error
+  }
+}
+
+class PeerJsNetwork implements PeerNetwork {
+  onLink: PeerNetwork['onLink']
+  readonly #platform: PeerJsPlatform
+  #access: SignallingAccess
+  #client: PeerJsClient | undefined
+  #links: ChannelLink[] = []
+  /** ends the try to reach a member that signalling does not know */
+  readonly #unreachable = new Map<MemberId, (reason: string) => void>()
+  #retryTimer: ReturnType<typeof setTimeout> | undefined
+  #stopped = false
+
+  constructor(platform: PeerJsPlatform, access: SignallingAccess) {
+    this.#platform = platform
+    this.#access = access
+  }
+
+  async start(): Promise<void> {
+    await this.#signal()
+  }
+
+  async dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
+    let reason = 'no try fitted into the time'
+    for (const deadline = performance.now() + LINK_OPEN_MS; performance.now() < deadline; await pause(PAUSE_MS, signal)) {
+      signal.throwIfAborted()
+      if (this.#stopped) throw new GridError('link-lost', 'the network was stopped')
+      try {
+        return await this.#tryOnce(peer, Math.min(TRY_MS, deadline - performance.now()), signal)
+      } catch (error) {
+        signal.throwIfAborted()
+        reason = error instanceof Error ? error.message : String(error)
+      }
+    }
+    throw new GridError('link-timeout', `no link to ${peer} within ${LINK_OPEN_MS} ms: ${reason}`)
+  }
+
+  reconnect(access: SignallingAccess): void {
+    this.#access = access
+    this.#signal().catch(() => this.#retryLater())
+  }
+
+  stop(): void {
+    if (this.#stopped) return
+    this.#stopped = true
+    clearTimeout(this.#retryTimer)
+    for (const link of [...this.#links]) link.close('the network stopped')
+    const client = this.#client
+    client?.disconnect()
+    setTimeout(() => {
+      client?.destroy()
+      this.#platform.released?.()
+    }, LINGER_MS)
+  }
+
+  /** A fresh PeerJS client takes over signalling. The old one is only disconnected: its links live on. */
+  #signal(): Promise<void> {
+    clearTimeout(this.#retryTimer)
+    const old = this.#client
+    const client = this.#platform.createPeer(this.#access.self, peerJsOptions(this.#access))
+    this.#client = client
+    old?.disconnect()
+    client.on('connection', (connection) => this.#answer(connection))
+    return new Promise((resolve, reject) => {
+      const fail = (why: string): void => reject(new GridError('coordinator-lost', `signalling at ${this.#access.url} failed: ${why}`))
+      const timer = setTimeout(() => fail(`no answer within ${LINK_OPEN_MS} ms`), LINK_OPEN_MS)
+      client.on('open', () => {
+        clearTimeout(timer)
+        resolve()
+      })
+      client.on('error', (error) => {
+        clearTimeout(timer)
+        this.#noteUnreachable(error)
+        fail(error.message)
+      })
+      client.on('disconnected', () => {
+        if (this.#client === client && !this.#stopped) this.#retryLater()
+      })
+    })
+  }
+
+  #retryLater(): void {
+    clearTimeout(this.#retryTimer)
+    if (this.#stopped) return
+    const delay = SIGNALLING_RETRY_MS * (0.5 + Math.random() / 2)
+    this.#retryTimer = setTimeout(() => this.#signal().catch(() => this.#retryLater()), delay)
+  }
+
+  async #tryOnce(peer: MemberId, milliseconds: number, signal: AbortSignal): Promise<ChannelLink> {
+    const connection = this.#client?.connect(peer, { serialization: 'raw', reliable: true })
+    if (connection === undefined) throw new GridError('coordinator-lost', 'signalling is away')
+    const giveUp = new AbortController()
+    this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
+    try {
+      return this.#keep(await openRtcLink(connection, {
+        self: this.#access.self, dialled: true, milliseconds, signal: AbortSignal.any([signal, giveUp.signal]),
+      }))
+    } finally {
+      this.#unreachable.delete(peer)
+    }
+  }
+
+  /** PeerJS reports a member that the coordinator cannot reach as an error of the client, with the id only in its text. */
+  #noteUnreachable(error: { readonly type: string; readonly message: string }): void {
+    if (error.type !== 'peer-unavailable') return
+    for (const [peer, giveUp] of this.#unreachable) if (error.message.includes(peer)) giveUp(error.message)
+  }
+
+  #answer(connection: RtcConnection): void {
+    const peer = memberId(connection.peer)
+    const held = this.#links.filter((link) => link.peer === peer).length
+    if (this.onLink === undefined || this.#stopped || held >= MAX_LINKS_PER_PEER) return connection.close()
+    openRtcLink(connection, { self: this.#access.self, dialled: false, milliseconds: TRY_MS, signal: new AbortController().signal }).then(
+      (link) => {
+        this.#keep(link)
+        if (this.onLink === undefined || this.#stopped) link.close('links are not taken now')
+        else this.onLink(link)
+      },
+      () => {}, // the dialler notices and tries again
+    )
+  }
+
+  #keep(link: ChannelLink): ChannelLink {
+    this.#links.push(link)
+    void link.closed.then(() => {
+      this.#links = this.#links.filter((other) => other !== link)
+    })
+    return link
+  }
+}
+
+function peerJsOptions({ url, path, token, iceServers }: SignallingAccess): PeerJsOptions {
+  const { hostname, port, protocol } = new URL(url)
+  const secure = protocol === 'https:'
+  const defaultPort = secure ? 443 : 80
+  return { host: hostname, port: port === '' ? defaultPort : Number(port), path, secure, token: encodeURIComponent(token), config: { iceServers } }
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, milliseconds)
+    signal.addEventListener('abort', done)
+  })
+}

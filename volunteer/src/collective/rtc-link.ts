@@ -1,0 +1,167 @@
+// One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
+// The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side only.
+import { FRAME_HEADER_BYTES, GridError, LOW_WATER_BYTES, describeError, memberId, packFrame, unpackFrame, type MemberId } from '@starling-grid/protocol'
+import { ChannelLink, type Channel } from './channel-link.ts'
+
+/** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
+export const LINGER_MS = 500
+/** Bytes of a greeting: a header and a short JSON object. */
+const MAX_GREETING_BYTES = FRAME_HEADER_BYTES + 200
+
+/** What is used of an RTCPeerConnection; the type itself exists only where pages do. */
+export interface RtcPeerConnection {
+  addEventListener(type: 'datachannel', listener: (event: { readonly channel: RTCDataChannel }) => void): void
+}
+
+/** What is used of PeerJS' class DataConnection. */
+export interface RtcConnection {
+  readonly peer: string
+  /** null or absent once closed */
+  readonly peerConnection?: RtcPeerConnection | null
+  /** absent on the answering side until the channel came */
+  readonly dataChannel?: RTCDataChannel | null
+  close(): void
+  on(event: 'close', listener: () => void): unknown
+  on(event: 'error', listener: (error: { readonly message: string }) => void): unknown
+}
+
+export interface RtcLinkOptions {
+  readonly self: MemberId
+  /** this side dialled, and greets first */
+  readonly dialled: boolean
+  /** after which the try is given up */
+  readonly milliseconds: number
+  readonly signal: AbortSignal
+}
+
+/** @throws GridError 'link-timeout' or 'link-lost', or the signal's reason; the connection is closed then */
+export function openRtcLink(connection: RtcConnection, options: RtcLinkOptions): Promise<ChannelLink> {
+  return new Promise((resolve, reject) => {
+    const opening = new Opening(connection, options, resolve)
+    const { signal, milliseconds } = options
+    const timer = setTimeout(() => opening.link.close(`not open after ${Math.round(milliseconds)} ms`), milliseconds)
+    const abort = (): void => opening.link.close(describeError(signal.reason))
+    signal.addEventListener('abort', abort)
+    void opening.settled.then((failure) => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', abort)
+      if (failure !== undefined) reject(signal.aborted ? signal.reason : new GridError('link-lost', failure))
+    })
+    if (signal.aborted) abort()
+    else opening.start()
+  })
+}
+
+class Opening {
+  readonly link: ChannelLink
+  readonly #connection: RtcConnection
+  readonly #options: RtcLinkOptions
+  readonly #resolve: (link: ChannelLink) => void
+  readonly #channel: RtcChannel
+  #greeted = false
+  #settle: (failure: string | undefined) => void = () => {}
+  /** undefined once the link is open, the reason when it did not come to that */
+  readonly settled = new Promise<string | undefined>((resolve) => (this.#settle = resolve))
+
+  constructor(connection: RtcConnection, options: RtcLinkOptions, resolve: (link: ChannelLink) => void) {
+    this.#connection = connection
+    this.#options = options
+    this.#resolve = resolve
+    this.#channel = new RtcChannel(connection)
+    this.link = new ChannelLink(memberId(connection.peer), this.#channel)
+    void this.link.closed.then((reason) => this.#settle(reason))
+  }
+
+  start(): void {
+    const { link } = this
+    this.#connection.on('close', () => link.close('the connection closed'))
+    this.#connection.on('error', (error) => link.close(error.message))
+    const channel = this.#connection.dataChannel
+    if (channel) return this.#adopt(channel)
+    this.#connection.peerConnection?.addEventListener('datachannel', (event) => this.#adopt(event.channel))
+  }
+
+  #adopt(channel: RTCDataChannel): void {
+    const { link } = this
+    // One channel per connection: a second one is somebody's trick.
+    if (!this.#channel.adopt(channel)) return channel.close()
+    channel.addEventListener('message', (event) => this.#receive(event.data))
+    channel.addEventListener('bufferedamountlow', () => link.drained())
+    channel.addEventListener('close', () => link.close('closed by the other side'))
+    channel.addEventListener('error', () => link.close('the channel failed'))
+    if (channel.readyState === 'open') this.#opened()
+    else channel.addEventListener('open', () => this.#opened())
+  }
+
+  #opened(): void {
+    if (this.#options.dialled) this.#greet()
+  }
+
+  #receive(data: unknown): void {
+    if (!(data instanceof ArrayBuffer)) return this.link.close('text has no place on a link')
+    const bytes = new Uint8Array(data)
+    if (this.#greeted) return this.link.received(bytes)
+    try {
+      requireGreeting(bytes)
+    } catch (error) {
+      return this.link.close(describeError(error))
+    }
+    if (!this.#options.dialled) this.#greet()
+    this.#greeted = true
+    this.#settle(undefined)
+    this.#resolve(this.link)
+  }
+
+  #greet(): void {
+    const payload = new TextEncoder().encode(JSON.stringify({ from: this.#options.self }))
+    this.link.send(packFrame({ type: 'greeting', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload })).catch(() => {})
+  }
+}
+
+/** Who greets is known from signalling, where the coordinator vouches for the name; the greeting shows that frames pass. */
+function requireGreeting(bytes: Uint8Array): void {
+  if (bytes.byteLength > MAX_GREETING_BYTES) throw new GridError('message-too-large', `a greeting has at most ${MAX_GREETING_BYTES} bytes`)
+  const { type } = unpackFrame(bytes)
+  if (type !== 'greeting') throw new GridError('message-unexpected', `the first frame is a greeting, got ${type}`)
+}
+
+class RtcChannel implements Channel {
+  readonly #connection: RtcConnection
+  #channel: RTCDataChannel | undefined
+  #closed = false
+
+  constructor(connection: RtcConnection) {
+    this.#connection = connection
+  }
+
+  adopt(channel: RTCDataChannel): boolean {
+    if (this.#channel !== undefined || this.#closed) return false
+    channel.binaryType = 'arraybuffer'
+    channel.bufferedAmountLowThreshold = LOW_WATER_BYTES
+    this.#channel = channel
+    return true
+  }
+
+  get bufferedBytes(): number {
+    return this.#channel?.readyState === 'open' ? this.#channel.bufferedAmount : 0
+  }
+
+  write(frame: Uint8Array<ArrayBuffer>): void {
+    if (this.#channel === undefined) throw new Error('internal: nothing is sent before the channel is open')
+    this.#channel.send(frame)
+  }
+
+  /** Closes the channel, which tells the other side; then the connection, which would not. */
+  close(): void {
+    if (this.#closed) return
+    this.#closed = true
+    const channel = this.#channel
+    if (channel === undefined || channel.readyState === 'closed') return this.#connection.close()
+    const timer = setTimeout(() => this.#connection.close(), LINGER_MS)
+    channel.addEventListener('close', () => {
+      clearTimeout(timer)
+      this.#connection.close()
+    })
+    channel.close()
+  }
+}
