@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // Where every command begins. Kept to what an old Node can parse, so that it gets as far as the sentence below.
-var needed = [20, 19]
-var found = process.versions.node.split('.').map(Number)
+const needed = [20, 19]
+const found = process.versions.node.split('.').map(Number)
 
 if (found[0] < needed[0] || (found[0] === needed[0] && found[1] < needed[1])) {
   console.error('Starling needs Node ' + needed.join('.') + ' or later, and this is Node ' + process.versions.node + '.')
