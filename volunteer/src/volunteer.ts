@@ -1,5 +1,11 @@
 // A volunteer's life: join → catch up → train → leave.
+import { GridError, HEARTBEAT_MS, isGridError, type JobTerms, type MessageTo, newMemberId, type ToVolunteer, describeError } from '@starling-grid/protocol'
+import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
+import { CoordinatorHttp } from './coordinator-http.ts'
+import { CoordinatorLink } from './coordinator-link.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
+import { JobSession } from './job-session.ts'
+import { StatusBoard } from './status.ts'
 
 export interface VolunteerOptions {
   readonly name: string
@@ -14,4 +20,133 @@ export interface Volunteer {
   stop(): Promise<void>
 }
 
-export declare function createVolunteer(host: VolunteerHost, options: VolunteerOptions): Volunteer
+/** @example const volunteer = createVolunteer(host, { name: 'lab-3', onStatus: show }); await volunteer.run() */
+export function createVolunteer(host: VolunteerHost, options: VolunteerOptions): Volunteer {
+  return new VolunteerLife(host, options)
+}
+
+/** ms for `leave` to reach the coordinator before the socket closes */
+const LEAVE_MS = 300
+
+class VolunteerLife implements Volunteer {
+  readonly #host: VolunteerHost
+  readonly #self = newMemberId()
+  readonly #link: CoordinatorLink
+  readonly #http: CoordinatorHttp
+  readonly #board: StatusBoard
+  readonly #end = new AbortController()
+  #network: PeerNetwork | undefined
+  #session: JobSession | undefined
+  #preparing: string | undefined
+  #heartbeat: ReturnType<typeof setInterval> | undefined
+
+  constructor(host: VolunteerHost, options: VolunteerOptions) {
+    this.#host = host
+    this.#board = new StatusBoard(options.onStatus)
+    this.#link = new CoordinatorLink(host, { incarnation: this.#self, name: options.name }, {
+      onWelcome: (welcome) => void this.#welcomed(welcome).catch(this.#fail),
+      onMessage: (message) => this.#heard(message),
+      onRefused: ({ code, message }) => this.#board.refused(code, message),
+      onAway: (why, retryMs) => this.#board.away(why, retryMs),
+    })
+    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session)
+  }
+
+  async run(): Promise<void> {
+    this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS)
+    try {
+      await this.#link.run(this.#end.signal)
+      if (isGridError(this.#end.signal.reason)) throw this.#end.signal.reason
+    } catch (error) {
+      this.#board.failed(error)
+      throw error
+    } finally {
+      this.#close()
+    }
+  }
+
+  async stop(): Promise<void> {
+    if (this.#end.signal.aborted) return
+    this.#link.send({ type: 'leave' })
+    this.#board.stopped()
+    await new Promise((resolve) => setTimeout(resolve, LEAVE_MS))
+    this.#finish(undefined)
+  }
+
+  #finish(reason: unknown): void {
+    this.#end.abort(reason)
+    this.#link.stop()
+  }
+
+  #fail = (error: unknown): void => this.#finish(isGridError(error) ? error : new GridError('device-lost', `computing failed: ${describeError(error)}`, { cause: error }))
+
+  #close(): void {
+    clearInterval(this.#heartbeat)
+    this.#session?.stop()
+    this.#network?.stop()
+  }
+
+  async #welcomed(welcome: MessageTo<'welcome'>): Promise<void> {
+    const access: SignallingAccess = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers }
+    this.#board.joined()
+    if (this.#network === undefined) this.#network = await this.#host.openPeerNetwork(access)
+    else this.#network.reconnect(access)
+    if (welcome.job === null) return this.#board.waiting('no job is running')
+    await this.#take(welcome.job, this.#network)
+  }
+
+  /** Plans the model once per job; after a reconnect it only says so again. */
+  async #take(terms: JobTerms, network: PeerNetwork): Promise<void> {
+    if (this.#preparing === terms.id && this.#session === undefined) return
+    if (this.#session?.terms.id !== terms.id) await this.#prepare(terms, network)
+    if (this.#session !== undefined) this.#link.send(this.#session.ready)
+    this.#board.waiting('admitted at the next ballot')
+  }
+
+  async #prepare(terms: JobTerms, network: PeerNetwork): Promise<void> {
+    this.#session?.stop()
+    this.#session = undefined
+    this.#preparing = terms.id
+    this.#board.preparing(terms)
+    const session = await JobSession.prepare(terms, {
+      host: this.#host, self: this.#self, http: this.#http, network, onFatal: this.#fail,
+      send: (message) => this.#link.send(message),
+      onChange: () => this.#board.working(session),
+      onPushed: (samples, loss) => this.#board.pushed(samples, loss),
+    })
+    if (this.#end.signal.aborted) return session.stop()
+    this.#session = session
+    this.#board.prepared(session)
+  }
+
+  #heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' }>): void {
+    switch (message.type) {
+      case 'job':
+        if (this.#network !== undefined) void this.#take(message.job, this.#network).catch(this.#fail)
+        return
+      case 'wait':
+        return this.#board.waiting(message.reason)
+      case 'finished':
+        this.#board.finished(message.reason)
+        return this.#finish(undefined)
+      default:
+        return this.#obey(message)
+    }
+  }
+
+  #obey(message: Parameters<JobSession['heard']>[0]): void {
+    try {
+      this.#session?.heard(message)
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  #beat(): void {
+    const session = this.#session
+    if (session === undefined) return
+    const { bytesSent, bytesReceived } = session.ring.links
+    this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived })
+    this.#board.working(session)
+  }
+}

@@ -1,0 +1,117 @@
+// The control socket: hello, welcome, messages both ways, and coming back by itself with full jitter when it breaks (R14).
+import { decodeToVolunteer, describeError, encode, GridError, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+import type { CoordinatorSocket, VolunteerHost } from './host.ts'
+
+export const VOLUNTEER_PATH = '/api/volunteer'
+/** ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter) */
+const FIRST_RETRY_MS = 500
+const MAX_RETRY_MS = 5000
+/** ms for the coordinator to answer hello */
+const WELCOME_MS = 10_000
+
+export interface CoordinatorEvents {
+  onWelcome(welcome: MessageTo<'welcome'>): void
+  onMessage(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' }>): void
+  /** a refusal after which nothing else was closed */
+  onRefused(refusal: MessageTo<'refused'>): void
+  /** the socket broke; another attempt follows in retryMs */
+  onAway(why: string, retryMs: number): void
+}
+
+export class CoordinatorLink {
+  readonly #host: VolunteerHost
+  readonly #self: { readonly incarnation: MemberId; readonly name: string }
+  readonly #events: CoordinatorEvents
+  #socket: CoordinatorSocket | undefined
+  #session: string | undefined
+  #stopped = false
+
+  constructor(host: VolunteerHost, self: { readonly incarnation: MemberId; readonly name: string }, events: CoordinatorEvents) {
+    this.#host = host
+    this.#self = self
+    this.#events = events
+  }
+
+  /** Bearer token of HTTP requests and of signalling. */
+  get session(): string {
+    return this.#session ?? ''
+  }
+
+  get connected(): boolean {
+    return this.#socket !== undefined
+  }
+
+  /** Lost when there is no socket: the next FREEZE asks for all that matters. */
+  send(message: ToCoordinator): void {
+    this.#socket?.send(encode(message))
+  }
+
+  /** Stays connected until stop(). @throws GridError when the coordinator refuses for good, or was never there */
+  async run(signal: AbortSignal): Promise<void> {
+    for (let attempt = 0; !this.#stopped && !signal.aborted; attempt++) {
+      try {
+        await this.#connected(signal)
+        attempt = 0
+      } catch (error) {
+        if (error instanceof Refusal) throw error.reason
+        if (this.#stopped || signal.aborted) return
+        if (this.#session === undefined && attempt === 0 && error instanceof GridError && error.code !== 'coordinator-lost') throw error
+        const retryMs = Math.random() * Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** attempt)
+        this.#events.onAway(describeError(error), retryMs)
+        await new Promise((resolve) => setTimeout(resolve, retryMs))
+      }
+    }
+  }
+
+  stop(): void {
+    this.#stopped = true
+    this.#socket?.close()
+  }
+
+  /** One connection, from dialling to its end, which always throws. */
+  async #connected(signal: AbortSignal): Promise<never> {
+    const socket = await this.#host.dialCoordinator(VOLUNTEER_PATH)
+    return new Promise((_, reject) => {
+      const fail = (error: unknown): void => {
+        clearTimeout(timer)
+        this.#socket = undefined
+        socket.close()
+        reject(error)
+      }
+      const timer = setTimeout(() => fail(new GridError('coordinator-lost', 'the coordinator did not answer')), WELCOME_MS)
+      signal.addEventListener('abort', () => fail(new GridError('coordinator-lost', 'stopped')), { once: true })
+      socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
+      socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => clearTimeout(timer) })
+      const resumed = this.#session === undefined ? {} : { session: this.#session }
+      socket.send(encode({ type: 'hello', protocol: PROTOCOL_VERSION, client: this.#host.client, ...this.#self, ...resumed }))
+    })
+  }
+
+  #received(text: string, connection: { readonly socket: CoordinatorSocket; fail(error: unknown): void; welcomed(): void }): void {
+    try {
+      const message = decodeToVolunteer(text)
+      if (message.type === 'refused') return this.#refused(message, connection)
+      if (message.type !== 'welcome') return this.#events.onMessage(message)
+      connection.welcomed()
+      this.#socket = connection.socket
+      this.#session = message.session
+      this.#events.onWelcome(message)
+    } catch (error) {
+      connection.fail(error instanceof GridError ? error : new Refusal(error))
+    }
+  }
+
+  #refused(message: MessageTo<'refused'>, connection: { fail(error: unknown): void }): void {
+    if (message.fatal) return connection.fail(new Refusal(new GridError(message.code, message.message)))
+    this.#events.onRefused(message)
+  }
+}
+
+/** Ends the run: trying again as we are makes no sense. */
+class Refusal extends Error {
+  readonly reason: unknown
+  constructor(reason: unknown) {
+    super('refused')
+    this.reason = reason
+  }
+}

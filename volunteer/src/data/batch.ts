@@ -1,0 +1,53 @@
+// Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
+import { type BlockId, type BlockRange, blockRanges, type JobTerms, rangeOf } from '@starling-grid/protocol'
+import type { Batch } from '../graph/executor.ts'
+import type { Shard, Shards } from './shards.ts'
+
+export class Batches {
+  readonly #terms: JobTerms
+  readonly #shards: Shards
+  readonly #train: readonly BlockRange[]
+  readonly #validation: readonly BlockRange[]
+  readonly #elements: number
+
+  constructor(terms: JobTerms, shards: Shards) {
+    this.#terms = terms
+    this.#shards = shards
+    this.#train = blockRanges(terms.dataset.train, terms.blockSamples)
+    this.#validation = blockRanges(terms.dataset.validation, terms.blockSamples)
+    this.#elements = terms.dataset.inputShape.reduce((product, size) => product * size, 1)
+  }
+
+  /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,). */
+  async of(blocks: readonly BlockId[]): Promise<Batch> {
+    const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))
+    const samples = ranges.reduce((sum, range) => sum + range.samples, 0)
+    const x = new Float32Array(samples * this.#elements)
+    const y = new Int32Array(samples)
+    let at = 0
+    for (const range of ranges) {
+      this.#copy(await this.#shards.get(range.shard), range, { x, y, at })
+      at += range.samples
+    }
+    return { samples, x, y }
+  }
+
+  /** `samples` training samples, to measure speed with. */
+  async trial(samples: number): Promise<Batch> {
+    const [first] = this.#train
+    if (first === undefined) throw new Error('internal: a dataset without training blocks')
+    const range = { ...first, samples: Math.min(samples, first.shard.samples) }
+    const x = new Float32Array(range.samples * this.#elements)
+    const y = new Int32Array(range.samples)
+    this.#copy(await this.#shards.get(range.shard), range, { x, y, at: 0 })
+    return { samples: range.samples, x, y }
+  }
+
+  #copy(shard: Shard, range: BlockRange, into: { readonly x: Float32Array; readonly y: Int32Array; readonly at: number }): void {
+    const scale = this.#terms.dataset.inputScale
+    const from = range.start * this.#elements
+    const to = into.at * this.#elements
+    for (let i = 0, n = range.samples * this.#elements; i < n; i++) into.x[to + i] = (shard.x[from + i] ?? 0) * scale
+    into.y.set(shard.y.subarray(range.start, range.start + range.samples), into.at)
+  }
+}

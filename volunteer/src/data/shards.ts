@@ -1,0 +1,64 @@
+// Shards: fetched from the coordinator once, checked against their SHA-256 name every time, kept in the host's cache.
+import { type DatasetManifest, GridError, int32Values, readSafetensors, type ShardRef, sha256Name, type Sha256, hex } from '@starling-grid/protocol'
+import type { ShardCache } from '../host.ts'
+
+/** Samples of one shard, decoded. */
+export interface Shard {
+  /** (samples, …inputShape), stored values */
+  readonly x: Uint8Array
+  /** (samples,) */
+  readonly y: Int32Array
+}
+
+/** Decoded shards kept in memory: a few MB each. */
+const KEPT_SHARDS = 64
+
+export class Shards {
+  readonly #manifest: DatasetManifest
+  readonly #fetchBytes: (name: Sha256) => Promise<Uint8Array>
+  readonly #cache: ShardCache
+  readonly #decoded = new Map<Sha256, Promise<Shard>>()
+
+  constructor(manifest: DatasetManifest, fetchBytes: (name: Sha256) => Promise<Uint8Array>, cache: ShardCache) {
+    this.#manifest = manifest
+    this.#fetchBytes = fetchBytes
+    this.#cache = cache
+  }
+
+  /** @throws GridError 'shard-corrupt' when even the coordinator's bytes do not match the name */
+  get(ref: ShardRef): Promise<Shard> {
+    const known = this.#decoded.get(ref.sha256)
+    if (known !== undefined) return known
+    const loading = this.#load(ref)
+    this.#decoded.set(ref.sha256, loading)
+    loading.catch(() => this.#decoded.delete(ref.sha256))
+    if (this.#decoded.size > KEPT_SHARDS) for (const oldest of this.#decoded.keys()) return (this.#decoded.delete(oldest), loading)
+    return loading
+  }
+
+  async #load(ref: ShardRef): Promise<Shard> {
+    const cached = await this.#cache.get(ref.sha256).catch(() => undefined)
+    if (cached !== undefined && (await sha256Of(cached)) === ref.sha256) return this.#decode(ref, cached)
+    const bytes = await this.#fetchBytes(ref.sha256)
+    const found = await sha256Of(bytes)
+    if (found !== ref.sha256) throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} has other bytes (${found.slice(0, 12)}); ask the coordinator's operator to import the dataset again`)
+    await this.#cache.put(ref.sha256, bytes).catch(() => undefined) // a full cache costs a later download, nothing else
+    return this.#decode(ref, bytes)
+  }
+
+  #decode(ref: ShardRef, bytes: Uint8Array): Shard {
+    const { tensors } = readSafetensors(bytes)
+    const x = tensors.get('x')
+    const y = tensors.get('y')
+    const elements = ref.samples * this.#manifest.inputShape.reduce((product, size) => product * size, 1)
+    if (x?.dtype !== 'U8' || x.data.byteLength !== elements || y?.dtype !== 'I32' || y.data.byteLength !== 4 * ref.samples)
+      throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} should hold x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples})`)
+    return { x: x.data, y: int32Values(y) }
+  }
+}
+
+/** Hex SHA-256 by the platform's own implementation. */
+export async function sha256Of(bytes: Uint8Array): Promise<Sha256> {
+  return sha256Name(hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as BufferSource))))
+}
+

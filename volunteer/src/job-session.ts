@@ -1,0 +1,133 @@
+// Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
+import { type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
+import { GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import type { PeerNetwork } from './collective/peer-link.ts'
+import { Compute, type NamedParameters } from './compute.ts'
+import type { CoordinatorHttp } from './coordinator-http.ts'
+import { Batches } from './data/batch.ts'
+import { Shards } from './data/shards.ts'
+import type { VolunteerHost } from './host.ts'
+import { HeldVersion } from './recovery/held-version.ts'
+import { AsyncMode } from './sync/async-mode.ts'
+import { createMember } from './sync/member.ts'
+import type { MemberCore } from './sync/member-state.ts'
+import { isRunOrder, RingMode } from './sync/ring-mode.ts'
+import { validateLeases } from './sync/validation.ts'
+
+export interface JobSessionParts {
+  readonly host: VolunteerHost
+  readonly self: MemberId
+  readonly http: CoordinatorHttp
+  readonly network: PeerNetwork
+  send(message: ToCoordinator): void
+  onChange(): void
+  /** samples of mine that the parameter server took, and their mean loss */
+  onPushed(samples: number, loss: number): void
+  onFatal(error: unknown): void
+}
+
+/** Room for names and shapes beside the parameters. */
+const HEADER_BYTES = 1024 * 1024
+
+export class JobSession {
+  readonly terms: JobTerms
+  readonly spec: ModelSpec
+  readonly core: MemberCore
+  readonly compute: Compute
+  readonly ring: RingMode
+  readonly #parts: JobSessionParts
+  readonly #held: HeldVersion
+  readonly #batches: Batches
+  readonly #async: AsyncMode
+  /** what the member is doing beside the ring: shown to people */
+  activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
+
+  /** @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt' */
+  static async prepare(terms: JobTerms, parts: JobSessionParts): Promise<JobSession> {
+    const spec = parseModelSpec(terms.model)
+    const found = modelHash(spec)
+    if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
+    const executor = await parts.host.createExecutor(spec)
+    const session = new JobSession(terms, spec, parts, executor)
+    await session.compute.measure(await session.#batches.trial(terms.blockSamples))
+    return session
+  }
+
+  private constructor(terms: JobTerms, spec: ModelSpec, parts: JobSessionParts, executor: Compute['executor']) {
+    this.terms = terms
+    this.spec = spec
+    this.#parts = parts
+    this.#held = new HeldVersion({ spec, optimizer: terms.optimizer, clipNorm: terms.clipNorm })
+    this.compute = new Compute(executor, this.#held)
+    this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
+    const first = genesis(terms.id, terms.modelHash, terms.seed)
+    this.core = createMember(parts.self, first)
+    const { http, network, send, onChange, onFatal } = parts
+    this.ring = new RingMode({
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, network, genesis: first, seed: terms.seed, send, onChange, onFatal,
+      fromCoordinator: (version, maxBytes) => http.version(terms.id, version, 'state', maxBytes),
+      upload: (version, bytes) => http.upload(terms.id, version, bytes),
+    })
+    this.#async = new AsyncMode({
+      self: parts.self, compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
+      pull: (version) => this.#pull(version), push: (push, gradient) => http.push(terms.id, push, gradient),
+      onActivity: (phase, detail) => this.#show({ phase, detail }),
+    })
+  }
+
+  get ready(): MessageFrom<'ready'> {
+    const { executor, samplesPerSecond } = this.compute
+    return { type: 'ready', modelHash: this.terms.modelHash as MessageFrom<'ready'>['modelHash'], adapter: executor.adapter, samplesPerSecond }
+  }
+
+  /** The coordinator says something about the run. */
+  heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'job' | 'wait' | 'finished' }>): void {
+    if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal)
+    if (message.type === 'grant') return this.#granted(message)
+    if (!isRunOrder(message)) return
+    if (message.type !== 'ack' && message.type !== 'checkpoint-at' && message.type !== 'plan') this.#rest()
+    this.ring.order(message)
+  }
+
+  stop(): void {
+    this.#async.stop()
+    this.ring.stop()
+    this.compute.executor.destroy()
+  }
+
+  #granted(grant: MessageTo<'grant'>): void {
+    if (grant.modeEpoch === this.core.asyncEpoch) void this.#async.granted(grant).catch(this.#parts.onFatal)
+  }
+
+  /** A new ballot or mode: what was under way for the old one ends. */
+  #rest(): void {
+    this.#async.stop()
+    this.activity = undefined
+  }
+
+  async #validate(message: MessageTo<'validate'>): Promise<void> {
+    this.#show({ phase: 'validating', detail: `version ${message.version.v}` })
+    try {
+      await validateLeases(message, { compute: this.compute, batches: this.#batches, send: this.#parts.send, parametersOf: (version) => this.#parametersOf(version) })
+    } finally {
+      if (this.activity?.phase === 'validating') this.activity = undefined
+      this.#parts.onChange()
+    }
+  }
+
+  async #parametersOf(version: VersionRef): Promise<NamedParameters> {
+    if (this.#held.version?.id === version.id) return { version, parameters: this.#held.parameters }
+    return this.#pull(version)
+  }
+
+  async #pull(version: VersionRef): Promise<NamedParameters> {
+    const layout = parameterLayout(this.spec)
+    const bytes = await this.#parts.http.version(this.terms.id, version, 'parameters', Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES)
+    return { version, parameters: readParameters(bytes, layout) }
+  }
+
+  #show(activity: JobSession['activity']): void {
+    this.activity = activity
+    this.#parts.onChange()
+  }
+}

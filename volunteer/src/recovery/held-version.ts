@@ -1,0 +1,99 @@
+// The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either whole
+// or not there (R10), and the reduced gradient that made it, for members that are one step behind (R7).
+import { decodeVersionState, encodeVersionState, initialParameters, parameterLayout, type ModelSpec, type ParameterLayout } from '@starling-grid/model'
+import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
+
+export type VersionState = ReturnType<typeof decodeVersionState>
+
+export interface TrainingTerms {
+  readonly spec: ModelSpec
+  readonly optimizer: OptimizerSpec
+  readonly clipNorm: number | undefined
+}
+
+interface Copy {
+  parameters: Float32Array
+  state: OptimizerState
+}
+
+export class HeldVersion {
+  readonly layout: ParameterLayout
+  readonly #terms: TrainingTerms
+  #held: Copy
+  #spare: Copy
+  readonly #mean: Float32Array
+  #version: VersionRef | undefined
+  /** Σ gradients of the step that made the held version */
+  #reduced: { readonly version: VersionRef; readonly sum: Float32Array } | undefined
+
+  constructor(terms: TrainingTerms) {
+    this.#terms = terms
+    this.layout = parameterLayout(terms.spec)
+    this.#held = this.#empty()
+    this.#spare = this.#empty()
+    this.#mean = new Float32Array(this.layout.total)
+  }
+
+  get version(): VersionRef | undefined {
+    return this.#version
+  }
+
+  /** (parameterCount,), valid until the next apply or adopt. */
+  get parameters(): Float32Array {
+    return this.#held.parameters
+  }
+
+  /** Version 0 from the seed: nobody has to be asked for it. */
+  adoptInitial(genesis: VersionRef, seed: number): void {
+    this.#held = { parameters: initialParameters(this.#terms.spec, seed), state: createOptimizerState(this.#terms.optimizer, this.layout.total) }
+    this.#become(genesis)
+  }
+
+  adopt({ parameters, optimizerState }: VersionState, version: VersionRef): void {
+    this.#held = { parameters, state: optimizerState }
+    this.#become(version)
+  }
+
+  /** @throws GridError 'version-corrupt' when the bytes are not the whole state of `version` */
+  decode(bytes: Uint8Array, version: VersionRef): VersionState {
+    return decodeVersionState(bytes, { spec: this.#terms.spec, layout: this.layout, optimizer: this.#terms.optimizer, version })
+  }
+
+  /**
+   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine (DESIGN §4.1.7): mean over the targets,
+   * clip, update into the spare copy, swap.
+   */
+  apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {
+    meanGradient(sum, record.targets, this.#mean)
+    if (this.#terms.clipNorm !== undefined) clipGlobalNorm(this.#mean, this.#terms.clipNorm)
+    const { parameters, state } = this.#held
+    applyUpdate(this.#terms.optimizer, state, parameters, this.#mean, this.#spare.parameters, this.#spare.state)
+    const old = this.#held
+    this.#held = this.#spare
+    this.#spare = old
+    this.#become(version)
+    this.#reduced = { version, sum }
+  }
+
+  /** Σ gradients of the step that made `version`, if this member still has them. */
+  reduced(version: VersionRef): Float32Array | undefined {
+    return this.#reduced !== undefined && sameVersion(this.#reduced.version, version) ? this.#reduced.sum : undefined
+  }
+
+  /** The whole state as bytes; equal on all members that hold the version, so their SHA-256 is its digest (R15). */
+  encode(): Uint8Array {
+    if (this.#version === undefined) throw new Error('internal: no version is held')
+    const { parameters, state } = this.#held
+    return encodeVersionState({ spec: this.#terms.spec, layout: this.layout, optimizer: this.#terms.optimizer, version: this.#version, parameters, optimizerState: state })
+  }
+
+  #become(version: VersionRef): void {
+    this.#version = version
+    this.#reduced = undefined
+  }
+
+  #empty(): Copy {
+    return { parameters: new Float32Array(this.layout.total), state: createOptimizerState(this.#terms.optimizer, this.layout.total) }
+  }
+}

@@ -1,0 +1,119 @@
+// What a volunteer shows of itself, derived from its session; sent on change, at most ten times a second.
+import { describeError, isGridError, type JobTerms } from '@starling-grid/protocol'
+import type { VolunteerPhase, VolunteerStatus } from './host.ts'
+import type { JobSession } from './job-session.ts'
+
+/** ms between two statuses */
+const INTERVAL_MS = 100
+
+const NOTHING: VolunteerStatus = {
+  phase: 'connecting', detail: 'looking for the coordinator', job: null, adapter: null, mode: null, ring: null, samplesPerSecond: 0,
+  samplesCommitted: 0, version: 0, loss: null, bytesSent: 0, bytesReceived: 0, error: null,
+}
+
+export class StatusBoard {
+  readonly #show: (status: VolunteerStatus) => void
+  #status = NOTHING
+  #shownAt = 0
+  #pending: ReturnType<typeof setTimeout> | undefined
+  #pushedSamples = 0
+  #pushedLoss: number | null = null
+
+  constructor(show: (status: VolunteerStatus) => void) {
+    this.#show = show
+  }
+
+  get phase(): VolunteerPhase {
+    return this.#status.phase
+  }
+
+  joined(): void {
+    this.#set({ phase: 'waiting', detail: 'joined', error: null })
+  }
+  waiting(detail: string): void {
+    this.#set({ phase: 'waiting', detail })
+  }
+  away(why: string, retryMs: number): void {
+    this.#set({ phase: 'connecting', detail: `${why}; trying again in ${(retryMs / 1000).toFixed(1)} s` })
+  }
+  preparing({ name, owner, purpose }: JobTerms): void {
+    this.#set({ phase: 'preparing', detail: 'fetching data, planning the model, measuring speed', job: { name, owner, purpose } })
+  }
+  prepared(session: JobSession): void {
+    this.#set({ adapter: session.compute.executor.adapter, samplesPerSecond: session.compute.samplesPerSecond })
+  }
+  pushed(samples: number, loss: number): void {
+    this.#pushedSamples += samples
+    this.#pushedLoss = loss
+  }
+  /** Not fatal: shown, and the work goes on. */
+  refused(code: string, message: string): void {
+    this.#set({ detail: `refused: ${message} (${code})` })
+  }
+  finished(reason: string): void {
+    this.#set({ phase: 'finished', detail: reason })
+  }
+  stopped(): void {
+    this.#set({ phase: 'stopped', detail: 'left; unfinished blocks went back' })
+  }
+  failed(error: unknown): void {
+    const code = isGridError(error) ? error.code : 'internal'
+    this.#set({ phase: 'failed', detail: describeError(error), error: { code, message: describeError(error) } })
+  }
+
+  /** The state of the work, whenever it changed. */
+  working(session: JobSession): void {
+    const { core, compute, ring } = session
+    if (this.#status.phase === 'finished' || this.#status.phase === 'stopped' || this.#status.phase === 'connecting') return
+    const last = core.tail.at(-1)
+    this.#set({
+      ...phaseOf(session),
+      mode: core.asyncEpoch === undefined ? (core.ring === undefined ? this.#status.mode : 'ring') : 'async',
+      ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
+      samplesPerSecond: compute.samplesPerSecond,
+      samplesCommitted: session.ring.samplesHeld + this.#pushedSamples,
+      version: core.version?.v ?? 0,
+      loss: core.asyncEpoch !== undefined ? this.#pushedLoss : last === undefined ? this.#status.loss : last.lossSum / Math.max(last.targets, 1),
+      bytesSent: ring.links.bytesSent,
+      bytesReceived: ring.links.bytesReceived,
+    })
+  }
+
+  #set(change: Partial<VolunteerStatus>): void {
+    this.#status = { ...this.#status, ...change }
+    const wait = this.#shownAt + INTERVAL_MS - performance.now()
+    if (wait <= 0) return this.#flush()
+    this.#pending ??= setTimeout(() => this.#flush(), wait)
+  }
+
+  #flush(): void {
+    clearTimeout(this.#pending)
+    this.#pending = undefined
+    this.#shownAt = performance.now()
+    this.#show(this.#status)
+  }
+}
+
+function phaseOf({ core, activity }: JobSession): { readonly phase: VolunteerPhase; readonly detail: string } {
+  if (activity !== undefined) return activity
+  const { ring } = core
+  if (core.asyncEpoch !== undefined) return { phase: 'waiting', detail: 'waiting for work from the parameter server' }
+  if (ring === undefined) return { phase: 'waiting', detail: 'agreeing on a version with the others' }
+  switch (ring.stage) {
+    case 'forming':
+      return { phase: 'catching-up', detail: `reaching version ${ring.target.v} and linking to neighbours` }
+    case 'ready':
+      return { phase: 'waiting', detail: 'ready; waiting for the other members' }
+    case 'broken':
+      return { phase: 'waiting', detail: 'a reduce failed; waiting for the next ballot' }
+    case 'running':
+      return runningPhase(ring.flight)
+    default:
+      return ring.stage satisfies never
+  }
+}
+
+function runningPhase(flight: { readonly step: number; readonly stage: 'computing' | 'reducing' } | undefined): { readonly phase: VolunteerPhase; readonly detail: string } {
+  if (flight === undefined) return { phase: 'waiting', detail: 'waiting for the next plan' }
+  return flight.stage === 'computing' ? { phase: 'computing', detail: `step ${flight.step}` } : { phase: 'exchanging', detail: `step ${flight.step}` }
+}

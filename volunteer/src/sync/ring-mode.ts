@@ -1,0 +1,275 @@
+// A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
+import { describeError, type FetchRequest, type Frame, GridError, isGridError, type MemberId, sameVersion, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { LinkSet } from '../collective/link-set.ts'
+import type { PeerNetwork } from '../collective/peer-link.ts'
+import type { RingReduce } from '../collective/ring-reduce.ts'
+import type { Compute } from '../compute.ts'
+import type { Batches } from '../data/batch.ts'
+import type { HeldVersion, VersionState } from '../recovery/held-version.ts'
+import { serveFetch, StateFetch } from '../recovery/transfer.ts'
+import { sha256Of } from '../data/shards.ts'
+import { bytesOf, trainStep } from '../train-step.ts'
+import { catchUpBytes, type CatchUpSources } from './catch-up.ts'
+import { type MemberCore, type MemberEffect, type MemberInput, type RingView, type RunOrder } from './member-state.ts'
+import { mayServe, react } from './member.ts'
+import { RingExchange } from './ring-exchange.ts'
+
+export interface RingModeParts {
+  readonly core: MemberCore
+  readonly held: HeldVersion
+  readonly compute: Compute
+  readonly batches: Batches
+  readonly network: PeerNetwork
+  /** version 0 and the seed that makes it */
+  readonly genesis: VersionRef
+  readonly seed: number
+  readonly fromCoordinator: CatchUpSources['fromCoordinator']
+  send(message: ToCoordinator): void
+  upload(version: VersionRef, bytes: Uint8Array): Promise<void>
+  /** something worth showing changed */
+  onChange(): void
+  /** the executor failed: this volunteer cannot go on */
+  onFatal(error: unknown): void
+}
+
+/** ms without any frame of a step, while links are alive, before the member gives the generation up */
+const REDUCE_STALL_MS = 45_000
+
+export class RingMode {
+  readonly links: LinkSet
+  readonly #parts: RingModeParts
+  readonly #fetch: StateFetch
+  #exchange: RingExchange | undefined
+  /** Σ gradients that the next `apply` uses */
+  #stagedSum: Float32Array | undefined
+  #stagedState: VersionState | undefined
+  #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduce: RingReduce) => void } | undefined
+  #forming = new AbortController()
+  #progressAt = performance.now()
+  /** samples that this member put into steps that it then held */
+  samplesHeld = 0
+  #contributed = 0
+  readonly #watch: ReturnType<typeof setInterval>
+
+  constructor(parts: RingModeParts) {
+    this.#parts = parts
+    this.links = new LinkSet(parts.network, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, error) => this.#lost(member, error) })
+    this.#fetch = new StateFetch((to, frame) => this.links.send(to, frame))
+    this.#watch = setInterval(() => this.#checkProgress(), 1000)
+  }
+
+  order(order: RunOrder): void {
+    this.tell({ type: 'order', order })
+  }
+
+  tell = (input: MemberInput): void => {
+    for (const effect of react(this.#parts.core, input)) this.#carryOut(effect)
+    this.#parts.onChange()
+  }
+
+  stop(): void {
+    clearInterval(this.#watch)
+    this.#halt()
+    this.links.close()
+  }
+
+  #carryOut(effect: MemberEffect): void {
+    const { held, send } = this.#parts
+    switch (effect.type) {
+      case 'send':
+        return send(effect.message)
+      case 'halt':
+        return this.#halt()
+      case 'open-links':
+        return this.#openLinks(effect)
+      case 'fetch-state':
+      case 'fetch-reduced':
+        return void this.#catchUp(effect)
+      case 'adopt':
+        return this.#adopt(effect.version)
+      case 'apply':
+        if (this.#stagedSum === undefined) throw new Error('internal: nothing staged to apply')
+        held.apply(effect.record, effect.version, this.#stagedSum)
+        this.#stagedSum = undefined
+        this.samplesHeld += this.#contributed
+        this.#contributed = 0
+        return
+      case 'confirm':
+        return void this.#confirm(effect)
+      case 'compute':
+        return void trainStep(effect, { ...this.#parts, tell: this.tell, reduced: this.#reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+      case 'contribute':
+        return this.#contribute(effect)
+      case 'upload':
+        return void this.#parts.upload(effect.version, held.encode()).catch(() => undefined) // another member is asked in turn
+      case 'report-digest':
+        return void this.#reportDigest(effect)
+      default:
+        effect satisfies never
+    }
+  }
+
+  /** R3: the ring stops, its frames are dropped, also those already queued. */
+  #halt(): void {
+    this.#exchange = undefined
+    this.#waiting = undefined
+    this.#contributed = 0
+    this.#forming.abort(new GridError('generation-stale', 'a new ballot began'))
+    this.#forming = new AbortController()
+    this.#fetch.cancel('a new ballot began')
+    this.links.clear()
+  }
+
+  /** Of each pair the member with the lower id dials; the exchange is ready before the first frame can come. */
+  #openLinks({ gen, neighbours }: Extract<MemberEffect, { type: 'open-links' }>): void {
+    const { core, held } = this.#parts
+    const ring = core.ring
+    if (ring === undefined) return
+    this.#exchange = new RingExchange({ generation: gen, position: ring.position, size: ring.members.length, length: held.layout.total }, ring.target.v + 1)
+    const { signal } = this.#forming
+    const opening = neighbours.map((peer) => this.links.ensure(peer, core.id < peer, signal).catch((error: unknown) => this.#linkFailed(gen, peer, error)))
+    void Promise.all(opening).then(() => this.tell({ type: 'links-open', gen }), () => undefined)
+  }
+
+  #linkFailed(gen: number, peer: MemberId, error: unknown): never {
+    if (!this.#forming.signal.aborted) this.#trouble(gen, peer, error)
+    throw error
+  }
+
+  async #catchUp(effect: Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>): Promise<void> {
+    const { signal } = this.#forming
+    try {
+      await this.#stage(effect, signal)
+      if (!signal.aborted) this.tell({ type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched', gen: effect.gen, version: effect.target })
+    } catch (error) {
+      if (!signal.aborted) this.#trouble(effect.gen, null, error)
+    }
+  }
+
+  /** Version 0 needs nobody: the seed makes it. */
+  async #stage(effect: Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>, signal: AbortSignal): Promise<void> {
+    const { held, genesis, fromCoordinator } = this.#parts
+    this.#stagedState = undefined
+    if (effect.type === 'fetch-state' && sameVersion(effect.target, genesis)) return
+    const bytes = await catchUpBytes(effect, { fromCoordinator, held, links: this.links, fetch: this.#fetch }, signal)
+    if (signal.aborted) return
+    if (effect.type === 'fetch-state') this.#stagedState = held.decode(bytes, effect.target)
+    else this.#stagedSum = new Float32Array(bytes.buffer)
+  }
+
+  #adopt(version: VersionRef): void {
+    const { held, seed } = this.#parts
+    if (this.#stagedState === undefined) held.adoptInitial(version, seed)
+    else held.adopt(this.#stagedState, version)
+    this.#stagedState = undefined
+  }
+
+  async #confirm({ owner, gen, version }: Extract<MemberEffect, { type: 'confirm' }>): Promise<void> {
+    const found = await sha256Of(this.#parts.held.encode())
+    this.#parts.send({ type: 'confirm', owner, gen, version, digest: found })
+  }
+
+  async #reportDigest({ owner, gen, version }: Extract<MemberEffect, { type: 'report-digest' }>): Promise<void> {
+    this.#parts.send({ type: 'version-digest', owner, gen, version, digest: await sha256Of(this.#parts.held.encode()) })
+  }
+
+  #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
+    this.#progressAt = performance.now()
+    this.#contributed = manifest.samples
+    const frames = this.#exchange?.contribute(step, this.#parts.compute.gradient, manifest) ?? []
+    this.#forward(frames)
+    this.#checkFinished()
+  }
+
+  #forward(frames: readonly Frame[]): void {
+    const ring = this.#parts.core.ring
+    const successor = ring?.members[(ring.position + 1) % ring.members.length]
+    if (successor !== undefined) for (const frame of frames) this.links.send(successor, frame)
+  }
+
+  #reduced = (gen: number, step: number): Promise<RingReduce> =>
+    new Promise((resolve) => {
+      this.#waiting = { gen, step, resolve }
+      this.#checkFinished()
+    })
+
+  #checkFinished(): void {
+    const reduce = this.#exchange?.finished
+    const waiting = this.#waiting
+    if (reduce === undefined || waiting === undefined || this.#exchange?.options.generation !== waiting.gen) return
+    this.#stagedSum = reduce.sum
+    this.#waiting = undefined
+    this.#exchange.advance()
+    waiting.resolve(reduce)
+  }
+
+  #received(from: MemberId, frame: Frame): void {
+    switch (frame.type) {
+      case 'fetch':
+        return serveFetch(from, frame, this.#bytesToServe, (to, answer) => this.links.send(to, answer))
+      case 'chunk':
+      case 'refusal':
+        return this.#fetch.accept(from, frame)
+      default:
+        return this.#ringFrame(from, frame)
+    }
+  }
+
+  #bytesToServe = (request: FetchRequest, generation: number): Uint8Array | undefined => {
+    const { core, held } = this.#parts
+    if (!mayServe(core, generation, request.version)) return undefined
+    if (request.kind === 'state') return held.encode()
+    const sum = held.reduced(request.version)
+    return sum === undefined ? undefined : bytesOf(sum)
+  }
+
+  /** Only from the predecessor, only of the running generation: older frames are dropped (R3), newer ones cannot be. */
+  #ringFrame(from: MemberId, frame: Frame): void {
+    const ring = this.#parts.core.ring
+    if (ring === undefined || this.#exchange === undefined || frame.generation !== ring.gen || ring.stage === 'broken') return
+    if (from !== predecessor(ring)) return
+    this.#progressAt = performance.now()
+    try {
+      this.#forward(this.#exchange.accept(frame))
+      this.#checkFinished()
+    } catch (error) {
+      this.#trouble(ring.gen, from, error)
+    }
+  }
+
+  #lost(member: MemberId, error: GridError): void {
+    this.#fetch.lost(member)
+    const ring = this.#parts.core.ring
+    const isNeighbour = ring !== undefined && (member === predecessor(ring) || member === successorOf(ring))
+    if (isNeighbour && ring.linksOpen) this.#trouble(ring.gen, member, error)
+  }
+
+  #checkProgress(): void {
+    const ring = this.#parts.core.ring
+    const stalled = ring?.flight?.stage === 'reducing' && performance.now() - this.#progressAt > REDUCE_STALL_MS
+    if (ring !== undefined && stalled) this.#trouble(ring.gen, null, new GridError('reduce-timeout', `no frame of step ${ring.flight?.step ?? 0} for ${REDUCE_STALL_MS / 1000} s`))
+  }
+
+  #computeFailed(gen: number, error: unknown): void {
+    if (isGridError(error) && error.code !== 'device-lost') return this.#trouble(gen, this.#parts.core.id, error)
+    this.#parts.onFatal(error)
+  }
+
+  #trouble(gen: number, blamed: MemberId | null, error: unknown): void {
+    const code = isGridError(error) ? error.code : 'link-lost'
+    this.tell({ type: 'trouble', gen, blamed, code, message: describeError(error).slice(0, 300) })
+  }
+}
+
+function predecessor(ring: RingView): MemberId | undefined {
+  return ring.members[(ring.position + ring.members.length - 1) % ring.members.length]
+}
+function successorOf(ring: RingView): MemberId | undefined {
+  return ring.members[(ring.position + 1) % ring.members.length]
+}
+
+/** Which messages of the coordinator are for the ring. */
+export function isRunOrder(message: { readonly type: string }): message is RunOrder {
+  return ORDERS.has(message.type)
+}
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'ack', 'checkpoint-at', 'upload-request', 'async'])

@@ -1,0 +1,42 @@
+// START HERE: one training step on one member of the ring, top to bottom.
+// batch → forward and backward → reduce → update.
+import type { BlockId, Manifest } from '@starling-grid/protocol'
+import type { RingReduce } from './collective/ring-reduce.ts'
+import type { Compute } from './compute.ts'
+import type { Batches } from './data/batch.ts'
+import { sha256Of } from './data/shards.ts'
+import type { BatchSums } from './graph/executor.ts'
+import type { MemberInput } from './sync/member-state.ts'
+
+/** What a step needs of its member. `tell` asks the protocol (sync/member.ts) and carries out what it answers, at once. */
+export interface StepMember {
+  readonly batches: Batches
+  readonly compute: Compute
+  tell(input: MemberInput): void
+  /** The reduce of this step, when every sum and manifest arrived; never, when the generation ends before. */
+  reduced(gen: number, step: number): Promise<RingReduce>
+}
+
+export interface StepOrder {
+  readonly gen: number
+  readonly step: number
+  /** this member's share of the global batch */
+  readonly blocks: readonly BlockId[]
+}
+
+export async function trainStep({ gen, step, blocks }: StepOrder, member: StepMember): Promise<void> {
+  const batch = await member.batches.of(blocks)
+  const { sums, finite } = await member.compute.heldGradient(batch)
+  member.tell({ type: 'computed', gen, step, manifest: manifestOf(blocks, batch.samples, sums), finite }) // → contribute (R9)
+  const { sum, manifests } = await member.reduced(gen, step)
+  member.tell({ type: 'reduced', gen, step, manifests, gradDigest: await sha256Of(bytesOf(sum)) }) // → apply and swap, HELD (R10)
+}
+
+/** Sums, never means: the division by Σ targets happens once, after the reduce. */
+function manifestOf(blocks: readonly BlockId[], samples: number, { targets, lossSum, correct }: BatchSums): Manifest {
+  return { blocks, samples, targets, lossSum, correct }
+}
+
+export function bytesOf(values: Float32Array): Uint8Array {
+  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+}
