@@ -1,0 +1,153 @@
+// A version as bytes, equal on all members that hold it: SHA-256 of these bytes is what CONFIRM and checkpoints compare (R8, R15).
+// A safetensors file: parameters under PyTorch's names, then `optimizer.*`. Knows nothing of chains beyond the (v, id) it carries.
+
+import {
+  float32Values, floatTensor, GridError, isGridError, readSafetensors, sameVersion, type StoredTensor, versionId, type VersionRef, writeSafetensors,
+} from '@starling-grid/protocol'
+import { createOptimizerState, type OptimizerSpec, type OptimizerState, slotNames } from '@starling-grid/shaders'
+import { modelHash } from './hash.ts'
+import { initialParameters } from './init.ts'
+import { optimizerTensors, restoreOptimizer } from './optimizer.ts'
+import type { ParameterLayout } from './param-layout.ts'
+import type { ModelSpec } from './spec.ts'
+
+/** What a version's bytes depend on besides what it holds; one per job. */
+export interface VersionForm {
+  readonly spec: ModelSpec
+  readonly layout: ParameterLayout
+  readonly optimizer: OptimizerSpec
+}
+
+/** All that training goes on from; `parameters` as long as the layout's total. */
+export interface VersionContent {
+  readonly parameters: Float32Array
+  readonly optimizerState: OptimizerState
+}
+export interface VersionState extends VersionContent {
+  readonly version: VersionRef
+}
+
+const FORMAT = 'starling-version'
+/** Bytes of JSON around one tensor: its name (PyTorch's are shorter than 200), dtype, shape and offsets. */
+const HEADER_BYTES_PER_TENSOR = 400
+/** Bytes of metadata, optimizer scalars and padding. */
+const HEADER_BYTES_BASE = 4096
+
+/** What version 0 holds: anybody can make it from the job alone. */
+export function initialVersionState(spec: ModelSpec, optimizer: OptimizerSpec, seed: number): VersionContent {
+  const parameters = initialParameters(spec, seed)
+  return { parameters, optimizerState: createOptimizerState(optimizer, parameters.length) }
+}
+
+/** @example digest(encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState })) */
+export function encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState }: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
+  const tensors = new Map([...parameterTensors(layout, parameters), ...optimizerTensors(optimizer, optimizerState)])
+  return writeSafetensors(tensors, { format: FORMAT, ...identity(spec, version) })
+}
+
+/**
+ * The state in these bytes, copied out of them.
+ * @throws GridError 'version-corrupt' when they are not a version of this model, hold NaN or infinity, or are not `version` when it is given
+ */
+export function decodeVersionState(bytes: Uint8Array, form: VersionForm & { readonly version?: VersionRef }): VersionState {
+  return asCorrupt(() => {
+    const { tensors, metadata } = readSafetensors(bytes)
+    const { format } = metadata
+    if (format !== FORMAT) throw corrupt(`its format is ${JSON.stringify(format?.slice(0, 40))}, expected ${FORMAT}`)
+    const version = readVersion(metadata, form)
+    requireNames(tensors, form.layout, optimizerTensors(form.optimizer, createOptimizerState(form.optimizer, 0)).size)
+    return { version, parameters: readParameters(tensors, form.layout), optimizerState: readOptimizer(tensors, form) }
+  })
+}
+
+/** No version of this model has more bytes; an upload beyond it is refused before it is read. */
+export function maxVersionBytes({ layout, optimizer }: Omit<VersionForm, 'spec'>): number {
+  const vectors = 1 + slotNames(optimizer).length
+  const tensors = layout.entries.length + vectors + 2
+  return vectors * layout.total * Float32Array.BYTES_PER_ELEMENT + tensors * HEADER_BYTES_PER_TENSOR + HEADER_BYTES_BASE
+}
+
+/** Parameters alone, as volunteers of async mode pull them. */
+export function encodeParameters({ spec, layout, version, parameters }: Omit<VersionForm, 'optimizer'> & { readonly version: VersionRef; readonly parameters: Float32Array }): Uint8Array<ArrayBuffer> {
+  return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', ...identity(spec, version) })
+}
+
+/** @throws GridError 'version-corrupt' when the bytes are not the parameters of this model, or not of `version` when it is given */
+export function decodeParameters(bytes: Uint8Array, form: Omit<VersionForm, 'optimizer'> & { readonly version?: VersionRef }): { readonly version: VersionRef; readonly parameters: Float32Array } {
+  return asCorrupt(() => {
+    const { tensors, metadata } = readSafetensors(bytes)
+    requireNames(tensors, form.layout, 0)
+    return { version: readVersion(metadata, form), parameters: readParameters(tensors, form.layout) }
+  })
+}
+
+/** A trained model for download: `safetensors.torch.load_file` reads it as a state_dict. */
+export function exportModel(model: Omit<VersionForm, 'optimizer'> & { readonly version: VersionRef; readonly parameters: Float32Array; readonly accuracy?: number }): Uint8Array<ArrayBuffer> {
+  const { spec, layout, version, parameters, accuracy } = model
+  const measured: Record<string, string> = accuracy === undefined ? {} : { accuracy: String(accuracy) }
+  return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', name: spec.name, ...identity(spec, version), ...measured })
+}
+
+function identity(spec: ModelSpec, version: VersionRef): Record<string, string> {
+  return { v: String(version.v), id: version.id, model: modelHash(spec) }
+}
+
+function readVersion(metadata: Readonly<Record<string, string>>, { spec, version: expected }: { readonly spec: ModelSpec; readonly version?: VersionRef }): VersionRef {
+  const { v = '', id = '', model } = metadata
+  if (!/^[0-9]{1,15}$/.test(v) || !/^[0-9a-f]{64}$/.test(id)) throw corrupt('its metadata name no version')
+  if (model !== modelHash(spec)) throw corrupt('it belongs to another model')
+  const version = { v: Number(v), id: versionId(id) }
+  if (expected !== undefined && !sameVersion(version, expected))
+    throw corrupt(`expected version ${expected.v} (${expected.id.slice(0, 8)}…), got ${version.v} (${id.slice(0, 8)}…)`)
+  return version
+}
+
+/** A tensor that the model does not have would hide bytes. Which ones are there, the readers of each check. */
+function requireNames(tensors: ReadonlyMap<string, StoredTensor>, { entries }: ParameterLayout, others: number): void {
+  const missing = entries.find(({ name }) => !tensors.has(name))
+  if (missing !== undefined) throw corrupt(`tensor ${missing.name} is missing`)
+  if (tensors.size !== entries.length + others) throw corrupt(`it has ${tensors.size} tensors, expected ${entries.length + others}`)
+}
+
+function readParameters(tensors: ReadonlyMap<string, StoredTensor>, { total, entries }: ParameterLayout): Float32Array {
+  const flat = new Float32Array(total)
+  for (const { name, shape, offset } of entries) {
+    const tensor = tensors.get(name)
+    if (tensor?.dtype !== 'F32' || tensor.shape.join() !== shape.join())
+      throw corrupt(`tensor ${name} is ${tensor?.dtype} [${tensor?.shape.join(', ')}], expected F32 [${shape.join(', ')}]`)
+    const values = float32Values(tensor)
+    requireFinite(values, name)
+    flat.set(values, offset)
+  }
+  return flat
+}
+
+function readOptimizer(tensors: ReadonlyMap<string, StoredTensor>, { optimizer, layout }: VersionForm): OptimizerState {
+  const state = restoreOptimizer(optimizer, layout.total, tensors)
+  const names = slotNames(optimizer)
+  for (const [index, slot] of state.slots.entries()) requireFinite(slot, `optimizer.${names[index]}`)
+  requireFinite(state.scalars, 'optimizer.scalars')
+  return state
+}
+
+function requireFinite(values: Float32Array | Float64Array, name: string): void {
+  if (!values.every(Number.isFinite)) throw corrupt(`tensor ${name} holds NaN or infinity`)
+}
+
+function parameterTensors({ total, entries }: ParameterLayout, parameters: Float32Array): Map<string, StoredTensor> {
+  if (parameters.length !== total) throw new Error(`internal: ${parameters.length} parameters do not fit a layout of ${total}`)
+  return new Map(entries.map(({ name, shape, offset, length }) => [name, floatTensor(shape, parameters.subarray(offset, offset + length))]))
+}
+
+/** Whatever is wrong with the file, its reader asked for a version. */
+function asCorrupt<T>(reading: () => T): T {
+  try {
+    return reading()
+  } catch (error) {
+    throw isGridError(error) && error.code !== 'version-corrupt' ? corrupt(error.message, error) : error
+  }
+}
+
+function corrupt(what: string, cause?: unknown): GridError {
+  return new GridError('version-corrupt', `not a version of this run: ${what}`, cause === undefined ? undefined : { cause })
+}
