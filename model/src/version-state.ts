@@ -54,9 +54,11 @@ export function decodeVersionState(bytes: Uint8Array, form: VersionForm & { read
     const { tensors, metadata } = readSafetensors(bytes)
     const { format } = metadata
     if (format !== FORMAT) throw corrupt(`its format is ${JSON.stringify(format?.slice(0, 40))}, expected ${FORMAT}`)
-    const version = readVersion(metadata, form)
+    if (metadata['model'] !== modelHash(form.spec)) throw corrupt('it belongs to another model')
+    const version = versionIn(metadata)
+    if (form.version !== undefined) requireVersion(version, form.version)
     requireNames(tensors, form.layout, optimizerTensors(form.optimizer, createOptimizerState(form.optimizer, 0)).size)
-    return { version, parameters: readParameters(tensors, form.layout), optimizerState: readOptimizer(tensors, form) }
+    return { version, parameters: parametersIn(tensors, form.layout), optimizerState: optimizerIn(tensors, form) }
   })
 }
 
@@ -72,12 +74,16 @@ export function encodeParameters({ spec, layout, version, parameters }: Omit<Ver
   return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', ...identity(spec, version) })
 }
 
-/** @throws GridError 'version-corrupt' when the bytes are not the parameters of this model, or not of `version` when it is given */
-export function decodeParameters(bytes: Uint8Array, form: Omit<VersionForm, 'optimizer'> & { readonly version?: VersionRef }): { readonly version: VersionRef; readonly parameters: Float32Array } {
+/**
+ * The flat vector of a version, copied out of a file that holds parameters alone.
+ * @throws GridError 'version-corrupt' when they do not fit the layout, or are not of `version` when it is given
+ */
+export function readParameters(bytes: Uint8Array, layout: ParameterLayout, version?: VersionRef): Float32Array {
   return asCorrupt(() => {
     const { tensors, metadata } = readSafetensors(bytes)
-    requireNames(tensors, form.layout, 0)
-    return { version: readVersion(metadata, form), parameters: readParameters(tensors, form.layout) }
+    requireNames(tensors, layout, 0)
+    if (version !== undefined) requireVersion(versionIn(metadata), version)
+    return parametersIn(tensors, layout)
   })
 }
 
@@ -92,14 +98,14 @@ function identity(spec: ModelSpec, version: VersionRef): Record<string, string> 
   return { v: String(version.v), id: version.id, model: modelHash(spec) }
 }
 
-function readVersion(metadata: Readonly<Record<string, string>>, { spec, version: expected }: { readonly spec: ModelSpec; readonly version?: VersionRef }): VersionRef {
-  const { v = '', id = '', model } = metadata
+function versionIn({ v = '', id = '' }: Readonly<Record<string, string>>): VersionRef {
   if (!/^[0-9]{1,15}$/.test(v) || !/^[0-9a-f]{64}$/.test(id)) throw corrupt('its metadata name no version')
-  if (model !== modelHash(spec)) throw corrupt('it belongs to another model')
-  const version = { v: Number(v), id: versionId(id) }
-  if (expected !== undefined && !sameVersion(version, expected))
-    throw corrupt(`expected version ${expected.v} (${expected.id.slice(0, 8)}…), got ${version.v} (${id.slice(0, 8)}…)`)
-  return version
+  return { v: Number(v), id: versionId(id) }
+}
+
+function requireVersion(version: VersionRef, expected: VersionRef): void {
+  if (sameVersion(version, expected)) return
+  throw corrupt(`expected version ${expected.v} (${expected.id.slice(0, 8)}…), got ${version.v} (${version.id.slice(0, 8)}…)`)
 }
 
 /** A tensor that the model does not have would hide bytes. Which ones are there, the readers of each check. */
@@ -109,7 +115,7 @@ function requireNames(tensors: ReadonlyMap<string, StoredTensor>, { entries }: P
   if (tensors.size !== entries.length + others) throw corrupt(`it has ${tensors.size} tensors, expected ${entries.length + others}`)
 }
 
-function readParameters(tensors: ReadonlyMap<string, StoredTensor>, { total, entries }: ParameterLayout): Float32Array {
+function parametersIn(tensors: ReadonlyMap<string, StoredTensor>, { total, entries }: ParameterLayout): Float32Array {
   const flat = new Float32Array(total)
   for (const { name, shape, offset } of entries) {
     const tensor = tensors.get(name)
@@ -122,7 +128,7 @@ function readParameters(tensors: ReadonlyMap<string, StoredTensor>, { total, ent
   return flat
 }
 
-function readOptimizer(tensors: ReadonlyMap<string, StoredTensor>, { optimizer, layout }: VersionForm): OptimizerState {
+function optimizerIn(tensors: ReadonlyMap<string, StoredTensor>, { optimizer, layout }: VersionForm): OptimizerState {
   const state = restoreOptimizer(optimizer, layout.total, tensors)
   const names = slotNames(optimizer)
   for (const [index, slot] of state.slots.entries()) requireFinite(slot, `optimizer.${names[index]}`)

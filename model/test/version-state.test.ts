@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { digest, genesis, GridError, jobId, type StoredTensor, readSafetensors, writeSafetensors } from '@starling-grid/protocol'
 import { applyUpdate, createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders'
 import {
-  decodeParameters, decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, modelHash, parameterLayout, parseModelSpec,
+  decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, modelHash, parameterLayout, parseModelSpec, readParameters,
 } from '@starling-grid/model'
 
 const spec = parseModelSpec({ name: 'tiny', input: [4], layers: [{ type: 'linear', name: 'fc1', out: 3 }, { type: 'relu' }, { type: 'linear', name: 'fc2', out: 2 }] })
@@ -61,7 +61,9 @@ test('another version, another model or another kind of file is refused', () => 
 
 test('parameters alone come back, and an export carries only what torch expects', () => {
   const { parameters } = trained({ type: 'sgd', lr: 0.1 })
-  assert.deepEqual(decodeParameters(encodeParameters({ spec, layout, version, parameters }), { spec, layout, version }), { version, parameters })
+  const alone = encodeParameters({ spec, layout, version, parameters })
+  assert.deepEqual(readParameters(alone, layout, version), parameters)
+  assert.throws(() => readParameters(alone, layout, { ...version, v: 1 }), { code: 'version-corrupt' })
   const { tensors, metadata } = readSafetensors(exportModel({ spec, layout, version, parameters, accuracy: 0.5 }))
   assert.deepEqual([...tensors].map(([name, { shape }]) => [name, shape]), [['fc1.weight', [3, 4]], ['fc1.bias', [3]], ['fc2.weight', [2, 3]], ['fc2.bias', [2]]])
   assert.deepEqual(metadata, { format: 'pt', name: 'tiny', v: '0', id: version.id, model: modelHash(spec), accuracy: '0.5' })
