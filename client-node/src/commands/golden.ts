@@ -1,0 +1,101 @@
+// `golden DIR`: compares the arithmetic of an executor with reference values, one row per file. Exit code 1 when a case
+// fails or is not supported, so that what is missing is said too.
+import { readdir, readFile } from 'node:fs/promises'
+import { join, relative } from 'node:path'
+import { describeError, GridError } from '@starling-grid/protocol'
+import {
+  readGoldenCase, REFERENCE_ADAPTER, ReferenceRunner, runGoldenCase, type Comparison, type GoldenBackend, type GoldenResult,
+} from '@starling-grid/volunteer'
+import { Command, Option } from 'commander'
+import { createColors } from 'picocolors'
+
+const EXTENSION = '.safetensors'
+
+interface Options {
+  readonly executor: 'reference' | 'webgpu'
+  readonly adapter?: string
+  readonly json?: true
+}
+
+/** A file of the folder with its outcome; one that cannot be read has failed. */
+interface Row {
+  readonly name: string
+  readonly result: GoldenResult | { readonly verdict: 'failed'; readonly reason: string }
+}
+
+export async function golden(argv: string[]): Promise<number> {
+  const program = new Command('starling golden')
+    .description('Runs every *.safetensors case below a folder. Exit code 0 when all pass, 1 when one fails or is not supported.')
+    .argument('<dir>', 'folder of golden vectors')
+    .addOption(new Option('--executor <kind>', 'what computes').choices(['reference', 'webgpu']).default('webgpu'))
+    .option('--adapter <text>', "part of the wanted adapter's name")
+    .option('--json', 'print one JSON value on the last line of stdout')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const folder = program.args[0] ?? ''
+  const options = program.opts<Options>()
+  const files = await goldenFiles(folder)
+  const backend = await openBackend(options)
+  const print = options.json ? console.error : console.log
+  try {
+    print(`${files.length} cases on ${backend.adapter.name}${backend.adapter.software ? ' (software)' : ''}`)
+    const rows: Row[] = []
+    for (const file of files) rows.push(await runFile(folder, file, backend, print))
+    return conclude(rows, backend, options.json ?? false)
+  } finally {
+    backend.close()
+  }
+}
+
+async function goldenFiles(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((cause: unknown) => {
+    throw new GridError('dataset-unreadable', `The folder "${folder}" cannot be read: ${cause instanceof Error ? cause.message : String(cause)}.`)
+  })
+  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith(EXTENSION)).map((entry) => join(entry.parentPath, entry.name))
+  if (files.length === 0) throw new GridError('dataset-unreadable', `The folder "${folder}" holds no ${EXTENSION} files.`)
+  return files.sort()
+}
+
+type OpenBackend = GoldenBackend & { close(): void }
+
+async function openBackend({ executor, adapter }: Options): Promise<OpenBackend> {
+  if (executor === 'reference')
+    return { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity), close: () => undefined }
+  throw new GridError('unsupported', `not yet ${adapter}`)
+}
+
+async function runFile(folder: string, file: string, backend: GoldenBackend, print: (line: string) => void): Promise<Row> {
+  const name = relative(folder, file).slice(0, -EXTENSION.length)
+  const row = { name, result: await runSafely(file, backend) }
+  print(asText(row, backend.adapter.name))
+  return row
+}
+
+/** A damaged file must not hide the result of the files after it; a lost device ends the command. */
+async function runSafely(file: string, backend: GoldenBackend): Promise<Row['result']> {
+  try {
+    return await runGoldenCase(readGoldenCase(await readFile(file)), backend)
+  } catch (error) {
+    if (error instanceof GridError && error.code === 'device-lost') throw error
+    return { verdict: 'failed', reason: describeError(error) }
+  }
+}
+
+function asText({ name, result }: Row, adapter: string): string {
+  const colors = createColors(process.stdout.isTTY && !process.env['NO_COLOR'])
+  const paint = { passed: colors.green, failed: colors.red, unsupported: colors.yellow }[result.verdict]
+  const detail = 'comparisons' in result ? result.comparisons.map(comparisonText).join('  ') : result.reason
+  return `${paint(result.verdict.padEnd('unsupported'.length))}  ${name}  [${adapter}]  ${detail}`
+}
+
+function comparisonText({ what, error, tolerance }: Comparison): string {
+  return `${what} ${error.toExponential(1)}${error <= tolerance ? '' : ` > ${tolerance.toExponential(0)}`}`
+}
+
+function conclude(rows: readonly Row[], { adapter }: GoldenBackend, json: boolean): number {
+  const named = (verdict: Row['result']['verdict']) => rows.filter(({ result }) => result.verdict === verdict).map(({ name }) => name)
+  const [passed, failed, unsupported] = [named('passed'), named('failed'), named('unsupported')]
+  if (json) console.log(JSON.stringify({ cases: rows.length, passed: passed.length, failed, unsupported, adapter: adapter.name }))
+  else console.log(`${passed.length} passed, ${failed.length} failed, ${unsupported.length} unsupported`)
+  return passed.length === rows.length ? 0 : 1
+}

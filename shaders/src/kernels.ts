@@ -1,0 +1,78 @@
+// Every kernel by name: its sizes and its operands. The WGSL recipes (kernel-specs.ts), the plain references
+// (reference/) and the graph's calls are all typed by this one map, so none of them can miss a kernel or an operand.
+
+/** x (samples·rows, in) */
+export type LinearDims = { readonly rows: number; readonly in: number; readonly out: number }
+
+/** x (samples, channels, height, width) → y (samples, out, outHeight, outWidth) */
+export type Conv2dDims = Pool2dDims & { readonly out: number; readonly groups: number }
+
+/** x (samples, channels, height, width) → y (samples, channels, outHeight, outWidth) */
+export type Pool2dDims = {
+  readonly channels: number
+  readonly height: number
+  readonly width: number
+  readonly outHeight: number
+  readonly outWidth: number
+  readonly kernel: number
+  readonly stride: number
+  readonly padding: number
+}
+
+/** x (samples, size) */
+export type ElementwiseDims = { readonly size: number }
+
+/** logits (samples·rows, classes) */
+export type CrossEntropyDims = { readonly rows: number; readonly classes: number }
+
+type Elementwise<F> = {
+  forward: { dims: ElementwiseDims; operands: { x: F; y: F } }
+  /** from the output: what relu, tanh and sigmoid need of their input can be read off it */
+  backward: { dims: ElementwiseDims; operands: { y: F; dy: F; dx: F } }
+}
+
+/**
+ * Kernel → dims and operands, where F stands for a tensor of floats and I for one of integers.
+ * Gradients of parameters are ADDED to what the operand holds; every other result overwrites.
+ */
+export interface Kernels<F, I> {
+  // y = x · weightᵀ + bias
+  'linear.forward': { dims: LinearDims; operands: { x: F; weight: F; bias?: F; y: F } }
+  'linear.inputGradient': { dims: LinearDims; operands: { weight: F; dy: F; dx: F } }
+  'linear.parameterGradient': { dims: LinearDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
+  // weight (out, channels/groups, kernel, kernel)
+  'conv2d.forward': { dims: Conv2dDims; operands: { x: F; weight: F; bias?: F; y: F } }
+  'conv2d.inputGradient': { dims: Conv2dDims; operands: { weight: F; dy: F; dx: F } }
+  'conv2d.parameterGradient': { dims: Conv2dDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
+  'maxpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
+  'maxpool2d.backward': { dims: Pool2dDims; operands: { x: F; dy: F; dx: F } }
+  'avgpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
+  'avgpool2d.backward': { dims: Pool2dDims; operands: { dy: F; dx: F } }
+  'relu.forward': Elementwise<F>['forward']
+  'relu.backward': Elementwise<F>['backward']
+  'tanh.forward': Elementwise<F>['forward']
+  'tanh.backward': Elementwise<F>['backward']
+  'sigmoid.forward': Elementwise<F>['forward']
+  'sigmoid.backward': Elementwise<F>['backward']
+  // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the target;
+  // dx is ∂Σloss/∂x
+  'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }
+  // loss (samples,) sums the squared errors of a sample; dx is ∂Σloss/∂x
+  'mse.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; dx: F } }
+}
+
+export type KernelName = keyof Kernels<unknown, unknown>
+export type KernelDims<K extends KernelName> = Kernels<unknown, unknown>[K]['dims']
+export type KernelOperands<K extends KernelName, F, I = F> = Kernels<F, I>[K]['operands']
+
+/** One kernel applied to operands of type T. */
+export type KernelCallOf<K extends KernelName, T> = {
+  readonly kernel: K
+  readonly dims: KernelDims<K>
+  readonly operands: KernelOperands<K, T>
+}
+
+export type KernelCall<T> = { [K in KernelName]: KernelCallOf<K, T> }[KernelName]
+
+/** Operands that a kernel writes; the rest it only reads. */
+export const WRITTEN_OPERANDS: ReadonlySet<string> = new Set(['y', 'dx', 'dweight', 'dbias', 'loss', 'correct'])

@@ -1,0 +1,29 @@
+// Plain average pooling. x (B, C, H, W) → y (B, C, H', W'). Padded cells count as zeros: the divisor is always kernel².
+
+import type { KernelOperands, Pool2dDims } from '../kernels.ts'
+import { forEachWindow } from './pool2d.ts'
+
+type Operands<K extends 'forward' | 'backward'> = KernelOperands<`avgpool2d.${K}`, Float32Array>
+
+export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Operands<'forward'>): void {
+  const share = 1 / (dims.kernel * dims.kernel)
+  forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {
+    let sum = 0
+    for (let row = rows.first; row < rows.end; row++)
+      for (let column = columns.first; column < columns.end; column++) sum += x[plane + row * dims.width + column] ?? 0
+    y[output] = sum * share
+  })
+}
+
+export function avgpool2dBackward(dims: Pool2dDims, samples: number, { dy, dx }: Operands<'backward'>): void {
+  const share = 1 / (dims.kernel * dims.kernel)
+  dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
+  forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {
+    const d = (dy[output] ?? 0) * share
+    for (let row = rows.first; row < rows.end; row++)
+      for (let column = columns.first; column < columns.end; column++) {
+        const cell = plane + row * dims.width + column
+        dx[cell] = (dx[cell] ?? 0) + d
+      }
+  })
+}

@@ -1,0 +1,43 @@
+// The table of plain references: kernel name → function on Float32Array. Buffers may be longer than the samples need.
+
+import type { KernelCall, KernelDims, KernelName, KernelOperands } from '../kernels.ts'
+import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
+import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
+import { crossEntropyLoss } from './cross-entropy.ts'
+import { linearForward, linearInputGradient, linearParameterGradient } from './linear.ts'
+import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
+import { mseLoss } from './mse.ts'
+import { reluBackward, reluForward } from './relu.ts'
+import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
+import { tanhBackward, tanhForward } from './tanh.ts'
+
+type Reference<K extends KernelName> =
+  (dims: KernelDims<K>, samples: number, operands: KernelOperands<K, Float32Array, Int32Array>) => void
+
+export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
+  'linear.forward': linearForward,
+  'linear.inputGradient': linearInputGradient,
+  'linear.parameterGradient': linearParameterGradient,
+  'conv2d.forward': conv2dForward,
+  'conv2d.inputGradient': conv2dInputGradient,
+  'conv2d.parameterGradient': conv2dParameterGradient,
+  'maxpool2d.forward': maxpool2dForward,
+  'maxpool2d.backward': maxpool2dBackward,
+  'avgpool2d.forward': avgpool2dForward,
+  'avgpool2d.backward': avgpool2dBackward,
+  'relu.forward': reluForward,
+  'relu.backward': reluBackward,
+  'tanh.forward': tanhForward,
+  'tanh.backward': tanhBackward,
+  'sigmoid.forward': sigmoidForward,
+  'sigmoid.backward': sigmoidBackward,
+  'cross_entropy.loss': crossEntropyLoss,
+  'mse.loss': mseLoss,
+}
+
+/** Runs one call whose operands are arrays. */
+export function runReference(call: KernelCall<Float32Array | Int32Array>, samples: number): void {
+  // The map pairs each kernel with its own operands, which the compiler cannot follow through the union of calls.
+  const run = REFERENCE_KERNELS[call.kernel] as (dims: unknown, samples: number, operands: unknown) => void
+  run(call.dims, samples, call.operands)
+}

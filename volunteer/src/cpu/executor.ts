@@ -1,0 +1,16 @@
+// The Executor that every machine has. Said aloud wherever the adapter is shown: no GPU is used.
+
+import type { ModelSpec } from '@starling-grid/model'
+import { buildGraph } from '../graph/build.ts'
+import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { graphExecutor } from '../graph/graph-executor.ts'
+import { ReferenceRunner } from './runner.ts'
+
+export const REFERENCE_ADAPTER: AdapterDescription = {
+  name: 'plain TypeScript on the CPU', vendor: 'starling', software: true, executor: 'reference',
+}
+
+/** @example const executor = createReferenceExecutor(lenet5()) */
+export function createReferenceExecutor(spec: ModelSpec): Executor {
+  return graphExecutor(new ReferenceRunner(buildGraph(spec)), REFERENCE_ADAPTER)
+}

@@ -1,0 +1,79 @@
+// Runs a graph with the plain TypeScript references: slow, exact enough to be the truth for GPUs, and present everywhere.
+
+import { runReference, type KernelCall } from '@starling-grid/shaders'
+import type { Graph } from '../graph/build.ts'
+import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
+import { lengthFor, type Tensor } from '../graph/tensor.ts'
+
+/** Samples between two chances for other work on the thread: some 50 ms of a small network. */
+const REFERENCE_MICRO_BATCH = 16
+
+export class ReferenceRunner implements GraphRunner {
+  readonly graph: Graph
+  readonly capacity: number
+  private readonly parameters: Float32Array
+  private readonly gradient: Float32Array
+  /** storage → elements; parameters are views into the flat vectors */
+  private readonly arrays = new Map<number, Values>()
+  private turn: Promise<unknown> = Promise.resolve()
+
+  constructor(graph: Graph, capacity = REFERENCE_MICRO_BATCH) {
+    this.graph = graph
+    this.capacity = capacity
+    this.parameters = new Float32Array(graph.parameterCount)
+    this.gradient = new Float32Array(graph.parameterCount)
+  }
+
+  loadParameters(flat: Float32Array): void {
+    const copy = flat.slice()
+    this.enqueue(() => this.parameters.set(copy))
+  }
+
+  write(tensor: Tensor, values: Values): void {
+    const copy = values.slice()
+    this.enqueue(() => void this.arrays.set(tensor.storage, copy))
+  }
+
+  run(request: RunRequest): Promise<Float32Array[]> {
+    this.enqueue(breathe)
+    return this.enqueue(() => this.runNow(request))
+  }
+
+  destroy(): void {
+    this.arrays.clear()
+  }
+
+  /** Work waits for its turn, as on a device queue. */
+  private enqueue<T>(task: () => T | Promise<T>): Promise<T> {
+    const done = this.turn.then(task)
+    this.turn = done.catch(() => undefined)
+    return done
+  }
+
+  private runNow({ samples, parts, read = [], clearGradient, gradientInto }: RunRequest): Float32Array[] {
+    if (clearGradient) this.gradient.fill(0)
+    for (const part of parts) for (const call of this.graph[part]) this.runCall(call, samples)
+    gradientInto?.set(this.gradient)
+    return read.map(tensor => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
+  }
+
+  private runCall(call: KernelCall<Tensor>, samples: number): void {
+    const operands = Object.fromEntries(Object.entries(call.operands).map(([name, tensor]) => [name, this.array(tensor, samples)]))
+    runReference({ ...call, operands } as KernelCall<Values>, samples)
+  }
+
+  private array(tensor: Tensor, samples: number): Values {
+    if (tensor.role === 'parameter') return this.parameters.subarray(tensor.offset, tensor.offset + tensor.size)
+    if (tensor.role === 'parameterGradient') return this.gradient.subarray(tensor.offset, tensor.offset + tensor.size)
+    const known = this.arrays.get(tensor.storage)
+    if (known && known.length >= lengthFor(tensor, samples)) return known
+    const fresh = new Float32Array(lengthFor(tensor, samples))
+    this.arrays.set(tensor.storage, fresh)
+    return fresh
+  }
+}
+
+/** Lets timers and sockets of this thread have their turn. */
+function breathe(): Promise<void> {
+  return new Promise(resolve => { setTimeout(resolve, 0) })
+}

@@ -1,0 +1,117 @@
+// A golden case of one operator: a model of that one layer, or of a loss alone, run by the same graph and runner as training.
+
+import { parameterLayout, parseModelSpec, type Loss, type ModelSpec } from '@starling-grid/model'
+import { GridError } from '@starling-grid/protocol'
+import { buildGraph, type Graph } from '../graph/build.ts'
+import { LOSSES } from '../graph/losses.ts'
+import type { GraphPart, GraphRunner } from '../graph/runner.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import {
+  floatsOf, judge, orUnsupported, relativeError, tensorOf, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
+} from './case.ts'
+
+/** float32 agreement with float64: elementwise and pooling operators */
+const EXACT_TOLERANCE = 1e-5
+/** … and operators that sum */
+const REDUCING_TOLERANCE = 1e-4
+const REDUCING_OPS = new Set(['linear', 'conv2d', 'cross_entropy', 'mse'])
+
+/** The layer's name in its one-layer model. */
+const LAYER_NAME = 'op'
+
+export async function runOpCase(golden: GoldenCase, backend: GoldenBackend): Promise<GoldenResult> {
+  const { op } = golden.description
+  return orUnsupported(async () => judge(isLoss(op) ? await runLoss(golden, op, backend) : await runLayer(golden, backend)))
+}
+
+function isLoss(op: unknown): op is Loss {
+  return typeof op === 'string' && Object.hasOwn(LOSSES, op)
+}
+
+async function runLayer(golden: GoldenCase, backend: GoldenBackend): Promise<Comparison[]> {
+  const spec = oneLayerModel(golden)
+  const graph = buildGraph(spec, { outputGradient: 'given', inputGradient: true })
+  const ran = await runGraph(golden, graph, backend, {
+    parts: ['forward', 'backward'], read: [graph.output, inputGradientOf(graph)], write: [[graph.outputGradient, 'dy']],
+  })
+  const tolerance = toleranceOf(golden)
+  return [
+    { what: 'y', error: relativeError(ran.read[0] ?? [], floatsOf(golden, 'y')), tolerance },
+    { what: 'grad.x', error: relativeError(ran.read[1] ?? [], floatsOf(golden, 'grad.x')), tolerance },
+    ...graph.parameters.map(({ name, offset, length }) => {
+      const what = name.replace(LAYER_NAME, 'grad')
+      return { what, error: relativeError(ran.gradient.subarray(offset, offset + length), floatsOf(golden, what)), tolerance }
+    }),
+  ]
+}
+
+/** The case's attributes are those of the layer; its sizes are read off the tensors. */
+function oneLayerModel(golden: GoldenCase): ModelSpec {
+  const { op, bias: _, ...attributes } = golden.description
+  const weight = golden.tensors.get('in.weight')
+  const learned = weight ? { name: LAYER_NAME, out: weight.shape[0], bias: golden.tensors.has('in.bias') } : {}
+  const input = golden.tensors.get('in.x')?.shape.slice(1)
+  return parseModelSpec({ input: input ?? [1], layers: [{ type: op, ...attributes, ...learned }] })
+}
+
+/** y is the mean loss, so both y and grad.x divide our sums by the number of targets. */
+async function runLoss(golden: GoldenCase, loss: Loss, backend: GoldenBackend): Promise<Comparison[]> {
+  const { op: _, reduction, ...rest } = golden.description
+  const [unknown] = Object.keys(rest)
+  if (unknown !== undefined || reduction !== 'mean')
+    throw new GridError('unsupported', `\`${loss}\` with \`${unknown ?? `reduction ${String(reduction)}`}\``)
+  const graph = buildGraph({ name: 'loss', input: tensorOf(golden, 'in.x').shape.slice(1), layers: [], loss, inputScale: 1 }, { inputGradient: true })
+  if (!graph.lossTensors) throw new Error('internal: a loss graph without a loss')
+  const ran = await runGraph(golden, graph, backend, {
+    parts: ['forward', 'loss', 'backward'], read: [graph.lossTensors.loss, inputGradientOf(graph)], write: [[graph.lossTensors.target, 'in.target']],
+  })
+  const targets = valuesOf(golden, 'in.target').length
+  const [lossRows = new Float32Array(), dx = new Float32Array()] = ran.read
+  const mean = lossRows.reduce((sum, value) => sum + value, 0) / targets
+  const [dy = 1] = floatsOf(golden, 'dy')
+  const tolerance = toleranceOf(golden)
+  return [
+    { what: 'y', error: relativeError([mean], floatsOf(golden, 'y')), tolerance },
+    { what: 'grad.x', error: relativeError(dx.map(value => (value * dy) / targets), floatsOf(golden, 'grad.x')), tolerance },
+  ]
+}
+
+interface GraphRun {
+  readonly parts: readonly GraphPart[]
+  readonly read: readonly Tensor[]
+  /** tensors besides the input, with the name of what the file holds for them */
+  readonly write: readonly (readonly [Tensor, string])[]
+}
+
+async function runGraph(golden: GoldenCase, graph: Graph, backend: GoldenBackend, { parts, read, write }: GraphRun) {
+  const samples = tensorOf(golden, 'in.x').shape[0] ?? 0
+  const runner = await backend.createRunner(graph, samples)
+  try {
+    runner.loadParameters(flatParameters(golden, graph))
+    for (const [tensor, name] of [[graph.input, 'in.x'] as const, ...write]) runner.write(tensor, valuesOf(golden, name))
+    return await runWhole(runner, { samples, parts, read })
+  } finally {
+    runner.destroy()
+  }
+}
+
+async function runWhole(runner: GraphRunner, request: { samples: number; parts: readonly GraphPart[]; read: readonly Tensor[] }) {
+  const gradient = new Float32Array(runner.graph.parameterCount)
+  const read = await runner.run({ ...request, clearGradient: true, gradientInto: gradient })
+  return { read, gradient }
+}
+
+function flatParameters(golden: GoldenCase, graph: Graph): Float32Array {
+  const flat = new Float32Array(graph.parameterCount)
+  for (const { name, offset } of parameterLayout(graph.spec).entries) flat.set(floatsOf(golden, name.replace(LAYER_NAME, 'in')), offset)
+  return flat
+}
+
+function inputGradientOf({ inputGradient }: Graph): Tensor {
+  if (!inputGradient) throw new Error('internal: the graph has no input gradient')
+  return inputGradient
+}
+
+function toleranceOf({ description }: GoldenCase): number {
+  return REDUCING_OPS.has(String(description['op'])) ? REDUCING_TOLERANCE : EXACT_TOLERANCE
+}

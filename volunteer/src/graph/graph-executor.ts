@@ -1,0 +1,93 @@
+// The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Knows nothing of devices.
+
+import { targetsPerSample } from '@starling-grid/model'
+import { checkBatch, checkInput, microBatches } from './batches.ts'
+import type { Graph } from './build.ts'
+import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
+import type { GraphPart, GraphRunner, RunRequest } from './runner.ts'
+
+const TRAIN: readonly GraphPart[] = ['forward', 'loss', 'backward']
+const EVALUATE: readonly GraphPart[] = ['forward', 'loss']
+
+export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription): Executor {
+  const { graph } = runner
+  const inTurn = turns()
+  return {
+    adapter,
+    loadParameters(flat) {
+      if (flat.length !== graph.parameterCount)
+        throw new Error(`internal: the model has ${graph.parameterCount} parameters and gets ${flat.length}`)
+      runner.loadParameters(flat)
+    },
+    async gradient(batch, into) {
+      if (into.length !== graph.parameterCount) throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
+      checkBatch(graph, batch)
+      if (batch.samples === 0) into.fill(0)
+      return inTurn(() => sumOver(runner, batch, (first, last) => ({
+        parts: TRAIN, clearGradient: first, ...(last ? { gradientInto: into } : {}),
+      })))
+    },
+    async evaluate(batch) {
+      checkBatch(graph, batch)
+      return inTurn(() => sumOver(runner, batch, () => ({ parts: EVALUATE })))
+    },
+    async predict(x, samples) {
+      checkInput(graph, x, samples)
+      return inTurn(() => predict(runner, x, samples))
+    },
+    destroy: () => runner.destroy(),
+  }
+}
+
+type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'read'>
+
+/** Issues every micro-batch without waiting for the one before; the runner limits how many are under way. */
+async function sumOver(runner: GraphRunner, batch: Batch, options: RunOptions): Promise<BatchSums> {
+  const { graph } = runner
+  if (!graph.lossTensors) throw new Error('internal: the graph has no loss')
+  const { target, loss, correct } = graph.lossTensors
+  const pieces = microBatches(batch.samples, runner.capacity)
+  const runs = pieces.map(({ start, count }, index) => {
+    runner.write(graph.input, slice(batch.x, start, count, graph.input.size))
+    runner.write(target, slice(batch.y, start, count, target.size))
+    return runner.run({ samples: count, read: [loss, correct], ...options(index === 0, index === pieces.length - 1) })
+  })
+  return addUp(await Promise.all(runs), graph, batch.samples)
+}
+
+function addUp(runs: readonly Float32Array[][], graph: Graph, samples: number): BatchSums {
+  let lossSum = 0
+  let correctRows = 0
+  for (const [loss, correct] of runs) {
+    for (const value of loss ?? []) lossSum += value
+    for (const value of correct ?? []) correctRows += value
+  }
+  const classes = graph.spec.loss === 'cross_entropy'
+  return { lossSum, targets: samples * targetsPerSample(graph.spec), correct: classes ? correctRows : 0 }
+}
+
+async function predict(runner: GraphRunner, x: Batch['x'], samples: number): Promise<Float32Array> {
+  const { input, output } = runner.graph
+  const all = new Float32Array(samples * output.size)
+  const runs = microBatches(samples, runner.capacity).map(async ({ start, count }) => {
+    runner.write(input, slice(x, start, count, input.size))
+    const [values] = await runner.run({ samples: count, parts: ['forward'], read: [output] })
+    if (values) all.set(values, start * output.size)
+  })
+  await Promise.all(runs)
+  return all
+}
+
+function slice(values: Batch['x'], start: number, count: number, size: number): Batch['x'] {
+  return values.subarray(start * size, (start + count) * size)
+}
+
+/** Runs tasks one after another: two batches at once would mix their gradients. */
+function turns(): <T>(task: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve()
+  return task => {
+    const next = last.then(task, task)
+    last = next.catch(() => undefined)
+    return next
+  }
+}

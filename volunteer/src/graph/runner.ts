@@ -1,0 +1,37 @@
+// What an executor is made of: something that holds a graph's tensors and runs its calls. Implemented in cpu/ and gpu/.
+// Golden cases of single operators drive it directly, on the same path as training.
+
+import type { Graph } from './build.ts'
+import type { Tensor } from './tensor.ts'
+
+export type GraphPart = 'forward' | 'loss' | 'backward'
+
+export type Values = Float32Array | Int32Array
+
+export interface RunRequest {
+  readonly samples: number
+  /** run in this order */
+  readonly parts: readonly GraphPart[]
+  /** tensors to bring back afterwards, each as its elements for `samples` samples */
+  readonly read?: readonly Tensor[]
+  /** true: forget the gradient of earlier runs first; otherwise this run adds to it */
+  readonly clearGradient?: boolean
+  /** receives the flat gradient after the run */
+  readonly gradientInto?: Float32Array
+}
+
+export interface GraphRunner {
+  readonly graph: Graph
+  /** the most samples that one run takes */
+  readonly capacity: number
+  /** (parameterCount,) in layout order */
+  loadParameters(flat: Float32Array): void
+  /** Sets an input, target or upstream tensor for the runs that follow. `values` may be reused at once. */
+  write(tensor: Tensor, values: Values): void
+  /**
+   * Runs take effect in the order of the calls; several may be under way. Resolves with what `read` asked for.
+   * @throws GridError('device-lost')
+   */
+  run(request: RunRequest): Promise<Float32Array[]>
+  destroy(): void
+}
