@@ -1,7 +1,5 @@
 // How a headless volunteer reaches others: PeerJS over node-datachannel.
 import { openPeerJsNetwork, type PeerJsPlatform, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
-import { cleanup } from 'node-datachannel'
-import { loadPeerJs } from './webrtc.ts'
 
 /** Networks of this process that are not released; the native library is cleaned up after the last. */
 let open = 0
@@ -11,6 +9,8 @@ let open = 0
  * @example const network = await openPeerNetwork(access)
  */
 export async function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
+  // Loaded here and not above: commands that open no links should not pay for the native library.
+  const { loadPeerJs, cleanup } = await import('./webrtc.ts')
   const { Peer } = await loadPeerJs()
   open++
   const platform: PeerJsPlatform = {

