@@ -46,6 +46,8 @@ export interface RunView {
     readonly validationSamples: number
     readonly downloadBytes: number
     readonly epochs: number
+    /** training blocks of one epoch */
+    readonly blocksPerEpoch: number
     readonly blockSamples: number
     readonly batchBlocks: number
   }
@@ -66,7 +68,8 @@ export interface RunView {
   readonly samplesExpected: number
   readonly samplesPerSecond: number
   readonly etaSeconds: number | null
-  readonly checkpoint: (VersionRef & { readonly bytes: number; readonly at: number; readonly witnessed: boolean }) | null
+  /** newest durable version; `agreeing` of the `members` of its ring are known to hold exactly these bytes, its uploader included */
+  readonly checkpoint: (VersionRef & { readonly bytes: number; readonly at: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number }) | null
   /** refusals by code (protocol errors table) */
   readonly refusals: Readonly<Record<string, number>>
   readonly startedAt: number

@@ -15,7 +15,7 @@ export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; r
   const { state, now } = turn
   const { phase } = state
   const handover = phase.type === 'handover' && upload !== undefined
-  if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', ...upload, witnessed: false })
+  if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', version: upload.version, blob: upload.blob, bytes: upload.bytes, witnessed: false, agreeing: 1, members: 1 })
   const reason = nextMode(now, state.health, state.mode, state.config.mode, state.config.timing).reason
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
   state.leases.clear()
@@ -63,7 +63,7 @@ function leaveAsync(turn: Turn, reason: string): void {
 export function serverCheckpointed(turn: Turn, written: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
   const { state } = turn
   if (state.chain.has(written.version) && written.version.v > newestCheckpoint(state).version.v) {
-    turn.journal({ type: 'checkpoint', ...written, witnessed: true })
+    turn.journal({ type: 'checkpoint', version: written.version, blob: written.blob, bytes: written.bytes, witnessed: true, agreeing: 1, members: 1 })
     turn.note('checkpoint', `checkpoint of version ${written.version.v}`)
   }
   if (state.phase.type === 'async') {

@@ -1,6 +1,7 @@
 // When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from './journal-replay.ts'
+import { trainingIsOver } from './scheduler.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -40,7 +41,7 @@ export function uploaded(turn: Turn, member: MemberId, upload: { readonly versio
   if (phase.type === 'handover' && phase.source === member && upload.version.id === phase.target.id) return turn.then({ type: 'enter-async' })
   if (phase.type !== 'ring' || !phase.members.includes(member)) return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
   state.provisional = { ...upload, from: member }
-  if (state.config.off.has('R15')) return accept(turn, false)
+  if (state.config.off.has('R15')) return accept(turn, { agreeing: 1, members: phase.members.length })
   considerUpload(turn)
 }
 
@@ -49,7 +50,9 @@ export function digestReported(turn: Turn, member: MemberId, { version, digest }
   considerUpload(turn)
 }
 
-/** R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision 0003). */
+/**
+ * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
+ * 0003). The last version of a run wants the digests of all. */
 export function considerUpload(turn: Turn): void {
   const { state } = turn
   const upload = state.provisional
@@ -58,10 +61,12 @@ export function considerUpload(turn: Turn): void {
   const onChain = state.chain.at(upload.version.v)
   if (onChain === undefined) return
   if (onChain.id !== upload.version.id) return forget(state)
-  const witness = [...state.digests].find(([id, seen]) => id !== upload.from && seen.version.id === upload.version.id)
-  if (witness === undefined && state.phase.members.length > 1) return
-  if (witness !== undefined && witness[1].digest !== upload.blob) return refuseUpload(turn, upload.from, witness[0])
-  accept(turn, witness !== undefined)
+  const others = state.phase.members.filter((id) => id !== upload.from)
+  const reports = others.map((id) => ({ id, seen: state.digests.get(id) })).filter(({ seen }) => seen?.version.id === upload.version.id)
+  const liar = reports.find(({ seen }) => seen?.digest !== upload.blob)
+  if (liar !== undefined) return refuseUpload(turn, upload.from, liar.id)
+  const needed = trainingIsOver(state) ? others.length : Math.min(1, others.length)
+  if (reports.length >= needed) accept(turn, { agreeing: 1 + reports.length, members: 1 + others.length })
 }
 
 function forget(state: RunState): void {
@@ -79,11 +84,12 @@ function name(turn: Turn, id: MemberId): string {
   return turn.state.members.get(id)?.name ?? id.slice(0, 8)
 }
 
-function accept(turn: Turn, witnessed: boolean): void {
+function accept(turn: Turn, support: { readonly agreeing: number; readonly members: number }): void {
   const { provisional } = turn.state
   if (provisional === undefined) return
   const { version, blob, bytes } = provisional
-  turn.journal({ type: 'checkpoint', version, blob, bytes, witnessed })
+  const witnessed = support.agreeing > 1
+  turn.journal({ type: 'checkpoint', version, blob, bytes, witnessed, ...support })
   turn.note('checkpoint', `checkpoint of version ${version.v}${witnessed ? ', confirmed by a second member' : ''}`)
   forget(turn.state)
   turn.then({ type: 'advance' })

@@ -5,7 +5,7 @@ import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResults }
 
 /** Version 0, made from the seed: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
-  return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, at: 0 }
+  return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, agreeing: 0, members: 0, at: 0 }
 }
 
 export function createRunState(config: RunConfig): RunState {
@@ -47,7 +47,7 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       commit(state, entry.records)
       return
     case 'checkpoint':
-      state.checkpoints.push({ version: entry.version, blob: entry.blob, bytes: entry.bytes, witnessed: entry.witnessed, at })
+      state.checkpoints.push({ ...entry, at })
       return
     case 'rewind':
       state.abandoned = state.chain.records.slice(entry.to.v)

@@ -58,7 +58,7 @@ export type JournalEntry =
   | { readonly type: 'ballot'; readonly gen: number }
   | { readonly type: 'start'; readonly gen: number; readonly members: readonly MemberId[]; readonly records: readonly StepRecord[] }
   | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
-  | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean }
+  | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number }
   | { readonly type: 'rewind'; readonly to: VersionRef }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
@@ -89,7 +89,11 @@ export interface Checkpoint {
   /** undefined for version 0, which the seed makes */
   readonly blob: Sha256 | undefined
   readonly bytes: number
+  /** somebody else than its uploader vouches for it (R15) */
   readonly witnessed: boolean
+  /** members of the ring of `members` that reported these bytes, the uploader included */
+  readonly agreeing: number
+  readonly members: number
   readonly at: number
 }
 

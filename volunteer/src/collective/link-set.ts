@@ -70,8 +70,8 @@ export class LinkSet {
 
   close(): void {
     clearInterval(this.#beat)
+    this.#network.onLink = undefined
     for (const links of this.#open.values()) for (const { link } of [...links]) link.close('leaving')
-    this.#network.stop()
   }
 
   async #drain(open: Open): Promise<void> {

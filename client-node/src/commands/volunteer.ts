@@ -1,0 +1,60 @@
+// `volunteer URL`: lends this machine to a coordinator until the run is finished or Ctrl-C is pressed.
+import { randomBytes } from 'node:crypto'
+import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
+import { createVolunteer } from '@starling-grid/volunteer'
+import { Command, Option } from 'commander'
+import { createNodeHost } from '../host.ts'
+import { TerminalStatus } from '../terminal-status.ts'
+
+/** exit code of a process that was told twice to stop */
+const INTERRUPTED = 130
+
+interface Options {
+  readonly name: string
+  readonly adapter?: string
+  readonly executor: 'webgpu' | 'reference'
+}
+
+export async function volunteer(argv: string[]): Promise<number> {
+  const program = new Command('starling volunteer')
+    .description('Lends this machine to a coordinator. Ctrl-C leaves gracefully, twice at once. Exit code 0 when the run is finished or left.')
+    .argument('<url>', 'address of the coordinator, for example http://localhost:8790')
+    .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
+    .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const { name, adapter, executor } = program.opts<Options>()
+  if (name.length === 0 || name.length > MAX_NAME_LENGTH) throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
+  const coordinatorUrl = originOf(program.args[0] ?? '')
+  const terminal = new TerminalStatus(process.stderr)
+  process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
+  const taking = createVolunteer(createNodeHost({ coordinatorUrl, executor, adapter }), { name, onStatus: (status) => terminal.show(status) })
+  leaveOnSignal(() => taking.stop())
+  await taking.run()
+  return 0
+}
+
+/** @throws GridError 'usage' when it is no http address */
+function originOf(text: string): string {
+  try {
+    const url = new URL(text.includes('://') ? text : `http://${text}`)
+    if (url.protocol === 'http:' || url.protocol === 'https:') return url.origin
+  } catch {
+    // said below
+  }
+  throw new GridError('usage', `expected the coordinator's address such as http://localhost:8790, got "${text}"`)
+}
+
+/** Once: leases go back, the others hear of it. Twice: at once. */
+function leaveOnSignal(stop: () => Promise<void>): void {
+  let asked = false
+  const onSignal = (): void => {
+    if (asked) process.exit(INTERRUPTED)
+    asked = true
+    process.stderr.write('\nleaving; Ctrl-C again leaves at once\n')
+    void stop()
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+}

@@ -1,0 +1,40 @@
+// The headless process's VolunteerHost: everything that differs from a tab.
+import { readFile } from 'node:fs/promises'
+import type { ModelSpec } from '@starling-grid/model'
+import { createGpuExecutor, createReferenceExecutor, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
+import { openGpu } from './gpu.ts'
+import { openPeerNetwork } from './rtc-link.ts'
+import { openShardCache } from './shard-cache.ts'
+import { dialSocket } from './socket.ts'
+
+export interface NodeHostOptions {
+  /** http(s) origin of the coordinator */
+  readonly coordinatorUrl: string
+  readonly executor: 'webgpu' | 'reference'
+  /** part of the wanted adapter's name */
+  readonly adapter?: string | undefined
+}
+
+export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOptions): VolunteerHost {
+  return {
+    client: 'node',
+    coordinatorUrl,
+    openPeerNetwork,
+    shards: openShardCache(),
+    dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
+    createExecutor: (spec) => (executor === 'reference' ? Promise.resolve(createReferenceExecutor(spec)) : openGpuExecutor(spec, adapter)),
+  }
+}
+
+async function openGpuExecutor(spec: ModelSpec, wanted: string | undefined): Promise<Executor> {
+  const gpu = await openGpu({ adapter: wanted })
+  const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, spec, readText: (url) => readFile(url, 'utf8') })
+  const destroy = executor.destroy.bind(executor)
+  // The device belongs to this executor alone: it ends with it, and lets the process exit.
+  return Object.assign(executor, {
+    destroy() {
+      destroy()
+      gpu.close()
+    },
+  })
+}

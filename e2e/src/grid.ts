@@ -1,0 +1,113 @@
+// A whole grid of real processes on this machine: one coordinator on a free port, volunteers, and a watch on the run.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { GridError, type JobSpec, type StepRecord } from '@starling-grid/protocol'
+import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
+import { Watch } from './watch.ts'
+
+export interface GridOptions {
+  /** kept after the grid stopped when given; a temporary folder otherwise */
+  readonly dataDir?: string
+  /** 0: any free port */
+  readonly port?: number
+  readonly webRoot?: string
+  /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
+  readonly timing?: Readonly<Record<string, number>>
+}
+
+export interface VolunteerOptions {
+  readonly name?: string
+  readonly executor?: 'webgpu' | 'reference'
+  readonly adapter?: string
+  readonly entry?: string
+  readonly env?: NodeJS.ProcessEnv
+}
+
+/** ms for the coordinator to say where it listens: a dataset import may come first */
+const START_MS = 60_000
+
+export class Grid {
+  readonly #options: GridOptions
+  readonly dataDir: string
+  readonly token: string
+  readonly volunteers: Child[] = []
+  coordinator: Child
+  url: string
+  watch: Watch
+
+  static async start(options: GridOptions = {}): Promise<Grid> {
+    const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'starling-')))
+    const token = crypto.randomUUID().replaceAll('-', '')
+    const { child, url } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
+    return new Grid({ options, dataDir, token, child, url })
+  }
+
+  private constructor({ options, dataDir, token, child, url }: { readonly options: GridOptions; readonly dataDir: string; readonly token: string; readonly child: Child; readonly url: string }) {
+    this.#options = options
+    this.dataDir = dataDir
+    this.token = token
+    this.coordinator = child
+    this.url = url
+    this.watch = new Watch(url)
+  }
+
+  /** @throws GridError what the coordinator refused, with its code */
+  async submit(job: JobSpec): Promise<string> {
+    const response = await fetch(`${this.url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }, body: JSON.stringify(job) })
+    const answer = (await response.json()) as { id?: string; code?: GridError['code']; message?: string }
+    if (!response.ok || answer.id === undefined) throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
+    return answer.id
+  }
+
+  addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, entry, env }: VolunteerOptions = {}): Child {
+    const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter])]
+    const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), ...(env === undefined ? {} : { env }) })
+    this.volunteers.push(child)
+    return child
+  }
+
+  /** SIGKILL, as a power cut would. */
+  async killCoordinator(): Promise<void> {
+    this.coordinator.kill('SIGKILL')
+    await this.coordinator.ended
+  }
+
+  /** The same port and the same folder: the volunteers find it again by themselves. */
+  async restartCoordinator(): Promise<void> {
+    const { child } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: Number(new URL(this.url).port) })
+    this.coordinator = child
+  }
+
+  /** The committed chain of a job. */
+  async records(job: string): Promise<StepRecord[]> {
+    const response = await fetch(`${this.url}/api/jobs/${job}/records`)
+    return ((await response.json()) as { records: StepRecord[] }).records
+  }
+
+  async exportModel(job: string, file: string): Promise<void> {
+    const response = await fetch(`${this.url}/api/jobs/${job}/export`)
+    if (!response.ok) throw new GridError('unsupported', `the model could not be exported: HTTP ${response.status} ${await response.text()}`)
+    await writeFile(file, new Uint8Array(await response.arrayBuffer()))
+  }
+
+  async stop(): Promise<void> {
+    this.watch.stop()
+    await Promise.all(this.volunteers.map((child) => stopChild(child)))
+    await stopChild(this.coordinator)
+    if (this.#options.dataDir === undefined) await rm(this.dataDir, { recursive: true, force: true })
+  }
+}
+
+async function startCoordinator(options: GridOptions & { readonly dataDir: string; readonly token: string; readonly port: number }): Promise<{ readonly child: Child; readonly url: string }> {
+  const { dataDir, token, port, webRoot, timing } = options
+  let told: (url: string) => void = () => undefined
+  const listening = new Promise<string>((resolve) => (told = resolve))
+  const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir]
+  if (webRoot !== undefined) args.push('--web-root', webRoot)
+  if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
+  const child = startChild({ name: 'the coordinator', args, env: { STARLING_TOKEN: token }, onLine: (line, stream) => (stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined) })
+  const timer = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`the coordinator did not say where it listens: ${child.lines.join(' | ')}`)), START_MS).unref())
+  const url = await Promise.race([listening, child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))), timer])
+  return { child, url }
+}
