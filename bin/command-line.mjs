@@ -7,7 +7,7 @@ const WRONG_USE = 2
 
 /** name → file that it runs; `itself` when the file serves several commands and takes the name as first argument. */
 const COMMANDS = {
-  start: { does: 'run the coordinator', file: '../coordinator/src/main.ts' },
+  start: { does: 'run the coordinator', file: './start.mjs' },
   demo: { does: 'train a small network on this machine, with volunteers of its own', file: '../e2e/src/main.ts', itself: true },
   doctor: { does: 'check what this machine offers, and say what to do about the rest', file: '../client-node/src/main.ts', itself: true },
   volunteer: { does: 'give this machine to a coordinator: volunteer URL', file: '../client-node/src/main.ts', itself: true },
