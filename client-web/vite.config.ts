@@ -6,11 +6,13 @@ const here = (path: string): string => fileURLToPath(new URL(path, import.meta.u
 /** Our own libraries run nothing when imported; without this the pages would carry every schema of the protocol. */
 const OWN_LIBRARY = /\/(protocol|shaders|model|volunteer)\/src\//
 
+const treeshake = { moduleSideEffects: (id: string): boolean => !OWN_LIBRARY.test(id) }
+
 export const webPageConfig = {
   root: here('.'),
   base: '/',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-  worker: { format: 'es' },
+  worker: { format: 'es', rolldownOptions: { treeshake } },
   build: {
     outDir: here('dist/by-hand'),
     assetsInlineLimit: 0,
@@ -18,7 +20,7 @@ export const webPageConfig = {
     target: 'es2022',
     rolldownOptions: {
       input: { index: here('index.html'), dashboard: here('dashboard.html') },
-      treeshake: { moduleSideEffects: (id) => !OWN_LIBRARY.test(id) },
+      treeshake,
     },
   },
 } satisfies UserConfig

@@ -7,7 +7,7 @@ import { render } from 'preact'
 import { createLiveRun } from '../live/live-run.ts'
 import { ContributePage } from './page.tsx'
 import { browserOf, refusalAtSight, type Surroundings } from './refusal.ts'
-import { createSession, prefetchWorker } from './session.ts'
+import { prefetchWorker, Session } from './session.ts'
 
 const here: Surroundings = {
   secure: isSecureContext,
@@ -17,7 +17,7 @@ const here: Surroundings = {
 }
 
 const run = createLiveRun()
-const session = createSession()
+const session = new Session()
 const app = document.getElementById('app')
 if (app !== null) render(<ContributePage run={run} session={session} here={here} />, app)
 run.start()

@@ -22,16 +22,20 @@ export function ContributePage(props: ContributePageProps) {
     <div class="page contribute">
       <Masthead at="/" />
       <main>
-        <section class="pitch">
-          <p class="eyebrow">{eyebrow(view, noRun)}</p>
-          <h1>{view === null ? 'Many small machines, one network' : view.job.name}</h1>
-          <p class="purpose">{view?.job.purpose ?? explanation(noRun)}</p>
-          <Action session={props.session} here={props.here} run={view} />
-          <CoordinatorNotice live={props.run} session={props.session} />
-        </section>
-        <RingPicture run={view} self={props.session.self.value} />
-        {view !== null && <JobFacts run={view} />}
-        {refusalAtSight(props.here) === null && <Promises />}
+        <div class="column">
+          <section class="pitch">
+            <p class="eyebrow">{eyebrow(view, noRun)}</p>
+            <h1>{view === null ? 'Many small machines, one network' : view.job.name}</h1>
+            <p class="purpose">{view?.job.purpose ?? explanation(noRun)}</p>
+            <Action session={props.session} here={props.here} run={view} />
+            <CoordinatorNotice live={props.run} session={props.session} />
+          </section>
+          {view !== null && <JobFacts run={view} />}
+        </div>
+        <div class="column">
+          <RingPicture run={view} self={props.session.self.value} />
+          {refusalAtSight(props.here) === null && <Promises />}
+        </div>
       </main>
     </div>
   )

@@ -18,14 +18,6 @@ export type SessionState =
   | { readonly type: 'ended'; readonly status: VolunteerStatus | null; readonly by: 'user' | 'run'; readonly clean: boolean }
   | { readonly type: 'failed'; readonly status: VolunteerStatus | null; readonly failure: Failure }
 
-export interface Session {
-  readonly state: ReadonlySignal<SessionState>
-  /** this tab's member id, once it has joined */
-  readonly self: ReadonlySignal<MemberId | null>
-  start(name: string): Promise<void>
-  stop(): void
-}
-
 interface Running {
   readonly worker: Worker
   readonly control: MessagePort
@@ -37,73 +29,85 @@ export function prefetchWorker(): void {
   void fetch(workerUrl).catch(() => undefined)
 }
 
-export function createSession(): Session {
-  const state = signal<SessionState>({ type: 'idle' })
-  const self = signal<MemberId | null>(null)
-  let running: Running | undefined
-  const status = (): VolunteerStatus | null => ('status' in state.value ? state.value.status : null)
+export class Session {
+  readonly #state = signal<SessionState>({ type: 'idle' })
+  readonly #self = signal<MemberId | null>(null)
+  #running: Running | undefined
 
-  function end(next: SessionState): void {
-    running?.network?.stop()
-    running?.control.close()
-    running?.worker.terminate()
-    running = undefined
-    self.value = null
-    state.value = next
+  get state(): ReadonlySignal<SessionState> {
+    return this.#state
   }
 
-  async function openPeers(access: SignallingAccess, port: MessagePort): Promise<void> {
-    const here = running
-    self.value = access.self
+  /** this tab's member id, once it has joined */
+  get self(): ReadonlySignal<MemberId | null> {
+    return this.#self
+  }
+
+  async start(name: string): Promise<void> {
+    if (this.#running !== undefined || this.#state.value.type === 'running') return
+    this.#state.value = { type: 'running', status: null }
     try {
-      const [{ openPeerNetwork }, { servePeerNetwork }] = await Promise.all([import('../rtc-link.ts'), import('../link-bridge.ts')])
-      const network = await openPeerNetwork(access)
-      if (here === undefined || here !== running) return network.stop()
-      here.network = network
-      servePeerNetwork(port, network)
-      tell(here, { type: 'peers-open' })
+      await requestAdapter() // before anything is fetched: the commonest reason why it cannot work
     } catch (error) {
-      if (here !== undefined) tell(here, { type: 'peers-failed', failure: failureOf(error, 'link-lost') })
+      return this.#end({ type: 'failed', status: null, failure: failureOf(error, 'no-adapter') })
     }
+    const broke = (message: string): void => this.#end({ type: 'failed', status: this.#status(), failure: { code: 'internal', message } })
+    this.#running = startWorker(name, (message) => this.#heard(message), broke)
   }
 
-  function heard(message: FromWorker): void {
+  stop(): void {
+    const here = this.#running
+    if (here === undefined || this.#state.value.type !== 'running') return
+    this.#state.value = { type: 'stopping', status: this.#status() }
+    tell(here, { type: 'stop' })
+    setTimeout(() => {
+      if (this.#running === here) this.#end({ type: 'ended', status: this.#status(), by: 'user', clean: false })
+    }, STOP_MS)
+  }
+
+  #heard(message: FromWorker): void {
+    const state = this.#state.value
     switch (message.type) {
       case 'status':
-        if (state.value.type === 'running' || state.value.type === 'stopping') state.value = { ...state.value, status: message.status }
+        if (state.type === 'running' || state.type === 'stopping') this.#state.value = { ...state, status: message.status }
         return
       case 'open-peers':
-        return void openPeers(message.access, message.port)
+        return void this.#openPeers(message.access, message.port)
       case 'ended':
-        if (message.failure !== null) return end({ type: 'failed', status: status(), failure: message.failure })
-        return end({ type: 'ended', status: status(), by: state.value.type === 'stopping' ? 'user' : 'run', clean: true })
+        if (message.failure !== null) return this.#end({ type: 'failed', status: this.#status(), failure: message.failure })
+        return this.#end({ type: 'ended', status: this.#status(), by: state.type === 'stopping' ? 'user' : 'run', clean: true })
       default:
         message satisfies never
     }
   }
 
-  return {
-    state,
-    self,
-    async start(name) {
-      if (state.value.type === 'running' || state.value.type === 'stopping') return
-      state.value = { type: 'running', status: null }
-      try {
-        await requestAdapter() // before anything is fetched: the commonest reason why it cannot work
-      } catch (error) {
-        return end({ type: 'failed', status: null, failure: failureOf(error, 'no-adapter') })
-      }
-      running = startWorker(name, heard, (message) => end({ type: 'failed', status: status(), failure: { code: 'internal', message } }))
-    },
-    stop() {
-      if (running === undefined || state.value.type !== 'running') return
-      const here = running
-      state.value = { type: 'stopping', status: status() }
-      tell(here, { type: 'stop' })
-      setTimeout(() => {
-        if (running === here) end({ type: 'ended', status: status(), by: 'user', clean: false })
-      }, STOP_MS)
-    },
+  async #openPeers(access: SignallingAccess, port: MessagePort): Promise<void> {
+    const here = this.#running
+    if (here === undefined) return
+    this.#self.value = access.self
+    try {
+      const [{ openPeerNetwork }, { servePeerNetwork }] = await Promise.all([import('../rtc-link.ts'), import('../link-bridge.ts')])
+      const network = await openPeerNetwork(access)
+      if (here !== this.#running) return network.stop()
+      here.network = network
+      servePeerNetwork(port, network)
+      tell(here, { type: 'peers-open' })
+    } catch (error) {
+      tell(here, { type: 'peers-failed', failure: failureOf(error, 'link-lost') })
+    }
+  }
+
+  #end(next: SessionState): void {
+    this.#running?.network?.stop()
+    this.#running?.control.close()
+    this.#running?.worker.terminate()
+    this.#running = undefined
+    this.#self.value = null
+    this.#state.value = next
+  }
+
+  #status(): VolunteerStatus | null {
+    return 'status' in this.#state.value ? this.#state.value.status : null
   }
 }
 

@@ -15,8 +15,8 @@ export interface Place {
   readonly y: number
 }
 
-/** Enough for a flock, few enough for a phone: about 0.3 ms a frame. */
-const BIRDS_OF_ALL = 190
+/** Enough for a flock, few enough for a phone: about 0.5 ms a frame. */
+const BIRDS_OF_ALL = 340
 const FEWEST_BIRDS_EACH = 5
 /** radians per second along the ring */
 const RING_SPEED = 0.3
@@ -51,10 +51,13 @@ export function placeOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightP
 
 /** A ribbon that twists around the circle, as a flock folds over itself. */
 function alongRing(bird: Bird, node: RingNode, time: number): Place {
-  const along = node.angle + bird.a * 1.5 - 0.75 + RING_SPEED * time * (0.92 + 0.16 * bird.c)
-  const fold = 6.5 * Math.sin(3 * along + 0.8 * time) * Math.cos(0.37 * time + 2 * along)
-  const across = fold * (0.4 + bird.b) + 9 * (bird.b - 0.5) * (0.7 + 0.5 * Math.sin(2 * along - 0.6 * time))
-  return at(RING_RADIUS + across, along + 0.05 * Math.sin(TURN * bird.c + 1.3 * time))
+  // Denser in the middle of its member's part of the flock than at its ends.
+  const inPart = 1.1 * (bird.a + bird.b + bird.c - 1.5)
+  const along = node.angle + inPart + RING_SPEED * time
+  const fold = 5 * Math.sin(2 * along - 0.9 * time + 4 * inPart)
+  const width = 9 + 7 * Math.sin(3 * along + 0.5 * time)
+  const across = fold + width * (bird.b - 0.5) + 3 * (bird.c - 0.5)
+  return at(RING_RADIUS + across, along + 0.06 * Math.sin(TURN * bird.c + 1.1 * time))
 }
 
 function alongSpoke(bird: Bird, node: RingNode, time: number): Place {

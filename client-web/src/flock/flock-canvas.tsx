@@ -2,13 +2,12 @@
 import type { MemberId } from '@starling-grid/protocol'
 import { useEffect, useRef } from 'preact/hooks'
 import { type Bird, flockOf, type Place, placeOf } from './flight.ts'
-import type { FlightPattern, RingNode } from './ring-layout.ts'
+import { type FlightPattern, HALF_HEIGHT, HALF_WIDTH, type RingNode } from './ring-layout.ts'
 
 /** Slow enough to leave the processor to training, which may run on it. */
 const FRAME_MS = 1000 / 24
 /** Share of the way to its place that a bird makes in one frame: the flock bends instead of jumping. */
 const EASE = 0.09
-const HALF_WIDTH = 100
 
 interface Scene {
   readonly nodes: readonly RingNode[]
@@ -63,7 +62,7 @@ class Flock {
     const style = getComputedStyle(canvas)
     const [plain, own] = [style.getPropertyValue('--bird'), style.getPropertyValue('--bird-own')]
     context.setTransform(scale, 0, 0, scale, canvas.width / 2, canvas.height / 2)
-    context.clearRect(-HALF_WIDTH, -HALF_WIDTH, 2 * HALF_WIDTH, 2 * HALF_WIDTH)
+    context.clearRect(-HALF_WIDTH, -HALF_HEIGHT, 2 * HALF_WIDTH, 2 * HALF_HEIGHT)
     this.#birds.forEach((bird, k) => {
       const place = this.#places[k]
       if (place === undefined) return
@@ -97,7 +96,7 @@ function headingAt(bird: Bird, scene: Scene, time: number): number {
 
 /** Two swept wings; the size tells near from far. */
 function drawBird(context: CanvasRenderingContext2D, place: { x: number; y: number; heading: number }, bird: Bird): void {
-  const size = 0.75 + 0.85 * bird.c
+  const size = 0.6 + 0.75 * bird.c * bird.c
   const cos = Math.cos(place.heading) * size
   const sin = Math.sin(place.heading) * size
   const point = (x: number, y: number): [number, number] => [place.x + x * cos - y * sin, place.y + x * sin + y * cos]
@@ -111,7 +110,10 @@ function drawBird(context: CanvasRenderingContext2D, place: { x: number; y: numb
 
 /** Matches the canvas to the screen's pixels; returns canvas pixels per unit of the picture. */
 function fit(canvas: HTMLCanvasElement): number {
-  const pixels = Math.round(canvas.clientWidth * devicePixelRatio)
-  if (canvas.width !== pixels) canvas.width = canvas.height = pixels
-  return pixels / (2 * HALF_WIDTH)
+  const width = Math.round(canvas.clientWidth * devicePixelRatio)
+  if (canvas.width !== width) {
+    canvas.width = width
+    canvas.height = Math.round(canvas.clientHeight * devicePixelRatio)
+  }
+  return width / (2 * HALF_WIDTH)
 }

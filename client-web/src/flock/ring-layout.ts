@@ -1,7 +1,10 @@
-// Where members sit in the picture. Pure; units are those of the picture: centre (0, 0), y downwards, half width 100.
+// Where members sit in the picture. Pure; units are those of the picture: centre (0, 0), y downwards.
 import type { MemberId, MemberView, RunView } from '@starling-grid/protocol'
 
-/** Radius of the circle on which members sit; the rest of the picture is for their names. */
+/** The picture reaches this far from its centre. Wider than high: names stand beside the ring. */
+export const HALF_WIDTH = 124
+export const HALF_HEIGHT = 98
+/** of the circle on which members sit */
 export const RING_RADIUS = 66
 
 export interface RingNode {

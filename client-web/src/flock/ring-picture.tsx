@@ -2,11 +2,12 @@
 import type { MemberId, MemberView, RunView } from '@starling-grid/protocol'
 import { count, plural, rate } from '../format.ts'
 import { FlockCanvas } from './flock-canvas.tsx'
-import { flightPattern, type FlightPattern, RING_RADIUS, ringNodes, type RingNode } from './ring-layout.ts'
+import { flightPattern, type FlightPattern, HALF_HEIGHT, HALF_WIDTH, RING_RADIUS, ringNodes, type RingNode } from './ring-layout.ts'
 
 /** Above this many members names would overlap; the table has them all. */
 const MOST_NAMES = 14
-const LONGEST_NAME = 14
+const LONGEST_NAME = 13
+const VIEW_BOX = `${-HALF_WIDTH} ${-HALF_HEIGHT} ${2 * HALF_WIDTH} ${2 * HALF_HEIGHT}`
 
 export interface RingPictureProps {
   readonly run: RunView | null
@@ -20,7 +21,7 @@ export function RingPicture(props: RingPictureProps) {
   return (
     <figure class="ring-picture" role="img" aria-label={inWords(nodes, pattern)}>
       <FlockCanvas nodes={nodes} pattern={pattern} self={props.self} />
-      <svg viewBox="-100 -100 200 200" aria-hidden="true">
+      <svg viewBox={VIEW_BOX} aria-hidden="true">
         {pattern === 'star' ? <Spokes nodes={nodes} /> : <Circle pattern={pattern} />}
         <Centre run={props.run} pattern={pattern} />
         {nodes.map((node) => (
@@ -71,18 +72,17 @@ function Node(props: { readonly node: RingNode; readonly self: boolean; readonly
   )
 }
 
+/** Above or below the ring where it is flat, beside it elsewhere. */
 function Name(props: { readonly node: RingNode; readonly self: boolean }) {
   const { angle, member } = props.node
-  const reach = RING_RADIUS + 13
-  const side = Math.cos(angle)
-  const anchor = side > 0.35 ? 'start' : side < -0.35 ? 'end' : 'middle'
-  // Names beside the ring begin nearer to it, so that they end inside the picture.
-  const x = (anchor === 'middle' ? reach : RING_RADIUS - 8) * side
-  const y = reach * Math.sin(angle) + (anchor === 'middle' ? (Math.sin(angle) > 0 ? 7 : -6) : 14 * Math.sign(Math.sin(angle) || 1))
+  const [across, down] = [Math.cos(angle), Math.sin(angle)]
+  const anchor = across > 0.35 ? 'start' : across < -0.35 ? 'end' : 'middle'
+  const x = (RING_RADIUS + 13) * across
+  const y = (RING_RADIUS + 16) * down + (anchor === 'middle' && down < 0 ? -5 : 1)
   return (
     <text x={x} y={y} text-anchor={anchor}>
       <tspan class="name">{props.self ? 'you' : shortened(member.name)}</tspan>
-      <tspan class="speed" x={x} dy={7.5}>{member.state === 'training' ? `${rate(member.samplesPerSecond)}/s` : member.state}</tspan>
+      <tspan class="speed" x={x} dy="1.15em">{member.state === 'training' ? `${rate(member.samplesPerSecond)}/s` : member.state}</tspan>
     </text>
   )
 }

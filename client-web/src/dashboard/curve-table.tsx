@@ -1,0 +1,81 @@
+// A chart's numbers as a table, for those who do not see the chart, and as a file with every point.
+import type { StepPoint, ValidationPoint } from '@starling-grid/protocol'
+import { useState } from 'preact/hooks'
+import { count } from '../format.ts'
+
+/** Rows on the page; the file has all of them. */
+const MOST_ROWS = 60
+
+export interface CurveTableProps {
+  readonly title: string
+  readonly steps: readonly StepPoint[]
+  readonly validations: readonly ValidationPoint[]
+  readonly value: (point: StepPoint) => number
+  readonly format: (y: number) => string
+}
+
+export function CurveTable(props: CurveTableProps) {
+  const [open, setOpen] = useState(false)
+  return (
+    <details class="curve-table" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>As a table</summary>
+      {open && <Rows {...props} />}
+    </details>
+  )
+}
+
+function Rows(props: CurveTableProps) {
+  const { steps, validations, value, format, title } = props
+  const stride = Math.max(1, Math.ceil(steps.length / MOST_ROWS))
+  const rows = steps.filter((_, i) => (steps.length - 1 - i) % stride === 0).reverse()
+  const show = (number: number): string => (Number.isFinite(number) ? format(number) : 'not a number')
+  const validated = (point: StepPoint): string => {
+    const found = validations.findLast((validation) => validation.v <= point.v)
+    return found === undefined ? 'not yet' : show(found.accuracy)
+  }
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={`${title}, table`}>
+      <p>
+        {stride > 1 ? `Every ${stride}th step, newest first. ` : 'Newest first. '}
+        <button type="button" class="quiet" onClick={() => saveCsv(steps, validations)}>Save all as CSV</button>
+      </p>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Step</th>
+            <th scope="col">{title}</th>
+            {validations.length > 0 && <th scope="col">Validated</th>}
+            <th scope="col">Samples</th>
+            <th scope="col">Mode</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((point) => (
+            <tr key={point.v}>
+              <th scope="row">{count(point.v)}</th>
+              <td>{show(value(point))}</td>
+              {validations.length > 0 && <td>{validated(point)}</td>}
+              <td>{count(point.samples)}</td>
+              <td>{point.mode}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function saveCsv(steps: readonly StepPoint[], validations: readonly ValidationPoint[]): void {
+  const validated = new Map(validations.map((point) => [point.v, point]))
+  const lines = steps.map((point) => {
+    const validation = validated.get(point.v)
+    return [point.v, point.loss, point.accuracy, point.samples, point.mode, point.at, validation?.loss ?? '', validation?.accuracy ?? ''].join(',')
+  })
+  const text = ['step,loss,accuracy,samples,mode,at_ms,validation_loss,validation_accuracy', ...lines, ''].join('\n')
+  const url = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
+  const link = document.createElement('a')
+  link.href = url
+  link.download = 'starling-run.csv'
+  link.click()
+  URL.revokeObjectURL(url)
+}

@@ -1,0 +1,86 @@
+// The run in one glance: what it is, how far, how fast, how good.
+import type { Phase, RunView } from '@starling-grid/protocol'
+import type { ComponentChildren } from 'preact'
+import { count, duration, loss, percent, plural, rate } from '../format.ts'
+import type { RunHistory } from '../live/run-history.ts'
+
+const PHASE_WORDS: Readonly<Record<Phase, string>> = {
+  waiting: 'Waiting for volunteers',
+  freeze: 'Agreeing on a version',
+  forming: 'Forming a ring',
+  ring: 'Training in a ring',
+  handover: 'Handing over',
+  async: 'Training through the coordinator',
+  validating: 'Validating',
+  lost: 'Looking for its newest version',
+  finished: 'Finished',
+}
+
+export function Headline(props: { readonly run: RunView }) {
+  const { job, phase, reason } = props.run
+  return (
+    <section class="headline">
+      <div>
+        <h1>{job.name}</h1>
+        <p class="soft">
+          {job.model}, {count(job.parameters)} parameters, on {job.dataset}. For {job.owner}.
+        </p>
+      </div>
+      <p class="phase" data-phase={phase}>
+        <b>{PHASE_WORDS[phase]}</b>
+        <span>{reason}</span>
+      </p>
+    </section>
+  )
+}
+
+export function Figures(props: { readonly history: RunHistory; readonly run: RunView }) {
+  const { run, history } = props
+  const validation = history.validations.at(-1)
+  const last = history.steps.at(-1)
+  return (
+    <dl class="figures">
+      <Progress run={run} />
+      <Figure term="Speed" note="samples/s, all members">{rate(run.samplesPerSecond)}</Figure>
+      <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>{loss(last === undefined ? null : last.loss)}</Figure>
+      <Figure term="Validation accuracy" note={validation === undefined ? 'after the first epoch' : `of version ${count(validation.v)}`}>
+        {validation === undefined ? 'not yet' : percent(validation.accuracy)}
+      </Figure>
+      <Figure term="Members" note={`${plural(run.departed.length, 'has', 'have')} left`}>{count(run.members.length)}</Figure>
+    </dl>
+  )
+}
+
+function Progress(props: { readonly run: RunView }) {
+  const { samplesCommitted, samplesExpected } = props.run
+  const share = samplesExpected > 0 ? samplesCommitted / samplesExpected : 0
+  return (
+    <div class="progress">
+      <dt>Progress</dt>
+      <dd>
+        {percent(share)}
+        <progress max={1} value={Math.min(1, share)} aria-label="Progress of the run" />
+        <small>
+          {count(samplesCommitted)} of {count(samplesExpected)} samples{timeLeft(props.run)}
+        </small>
+      </dd>
+    </div>
+  )
+}
+
+function timeLeft(run: RunView): string {
+  if (run.finishedAt !== null) return `, took ${duration((run.finishedAt - run.startedAt) / 1000)}`
+  return run.etaSeconds === null ? '' : `, about ${duration(run.etaSeconds)} left`
+}
+
+function Figure(props: { readonly term: string; readonly note: string; readonly children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{props.term}</dt>
+      <dd>
+        {props.children}
+        <small>{props.note}</small>
+      </dd>
+    </div>
+  )
+}

@@ -1,0 +1,17 @@
+// The watch stream is away: says so at once, counts down, comes back by itself.
+import { Countdown } from '../live/countdown.tsx'
+import type { LiveRun } from '../live/live-run.ts'
+
+export function LinkNotice(props: { readonly live: LiveRun }) {
+  const link = props.live.link.value
+  if (link.type !== 'away') return null
+  return (
+    <div class="notice link-notice" role="alert" data-reason="coordinator-away">
+      <p class="cause">The coordinator does not answer. What you see is from before.</p>
+      <p class="next-step">
+        Asking again in <Countdown until={link.retryAt} /> s.{' '}
+        <button type="button" class="quiet" onClick={() => props.live.retryNow()}>Ask now</button>
+      </p>
+    </div>
+  )
+}

@@ -1,0 +1,14 @@
+// Entry of the dashboard.
+import './language-guard.ts'
+import '@fontsource-variable/inter/wght.css'
+import '../style/theme.css'
+import '../style/ring-picture.css'
+import '../style/dashboard.css'
+import { render } from 'preact'
+import { createLiveRun } from '../live/live-run.ts'
+import { DashboardPage } from './page.tsx'
+
+const live = createLiveRun()
+const app = document.getElementById('app')
+if (app !== null) render(<DashboardPage live={live} />, app)
+live.start()

@@ -1,0 +1,83 @@
+// Who takes part, who left and why. Names are text nodes.
+import type { AdapterDescription, DepartureView, MemberView } from '@starling-grid/protocol'
+import { bytes, clockTime, plural, rate } from '../format.ts'
+import { ringNodes } from '../flock/ring-layout.ts'
+
+export function Members(props: { readonly members: readonly MemberView[] }) {
+  return (
+    <section class="members" aria-label="Members">
+      <h2>{plural(props.members.length, 'member')}</h2>
+      {props.members.length === 0 ? <p class="soft">Nobody is here. Open the contribute page, or run: npm run volunteer -- {location.origin}</p> : <MemberTable members={props.members} />}
+    </section>
+  )
+}
+
+function MemberTable(props: { readonly members: readonly MemberView[] }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Members, table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Name</th>
+            <th scope="col">Place</th>
+            <th scope="col">Does</th>
+            <th scope="col" class="right">Samples/s</th>
+            <th scope="col">Adapter</th>
+            <th scope="col" class="right">Sent</th>
+            <th scope="col" class="right">Received</th>
+          </tr>
+        </thead>
+        <tbody>
+          {ringNodes(props.members).map(({ id, member }) => (
+            <tr key={id}>
+              <th scope="row">{member.name}</th>
+              <td>{member.position === null ? 'none' : member.position + 1}</td>
+              <td>{member.state === 'training' ? member.activity || 'training' : member.state}</td>
+              <td class="right">{rate(member.samplesPerSecond)}</td>
+              <td>{adapterInWords(member.adapter, member.client)}</td>
+              <td class="right">{bytes(member.bytesSent)}</td>
+              <td class="right">{bytes(member.bytesReceived)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function adapterInWords(adapter: AdapterDescription | null, client: MemberView['client']): string {
+  const where = client === 'tab' ? 'tab' : 'Node'
+  if (adapter === null) return `${where}, adapter not known yet`
+  return `${where}, ${adapter.name}${adapter.software ? ' (software)' : ''}`
+}
+
+export function Departed(props: { readonly departed: readonly DepartureView[] }) {
+  if (props.departed.length === 0) return null
+  return (
+    <section class="departed" aria-label="Departed">
+      <h2>{props.departed.length} left</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Departed members, table">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              <th scope="col">At</th>
+              <th scope="col">Reason</th>
+              <th scope="col">Expected</th>
+            </tr>
+          </thead>
+          <tbody>
+            {props.departed.toSorted((a, b) => b.at - a.at).map((gone) => (
+              <tr key={gone.id}>
+                <th scope="row">{gone.name}</th>
+                <td>{clockTime(gone.at)}</td>
+                <td>{gone.reason}</td>
+                <td class={gone.expected ? '' : 'unexpected'}>{gone.expected ? 'yes' : 'no'}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}

@@ -1,0 +1,118 @@
+// The dashboard: everything that is known of the run, live.
+import type { RunView, StepPoint } from '@starling-grid/protocol'
+import { useState } from 'preact/hooks'
+import { loss, percent } from '../format.ts'
+import { RingPicture } from '../flock/ring-picture.tsx'
+import type { LiveRun } from '../live/live-run.ts'
+import type { RunHistory } from '../live/run-history.ts'
+import { Masthead } from '../masthead.tsx'
+import { ChartControls, type ChartControlsProps } from './chart-controls.tsx'
+import { Curve } from './curve.tsx'
+import { Events } from './events.tsx'
+import { Figures, Headline } from './headline.tsx'
+import { LinkNotice } from './link-notice.tsx'
+import { Departed, Members } from './members.tsx'
+import { formatView, parseView, type ViewState } from './view-state.ts'
+import { Refusals, Versions } from './versions.tsx'
+import { WorkQueue } from './work-queue.tsx'
+
+const lossOf = (point: StepPoint): number => point.loss
+const accuracyOf = (point: StepPoint): number => point.accuracy
+
+export function DashboardPage(props: { readonly live: LiveRun }) {
+  const [frozen, setFrozen] = useState<RunHistory | null>(null)
+  const newest = props.live.history.value
+  const history = frozen ?? newest
+  return (
+    <div class="page dashboard">
+      <Masthead at="/dashboard" />
+      <LinkNotice live={props.live} />
+      <main>
+        {history.run === null ? (
+          <NoRun reason={history.noRun} />
+        ) : (
+          <Run history={history} run={history.run} frozen={frozen !== null} onFreeze={() => setFrozen(frozen === null ? newest : null)} />
+        )}
+      </main>
+    </div>
+  )
+}
+
+interface RunProps {
+  readonly history: RunHistory
+  readonly run: RunView
+  readonly frozen: boolean
+  readonly onFreeze: () => void
+}
+
+function Run(props: RunProps) {
+  const { history, run } = props
+  const view = useView()
+  return (
+    <>
+      <Headline run={run} />
+      <Figures history={history} run={run} />
+      <div class="columns">
+        <div>
+          <div class="toolbar">
+            <ChartControls {...view} />
+            <button type="button" class="quiet" aria-pressed={props.frozen} onClick={props.onFreeze}>
+              {props.frozen ? 'Go on' : 'Pause updates'}
+            </button>
+          </div>
+          <Curve chart="loss" title="Training loss" history={history} value={lossOf} validated={false} format={loss} {...view} />
+          <Curve chart="accuracy" title="Accuracy" history={history} value={accuracyOf} validated format={percent} {...view} />
+        </div>
+        <div>
+          <Travel run={run} />
+          <WorkQueue run={run} />
+        </div>
+        <div>
+          <Members members={run.members} />
+          <Departed departed={run.departed} />
+          <Events events={history.events} />
+        </div>
+        <div>
+          <Versions run={run} />
+          <Refusals refusals={run.refusals} />
+        </div>
+      </div>
+    </>
+  )
+}
+
+/** How gradients travel, and why that way. */
+function Travel(props: { readonly run: RunView }) {
+  const { run } = props
+  const way = { ring: 'In a ring', local: 'In a ring, between local rounds', async: 'Through the coordinator' }[run.mode]
+  return (
+    <section class="travel" aria-label="How gradients travel">
+      <h2>{way}</h2>
+      <p class="soft mode-reason">{run.modeReason}</p>
+      <RingPicture run={run} self={null} />
+    </section>
+  )
+}
+
+function NoRun(props: { readonly reason: string | null }) {
+  if (props.reason === null) return <p class="empty soft">Asking the coordinator …</p>
+  return (
+    <section class="empty">
+      <h1>No job runs</h1>
+      <p>{props.reason}</p>
+      <p>Start one in the folder of Starling, with the real digits that come with it or with a job of your own:</p>
+      <pre>npm run demo{'\n'}npm run job -- submit FILE --url {location.origin}</pre>
+      <p class="soft">This page shows it as soon as it begins.</p>
+    </section>
+  )
+}
+
+/** The view, kept in the address. */
+function useView(): ChartControlsProps {
+  const [view, setView] = useState(() => parseView(location.search))
+  const onView = (next: ViewState): void => {
+    setView(next)
+    history.replaceState(null, '', `${location.pathname}${formatView(next)}`)
+  }
+  return { view, onView }
+}

@@ -1,0 +1,64 @@
+// Serves the built pages as the coordinator does, same headers, with a watch stream that a test plays.
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { extname, join, normalize } from 'node:path'
+import type { WatchMessage } from '@starling-grid/protocol'
+import { type WebSocket, WebSocketServer } from 'ws'
+
+export const CSP = [
+  "default-src 'self'", "style-src 'self'", "script-src 'self'", "worker-src 'self'", "connect-src 'self' ws: wss:",
+  "img-src 'self' data:", "font-src 'self'", "frame-ancestors 'none'",
+].join('; ')
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.wgsl': 'text/wgsl',
+}
+
+export interface FixtureServer {
+  readonly url: string
+  /** what a new watcher gets first */
+  first: WatchMessage
+  /** to all watchers */
+  send(message: WatchMessage): void
+  /** false: the stream breaks, and new ones are refused */
+  answer(watchers: boolean): void
+  stop(): Promise<void>
+}
+
+export async function startFixtureServer(folder: string, first: WatchMessage, port = 0): Promise<FixtureServer> {
+  const server = createServer((request, response) => void serve(folder, request, response))
+  const watchers = new WebSocketServer({ noServer: true })
+  let answering = true
+  server.on('upgrade', (request, socket, head) => {
+    if (!answering || request.url !== '/api/watch') return socket.destroy()
+    watchers.handleUpgrade(request, socket, head, (watcher) => watcher.send(JSON.stringify(fixture.first)))
+  })
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+  const everyone = (act: (watcher: WebSocket) => void): void => watchers.clients.forEach(act)
+  const fixture: FixtureServer = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    first,
+    send: (message) => everyone((watcher) => watcher.send(JSON.stringify(message))),
+    answer(watching) {
+      answering = watching
+      if (!watching) everyone((watcher) => watcher.terminate())
+    },
+    async stop() {
+      everyone((watcher) => watcher.terminate())
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+  return fixture
+}
+
+async function serve(folder: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { pathname } = new URL(request.url ?? '/', 'http://fixture')
+  const file = join(folder, pathname === '/' ? 'index.html' : pathname === '/dashboard' ? 'dashboard.html' : normalize(pathname))
+  const found = await stat(file).catch(() => undefined)
+  if (found === undefined || !found.isFile()) return void response.writeHead(404).end('not found')
+  response.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream', 'content-security-policy': CSP })
+  createReadStream(file).pipe(response)
+}
