@@ -1,0 +1,40 @@
+// The journal for tests and for runs that nobody needs to survive.
+import { GridError, type JobId } from '@starling-grid/protocol'
+import { passFence } from './fence.ts'
+import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
+
+interface Journal {
+  readonly job: StoredJob
+  readonly rows: JournalRow[]
+  fence: number
+}
+
+export function memoryState(): StateStore {
+  const journals = new Map<JobId, Journal>()
+  const values = new Map<string, string>()
+
+  function journalOf(job: JobId): Journal {
+    const journal = journals.get(job)
+    if (journal === undefined) throw new Error(`internal: job ${job} was never created`)
+    return journal
+  }
+
+  return {
+    async createJob(job) {
+      if (journals.has(job.id)) throw new GridError('duplicate', `There is a job ${job.id} already.`)
+      journals.set(job.id, { job, rows: [], fence: 0 })
+    },
+    jobs: async () => [...journals.values()].map(({ job }) => job),
+    async append(job, owner, rows) {
+      const journal = journalOf(job)
+      journal.fence = passFence(job, journal.fence, owner, rows)
+      journal.rows.push(...structuredClone(rows))
+    },
+    load: async (job) => structuredClone(journalOf(job).rows),
+    async put(key, value) {
+      values.set(key, value)
+    },
+    get: async (key) => values.get(key),
+    close: async () => undefined,
+  }
+}

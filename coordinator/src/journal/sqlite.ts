@@ -1,0 +1,91 @@
+// The journal in one SQLite file. libsql's calls are synchronous: a commit returns when its fsync did.
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import Database from 'libsql'
+import { describeError, GridError, isGridError, type JobId } from '@starling-grid/protocol'
+import type { JournalEntry } from '../run/state.ts'
+import { passFence } from './fence.ts'
+import type { StateStore, StoredJob } from './state-store.ts'
+
+// WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken over.
+const PRAGMAS = ['busy_timeout = 2000', 'journal_mode = WAL', 'synchronous = FULL', 'foreign_keys = ON']
+const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL, description TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES jobs (number), at REAL NOT NULL, entry TEXT NOT NULL);
+  CREATE INDEX IF NOT EXISTS journal_of_job ON journal (job, number);
+  CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+`
+
+/** @throws GridError 'folder-unwritable' */
+export function openSqliteState(file: string): StateStore {
+  try {
+    mkdirSync(dirname(file), { recursive: true })
+    const database = new Database(file)
+    for (const pragma of PRAGMAS) database.prepare(`PRAGMA ${pragma}`).all()
+    // Written, not only read: a read-only file shows itself now and not in the middle of a run.
+    database.exec(`BEGIN IMMEDIATE; ${SCHEMA} COMMIT`)
+    return sqliteState(database, file)
+  } catch (cause) {
+    throw new GridError('folder-unwritable', `The data folder ${dirname(file)} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`, { cause })
+  }
+}
+
+function sqliteState(database: Database.Database, file: string): StateStore {
+  const insertJob = database.prepare('INSERT INTO jobs (id, fence, description) VALUES (?, 0, ?) ON CONFLICT (id) DO NOTHING')
+  const allJobs = database.prepare('SELECT id, description FROM jobs ORDER BY number')
+  const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
+  const setFence = database.prepare('UPDATE jobs SET fence = ? WHERE number = ?')
+  const insertRow = database.prepare('INSERT INTO journal (job, at, entry) VALUES (?, ?, ?)')
+  const rowsOf = database.prepare('SELECT at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number')
+  const putValue = database.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
+  const getValue = database.prepare('SELECT value FROM settings WHERE key = ?')
+
+  function writing<T>(work: () => T): T {
+    try {
+      database.exec('BEGIN IMMEDIATE')
+      const result = work()
+      database.exec('COMMIT')
+      return result
+    } catch (cause) {
+      rollBack()
+      if (isGridError(cause)) throw cause
+      throw new GridError('disk-failed', `Could not write to ${file}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
+    }
+  }
+
+  /** A failed COMMIT may have rolled back by itself. */
+  function rollBack(): void {
+    if (database.inTransaction) database.exec('ROLLBACK')
+  }
+
+  function jobNumber(job: JobId): { readonly number: number; readonly fence: number } {
+    const found = fenceOf.get(job) as { number: number; fence: number } | undefined
+    if (found === undefined) throw new Error(`internal: job ${job} was never created`)
+    return found
+  }
+
+  return {
+    async createJob({ id, description }) {
+      const { changes } = writing(() => insertJob.run(id, description))
+      if (changes === 0) throw new GridError('duplicate', `There is a job ${id} already.`)
+    },
+    jobs: async () => allJobs.all().map((row) => ({ ...(row as StoredJob) })),
+    async append(job, owner, rows) {
+      writing(() => {
+        const { number, fence } = jobNumber(job)
+        const next = passFence(job, fence, owner, rows)
+        if (next !== fence) setFence.run(next, number)
+        for (const { at, entry } of rows) insertRow.run(number, at, JSON.stringify(entry))
+      })
+    },
+    // Our own rows, written above: as typed as they were then.
+    load: async (job) => (rowsOf.all(job) as { at: number; entry: string }[]).map(({ at, entry }) => ({ at, entry: JSON.parse(entry) as JournalEntry })),
+    async put(key, value) {
+      writing(() => putValue.run(key, value))
+    },
+    get: async (key) => (getValue.get(key) as { value: string } | undefined)?.value,
+    async close() {
+      database.close()
+    },
+  }
+}

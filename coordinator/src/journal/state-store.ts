@@ -1,0 +1,35 @@
+// The seam to what must survive the process: the jobs, the journal of each, and a few small values.
+// Implemented in memory and in SQLite; both run test/state-store-suite.ts.
+import type { JobId } from '@starling-grid/protocol'
+import type { JournalEntry } from '../run/state.ts'
+
+export interface StoredJob {
+  readonly id: JobId
+  /** JSON of what was submitted and what was made of it; read by jobs.ts alone */
+  readonly description: string
+}
+
+export interface JournalRow {
+  readonly entry: JournalEntry
+  /** ms since the epoch, when the entry was decided */
+  readonly at: number
+}
+
+export interface StateStore {
+  /** Durable when it resolves. @throws GridError 'disk-failed'; 'duplicate' when there is such a job */
+  createJob(job: StoredJob): Promise<void>
+  /** Oldest first. */
+  jobs(): Promise<readonly StoredJob[]>
+  /**
+   * All rows or none, behind the ones before; durable when it resolves (R1). `owner` is the fence of the writing
+   * coordinator: an older one is refused, and an `owner` entry has to raise it.
+   * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed' when nothing was written
+   */
+  append(job: JobId, owner: number, rows: readonly JournalRow[]): Promise<void>
+  /** In the order of appending. */
+  load(job: JobId): Promise<readonly JournalRow[]>
+  /** A small value, durable when it resolves; replaces an older one. @throws GridError 'disk-failed' */
+  put(key: string, value: string): Promise<void>
+  get(key: string): Promise<string | undefined>
+  close(): Promise<void>
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { isGridError, jobId } from '@starling-grid/protocol'
+import { memoryState } from '../src/journal/memory.ts'
+import { openSqliteState } from '../src/journal/sqlite.ts'
+import { stateStoreSuite } from './state-store-suite.ts'
+
+const KILLS = 5
+
+stateStoreSuite('in memory', async () => ({ store: memoryState(), close: async () => undefined }))
+
+stateStoreSuite('in SQLite', async () => {
+  const folder = await temporaryFolder()
+  const store = openSqliteState(join(folder, 'state.db'))
+  return { store, close: () => store.close() }
+})
+
+test('a journal in SQLite is there when it is opened again', async () => {
+  const file = join(await temporaryFolder(), 'state.db')
+  const first = openSqliteState(file)
+  await first.createJob({ id: jobId('j'), description: '{}' })
+  await first.append(jobId('j'), 1, [{ at: 1, entry: { type: 'owner', owner: 1 } }])
+  await first.close()
+  const second = openSqliteState(file)
+  assert.deepEqual(await second.load(jobId('j')), [{ at: 1, entry: { type: 'owner', owner: 1 } }])
+  await assert.rejects(second.append(jobId('j'), 0, []), { code: 'lease-stale' })
+  await second.close()
+})
+
+test('every row that a killed process acknowledged is in its journal, in order and without a gap', async () => {
+  const file = join(await temporaryFolder(), 'state.db')
+  let acknowledged = 0
+  for (let kill = 0; kill < KILLS; kill++) {
+    acknowledged = await appendUntilKilled(file, 20 + 7 * kill)
+    const store = openSqliteState(file)
+    const gens = (await store.load(jobId('j'))).map(({ entry }) => (entry.type === 'ballot' ? entry.gen : Number.NaN))
+    await store.close()
+    assert.deepEqual(gens, gens.map((_, i) => i + 1))
+    assert.ok(gens.length >= acknowledged, `${acknowledged} rows were acknowledged, ${gens.length} are there`)
+  }
+})
+
+test('a second coordinator on the same file takes over, and the first one notices at its next append', async () => {
+  const file = join(await temporaryFolder(), 'state.db')
+  const [first, second] = [openSqliteState(file), openSqliteState(file)]
+  await first.createJob({ id: jobId('j'), description: '{}' })
+  await first.append(jobId('j'), 1, [{ at: 1, entry: { type: 'owner', owner: 1 } }])
+  await second.append(jobId('j'), 2, [{ at: 2, entry: { type: 'owner', owner: 2 } }])
+  await assert.rejects(first.append(jobId('j'), 1, [{ at: 3, entry: { type: 'ballot', gen: 1 } }]), { code: 'lease-stale' })
+  await Promise.all([first.close(), second.close()])
+})
+
+test('a folder that is a file, or that may not be written, is refused with its name', async () => {
+  const folder = await temporaryFolder()
+  await writeFile(join(folder, 'taken'), '')
+  assert.throws(() => openSqliteState(join(folder, 'taken', 'state.db')), (error) => isGridError(error) && error.code === 'folder-unwritable' && error.message.includes('taken'))
+  if (process.getuid?.() === 0) return console.log('not tested: permissions do not bind the superuser')
+  const locked = join(folder, 'locked')
+  await mkdir(locked)
+  await chmod(locked, 0o500)
+  assert.throws(() => openSqliteState(join(locked, 'state.db')), (error) => isGridError(error) && error.code === 'folder-unwritable')
+})
+
+/** Number of the last row that the child said is durable before it was killed. */
+async function appendUntilKilled(file: string, rows: number): Promise<number> {
+  const child = spawn(process.execPath, ['--import', 'tsx', fileURLToPath(new URL('append-rows.ts', import.meta.url)), file], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let last = 0
+  let seen = 0
+  for await (const line of createInterface({ input: child.stdout })) {
+    last = Number(line)
+    if (++seen === rows) child.kill('SIGKILL')
+  }
+  return last
+}
+
+async function temporaryFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'starling-'))
+  after(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}

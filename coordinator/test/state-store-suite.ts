@@ -1,0 +1,73 @@
+// What every StateStore does, wherever it keeps its rows.
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { jobId } from '@starling-grid/protocol'
+import type { JournalRow, StateStore } from '../src/journal/state-store.ts'
+
+export interface OpenedState {
+  readonly store: StateStore
+  readonly close: () => Promise<void>
+}
+
+const JOB = jobId('digits-1')
+const owner = (fence: number): JournalRow => ({ at: 1000 + fence, entry: { type: 'owner', owner: fence } })
+const ballot = (gen: number): JournalRow => ({ at: 2000.5 + gen, entry: { type: 'ballot', gen } })
+
+export function stateStoreSuite(where: string, open: () => Promise<OpenedState>): void {
+  const opened = async (): Promise<StateStore> => {
+    const { store, close } = await open()
+    after(close)
+    await store.createJob({ id: JOB, description: '{"name":"digits"}' })
+    return store
+  }
+
+  test(`${where}: jobs are listed in the order of their creation, and an id is taken once`, async () => {
+    const store = await opened()
+    await store.createJob({ id: jobId('another'), description: '{}' })
+    await assert.rejects(store.createJob({ id: JOB, description: '{}' }), { code: 'duplicate' })
+    assert.deepEqual(await store.jobs(), [{ id: JOB, description: '{"name":"digits"}' }, { id: 'another', description: '{}' }])
+  })
+
+  test(`${where}: appended rows come back whole and in order, each job its own`, async () => {
+    const store = await opened()
+    await store.createJob({ id: jobId('another'), description: '{}' })
+    await store.append(JOB, 1, [owner(1), ballot(1)])
+    await store.append(jobId('another'), 1, [owner(1)])
+    await store.append(JOB, 1, [])
+    await store.append(JOB, 1, [ballot(2)])
+    assert.deepEqual(await store.load(JOB), [owner(1), ballot(1), ballot(2)])
+    assert.deepEqual(await store.load(jobId('another')), [owner(1)])
+  })
+
+  test(`${where}: once a newer coordinator owns the job, an append of the older one fails whole`, async () => {
+    const store = await opened()
+    await store.append(JOB, 1, [owner(1)])
+    await store.append(JOB, 2, [owner(2)])
+    await assert.rejects(store.append(JOB, 1, [ballot(1), ballot(2)]), { code: 'lease-stale' })
+    await store.append(JOB, 2, [ballot(3)])
+    assert.deepEqual(await store.load(JOB), [owner(1), owner(2), ballot(3)])
+  })
+
+  test(`${where}: of two coordinators that start at once, one gets the job`, async () => {
+    const store = await opened()
+    await store.append(JOB, 1, [owner(1)])
+    await assert.rejects(store.append(JOB, 1, [owner(1)]), { code: 'lease-stale' })
+  })
+
+  test(`${where}: rows that the caller changes afterwards do not change the journal`, async () => {
+    const store = await opened()
+    const members: string[] = ['a']
+    const row = { at: 1, entry: { type: 'start', gen: 1, members, records: [] } } as unknown as JournalRow
+    await store.append(JOB, 1, [row])
+    members.push('b')
+    assert.equal(JSON.stringify((await store.load(JOB))[0]?.entry), '{"type":"start","gen":1,"members":["a"],"records":[]}')
+  })
+
+  test(`${where}: a small value is replaced by a newer one`, async () => {
+    const store = await opened()
+    assert.equal(await store.get('token'), undefined)
+    await store.put('token', 'first')
+    await store.put('token', 'second')
+    assert.equal(await store.get('token'), 'second')
+  })
+}
