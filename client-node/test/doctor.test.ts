@@ -7,7 +7,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { checkCoordinator } from '../src/doctor/coordinator.ts'
 import { checkDisk, checkNode } from '../src/doctor/this-machine.ts'
-import { checkWebRtc } from '../src/doctor/webrtc-loopback.ts'
+import { checkWebRtc } from '../src/doctor/webrtc.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 

@@ -4,7 +4,7 @@ import { createColors } from 'picocolors'
 import type { CheckResult } from '../doctor/check.ts'
 import { checkCoordinator } from '../doctor/coordinator.ts'
 import { checkAdapter, checkBrowser, checkDisk, checkNode } from '../doctor/this-machine.ts'
-import { checkWebRtc } from '../doctor/webrtc-loopback.ts'
+import { checkWebRtc } from '../doctor/webrtc.ts'
 
 const NAME_WIDTH = 'coordinator'.length
 const STATE_WIDTH = 'warning'.length
