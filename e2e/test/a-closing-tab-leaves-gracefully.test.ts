@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ensureWebPage } from '@starling-grid/client-web/build'
+import { launchBrowser } from '../src/browser.ts'
+import { Grid } from '../src/grid.ts'
+import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+
+const STEPS = 60
+
+test('a tab that closes leaves gracefully, and the others go on', { timeout: 300_000 }, async () => {
+  const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
+  const browser = await launchBrowser()
+  try {
+    const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+    grid.addVolunteer({ executor: 'reference' })
+    const page = await browser.newPage()
+    await page.goto(grid.url)
+    await page.locator('button[data-primary]').click()
+    await grid.watch.waitFor('a ring with the tab', ({ run }) => run?.phase === 'ring' && run.members.some((member) => member.client === 'tab' && member.position !== null))
+    await page.close({ runBeforeUnload: true })
+    const departure = await grid.watch.waitFor('the departure', ({ run }) => run?.departed[0])
+    assert.ok(departure.expected, `the tab said that it leaves, got "${departure.reason}"`)
+    const run = await finishesWhole(grid, job, STEPS)
+    assert.equal(run.checkpoint?.members, 1)
+  } finally {
+    await browser.close()
+    await grid.stop()
+  }
+})

@@ -1,0 +1,29 @@
+// A short run on real digits, and the checks that every test of a whole grid ends with.
+import assert from 'node:assert/strict'
+import type { JobSpec, RunView } from '@starling-grid/protocol'
+import { auditChain } from '../src/audit.ts'
+import { demoJob } from '../src/demo-job.ts'
+import type { Grid } from '../src/grid.ts'
+
+/** Times that a test need not wait out; the rules stay the same. */
+export const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
+
+export function smallJob(options: Partial<Parameters<typeof demoJob>[0]> & { readonly maxSteps: number }): JobSpec {
+  return { ...demoJob({ epochs: 1 + Math.floor(options.maxSteps / 60), seed: 7, mode: 'ring', ...options }), validateEvery: 1000 }
+}
+
+/** Waits for the end; nothing lost, nothing twice, loss lower than at the start, all replicas equal. */
+export async function finishesWhole(grid: Grid, job: string, steps: number): Promise<RunView> {
+  const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 300_000)
+  const records = await grid.records(job)
+  assert.equal(records.length, steps)
+  const audit = auditChain(records, new Set(records.flatMap((record) => record.blocks)).size)
+  assert.equal(audit.duplicated, 0, 'a block is in the history twice')
+  assert.deepEqual(records.map((record) => record.v), records.map((_, i) => i + 1), 'versions follow each other')
+  const losses = grid.watch.steps.map((step) => step.loss)
+  assert.ok((losses.at(-1) ?? 9) < (losses[0] ?? 0), `the loss went from ${losses[0]} to ${losses.at(-1)}`)
+  assert.ok(run.checkpoint !== null && run.checkpoint.v === steps, `the last version is durable, got ${run.checkpoint?.v}`)
+  assert.equal(run.checkpoint.agreeing, run.checkpoint.members, 'every replica is bit-identical')
+  return run
+}
+
