@@ -1,6 +1,6 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs and
 // Node; the platform injects the PeerJS class. Knows nothing of frames beyond the greeting (rtc-link.ts).
-import { GridError, LINK_OPEN_MS, memberId, type MemberId } from '@starling-grid/protocol'
+import { GridError, LINK_OPEN_MS, type MemberId } from '@starling-grid/protocol'
 import type { ChannelLink } from './channel-link.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
@@ -11,7 +11,7 @@ const TRY_MS = 4000
 const PAUSE_MS = 300
 /** Milliseconds before signalling is opened again after it broke; half of it is random, so that not all come at once. */
 const SIGNALLING_RETRY_MS = 4000
-/** Links that one other member may hold open to us: the present one, a dead one not yet noticed, and spares. */
+/** Links, open or opening, that one other member may have to us: the present one, a dead one not yet noticed, and spares. */
 const MAX_LINKS_PER_PEER = 4
 
 /** What is used of PeerJS' class Peer. */
@@ -63,10 +63,12 @@ class PeerJsNetwork implements PeerNetwork {
   #access: SignallingAccess
   #client: PeerJsClient | undefined
   #links: ChannelLink[] = []
+  /** connections from others that have not greeted yet */
+  readonly #answering = new Set<RtcConnection>()
   /** ends the try to reach a member that signalling does not know */
   readonly #unreachable = new Map<MemberId, (reason: string) => void>()
   #retryTimer: ReturnType<typeof setTimeout> | undefined
-  #stopped = false
+  readonly #stopping = new AbortController()
 
   constructor(platform: PeerJsPlatform, access: SignallingAccess) {
     this.#platform = platform
@@ -81,7 +83,7 @@ class PeerJsNetwork implements PeerNetwork {
     let reason = 'no try fitted into the time'
     for (const deadline = performance.now() + LINK_OPEN_MS; performance.now() < deadline; await pause(PAUSE_MS, signal)) {
       signal.throwIfAborted()
-      if (this.#stopped) throw new GridError('link-lost', 'the network was stopped')
+      this.#stopping.signal.throwIfAborted()
       try {
         return await this.#tryOnce(peer, Math.min(TRY_MS, deadline - performance.now()), signal)
       } catch (error) {
@@ -98,8 +100,8 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   stop(): void {
-    if (this.#stopped) return
-    this.#stopped = true
+    if (this.#stopping.signal.aborted) return
+    this.#stopping.abort(new GridError('link-lost', 'the network stopped'))
     clearTimeout(this.#retryTimer)
     for (const link of [...this.#links]) link.close('the network stopped')
     const client = this.#client
@@ -131,14 +133,14 @@ class PeerJsNetwork implements PeerNetwork {
         fail(error.message)
       })
       client.on('disconnected', () => {
-        if (this.#client === client && !this.#stopped) this.#retryLater()
+        if (this.#client === client && !this.#stopping.signal.aborted) this.#retryLater()
       })
     })
   }
 
   #retryLater(): void {
     clearTimeout(this.#retryTimer)
-    if (this.#stopped) return
+    if (this.#stopping.signal.aborted) return
     const delay = SIGNALLING_RETRY_MS * (0.5 + Math.random() / 2)
     this.#retryTimer = setTimeout(() => this.#signal().catch(() => this.#retryLater()), delay)
   }
@@ -150,7 +152,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
     try {
       return this.#keep(await openRtcLink(connection, {
-        self: this.#access.self, dialled: true, milliseconds, signal: AbortSignal.any([signal, giveUp.signal]),
+        self: this.#access.self, dialled: true, milliseconds, signal: AbortSignal.any([signal, giveUp.signal, this.#stopping.signal]),
       }))
     } finally {
       this.#unreachable.delete(peer)
@@ -164,17 +166,18 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #answer(connection: RtcConnection): void {
-    const peer = memberId(connection.peer)
-    const held = this.#links.filter((link) => link.peer === peer).length
-    if (this.onLink === undefined || this.#stopped || held >= MAX_LINKS_PER_PEER) return connection.close()
-    openRtcLink(connection, { self: this.#access.self, dialled: false, milliseconds: TRY_MS, signal: new AbortController().signal }).then(
-      (link) => {
-        this.#keep(link)
-        if (this.onLink === undefined || this.#stopped) link.close('links are not taken now')
-        else this.onLink(link)
-      },
-      () => {}, // the dialler notices and tries again
-    )
+    const held = [...this.#links, ...this.#answering].filter(({ peer }) => peer === connection.peer).length
+    if (this.onLink === undefined || this.#stopping.signal.aborted || held >= MAX_LINKS_PER_PEER) return connection.close()
+    this.#answering.add(connection)
+    openRtcLink(connection, { self: this.#access.self, dialled: false, milliseconds: TRY_MS, signal: this.#stopping.signal })
+      .finally(() => this.#answering.delete(connection))
+      .then((link) => this.#accept(link), () => {}) // when it fails, the dialler notices and tries again
+  }
+
+  #accept(link: ChannelLink): void {
+    this.#keep(link)
+    if (this.onLink === undefined || this.#stopping.signal.aborted) link.close('links are not taken now')
+    else this.onLink(link)
   }
 
   #keep(link: ChannelLink): ChannelLink {

@@ -1,0 +1,283 @@
+// Opening links and signalling, against made-up connections: what real WebRTC does only now and then.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { GridError, memberId, packFrame, unpackFrame, type FrameType, type MemberId } from '@starling-grid/protocol'
+import { openPeerJsNetwork, openRtcLink, type PeerJsClient, type PeerLink, type RtcConnection, type SignallingAccess } from '@starling-grid/volunteer'
+
+const near = memberId('a'.repeat(32))
+const far = memberId('b'.repeat(32))
+
+/** A data channel whose other side is the test. */
+class MadeUpChannel extends EventTarget {
+  readyState: RTCDataChannelState = 'connecting'
+  binaryType = 'blob'
+  bufferedAmount = 0
+  bufferedAmountLowThreshold = 0
+  readonly sent: FrameType[] = []
+
+  send(bytes: Uint8Array): void {
+    this.sent.push(unpackFrame(bytes).type)
+  }
+  close(): void {
+    this.readyState = 'closed'
+    this.dispatchEvent(new Event('close'))
+  }
+  open(): void {
+    this.readyState = 'open'
+    this.dispatchEvent(new Event('open'))
+  }
+  deliver(data: unknown): void {
+    this.dispatchEvent(new MessageEvent('message', { data }))
+  }
+  deliverFrame(type: FrameType, payload = new Uint8Array(0)): void {
+    this.deliver(packFrame({ type, generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload }).buffer)
+  }
+  get asChannel(): RTCDataChannel {
+    return this as unknown as RTCDataChannel
+  }
+}
+
+class MadeUpConnection implements RtcConnection {
+  readonly peer: MemberId
+  readonly channel = new MadeUpChannel()
+  readonly peerConnection = new EventTarget() as unknown as NonNullable<RtcConnection['peerConnection']>
+  readonly dataChannel: RTCDataChannel | null
+  closed = false
+  #announce: ((channel: RTCDataChannel) => void) | undefined
+
+  constructor(peer: MemberId, dialled: boolean) {
+    this.peer = peer
+    this.dataChannel = dialled ? this.channel.asChannel : null
+    this.peerConnection.addEventListener = (_, listener) => {
+      this.#announce = (channel) => listener({ channel })
+    }
+  }
+  on(): void {}
+  close(): void {
+    this.closed = true
+  }
+  announce(channel = this.channel): void {
+    this.#announce?.(channel.asChannel)
+  }
+}
+
+interface Opening {
+  readonly connection: MadeUpConnection
+  readonly link: Promise<PeerLink>
+  readonly abort: AbortController
+}
+
+function begin(dialled: boolean, milliseconds = 1000): Opening {
+  const connection = new MadeUpConnection(far, dialled)
+  const abort = new AbortController()
+  return { connection, abort, link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }) }
+}
+
+const lost = (error: unknown): boolean => error instanceof GridError && error.code === 'link-lost'
+
+test('the dialler greets first and has its link when the other side has greeted back', async () => {
+  const { connection, link } = begin(true)
+  connection.channel.open()
+  assert.deepEqual(connection.channel.sent, ['greeting'])
+  connection.channel.deliverFrame('greeting')
+  assert.equal((await link).peer, far)
+})
+
+test('the answering side greets back, even when its channel was open before anybody looked', async () => {
+  const { connection, link } = begin(false)
+  connection.channel.readyState = 'open'
+  connection.announce()
+  assert.deepEqual(connection.channel.sent, [])
+  connection.channel.deliverFrame('greeting')
+  assert.deepEqual(connection.channel.sent, ['greeting'])
+  const frames: number[] = []
+  connection.channel.deliverFrame('heartbeat')
+  ;(await link).onFrame = (bytes) => frames.push(bytes.byteLength)
+  assert.equal(frames.length, 1)
+})
+
+const strangeBeginnings: readonly [what: string, data: unknown][] = [
+  ['another frame', packFrame({ type: 'partial', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(4) }).buffer],
+  ['bytes that are no frame', new ArrayBuffer(50)],
+  ['a greeting of 300 bytes', packFrame({ type: 'greeting', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(300) }).buffer],
+  ['text', 'hello'],
+]
+for (const [what, data] of strangeBeginnings)
+  test(`a connection that begins with ${what} becomes no link`, async () => {
+    const { connection, link } = begin(false)
+    connection.announce()
+    connection.channel.open()
+    connection.channel.deliver(data)
+    await assert.rejects(link, lost)
+    assert.ok(connection.closed)
+  })
+
+test('a second channel on the same connection is closed', async () => {
+  const { connection, link } = begin(false)
+  connection.announce()
+  connection.channel.open()
+  connection.channel.deliverFrame('greeting')
+  await link
+  const second = new MadeUpChannel()
+  connection.announce(second)
+  assert.equal(second.readyState, 'closed')
+  assert.equal(connection.closed, false)
+})
+
+test('a connection that hangs is given up in time and closed', async () => {
+  const { connection, link } = begin(true, 20)
+  await assert.rejects(link, /not open after 20 ms/)
+  assert.ok(connection.closed)
+})
+
+test('a link that one side only could open is given up', async () => {
+  const { connection, link } = begin(true, 20)
+  connection.channel.open()
+  await assert.rejects(link, lost)
+  assert.ok(connection.closed)
+})
+
+test('an aborted opening rejects with the signal’s reason and closes', async () => {
+  const { connection, link, abort } = begin(true)
+  abort.abort(new Error('changed my mind'))
+  await assert.rejects(link, /changed my mind/)
+  assert.ok(connection.closed)
+})
+
+test('text on an open link closes it', async () => {
+  const { connection, link } = begin(true)
+  connection.channel.open()
+  connection.channel.deliverFrame('greeting')
+  const closed = new Promise<string>((resolve) => void link.then((open) => (open.onClose = resolve)))
+  await link
+  connection.channel.deliver('hello')
+  assert.match(await closed, /text/)
+})
+
+/** A PeerJS client whose signalling is the test. */
+class MadeUpClient implements PeerJsClient {
+  open = false
+  disconnected = false
+  destroyed = false
+  readonly connections: MadeUpConnection[] = []
+  readonly #listeners = new Map<string, (value: never) => void>()
+
+  on(event: string, listener: (value: never) => void): void {
+    this.#listeners.set(event, listener)
+  }
+  emit(event: string, value?: unknown): void {
+    this.#listeners.get(event)?.(value as never)
+  }
+  connect(peer: string): MadeUpConnection | undefined {
+    if (this.disconnected) return undefined
+    const connection = new MadeUpConnection(memberId(peer), true)
+    this.connections.push(connection)
+    return connection
+  }
+  disconnect(): void {
+    if (this.disconnected) return
+    this.disconnected = true
+    this.emit('disconnected')
+  }
+  destroy(): void {
+    this.destroyed = true
+  }
+  /** The other side opens and greets. */
+  complete(index: number): void {
+    const { channel } = this.connections[index] ?? assert.fail('no such try')
+    channel.open()
+    channel.deliverFrame('greeting')
+  }
+}
+
+const access: SignallingAccess = { url: 'http://localhost:8080', path: '/signalling', self: near, token: 'a b', iceServers: [] }
+const patience = new AbortController().signal
+const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
+
+async function openNetwork() {
+  const clients: MadeUpClient[] = []
+  const released: true[] = []
+  const opening = openPeerJsNetwork({
+    createPeer: (id, options) => {
+      assert.equal(id, near)
+      assert.deepEqual({ ...options, token: '' }, { host: 'localhost', port: 8080, path: '/signalling', secure: false, token: '', config: { iceServers: [] } })
+      const client = new MadeUpClient()
+      clients.push(client)
+      return client
+    },
+    released: () => void released.push(true),
+  }, access)
+  clients[0]?.emit('open')
+  return { network: await opening, clients, released, client: clients[0] ?? assert.fail('no client') }
+}
+
+test('a dial is tried again when signalling does not know the member yet', async () => {
+  const { network, client } = await openNetwork()
+  const dial = network.dial(far, patience)
+  client.emit('error', { type: 'peer-unavailable', message: `Could not connect to peer ${far}` })
+  while (client.connections.length < 2) await soon()
+  assert.ok(client.connections[0]?.closed)
+  client.complete(1)
+  assert.equal((await dial).peer, far)
+  network.stop()
+})
+
+test('links outlive the client that signalled for them; dials go through the new one', async () => {
+  const { network, clients, client } = await openNetwork()
+  const dial = network.dial(far, patience)
+  client.complete(0)
+  const link = await dial
+  network.reconnect({ ...access, token: 'new' })
+  assert.ok(client.disconnected)
+  assert.equal(client.destroyed, false)
+  clients[1]?.emit('open')
+  const second = network.dial(far, patience)
+  clients[1]?.complete(0)
+  await second
+  await link.send(packFrame({ type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }))
+  network.stop()
+})
+
+test('links are refused until somebody takes them, and never more than four of one member', async () => {
+  const { network, client } = await openNetwork()
+  const arrive = async (): Promise<MadeUpConnection> => {
+    const connection = new MadeUpConnection(far, false)
+    client.emit('connection', connection)
+    connection.announce()
+    connection.channel.open()
+    connection.channel.deliverFrame('greeting')
+    await soon()
+    return connection
+  }
+  assert.ok((await arrive()).closed)
+  const links: PeerLink[] = []
+  network.onLink = (link) => links.push(link)
+  for (let i = 0; i < 4; i++) assert.equal((await arrive()).closed, false)
+  assert.ok((await arrive()).closed)
+  links[0]?.close('making room')
+  await soon()
+  assert.equal((await arrive()).closed, false)
+  network.stop()
+})
+
+test('a stop ends links, dials and signalling, and says when all is released', async () => {
+  const { network, client, released } = await openNetwork()
+  const dial = network.dial(far, patience)
+  client.complete(0)
+  const link = await dial
+  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const waiting = network.dial(far, patience)
+  network.stop()
+  await assert.rejects(waiting, lost)
+  assert.match(await closed, /stopped/)
+  assert.ok(client.disconnected)
+  while (released.length === 0) await soon()
+  assert.ok(client.destroyed)
+})
+
+test('signalling that cannot be opened is said at once', async () => {
+  const client = new MadeUpClient()
+  const opening = openPeerJsNetwork({ createPeer: () => client }, access)
+  client.emit('error', { type: 'network', message: 'Lost connection to server.' })
+  await assert.rejects(opening, (error) => error instanceof GridError && error.code === 'coordinator-lost')
+})
