@@ -14,6 +14,7 @@ import { newMemberId, type ErrorCode, type MemberId } from '@starling-grid/proto
 import type { SignallingAccess } from '@starling-grid/volunteer'
 import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
 import { launchBrowser } from '../src/browser.ts'
+import type {} from './link-peer-page.ts'
 import type { RingResult } from './link-peer.ts'
 
 interface Peer {
@@ -39,9 +40,11 @@ before(async () => {
     mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
     onRefusal: (code) => refusals.push(code),
   })
-  const script = await bundlePage()
-  app.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>link peer</title><script src="/peer.js"></script>'))
-  app.get('/peer.js', (_, reply) => reply.type('text/javascript').send(script))
+  for (const program of ['link-peer-page', 'link-peer-worker']) {
+    const script = await bundle(`${program}.ts`)
+    app.get(`/${program}.js`, (_, reply) => reply.type('text/javascript').send(script))
+  }
+  app.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>link peer</title><script src="/link-peer-page.js"></script>'))
   await app.listen({ port: 0, host: '127.0.0.1' })
   browser = await launchBrowser({ gpu: false }).catch((error: Error) => void (noBrowser = error.message))
 })
@@ -51,15 +54,16 @@ after(async () => {
   await app.close()
 })
 
-async function bundlePage(): Promise<string> {
-  const entry = fileURLToPath(new URL('link-peer-page.ts', import.meta.url))
+/** A program of this folder as one classic script. */
+async function bundle(file: string): Promise<string> {
+  const entry = fileURLToPath(new URL(file, import.meta.url))
   const output = await build({
     configFile: false, logLevel: 'error',
-    build: { write: false, minify: false, lib: { entry, formats: ['iife'], name: 'page' } },
+    build: { write: false, minify: false, lib: { entry, formats: ['iife'], name: 'program' } },
   })
-  const [bundle] = [output].flat()
-  if (bundle === undefined || !('output' in bundle)) throw new Error('internal: vite built nothing')
-  return bundle.output[0].code
+  const [built] = [output].flat()
+  if (built === undefined || !('output' in built)) throw new Error('internal: vite built nothing')
+  return built.output[0].code
 }
 
 function accessFor(self: MemberId): SignallingAccess {
@@ -101,14 +105,17 @@ async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
   return opened({ id: newMemberId(), call, stop })
 }
 
-/** A peer in a tab. */
-async function startTab(callFarEnd: CallFarEnd): Promise<Peer> {
+const startTab = (callFarEnd: CallFarEnd): Promise<Peer> => openPage(callFarEnd, 'callPeer')
+/** In a Worker of a tab, where training runs, over the bridge to the window. */
+const startWorker = (callFarEnd: CallFarEnd): Promise<Peer> => openPage(callFarEnd, 'callWorkerPeer')
+
+async function openPage(callFarEnd: CallFarEnd, entry: 'callPeer' | 'callWorkerPeer'): Promise<Peer> {
   if (browser === undefined) throw new Error(`internal: ${noBrowser}`)
   const page = await browser.newPage()
   await page.exposeFunction('callFarEnd', callFarEnd)
   await page.goto(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}/`)
   const call = (method: string, ...args: unknown[]): Promise<unknown> =>
-    page.evaluate(([name, values]) => window.linkPeer[name]?.(...(values as never[])), [method, args] as const)
+    page.evaluate(([name, command, values]) => window[name](command, values), [entry, method, args] as const)
   return opened({ id: newMemberId(), call, stop: () => page.close() })
 }
 
@@ -117,17 +124,18 @@ async function opened(peer: Peer): Promise<Peer> {
   return peer
 }
 
-type Start = typeof startTab
+type Start = (callFarEnd: CallFarEnd) => Promise<Peer>
 const pairs: readonly [what: string, near: Start, far: Start][] = [
   ['a process to a process', startProcess, startProcess],
   ['a process to a tab', startProcess, startTab],
   ['a tab to a process', startTab, startProcess],
   ['a tab to a tab', startTab, startTab],
+  ['a Worker to a process', startWorker, startProcess],
 ]
 
 for (const [what, startNear, startFar] of pairs)
   test(`links from ${what}`, async (t) => {
-    if (browser === undefined && (startNear === startTab || startFar === startTab)) return t.skip(noBrowser)
+    if (browser === undefined && !(startNear === startProcess && startFar === startProcess)) return t.skip(noBrowser)
     const far = await startFar(() => Promise.reject(new Error('internal: the far end runs no cases')))
     const near = await startNear((command, args) => far.call('far', command, args))
     for (const { name } of peerLinkCases)
