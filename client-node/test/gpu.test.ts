@@ -4,12 +4,16 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { isGridError } from '@starling-grid/protocol'
 import { adapterLabel, openGpu } from '../src/gpu.ts'
+import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 
 const PROGRAM = fileURLToPath(new URL('./double-on-gpu.ts', import.meta.url))
 /** Opening takes 0.3 s; what does not end by itself would take forever. */
 const TIME_LIMIT_MS = 30_000
 
-test('a GPU opens, computes and closes, and the process ends by itself', () => {
+const { description } = await adapterEnvironment()
+const skip = description.startsWith('none') && `adapter: ${description}`
+
+test('a GPU opens, computes and closes, and the process ends by itself', { skip }, () => {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM], { encoding: 'utf8', timeout: TIME_LIMIT_MS })
   assert.equal(status, 0, stderr)
   const { doubled, description, maxStorageBufferBindingSize } = JSON.parse(stdout)
@@ -19,7 +23,7 @@ test('a GPU opens, computes and closes, and the process ends by itself', () => {
   assert.ok(maxStorageBufferBindingSize >= 2 ** 27)
 })
 
-test('an adapter that is not there is refused with the names of those that are', async () => {
+test('an adapter that is not there is refused with the names of those that are', { skip }, async () => {
   await assert.rejects(
     openGpu({ adapter: 'Voodoo 2' }),
     (error) => isGridError(error) && error.code === 'no-adapter' && /Voodoo 2.*offers \S/.test(error.message),

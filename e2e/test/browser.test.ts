@@ -2,13 +2,18 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { after, before, test } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
+import { findChromium } from '@starling-grid/client-node'
+import { describeError } from '@starling-grid/protocol'
 import { launchBrowser } from '../src/browser.ts'
 
 // An empty page on localhost, which is a secure context: WebGPU exists nowhere else.
 const server = createServer((_request, response) => response.setHeader('content-type', 'text/html').end('<!doctype html><p>text'))
 let browser: Browser
+// Says why these tests did not run where there is no browser.
+const skip = await findChromium().then(() => false, describeError)
 
 before(async () => {
+  if (skip) return
   await new Promise<void>((resolve) => server.listen(0, 'localhost', resolve))
   browser = await launchBrowser()
 })
@@ -17,24 +22,24 @@ after(async () => {
   server.close()
 })
 
-test('a page and its workers find a WebGPU adapter', async () => {
+test('a page and its workers find a WebGPU adapter', { skip }, async () => {
   const page = await emptyPage(browser)
   assert.equal(await page.evaluate(async () => (await navigator.gpu.requestAdapter())?.info.vendor), 'google')
   assert.equal(await page.evaluate(workerSays, 'navigator.gpu.requestAdapter().then((adapter) => postMessage(adapter.info.vendor))'), 'google')
 })
 
-test('a data channel opens between two peers of a page', async () => {
+test('a data channel opens between two peers of a page', { skip }, async () => {
   const page = await emptyPage(browser)
   assert.equal(await page.evaluate(openChannel), 'open')
 })
 
-test('text has glyphs', async () => {
+test('text has glyphs', { skip }, async () => {
   const page = await emptyPage(browser)
   // A font without glyphs draws the same box for each character.
   assert.notEqual(await page.evaluate(widthOf, 'iiii'), await page.evaluate(widthOf, 'WWWW'))
 })
 
-test('a browser without a GPU can be had too', async () => {
+test('a browser without a GPU can be had too', { skip }, async () => {
   const without = await launchBrowser({ gpu: false })
   try {
     const page = await emptyPage(without)
