@@ -124,7 +124,7 @@ test('a compressed bomb is unpacked no further than its header declares', async 
   const bomb = Buffer.concat([gzipSync(idx([2, 2], [])), ...Array.from({ length: 400 }, () => zeros)])
   const started = performance.now()
   await refused('declares 2 × 2 = 4 bytes and holds more', bomb)
-  assert.ok(performance.now() - started < 2000, 'unpacking all of it takes 8 s and more')
+  assert.ok(performance.now() - started < 1000, 'unpacking all of it takes 4 s')
 })
 
 function idx(shape: readonly number[], elements: readonly number[]): Buffer {
