@@ -1,0 +1,58 @@
+// The version that a member holds: whole before and after an update, equal on every member, and able to help one that is behind.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { mlp } from '@starling-grid/model'
+import { digest, extend, genesis, jobId, sha256Name, type StepRecord, trainingBlock } from '@starling-grid/protocol'
+import { HeldVersion } from '@starling-grid/volunteer'
+
+const spec = mlp({ input: [4], hidden: [3], classes: 2 })
+const first = genesis(jobId('job'), 'hash', 1)
+const record = (v: number): StepRecord => ({
+  v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [trainingBlock(0, v)], samples: 4, targets: 4, lossSum: 1, correct: 0, gradDigest: sha256Name('0'.repeat(64)),
+})
+
+function held(): HeldVersion {
+  const version = new HeldVersion({ spec, optimizer: { type: 'adam', lr: 0.01 }, clipNorm: 1 })
+  version.adoptInitial(first, 1)
+  return version
+}
+
+function gradient(version: HeldVersion, seed: number): Float32Array {
+  return Float32Array.from({ length: version.layout.total }, (_, i) => Math.sin(i * 1.7 + seed))
+}
+
+test('members that apply the same sums hold the same bytes', () => {
+  const [a, b] = [held(), held()]
+  let version = first
+  for (let v = 1; v <= 20; v++) {
+    version = extend(version, record(v))
+    for (const member of [a, b]) member.apply(record(v), version, gradient(member, v))
+  }
+  assert.equal(digest(a.encode()), digest(b.encode()))
+})
+
+test('a newcomer that adopts the bytes goes on exactly as the member that sent them', () => {
+  const [member, newcomer] = [held(), held()]
+  const second = extend(first, record(1))
+  const third = extend(second, record(2))
+  member.apply(record(1), second, gradient(member, 1))
+  newcomer.adopt(newcomer.decode(member.encode(), second), second)
+  for (const one of [member, newcomer]) one.apply(record(2), third, gradient(one, 2))
+  assert.equal(digest(newcomer.encode()), digest(member.encode()))
+})
+
+test('the reduced gradient of the held version is kept, and of no other', () => {
+  const member = held()
+  const second = extend(first, record(1))
+  member.apply(record(1), second, gradient(member, 1))
+  assert.deepEqual(member.reduced(second), gradient(member, 1))
+  assert.equal(member.reduced(first), undefined)
+})
+
+test('the sum that was applied stays as it came: others may still ask for it', () => {
+  const member = held()
+  const sum = gradient(member, 3)
+  const before = sum.slice()
+  member.apply(record(1), extend(first, record(1)), sum)
+  assert.deepEqual(sum, before)
+})
