@@ -73,7 +73,7 @@ export function runAt(v: number): RunView {
     samplesExpected: expected,
     samplesPerSecond: speed,
     etaSeconds: (expected - committed) / speed,
-    checkpoint: v < 20 ? null : { ...versionAt(v - (v % 20)), bytes: 493_000, at: at(v - (v % 20)), witnessed: v % 40 >= 20 },
+    checkpoint: v < 20 ? null : { ...versionAt(v - (v % 20)), bytes: 493_000, at: at(v - (v % 20)), witnessed: v % 40 >= 20, agreeing: v % 40 >= 20 ? members.length : 1, members: members.length },
     refusals: killed ? { 'generation-stale': 3, 'lease-stale': 1 } : {},
     startedAt: STARTED_AT,
     finishedAt: null,
@@ -93,6 +93,7 @@ const JOB: RunView['job'] = {
   validationSamples: 1024,
   downloadBytes: 7_840_000,
   epochs: EPOCHS,
+  blocksPerEpoch: TRAIN_SAMPLES / 64,
   blockSamples: 64,
   batchBlocks: 8,
 }

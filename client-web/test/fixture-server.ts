@@ -1,4 +1,5 @@
 // Serves the built pages as the coordinator does, same headers, with a watch stream that a test plays.
+import { EventEmitter, once } from 'node:events'
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -24,15 +25,21 @@ export interface FixtureServer {
   send(message: WatchMessage): void
   /** false: the stream breaks, and new ones are refused */
   answer(watchers: boolean): void
+  /** resolves when somebody asks for this path */
+  requested(path: string): Promise<void>
   stop(): Promise<void>
 }
 
 export async function startFixtureServer(folder: string, first: WatchMessage, port = 0): Promise<FixtureServer> {
-  const server = createServer((request, response) => void serve(folder, request, response))
+  const requests = new EventEmitter()
+  const server = createServer((request, response) => {
+    requests.emit(request.url ?? '')
+    void serve(folder, request, response)
+  })
   const watchers = new WebSocketServer({ noServer: true })
   let answering = true
   server.on('upgrade', (request, socket, head) => {
-    if (!answering || request.url !== '/api/watch') return socket.destroy()
+    if (!answering || request.url !== '/api/watch') return void socket.destroy()
     watchers.handleUpgrade(request, socket, head, (watcher) => watcher.send(JSON.stringify(fixture.first)))
   })
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
@@ -44,6 +51,9 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
     answer(watching) {
       answering = watching
       if (!watching) everyone((watcher) => watcher.terminate())
+    },
+    async requested(path) {
+      await once(requests, path)
     },
     async stop() {
       everyone((watcher) => watcher.terminate())

@@ -5,13 +5,15 @@ import { count } from '../format.ts'
 import type { SessionState } from './session.ts'
 
 const TRAINING: readonly VolunteerPhase[] = ['computing', 'exchanging', 'validating']
+/** Short pauses between steps; a listener whose samples count already need not hear of them. */
+const PAUSING: readonly VolunteerPhase[] = ['waiting', 'catching-up']
 
 /** What kind of moment it is: a new kind is said at once, the same kind at most every ten seconds. */
 export function momentOf(state: SessionState): string {
   if (state.type !== 'running' || state.status === null) return state.type
   const { phase, samplesCommitted } = state.status
-  if (!TRAINING.includes(phase)) return phase
-  return samplesCommitted > 0 ? 'counted' : 'training'
+  if (samplesCommitted > 0 && (TRAINING.includes(phase) || PAUSING.includes(phase))) return 'counted'
+  return TRAINING.includes(phase) ? 'training' : phase
 }
 
 export function announcement(state: SessionState): string {
@@ -32,16 +34,11 @@ export function announcement(state: SessionState): string {
 }
 
 function inWords(status: VolunteerStatus): string {
-  switch (status.phase) {
-    case 'computing':
-    case 'exchanging':
-    case 'validating':
-      return contributed(status) || 'Training: your first samples are on their way into a version.'
-    case 'finished':
-      return `The run is finished. ${contributed(status)}`
-    default:
-      return status.detail || PHASE_WORDS[status.phase]
-  }
+  const { phase, detail } = status
+  if (PAUSING.includes(phase) && status.samplesCommitted > 0) return contributed(status)
+  if (TRAINING.includes(phase)) return contributed(status) || 'Training: your first samples are on their way into a version.'
+  if (phase === 'finished') return `The run is finished. ${contributed(status)}`
+  return detail === '' ? `${PHASE_WORDS[phase]} …` : `${PHASE_WORDS[phase]}: ${detail}.`
 }
 
 function ending(state: Extract<SessionState, { type: 'ended' }>): string {
@@ -58,12 +55,12 @@ function contributed(status: VolunteerStatus | null): string {
 }
 
 export const PHASE_WORDS: Readonly<Record<VolunteerPhase, string>> = {
-  connecting: 'Connecting to the coordinator',
+  connecting: 'Connecting',
   waiting: 'Waiting',
-  preparing: 'Preparing: data and model',
-  'catching-up': 'Catching up with the others',
+  preparing: 'Preparing',
+  'catching-up': 'Catching up',
   computing: 'Computing',
-  exchanging: 'Exchanging with neighbours',
+  exchanging: 'Exchanging',
   validating: 'Validating',
   finished: 'Finished',
   stopped: 'Stopped',

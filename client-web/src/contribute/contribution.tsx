@@ -2,9 +2,13 @@
 import type { RunView } from '@starling-grid/protocol'
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import type { ComponentChildren } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { bytes, count, loss, rate } from '../format.ts'
 import { PHASE_WORDS } from './announcement.ts'
 import type { SessionState } from './session.ts'
+
+/** Statuses come ten times a second; eyes read two. */
+const READING_MS = 500
 
 export interface ContributionProps {
   readonly state: Extract<SessionState, { type: 'running' | 'stopping' }>
@@ -13,7 +17,8 @@ export interface ContributionProps {
 }
 
 export function Contribution(props: ContributionProps) {
-  const { status, type } = props.state
+  const { type } = props.state
+  const status = usePaced(props.state.status)
   return (
     <div class="contribution">
       <div class="tally">
@@ -21,7 +26,10 @@ export function Contribution(props: ContributionProps) {
         <span class="unit">samples of yours counted</span>
       </div>
       <dl class="readings">
-        <Reading term="Now">{status === null ? 'Starting' : PHASE_WORDS[status.phase]}</Reading>
+        <Reading term="Now">
+          {status === null ? 'Starting' : PHASE_WORDS[status.phase]}
+          {status !== null && status.detail !== '' && <small>{status.detail}</small>}
+        </Reading>
         <Reading term="Speed">{rate(status?.samplesPerSecond ?? 0)} samples/s</Reading>
         <Reading term="Loss">{loss(status?.loss ?? null)}</Reading>
         <Reading term="Place">{place(status)}</Reading>
@@ -37,6 +45,21 @@ export function Contribution(props: ContributionProps) {
       </div>
     </div>
   )
+}
+
+/** The newest value, at most every READING_MS. */
+function usePaced<T>(value: T): T {
+  const [shown, setShown] = useState(value)
+  const last = useRef(0)
+  useEffect(() => {
+    const show = (): void => {
+      last.current = Date.now()
+      setShown(value)
+    }
+    const timer = setTimeout(show, Math.max(0, last.current + READING_MS - Date.now()))
+    return () => clearTimeout(timer)
+  }, [value])
+  return shown
 }
 
 function Reading(props: { readonly term: string; readonly wide?: boolean; readonly children: ComponentChildren }) {

@@ -25,7 +25,7 @@ export interface SeriesInput {
 }
 
 /** Smoothing forgets by the factor `smoothing` per this part of the width, so that it looks the same for short and long runs. */
-const PARTS_OF_WIDTH = 300
+const PARTS_OF_WIDTH = 600
 
 export function seriesOf(input: SeriesInput, view: { readonly x: XAxis; readonly smoothing: number; readonly scale: ChartScale }): Series {
   const { steps, validations } = input

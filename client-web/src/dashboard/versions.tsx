@@ -1,7 +1,7 @@
 // What is committed and what is safe on disk; how the ring stands; what was refused.
 import { ERROR_CODES, type RunView } from '@starling-grid/protocol'
 import type { ComponentChildren } from 'preact'
-import { bytes, clockTime, count, shortHash } from '../format.ts'
+import { bytes, clockTime, count, plural, shortHash } from '../format.ts'
 
 export function Versions(props: { readonly run: RunView }) {
   const { version, checkpoint, generation, modeEpoch, exportPath } = props.run
@@ -25,11 +25,11 @@ export function Versions(props: { readonly run: RunView }) {
 }
 
 function Checkpoint(props: { readonly checkpoint: NonNullable<RunView['checkpoint']> }) {
-  const { v, id, bytes: size, at, witnessed } = props.checkpoint
+  const { v, id, bytes: size, at, witnessed, agreeing, members } = props.checkpoint
   return (
     <>
       {count(v)} <code>{shortHash(id)}</code>, {bytes(size)} at {clockTime(at)},{' '}
-      {witnessed ? 'a second member holds the same' : <em>not yet confirmed by a second member</em>}
+      {witnessed ? `${agreeing} of ${plural(members, 'member')} hold exactly these bytes` : <em>not yet confirmed by a second member</em>}
     </>
   )
 }

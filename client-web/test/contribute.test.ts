@@ -1,0 +1,209 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import { builtPages, launchBrowser, openPage, overflow } from './browser.ts'
+import { fakeWorker, STOPPED_PATH, TRAINING } from './fake-worker.ts'
+import { idOf, runAt, snapshotAt } from './fixture-run.ts'
+import { type FixtureServer, startFixtureServer } from './fixture-server.ts'
+
+const HOSTILE = '<img src=x onerror="window.hacked=1">'
+/** A page of this origin has no secure context; nothing is ever sent there. */
+const LAN = 'http://192.0.2.7:8080'
+
+/** Text, because it runs in the page. */
+const COUNT_REQUESTS = `
+  globalThis.asked = []
+  const { requestDevice } = GPUAdapter.prototype
+  GPUAdapter.prototype.requestDevice = function (...rest) { asked.push('device'); return requestDevice.apply(this, rest) }
+  globalThis.RTCPeerConnection = class { constructor() { asked.push('peer') } }
+`
+
+let browser: Browser
+let server: FixtureServer
+
+before(async () => {
+  browser = await launchBrowser()
+  server = await startFixtureServer(await builtPages(), snapshotAt(210))
+})
+after(async () => {
+  await browser.close()
+  await server.stop()
+})
+
+const reason = (page: Page): Promise<string | null> => page.locator('[data-reason]').first().getAttribute('data-reason')
+
+test('before the click everything about the job is text, and neither device nor peer connection is asked for', async () => {
+  const { page, complaints } = await openPage(browser)
+  await page.addInitScript(COUNT_REQUESTS)
+  await page.goto(server.url)
+  await page.getByText('Botanical Garden Halle').waitFor()
+  const text = await page.innerText('body')
+  for (const expected of ['Handwritten digits', 'herbarium', 'LeNet-5', '61,706 parameters', '8,192 samples', '7.8 MB']) assert.ok(text.includes(expected), expected)
+  assert.equal(await page.locator('button[data-primary]').count(), 1)
+  assert.deepEqual(await page.evaluate('asked'), [])
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('one click starts, a counted sample is said, and Stop leaves gracefully', async () => {
+  const { page, complaints } = await openPage(browser)
+  await fakeWorker(page, { statuses: [{ ...TRAINING, phase: 'preparing', samplesCommitted: 0 }, TRAINING] })
+  await page.goto(server.url)
+  await page.click('button[data-primary]')
+  await page.getByRole('status').getByText('1,280 of your samples are in version 42').waitFor({ timeout: 10_000 })
+  await page.locator('.contribution').getByText('41 samples/s').waitFor()
+  const text = await page.innerText('.contribution')
+  for (const expected of ['0.3127', '3 of 5', '81.4 MB', '80.9 MB', 'software']) assert.ok(text.includes(expected), expected)
+  await page.getByRole('button', { name: 'Stop' }).click()
+  await page.getByRole('status').getByText('Stopped.').waitFor()
+  assert.match(await page.innerText('[role=status]'), /1,280 of your samples.*the coordinator was told/is)
+  assert.equal(await page.locator('button[data-primary]').count(), 1)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('leaving the page tells the Worker to leave', async () => {
+  const { page } = await openPage(browser)
+  await fakeWorker(page, { statuses: [TRAINING] })
+  await page.goto(server.url)
+  await page.click('button[data-primary]')
+  await page.locator('.contribution').getByText('Computing').waitFor()
+  const left = server.requested(STOPPED_PATH)
+  await page.goto('about:blank')
+  await left
+  await page.close()
+})
+
+test('over http from another machine the page says so, and speaks of no GPU and no driver', async () => {
+  const { page } = await openPage(browser)
+  await page.route(`${LAN}/**`, async (route) => {
+    const { pathname } = new URL(route.request().url())
+    await route.fulfill({ response: await route.fetch({ url: server.url + pathname }) })
+  })
+  await page.routeWebSocket(`${LAN.replace('http', 'ws')}/**`, (socket) => socket.send(JSON.stringify(snapshotAt(210))))
+  await page.goto(LAN)
+  await page.getByText('Botanical Garden Halle').waitFor()
+  assert.equal(await reason(page), 'insecure-context')
+  assert.match(await page.innerText('[data-reason]'), /https:\/\/192\.0\.2\.7:8080/)
+  assert.doesNotMatch(await page.innerText('body'), /gpu|driver|graphics/i)
+  assert.equal(await page.locator('button[data-primary]').count(), 0)
+  await page.close()
+})
+
+test('a browser without WebGPU is told what to update', async () => {
+  const { page, complaints } = await openPage(browser)
+  await page.addInitScript(() => void Reflect.deleteProperty(Navigator.prototype, 'gpu'))
+  await page.goto(server.url)
+  await page.getByText('Botanical Garden Halle').waitFor()
+  assert.equal(await reason(page), 'no-webgpu')
+  assert.match(await page.innerText('.next-step'), /Update Chrome to \d+/)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('a browser that finds no adapter is told where to look', async () => {
+  const { page, complaints } = await openPage(browser)
+  await page.addInitScript(() => void (GPU.prototype.requestAdapter = async () => null))
+  await page.goto(server.url)
+  await page.click('button[data-primary]')
+  await page.locator('[data-reason=no-adapter]').waitFor()
+  assert.match(await page.innerText('.next-step'), /chrome:\/\/settings\/system/)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+for (const [code, expected] of [['device-lost', 'device-lost'], ['adapter-limit', 'adapter-limit'], ['grid-full', 'grid-full'], ['model-hash', 'old-page'], ['internal', 'broken']] as const) {
+  test(`a volunteer that ends with ${code} has its own reason and a next step, and keeps what was counted`, async () => {
+    const { page, complaints } = await openPage(browser)
+    await fakeWorker(page, { statuses: [TRAINING], failure: { code, message: 'because of the test.' } })
+    await page.goto(server.url)
+    await page.click('button[data-primary]')
+    await page.locator(`[data-reason=${expected}]`).waitFor()
+    assert.notEqual((await page.innerText('.next-step')).trim(), '')
+    assert.match(await page.innerText('[role=status]'), /1,280 of your samples are in version 42/)
+    assert.deepEqual(complaints, [])
+    await page.close()
+  })
+}
+
+test('when the coordinator is away the page counts down and comes back by itself', async () => {
+  const { page } = await openPage(browser)
+  await page.goto(server.url)
+  await page.getByText('Botanical Garden Halle').waitFor()
+  server.answer(false)
+  await page.locator('[data-reason=coordinator-away]').waitFor()
+  assert.match(await page.innerText('[data-reason=coordinator-away]'), /again in \d+ s/)
+  server.answer(true)
+  await page.locator('[data-reason=coordinator-away]').waitFor({ state: 'detached', timeout: 15_000 })
+  await page.close()
+})
+
+test('without a job the page says so and still lets people join', async () => {
+  const empty = await startFixtureServer(await builtPages(), { type: 'none', reason: 'No job was submitted.' })
+  const { page, complaints } = await openPage(browser)
+  await page.goto(empty.url)
+  await page.getByText('No job runs at the moment').waitFor()
+  assert.equal(await page.locator('button[data-primary]').count(), 1)
+  assert.deepEqual(complaints, [])
+  await page.close()
+  await empty.stop()
+})
+
+test('hostile names are shown as text', async () => {
+  const run = runAt(210)
+  const job = { ...run.job, name: HOSTILE, owner: HOSTILE, purpose: HOSTILE, model: HOSTILE, dataset: HOSTILE }
+  const members = run.members.map((member) => ({ ...member, name: HOSTILE, activity: HOSTILE }))
+  const hostile = await startFixtureServer(await builtPages(), snapshotAt(210, { job, members }))
+  const { page, complaints } = await openPage(browser)
+  await page.goto(hostile.url)
+  await page.getByRole('heading', { name: HOSTILE }).waitFor()
+  assert.equal(await page.locator('img').count(), 0)
+  assert.deepEqual(complaints, [])
+  await page.close()
+  await hostile.stop()
+})
+
+test('on a phone nothing scrolls sideways, the button is in view, and every target is 44 pixels high', async () => {
+  const { page } = await openPage(browser, { viewport: { width: 390, height: 844 } })
+  await fakeWorker(page, { statuses: [TRAINING] })
+  await page.goto(server.url)
+  const button = await page.locator('button[data-primary]').boundingBox()
+  await page.getByText('Botanical Garden Halle').waitFor()
+  assert.ok(button !== null && button.y + button.height < 844)
+  await targetsAreHigh(page)
+  await page.click('button[data-primary]')
+  await page.locator('.contribution').getByText('Computing').waitFor()
+  await targetsAreHigh(page)
+  assert.equal(await overflow(page), 0)
+  await page.close()
+})
+
+async function targetsAreHigh(page: Page): Promise<void> {
+  for (const target of await page.locator('a, button, input').all()) {
+    const box = await target.boundingBox()
+    assert.ok(box !== null && box.height >= 44, `${await target.innerText()} is ${box?.height} pixels high`)
+  }
+}
+
+test('the keyboard alone starts and stops', async () => {
+  const { page } = await openPage(browser)
+  await fakeWorker(page, { statuses: [TRAINING] })
+  await page.goto(server.url)
+  await page.locator('button[data-primary]').focus()
+  await page.keyboard.press('Enter')
+  await page.locator('.contribution').getByText('Computing').waitFor()
+  await page.getByRole('button', { name: 'Stop' }).focus()
+  await page.keyboard.press('Space')
+  await page.getByRole('status').getByText('Stopped.').waitFor()
+  await page.close()
+})
+
+test('the own place in the ring is marked', async () => {
+  const { page } = await openPage(browser)
+  await fakeWorker(page, { statuses: [TRAINING], self: idOf(2) })
+  await page.goto(server.url)
+  await page.click('button[data-primary]')
+  await page.locator('.node.self').waitFor()
+  assert.match((await page.locator('.node.self').textContent()) ?? '', /you/)
+  await page.close()
+})

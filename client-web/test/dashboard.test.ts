@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, test } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import { builtPages, launchBrowser, openPage, overflow, type WatchedPage } from './browser.ts'
+import { runAt, snapshotAt, stepPoint, updateTo } from './fixture-run.ts'
+import { type FixtureServer, startFixtureServer } from './fixture-server.ts'
+
+const HOSTILE = '<img src=x onerror="window.hacked=1">'
+
+let browser: Browser
+let server: FixtureServer
+
+before(async () => {
+  browser = await launchBrowser()
+  server = await startFixtureServer(await builtPages(), snapshotAt(330))
+})
+beforeEach(() => {
+  server.first = snapshotAt(330)
+})
+after(async () => {
+  await browser.close()
+  await server.stop()
+})
+
+async function open(search = ''): Promise<WatchedPage> {
+  const opened = await openPage(browser)
+  await opened.page.goto(`${server.url}/dashboard${search}`)
+  await opened.page.locator('.headline, .empty h1').waitFor()
+  return opened
+}
+const newestStep = (page: Page): Promise<string> => page.locator('section[aria-label="Training loss"] .readout span').first().innerText()
+const waitForStep = (page: Page, v: number): Promise<void> => page.locator('section[aria-label="Training loss"] .readout').getByText(`step ${v}`, { exact: true }).waitFor()
+
+test('everything that is known of the run is on the page', async () => {
+  const { page, complaints } = await open()
+  const text = await page.innerText('body')
+  const expected = [
+    'Handwritten digits', 'Training in a ring', '4 members hold version 330', 'Membership has been stable', '51.6 %', 'about 3 min', '838', '95.7 %',
+    'marigold', 'NVIDIA GeForce RTX 3060', '(software)', 'computing', 'no heartbeat for 5 s', 'DONE 80', 'PENDING 24', 'TODO 24', 'Quarantined 0',
+    'generation-stale', 'Version 320', 'mode epoch 3', 'Download safetensors',
+  ]
+  for (const words of expected) assert.ok(text.includes(words), words)
+  assert.equal(await page.locator('.ring-picture .node.in-ring').count(), 4)
+  assert.equal(await page.locator('.uplot canvas').count(), 2)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('updates move the curve, a reload shows the same, and a rewind takes points back', async () => {
+  const { page, complaints } = await open()
+  server.send(updateTo(330, 334))
+  await waitForStep(page, 334)
+  server.first = snapshotAt(334)
+  await page.reload()
+  await waitForStep(page, 334)
+  server.send({ ...updateTo(320, 321), rewoundTo: 320 })
+  await waitForStep(page, 321)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('a broken stream is said, counted down, and mended without a reload', async () => {
+  const { page } = await open()
+  server.answer(false)
+  await page.locator('[data-reason=coordinator-away]').waitFor()
+  assert.match(await page.innerText('[data-reason=coordinator-away]'), /again in \d+ s/)
+  assert.equal(await newestStep(page), 'step 330')
+  server.first = snapshotAt(350)
+  server.answer(true)
+  await page.getByRole('button', { name: 'Ask now' }).click()
+  await waitForStep(page, 350)
+  assert.equal(await page.locator('[data-reason=coordinator-away]').count(), 0)
+  await page.close()
+})
+
+test('async mode is drawn as a star around the coordinator, with its reason', async () => {
+  server.first = snapshotAt(250)
+  const { page, complaints } = await open()
+  assert.equal(await page.locator('.ring-picture .spoke').count(), 4)
+  assert.match(await page.innerText('.travel'), /3 reduces in a row were aborted/)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('one click makes a scale logarithmic, and the address carries the view to another browser', async () => {
+  const { page, complaints } = await open()
+  await page.getByRole('group', { name: 'Scales of Training loss' }).getByRole('button', { name: 'log y' }).click()
+  await page.getByRole('group', { name: 'Horizontal axis' }).getByRole('button', { name: 'time' }).click()
+  const { search } = new URL(page.url())
+  assert.deepEqual(Object.fromEntries(new URLSearchParams(search)), { x: 'time', loss: 'log-y' })
+  const other = await open(search)
+  assert.equal(await other.page.getByRole('button', { name: 'log y', pressed: true }).count(), 1)
+  assert.equal(await other.page.getByRole('button', { name: 'time', pressed: true }).count(), 1)
+  assert.deepEqual([...complaints, ...other.complaints], [])
+  await page.close()
+  await other.page.close()
+})
+
+test('a step without a finite loss is marked, and the curve goes on around it', async () => {
+  server.first = { ...snapshotAt(330), steps: Array.from({ length: 330 }, (_, i) => ({ ...stepPoint(i + 1), ...(i === 99 ? { loss: NaN } : {}) })) }
+  const { page, complaints } = await open()
+  assert.match(await page.innerText('.caveat'), /1 step without a finite value/)
+  const plot = page.locator('section[aria-label="Training loss"] .plot')
+  await plot.focus()
+  await page.keyboard.press('Home')
+  assert.equal(await newestStep(page), 'step 1')
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('the table behind a chart has its numbers', async () => {
+  const { page } = await open()
+  const curve = page.locator('section[aria-label=Accuracy]')
+  await curve.getByText('As a table').click()
+  await curve.locator('table').waitFor()
+  assert.equal(await curve.locator('thead th[scope=col]').count(), 5)
+  assert.equal(await curve.locator('tbody th').first().innerText(), '330')
+  await page.close()
+})
+
+test('without a job the page says so and how to start one, and shows the job when it begins', async () => {
+  server.first = { type: 'none', reason: 'No job was submitted.' }
+  const { page, complaints } = await open()
+  assert.match(await page.innerText('.empty'), /No job was submitted\.[^]*npm run job -- submit/)
+  server.send(snapshotAt(3))
+  await waitForStep(page, 3)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('a run before its first step is shown without numbers that are not there', async () => {
+  server.first = snapshotAt(0, { members: [], phase: 'waiting', etaSeconds: null, samplesPerSecond: 0 })
+  const { page, complaints } = await open()
+  const text = await page.innerText('body')
+  assert.match(text, /No step is committed yet/)
+  assert.doesNotMatch(text, /NaN|undefined|Infinity|not a number/)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('paused updates hold the picture still, and go on where the run is', async () => {
+  const { page } = await open()
+  await page.getByRole('button', { name: 'Pause updates' }).click()
+  server.send(updateTo(330, 340))
+  await page.waitForTimeout(300)
+  assert.equal(await newestStep(page), 'step 330')
+  await page.getByRole('button', { name: 'Go on' }).click()
+  await waitForStep(page, 340)
+  await page.close()
+})
+
+test('hostile names, reasons and events are shown as text', async () => {
+  const run = runAt(330)
+  const change = {
+    job: { ...run.job, name: HOSTILE, owner: HOSTILE, model: HOSTILE, dataset: HOSTILE },
+    reason: HOSTILE,
+    modeReason: HOSTILE,
+    members: run.members.map((member) => ({ ...member, name: HOSTILE, activity: HOSTILE })),
+    departed: run.departed.map((gone) => ({ ...gone, name: HOSTILE, reason: HOSTILE })),
+    refusals: { [HOSTILE]: 1 },
+  }
+  server.first = { ...snapshotAt(330, change), events: [{ at: run.startedAt, kind: 'member', text: HOSTILE }] }
+  const { page, complaints } = await open()
+  assert.equal(await page.locator('tbody th', { hasText: HOSTILE }).count(), 5)
+  assert.equal(await page.locator('img').count(), 0)
+  assert.equal(await page.evaluate(() => 'hacked' in globalThis), false)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('five hundred members and ten thousand steps neither scroll sideways nor stall', async () => {
+  const [member] = runAt(330).members
+  assert.ok(member !== undefined)
+  const members = Array.from({ length: 500 }, (_, i) => ({ ...member, id: (String(i).padStart(32, '0') as typeof member.id), name: `volunteer ${i}`, position: i }))
+  server.first = { ...snapshotAt(330, { members }), steps: Array.from({ length: 10_000 }, (_, i) => stepPoint(i + 1)) }
+  const { page, complaints } = await open()
+  for (const width of [1440, 390]) {
+    await page.setViewportSize({ width, height: 844 })
+    assert.equal(await overflow(page), 0)
+  }
+  server.send(updateTo(10_000, 10_001, { members }))
+  await waitForStep(page, 10_001).catch(() => page.getByText('step 10,001').first().waitFor())
+  assert.deepEqual(complaints, [])
+  await page.close()
+})

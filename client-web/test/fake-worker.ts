@@ -1,0 +1,54 @@
+// Stands in for the training Worker: says what a test scripted, and ends when it is told to stop.
+import type { Page } from 'playwright-core'
+import type { VolunteerStatus } from '@starling-grid/volunteer'
+import type { Failure } from '../src/worker-messages.ts'
+
+export const TRAINING: VolunteerStatus = {
+  phase: 'computing',
+  detail: '',
+  job: null,
+  adapter: { name: 'SwiftShader Device (Subzero)', vendor: 'google', software: true, executor: 'webgpu' },
+  mode: 'ring',
+  ring: { position: 2, size: 5 },
+  samplesPerSecond: 41.2,
+  samplesCommitted: 1280,
+  version: 42,
+  loss: 0.3127,
+  bytesSent: 81_400_000,
+  bytesReceived: 80_900_000,
+  error: null,
+}
+
+export interface FakeWorker {
+  readonly statuses: readonly VolunteerStatus[]
+  /** ends by itself with this, after the statuses */
+  readonly failure?: Failure
+  /** joins as this member */
+  readonly self?: string
+}
+
+/** Requested by the fake when it is told to stop, so that a test sees it even while the page goes away. */
+export const STOPPED_PATH = '/stopped'
+
+export async function fakeWorker(page: Page, fake: FakeWorker): Promise<void> {
+  const body = `(${script.toString()})(${JSON.stringify(fake)}, ${JSON.stringify(STOPPED_PATH)})`
+  await page.route('**/assets/train-worker-*.js', (route) => route.fulfill({ contentType: 'text/javascript', body }))
+}
+
+/** Runs in the Worker: nothing of this module exists there. */
+function script(fake: FakeWorker, stoppedPath: string): void {
+  addEventListener('message', (event: MessageEvent<{ control: MessagePort }>) => {
+    const { control } = event.data
+    for (const status of fake.statuses) control.postMessage({ type: 'status', status })
+    if (fake.self !== undefined) {
+      const { port1 } = new MessageChannel()
+      const access = { url: '', path: '', self: fake.self, token: '', iceServers: [] }
+      control.postMessage({ type: 'open-peers', access, port: port1 }, [port1])
+    }
+    if (fake.failure !== undefined) control.postMessage({ type: 'ended', failure: fake.failure })
+    control.onmessage = () => {
+      void fetch(stoppedPath, { keepalive: true })
+      control.postMessage({ type: 'ended', failure: null })
+    }
+  })
+}

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { WatchMessage } from '@starling-grid/protocol'
+import { applyWatch, EMPTY_HISTORY, type RunHistory } from '../src/live/run-history.ts'
+import { snapshotAt, updateTo } from './fixture-run.ts'
+
+const fold = (...messages: readonly WatchMessage[]): RunHistory => messages.reduce(applyWatch, EMPTY_HISTORY)
+
+test('a snapshot and its updates are the same as a later snapshot', () => {
+  const live = fold(snapshotAt(100), updateTo(100, 101), updateTo(101, 130))
+  const reloaded = fold(snapshotAt(130))
+  assert.deepEqual(live.steps, reloaded.steps)
+  assert.deepEqual(live.validations, reloaded.validations)
+  assert.deepEqual(live.run, reloaded.run)
+})
+
+test('a rewind drops the points above it, and the same steps may come again', () => {
+  const rewound = fold(snapshotAt(100), { ...updateTo(80, 82), rewoundTo: 80 })
+  assert.deepEqual(rewound.steps.map((point) => point.v), Array.from({ length: 82 }, (_, i) => i + 1))
+  assert.ok(rewound.validations.every((point) => point.v <= 82))
+})
+
+test('points that are known already are replaced, never doubled', () => {
+  const history = fold(snapshotAt(100), updateTo(95, 103))
+  assert.equal(history.steps.length, 103)
+})
+
+test('when the job is gone nothing of it stays', () => {
+  assert.deepEqual(fold(snapshotAt(100), { type: 'none', reason: 'stopped by its owner' }), { ...EMPTY_HISTORY, noRun: 'stopped by its owner' })
+})
