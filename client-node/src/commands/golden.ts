@@ -4,10 +4,11 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { describeError, GridError } from '@starling-grid/protocol'
 import {
-  readGoldenCase, REFERENCE_ADAPTER, ReferenceRunner, runGoldenCase, type Comparison, type GoldenBackend, type GoldenResult,
+  createGpuRunner, readGoldenCase, REFERENCE_ADAPTER, ReferenceRunner, runGoldenCase, type Comparison, type GoldenBackend, type GoldenResult,
 } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
 import { createColors } from 'picocolors'
+import { openGpu } from '../gpu.ts'
 
 const EXTENSION = '.safetensors'
 
@@ -61,7 +62,12 @@ type OpenBackend = GoldenBackend & { close(): void }
 async function openBackend({ executor, adapter }: Options): Promise<OpenBackend> {
   if (executor === 'reference')
     return { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity), close: () => undefined }
-  throw new GridError('unsupported', `not yet ${adapter}`)
+  const gpu = await openGpu({ adapter })
+  const readText = (url: URL) => readFile(url, 'utf8')
+  return {
+    adapter: gpu.description, close: () => gpu.close(),
+    createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, graph, readText, maxMicroBatch: capacity }),
+  }
 }
 
 async function runFile(folder: string, file: string, backend: GoldenBackend, print: (line: string) => void): Promise<Row> {

@@ -29,11 +29,6 @@ export class ReferenceRunner implements GraphRunner {
     this.enqueue(() => this.parameters.set(copy))
   }
 
-  write(tensor: Tensor, values: Values): void {
-    const copy = values.slice()
-    this.enqueue(() => void this.arrays.set(tensor.storage, copy))
-  }
-
   run(request: RunRequest): Promise<Float32Array[]> {
     this.enqueue(breathe)
     return this.enqueue(() => this.runNow(request))
@@ -50,7 +45,8 @@ export class ReferenceRunner implements GraphRunner {
     return done
   }
 
-  private runNow({ samples, parts, read = [], clearGradient, gradientInto }: RunRequest): Float32Array[] {
+  private runNow({ samples, write, parts, read = [], clearGradient, gradientInto }: RunRequest): Float32Array[] {
+    for (const [tensor, values] of write) this.arrays.set(tensor.storage, values.slice())
     if (clearGradient) this.gradient.fill(0)
     for (const part of parts) for (const call of this.graph[part]) this.runCall(call, samples)
     gradientInto?.set(this.gradient)

@@ -4,7 +4,7 @@ import { parameterLayout, parseModelSpec, type Loss, type ModelSpec } from '@sta
 import { GridError } from '@starling-grid/protocol'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import { LOSSES } from '../graph/losses.ts'
-import type { GraphPart, GraphRunner } from '../graph/runner.ts'
+import type { GraphPart } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import {
   floatsOf, judge, orUnsupported, relativeError, tensorOf, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
@@ -88,17 +88,12 @@ async function runGraph(golden: GoldenCase, graph: Graph, backend: GoldenBackend
   const runner = await backend.createRunner(graph, samples)
   try {
     runner.loadParameters(flatParameters(golden, graph))
-    for (const [tensor, name] of [[graph.input, 'in.x'] as const, ...write]) runner.write(tensor, valuesOf(golden, name))
-    return await runWhole(runner, { samples, parts, read })
+    const values = [[graph.input, 'in.x'] as const, ...write].map(([tensor, name]) => [tensor, valuesOf(golden, name)] as const)
+    const gradient = new Float32Array(graph.parameterCount)
+    return { gradient, read: await runner.run({ samples, parts, read, write: values, clearGradient: true, gradientInto: gradient }) }
   } finally {
     runner.destroy()
   }
-}
-
-async function runWhole(runner: GraphRunner, request: { samples: number; parts: readonly GraphPart[]; read: readonly Tensor[] }) {
-  const gradient = new Float32Array(runner.graph.parameterCount)
-  const read = await runner.run({ ...request, clearGradient: true, gradientInto: gradient })
-  return { read, gradient }
 }
 
 function flatParameters(golden: GoldenCase, graph: Graph): Float32Array {

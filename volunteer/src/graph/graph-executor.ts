@@ -39,7 +39,7 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
   }
 }
 
-type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'read'>
+type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'write' | 'read'>
 
 /** Issues every micro-batch without waiting for the one before; the runner limits how many are under way. */
 async function sumOver(runner: GraphRunner, batch: Batch, options: RunOptions): Promise<BatchSums> {
@@ -48,9 +48,10 @@ async function sumOver(runner: GraphRunner, batch: Batch, options: RunOptions): 
   const { target, loss, correct } = graph.lossTensors
   const pieces = microBatches(batch.samples, runner.capacity)
   const runs = pieces.map(({ start, count }, index) => {
-    runner.write(graph.input, slice(batch.x, start, count, graph.input.size))
-    runner.write(target, slice(batch.y, start, count, target.size))
-    return runner.run({ samples: count, read: [loss, correct], ...options(index === 0, index === pieces.length - 1) })
+    const write = [
+      [graph.input, slice(batch.x, start, count, graph.input.size)], [target, slice(batch.y, start, count, target.size)],
+    ] as const
+    return runner.run({ samples: count, write, read: [loss, correct], ...options(index === 0, index === pieces.length - 1) })
   })
   return addUp(await Promise.all(runs), graph, batch.samples)
 }
@@ -70,8 +71,8 @@ async function predict(runner: GraphRunner, x: Batch['x'], samples: number): Pro
   const { input, output } = runner.graph
   const all = new Float32Array(samples * output.size)
   const runs = microBatches(samples, runner.capacity).map(async ({ start, count }) => {
-    runner.write(input, slice(x, start, count, input.size))
-    const [values] = await runner.run({ samples: count, parts: ['forward'], read: [output] })
+    const write = [[input, slice(x, start, count, input.size)]] as const
+    const [values] = await runner.run({ samples: count, write, parts: ['forward'], read: [output] })
     if (values) all.set(values, start * output.size)
   })
   await Promise.all(runs)

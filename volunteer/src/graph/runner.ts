@@ -10,6 +10,8 @@ export type Values = Float32Array | Int32Array
 
 export interface RunRequest {
   readonly samples: number
+  /** inputs, targets and upstream gradients to set first; the values may change again once the run has resolved */
+  readonly write: readonly (readonly [Tensor, Values])[]
   /** run in this order */
   readonly parts: readonly GraphPart[]
   /** tensors to bring back afterwards, each as its elements for `samples` samples */
@@ -24,10 +26,8 @@ export interface GraphRunner {
   readonly graph: Graph
   /** the most samples that one run takes */
   readonly capacity: number
-  /** (parameterCount,) in layout order */
+  /** (parameterCount,) in layout order, for the runs that follow; `flat` may be reused at once */
   loadParameters(flat: Float32Array): void
-  /** Sets an input, target or upstream tensor for the runs that follow. `values` may be reused at once. */
-  write(tensor: Tensor, values: Values): void
   /**
    * Runs take effect in the order of the calls; several may be under way. Resolves with what `read` asked for.
    * @throws GridError('device-lost')

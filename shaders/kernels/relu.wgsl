@@ -1,0 +1,17 @@
+// Elementwise relu, four elements per invocation. y = max(x, 0); the gradient at 0 is 0.
+// The last invocation may cover elements past the samples; they are inside the buffer and never read.
+
+@compute @workgroup_size(WORKGROUP)
+fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i * 4u >= run.samples * SIZE) { return; }
+  let value = x[i];
+  y[i] = max(value, vec4f());
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i * 4u >= run.samples * SIZE) { return; }
+  dx[i] = select(vec4f(), dy[i], y[i] > vec4f());
+}

@@ -1,0 +1,45 @@
+// THE TABLE of GPU kernels: family → kernel → recipe. A family is made for a kind of adapter:
+// 'register' keeps results in registers and never synchronises, which software adapters want (5 times faster there).
+// A second family for GPUs, with tiles in shared memory, goes beside it and may leave out kernels that it does not improve.
+
+import type { KernelCall, KernelDims, KernelName, KernelOperands } from './kernels.ts'
+import type { Recipe } from './recipe.ts'
+import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './recipes/conv2d.ts'
+import { elementwiseBackward, elementwiseForward } from './recipes/elementwise.ts'
+import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
+import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
+import { avgpool2dBackward, maxpool2dBackward, poolForward } from './recipes/pool2d.ts'
+
+export type KernelFamily = 'register'
+
+type MakeRecipe<K extends KernelName> = (dims: KernelDims<K>, capacity: number, operands: KernelOperands<K, unknown>) => Recipe
+
+export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in KernelName]: MakeRecipe<K> } } = {
+  register: {
+    'linear.forward': linearForward,
+    'linear.inputGradient': linearInputGradient,
+    'linear.parameterGradient': linearParameterGradient,
+    'conv2d.forward': conv2dForward,
+    'conv2d.inputGradient': conv2dInputGradient,
+    'conv2d.parameterGradient': conv2dParameterGradient,
+    'maxpool2d.forward': poolForward('maxpool2d'),
+    'maxpool2d.backward': maxpool2dBackward,
+    'avgpool2d.forward': poolForward('avgpool2d'),
+    'avgpool2d.backward': avgpool2dBackward,
+    'relu.forward': elementwiseForward('relu'),
+    'relu.backward': elementwiseBackward('relu'),
+    'tanh.forward': elementwiseForward('tanh'),
+    'tanh.backward': elementwiseBackward('tanh'),
+    'sigmoid.forward': elementwiseForward('sigmoid'),
+    'sigmoid.backward': elementwiseBackward('sigmoid'),
+    'cross_entropy.loss': crossEntropyLoss,
+    'mse.loss': mseLoss,
+  },
+}
+
+/** How to run `call` for up to `capacity` samples. */
+export function recipeFor(family: KernelFamily, call: KernelCall<unknown>, capacity: number): Recipe {
+  // The table pairs each kernel with its own dims, which the compiler cannot follow through the union of calls.
+  const make = KERNEL_SPECS[family][call.kernel] as (dims: unknown, capacity: number, operands: unknown) => Recipe
+  return make(call.dims, capacity, call.operands)
+}

@@ -1,0 +1,16 @@
+// The one list of shader files. Hosts read the text: browsers by fetch, Node from disk.
+// Each URL is a literal, so that bundlers find the file.
+
+export const KERNEL_URLS = {
+  'linear': new URL('../kernels/linear.wgsl', import.meta.url),
+  'conv2d': new URL('../kernels/conv2d.wgsl', import.meta.url),
+  'maxpool2d': new URL('../kernels/maxpool2d.wgsl', import.meta.url),
+  'avgpool2d': new URL('../kernels/avgpool2d.wgsl', import.meta.url),
+  'relu': new URL('../kernels/relu.wgsl', import.meta.url),
+  'tanh': new URL('../kernels/tanh.wgsl', import.meta.url),
+  'sigmoid': new URL('../kernels/sigmoid.wgsl', import.meta.url),
+  'cross-entropy': new URL('../kernels/cross-entropy.wgsl', import.meta.url),
+  'mse': new URL('../kernels/mse.wgsl', import.meta.url),
+} as const
+
+export type KernelFile = keyof typeof KERNEL_URLS

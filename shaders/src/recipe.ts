@@ -1,0 +1,88 @@
+// How a kernel runs on a GPU: its passes over operands and scratch, for a capacity of samples.
+// Shapes and capacity are compile-time constants of the shader; the actual number of samples is not, so that
+// neither a shader nor a pipeline depends on it.
+
+import type { KernelFile } from './kernel-urls.ts'
+
+/** 'update' reads and writes; 'write' may leave elements as they are. */
+export type Access = 'read' | 'write' | 'update'
+
+interface NamedBinding {
+  /** in WGSL */
+  readonly name: string
+  /** the kernel's operand or a scratch buffer of the recipe */
+  readonly operand: string
+  readonly access: Access
+}
+
+/**
+ * Rows of f32. The shader sees blocks of four rows and four columns (`x_rows`, `x_block`, `x_put_block`, `x_add_block`,
+ * see wgsl.ts) and need not know whether rows are multiples of four: where they are not, columns past the end read as 0.
+ */
+export interface MatrixBinding extends NamedBinding {
+  readonly kind: 'matrix'
+  readonly rows: number
+  readonly columns: number
+}
+
+/** A plain array of `length` elements, counted as f32 or i32; 'vec4f' groups them by four. */
+export interface ArrayBinding extends NamedBinding {
+  readonly kind: 'array'
+  readonly element: 'f32' | 'vec4f' | 'i32'
+  readonly length: number
+}
+
+/** A vector that a layer may lack: `bias_at(i)` then is 0 and `dbias_add(i, v)` does nothing. */
+export interface OptionalBinding extends NamedBinding {
+  readonly kind: 'optional'
+  readonly length: number
+  readonly present: boolean
+}
+
+export type Binding = MatrixBinding | ArrayBinding | OptionalBinding
+
+/** One dispatch. */
+export interface Pass {
+  readonly file: KernelFile
+  readonly entryPoint: string
+  /** become `const NAME: u32` */
+  readonly constants: Readonly<Record<string, number>>
+  readonly bindings: readonly Binding[]
+  /** invocations in one workgroup */
+  readonly workgroup: number
+  /** invocations needed for this many samples; the shader returns early in those beyond */
+  threads(samples: number): number
+}
+
+export interface Recipe {
+  /** buffers that live only while the kernel runs: name → elements of f32 */
+  readonly scratch: Readonly<Record<string, number>>
+  readonly passes: readonly Pass[]
+}
+
+/** Invocations per workgroup of kernels that keep many registers: enough workgroups even for small layers. */
+export const TILE_WORKGROUP = 32
+/** … and of kernels that stream. */
+export const STREAM_WORKGROUP = 64
+/** Edge of the square of results that one invocation of a matrix kernel keeps in registers. */
+export const TILE = 8
+
+export function matrix(name: string, access: Access, rows: number, columns: number, operand = name): MatrixBinding {
+  return { kind: 'matrix', name, operand, access, rows, columns }
+}
+
+export function array(name: string, access: Access, length: number, element: ArrayBinding['element'] = 'f32', operand = name): ArrayBinding {
+  return { kind: 'array', name, operand, access, length, element }
+}
+
+export function optional(name: string, access: Access, length: number, operand: unknown): OptionalBinding {
+  return { kind: 'optional', name, operand: name, access, length, present: operand !== undefined }
+}
+
+export function tiles(size: number): number {
+  return Math.ceil(size / TILE)
+}
+
+export function roundUp(size: number, multiple: number): number {
+  return Math.ceil(size / multiple) * multiple
+}

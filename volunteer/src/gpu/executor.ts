@@ -1,0 +1,26 @@
+// The Executor on WebGPU.
+
+import type { ModelSpec } from '@starling-grid/model'
+import { buildGraph } from '../graph/build.ts'
+import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { graphExecutor } from '../graph/graph-executor.ts'
+import type { ReadText } from './pipelines.ts'
+import { createGpuRunner } from './runner.ts'
+
+export interface GpuExecutorOptions {
+  readonly device: GPUDevice
+  readonly adapter: AdapterDescription
+  readonly spec: ModelSpec
+  /** the host's way to the text of a kernel file */
+  readonly readText: ReadText
+  /** samples of one run at most; larger batches run in pieces */
+  readonly maxMicroBatch?: number
+}
+
+/**
+ * @throws GridError('adapter-limit') when the adapter cannot hold the model
+ * @example const executor = await createGpuExecutor({ device, adapter, spec: lenet5(), readText: url => fetch(url).then(r => r.text()) })
+ */
+export async function createGpuExecutor({ adapter, spec, ...options }: GpuExecutorOptions): Promise<Executor> {
+  return graphExecutor(await createGpuRunner({ ...options, graph: buildGraph(spec) }), adapter)
+}

@@ -1,0 +1,62 @@
+// Passes → pipelines: texts read once, equal shaders compiled once, all in parallel, with explicit layouts
+// that passes of the same signature share.
+
+import { boundBindings, KERNEL_URLS, passSource, type Binding, type KernelFile, type Pass } from '@starling-grid/shaders'
+import { COMPUTE_STAGE } from './flags.ts'
+
+export interface CompiledPass {
+  readonly pipeline: GPUComputePipeline
+  readonly layout: GPUBindGroupLayout
+}
+
+export type ReadText = (url: URL) => Promise<string>
+
+/** One pipeline for each pass, in order. */
+export async function compilePasses(device: GPUDevice, passes: readonly Pass[], readText: ReadText): Promise<CompiledPass[]> {
+  const texts = await readKernels(passes, readText)
+  const layouts = new Map<string, GPUBindGroupLayout>()
+  const pipelines = new Map<string, Promise<GPUComputePipeline>>()
+  return Promise.all(passes.map(async pass => {
+    const layout = remember(layouts, signature(pass), () => createLayout(device, pass))
+    const code = passSource(pass, texts.get(pass.file) ?? '')
+    const pipeline = await remember(pipelines, `${pass.entryPoint}\n${code}`, () => createPipeline(device, pass, code, layout))
+    return { pipeline, layout }
+  }))
+}
+
+async function readKernels(passes: readonly Pass[], readText: ReadText): Promise<Map<KernelFile, string>> {
+  const files = [...new Set(passes.map(({ file }) => file))]
+  return new Map(await Promise.all(files.map(async file => [file, await readText(KERNEL_URLS[file])] as const)))
+}
+
+async function createPipeline(device: GPUDevice, pass: Pass, code: string, layout: GPUBindGroupLayout): Promise<GPUComputePipeline> {
+  const label = `${pass.file}.${pass.entryPoint}`
+  const module = device.createShaderModule({ code, label })
+  const pipelineLayout = device.createPipelineLayout({ bindGroupLayouts: [layout] })
+  try {
+    return await device.createComputePipelineAsync({ label, layout: pipelineLayout, compute: { module, entryPoint: pass.entryPoint } })
+  } catch (cause) {
+    throw new Error(`internal: kernel ${label} does not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+  }
+}
+
+function createLayout(device: GPUDevice, pass: Pass): GPUBindGroupLayout {
+  const types: GPUBufferBindingType[] = ['uniform', ...boundBindings(pass).map(bindingType)]
+  return device.createBindGroupLayout({
+    entries: types.map((type, binding) => ({ binding, visibility: COMPUTE_STAGE, buffer: { type } })),
+  })
+}
+
+function signature(pass: Pass): string {
+  return boundBindings(pass).map(bindingType).join()
+}
+
+function bindingType({ access }: Binding): 'read-only-storage' | 'storage' {
+  return access === 'read' ? 'read-only-storage' : 'storage'
+}
+
+function remember<V>(known: Map<string, V>, key: string, make: () => V): V {
+  const found = known.get(key) ?? make()
+  known.set(key, found)
+  return found
+}

@@ -1,0 +1,178 @@
+// Runs a graph on a WebGPU device: per run one command buffer, one compute pass, one submit, and nothing created.
+
+import type { KernelFamily } from '@starling-grid/shaders'
+import type { Graph } from '../graph/build.ts'
+import { gather, spread } from '../graph/flat-views.ts'
+import { planGraph, type Plan } from '../graph/plan.ts'
+import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
+import { lengthFor, type Tensor } from '../graph/tensor.ts'
+import { BufferOwner } from './buffers.ts'
+import { DeviceWatch } from './device.ts'
+import { MAP_READ_MODE } from './flags.ts'
+import type { ReadText } from './pipelines.ts'
+import { createProgram, type Program } from './program.ts'
+import { Readback } from './readback.ts'
+
+/** Samples of one run unless memory asks for fewer: enough to keep a software adapter and most GPUs busy. */
+const DEFAULT_MICRO_BATCH = 64
+
+export interface GpuRunnerOptions {
+  readonly device: GPUDevice
+  readonly graph: Graph
+  readonly readText: ReadText
+  readonly family?: KernelFamily
+  readonly maxMicroBatch?: number
+}
+
+/** @throws GridError('adapter-limit') when the adapter cannot hold the model */
+export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
+  const { device, graph, readText, family = 'register', maxMicroBatch = DEFAULT_MICRO_BATCH } = options
+  const plan = planGraph(graph, { family, limits: device.limits, maxMicroBatch })
+  const watch = new DeviceWatch(device)
+  const owner = new BufferOwner(device)
+  try {
+    const program = await createProgram(device, plan, owner, readText)
+    watch.check()
+    return new GpuRunner(graph, plan, program, watch, owner)
+  } catch (error) {
+    owner.destroy()
+    watch.stop()
+    throw error
+  }
+}
+
+export class GpuRunner implements GraphRunner {
+  readonly graph: Graph
+  readonly capacity: number
+  private readonly plan: Plan
+  private readonly program: Program
+  private readonly watch: DeviceWatch
+  private readonly owner: BufferOwner
+  private readonly readback: Readback
+  /** what the uniform `run` holds */
+  private samples = 0
+  /** runs submit in the order in which they were asked for */
+  private turn: Promise<unknown> = Promise.resolve()
+
+  constructor(graph: Graph, plan: Plan, program: Program, watch: DeviceWatch, owner: BufferOwner) {
+    this.graph = graph
+    this.capacity = plan.capacity
+    this.plan = plan
+    this.program = program
+    this.watch = watch
+    this.owner = owner
+    this.readback = new Readback(owner)
+  }
+
+  /** Device buffers alive, for tests of leaks. */
+  get liveBuffers(): number {
+    return this.owner.count
+  }
+
+  loadParameters(flat: Float32Array): void {
+    const spreadOut = new Float32Array(this.plan.flat.deviceLength)
+    spread(this.plan.flat, flat, spreadOut)
+    this.inTurn(async () => this.queue.writeBuffer(this.program.buffers.parameters, 0, spreadOut))
+  }
+
+  async run(request: RunRequest): Promise<Float32Array[]> {
+    if (request.samples > this.capacity) throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
+    const staging = this.stagingLayout(request)
+    const buffer = await this.inTurn(() => this.submit(request, staging))
+    try {
+      await this.watch.during(buffer.mapAsync(MAP_READ_MODE))
+      return this.collect(request, staging, new Float32Array(buffer.getMappedRange()))
+    } finally {
+      buffer.unmap()
+      this.readback.release(buffer, staging.bytes)
+    }
+  }
+
+  destroy(): void {
+    this.watch.stop()
+    this.owner.destroy()
+  }
+
+  private get queue(): GPUQueue {
+    return this.watch.device.queue
+  }
+
+  private inTurn<T>(task: () => Promise<T>): Promise<T> {
+    const done = this.turn.then(task)
+    this.turn = done.catch(() => undefined)
+    return done
+  }
+
+  private async submit(request: RunRequest, staging: StagingLayout): Promise<GPUBuffer> {
+    this.watch.check()
+    const buffer = await this.readback.acquire(staging.bytes)
+    for (const [tensor, values] of request.write) this.queue.writeBuffer(this.pooled(tensor), 0, plain(values))
+    this.setSamples(request.samples)
+    this.queue.submit([this.encode(request, staging, buffer)])
+    return buffer
+  }
+
+  private encode({ samples, parts, clearGradient }: RunRequest, staging: StagingLayout, buffer: GPUBuffer): GPUCommandBuffer {
+    const encoder = this.watch.device.createCommandEncoder()
+    if (clearGradient) encoder.clearBuffer(this.program.buffers.gradient)
+    const pass = encoder.beginComputePass()
+    for (const part of parts) this.program.encode(pass, part, samples)
+    pass.end()
+    for (const { source, offset, bytes } of staging.copies) if (bytes > 0) encoder.copyBufferToBuffer(source, 0, buffer, offset, bytes)
+    return encoder.finish()
+  }
+
+  private setSamples(samples: number): void {
+    if (samples === this.samples) return
+    this.queue.writeBuffer(this.program.buffers.run, 0, Uint32Array.of(samples))
+    this.samples = samples
+  }
+
+  /** Sizes follow the capacity and not the samples: every run of a kind uses the same ring. */
+  private stagingLayout({ samples, read = [], gradientInto }: RunRequest): StagingLayout {
+    const copies: StagingCopy[] = []
+    let bytes = 0
+    const add = (source: GPUBuffer, used: number, reserved: number) => {
+      copies.push({ source, offset: bytes, bytes: used })
+      bytes += reserved
+    }
+    for (const tensor of read) add(this.pooled(tensor), bytesFor(tensor, samples), bytesFor(tensor, this.capacity))
+    const { gradient } = this.program.buffers
+    if (gradientInto) add(gradient, gradient.size, gradient.size)
+    return { copies, bytes: Math.max(bytes, Float32Array.BYTES_PER_ELEMENT) }
+  }
+
+  private collect({ read = [], gradientInto }: RunRequest, { copies }: StagingLayout, mapped: Float32Array): Float32Array[] {
+    const results = copies.map(({ offset, bytes }) => mapped.subarray(offset / 4, (offset + bytes) / 4))
+    const gradient = results[read.length]
+    if (gradientInto && gradient) gather(this.plan.flat, gradient, gradientInto)
+    return results.slice(0, read.length).map(result => result.slice())
+  }
+
+  private pooled(tensor: Tensor): GPUBuffer {
+    const buffer = this.program.buffers.pooled[this.plan.placement.get(tensor.storage) ?? -1]
+    if (!buffer) throw new Error(`internal: ${tensor.name} has no buffer`)
+    return buffer
+  }
+}
+
+interface StagingCopy {
+  readonly source: GPUBuffer
+  /** in the staging buffer */
+  readonly offset: number
+  readonly bytes: number
+}
+
+interface StagingLayout {
+  readonly copies: readonly StagingCopy[]
+  readonly bytes: number
+}
+
+function bytesFor(tensor: Tensor, samples: number): number {
+  return lengthFor(tensor, samples) * Float32Array.BYTES_PER_ELEMENT
+}
+
+/** The queue takes no views of shared memory. */
+function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> {
+  return values.buffer instanceof ArrayBuffer ? (values as Float32Array<ArrayBuffer>) : values.slice()
+}

@@ -1,0 +1,45 @@
+// The flat vectors as a device holds them: each parameter at an offset at which a buffer can be bound, so that shaders
+// do not depend on where in the vector their layer lies. Gaps hold zeros or nothing that is read.
+
+import type { ParameterEntry } from '@starling-grid/model'
+
+/** WebGPU binds storage buffers at multiples of 256 bytes on every adapter. */
+const BIND_ALIGNMENT_ELEMENTS = 64
+/** Matrix kernels may touch up to two groups of four past the end of a tensor, without effect on results. */
+const SLACK_ELEMENTS = 8
+
+export interface FlatView {
+  readonly name: string
+  /** in the layout without gaps that the rest of the program knows */
+  readonly offset: number
+  readonly length: number
+  /** in the device's vector, in elements */
+  readonly deviceOffset: number
+}
+
+export interface FlatViews {
+  /** by layout offset */
+  readonly views: ReadonlyMap<number, FlatView>
+  /** elements of the device's vector */
+  readonly deviceLength: number
+}
+
+export function flatViews(entries: readonly ParameterEntry[]): FlatViews {
+  let deviceLength = 0
+  const views = new Map<number, FlatView>()
+  for (const { name, offset, length } of entries) {
+    views.set(offset, { name, offset, length, deviceOffset: deviceLength })
+    deviceLength += Math.ceil((length + SLACK_ELEMENTS) / BIND_ALIGNMENT_ELEMENTS) * BIND_ALIGNMENT_ELEMENTS
+  }
+  return { views, deviceLength: Math.max(deviceLength, BIND_ALIGNMENT_ELEMENTS) }
+}
+
+/** Layout order → device order. */
+export function spread({ views }: FlatViews, flat: Float32Array, device: Float32Array): void {
+  for (const { offset, length, deviceOffset } of views.values()) device.set(flat.subarray(offset, offset + length), deviceOffset)
+}
+
+/** Device order → layout order. */
+export function gather({ views }: FlatViews, device: Float32Array, flat: Float32Array): void {
+  for (const { offset, length, deviceOffset } of views.values()) flat.set(device.subarray(deviceOffset, deviceOffset + length), offset)
+}
