@@ -9,6 +9,7 @@ export const SWITCHABLE_RULES = {
   R4: 'a claim is valid only when its chain has the committed id, not just a number',
   R6: 'a rewind truncates the chain',
   R7: 'a kept reduced gradient is applied only by a member that is still at its parent',
+  'R7-source': 'a member serves only the version that it holds whole, in the ballot that it promised',
   'R7-learner': 'a member claims a version only after it has adopted it whole',
   R8: 'a generation starts after all its members confirmed',
   R9: 'a member contributes only after START of the generation that it promised',

@@ -23,10 +23,15 @@ export function trainingIsOver(state: RunState): boolean {
   return state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch(state) >= epochs
 }
 
-/** Blocks of the current epoch, in its seeded order, that are not taken. */
+/** Blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while this one is open). */
 export function available(state: RunState, taken: (block: BlockId) => boolean): BlockId[] {
-  const { seed, blocks } = state.config
   const epoch = currentEpoch(state)
+  const free = freeIn(state, epoch, taken)
+  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs ? freeIn(state, epoch + 1, taken) : free
+}
+
+function freeIn(state: RunState, epoch: number, taken: (block: BlockId) => boolean): BlockId[] {
+  const { seed, blocks } = state.config
   const free: BlockId[] = []
   for (const index of cachedOrder(seed, epoch, blocks)) {
     const block = trainingBlock(epoch, index)
@@ -42,19 +47,10 @@ export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
   const free = available(state, (block) => given.has(block))
-  if (free.length === 0 && off.has('R13')) free.push(...nextEpochBlocks(state, given))
   const last = Math.min(state.chain.head.v + PLAN_WINDOW, maxSteps ?? Number.POSITIVE_INFINITY)
   const steps: PlanStep[] = []
   for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks) steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
   return steps
-}
-
-/** Rule R13 switched off: the next epoch although this one is not on the chain. */
-function nextEpochBlocks(state: RunState, given: ReadonlySet<BlockId>): BlockId[] {
-  const epoch = currentEpoch(state) + 1
-  if (epoch >= state.config.epochs) return []
-  const order = cachedOrder(state.config.seed, epoch, state.config.blocks)
-  return [...order].map((index) => trainingBlock(epoch, index)).filter((block) => !given.has(block))
 }
 
 let cached: { readonly key: string; readonly order: Uint32Array } | undefined

@@ -1,6 +1,6 @@
 // Parameters of the simulation: one float per training block of the run, counting how often the block is in them. What a
-// version id must hold is kept beside it, so that every claim can be compared with the truth (I1, I4, I6).
-import { type BlockId, blockIndex, digest, epochOf, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+// version id must hold is kept beside it, so that every claim can be compared with the truth (I1, I6).
+import { type BlockId, blockIndex, digest, epochOf, sameVersion, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { Violations } from './violations.ts'
 
 export interface Replica {
@@ -8,24 +8,31 @@ export interface Replica {
   readonly counts: Float32Array
 }
 
-/** The truth: what each version id holds, by construction from its records. */
+interface Truth {
+  readonly parent: VersionRef | undefined
+  readonly counts: Float32Array
+}
+
+/** What each version id holds, by construction from its records. */
 export class History {
   readonly #blocksPerEpoch: number
   readonly #length: number
-  readonly #counts = new Map<string, Float32Array>()
+  readonly #truths = new Map<string, Truth>()
   readonly #violations: Violations
 
   constructor(genesis: VersionRef, shape: { readonly blocks: number; readonly epochs: number }, violations: Violations) {
     this.#blocksPerEpoch = shape.blocks
     this.#length = shape.blocks * shape.epochs
     this.#violations = violations
-    this.#counts.set(genesis.id, new Float32Array(this.#length))
+    this.#truths.set(genesis.id, { parent: undefined, counts: new Float32Array(this.#length) })
   }
 
+  /** Floats of a replica. */
   get length(): number {
     return this.#length
   }
 
+  /** Where a block is counted. */
   seat(block: BlockId): number {
     return epochOf(block) * this.#blocksPerEpoch + blockIndex(block)
   }
@@ -39,24 +46,35 @@ export class History {
 
   /** Registers what `version`, made by `record` from `parent`, must hold. */
   record(parent: VersionRef, record: StepRecord, version: VersionRef): void {
-    const before = this.#counts.get(parent.id)
-    if (this.#counts.has(version.id) || before === undefined) return
-    const counts = before.slice()
-    for (const block of record.blocks) counts[this.seat(block)] = (counts[this.seat(block)] ?? 0) + 1
-    this.#counts.set(version.id, counts)
+    const before = this.#truths.get(parent.id)
+    if (this.#truths.has(version.id) || before === undefined) return
+    const counts = plus(before.counts, this.gradient(record.blocks))
+    this.#truths.set(version.id, { parent, counts })
     if (counts.some((count) => count > 1)) this.#violations.report('I1', `version ${version.v} holds a block twice`)
   }
 
-  /** I6: what is claimed is what is held. */
+  /** I1 and I6: no block twice, and what is claimed is what is held. */
   check(who: string, replica: Replica): void {
-    const truth = this.#counts.get(replica.version.id)
+    if (replica.counts.some((count) => count > 1)) return this.#violations.report('I1', `${who} holds a block twice at version ${replica.version.v}`)
+    const truth = this.counts(replica.version)
     if (truth === undefined) return this.#violations.report('I6', `${who} claims an unknown version ${replica.version.v}`)
     if (truth.some((count, i) => count !== replica.counts[i])) this.#violations.report('I6', `${who} claims version ${replica.version.v} and holds something else`)
   }
 
-  blocksOf(version: VersionRef): number | undefined {
-    return this.#counts.get(version.id)?.reduce((sum, count) => sum + count, 0)
+  counts(version: VersionRef): Float32Array | undefined {
+    return this.#truths.get(version.id)?.counts
   }
+
+  /** `version` is `ancestor` or was made from it. */
+  descends(version: VersionRef, ancestor: VersionRef): boolean {
+    let at: VersionRef | undefined = version
+    while (at !== undefined && at.v > ancestor.v) at = this.#truths.get(at.id)?.parent
+    return at !== undefined && sameVersion(at, ancestor)
+  }
+}
+
+export function plus(a: Float32Array, b: Float32Array): Float32Array {
+  return a.map((value, i) => value + (b[i] ?? 0))
 }
 
 export function digestOf(replica: Replica): Sha256 {

@@ -31,6 +31,7 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
 
 /** R7: only while the asker's ballot is the promised one and the version is held whole. */
 export function mayServe(core: MemberCore, gen: number, version: VersionRef): boolean {
+  if (core.off.has('R7-source')) return core.version !== undefined
   return core.promised === gen && core.version !== undefined && sameVersion(core.version, version)
 }
 
@@ -65,10 +66,8 @@ function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEf
   core.promised = gen
   core.asyncEpoch = undefined
   const claim = core.version === undefined ? null : { base: core.base, records: [...core.tail] }
-  const answer: MemberEffect = { type: 'send', message: { type: 'state', owner, gen, claim } }
-  if (core.off.has('R3')) return [answer]
   core.ring = undefined
-  return [{ type: 'halt' }, answer]
+  return [{ type: 'halt' }, { type: 'send', message: { type: 'state', owner, gen, claim } }]
 }
 
 function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
@@ -237,7 +236,7 @@ function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'tr
 }
 
 function current(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
-  return core.ring === undefined || core.ring.gen !== gen || (gen !== core.promised && !core.off.has('R3')) ? [] : act(core.ring)
+  return core.ring === undefined || core.ring.gen !== gen || gen !== core.promised ? [] : act(core.ring)
 }
 
 function whileForming(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {

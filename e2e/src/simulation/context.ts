@@ -1,0 +1,46 @@
+// What all parts of a simulation share, and how members reach each other.
+import type { MemberId, VersionRef } from '@starling-grid/protocol'
+import type { Agenda } from './agenda.ts'
+import type { VolunteerEnd } from './connection.ts'
+import type { Counts } from './counts.ts'
+import type { Dice } from './dice.ts'
+import type { History, Replica } from './replica.ts'
+import type { Scenario } from './scenario.ts'
+import type { Violations } from './violations.ts'
+
+/** What one member asks another for while a generation forms (R7). */
+export interface FetchWish {
+  readonly kind: 'state' | 'reduced'
+  readonly gen: number
+  readonly version: VersionRef
+}
+
+export interface Peer extends VolunteerEnd {
+  frameArrived(from: MemberId, bytes: Uint8Array): void
+  /** Frames of this generation were lost on the way. */
+  missed(from: MemberId, gen: number): void
+  /** A copy of the state or of the kept reduced gradient, or nothing when it may not or cannot be served. */
+  serve(wish: FetchWish): Float32Array | undefined
+}
+
+export interface Context {
+  readonly scenario: Scenario
+  readonly dice: Dice
+  readonly agenda: Agenda
+  readonly history: History
+  readonly violations: Violations
+  readonly counts: Counts
+  peer(id: MemberId): Peer | undefined
+  /** A checkpoint by its version, when a coordinator is there to serve it. */
+  stored(version: VersionRef): Replica | undefined
+  /** Frames between these two are lost now. */
+  isCut(from: MemberId, to: MemberId): boolean
+  /** The next computation of these blocks is not finite. */
+  poisoned(blocks: readonly string[]): boolean
+  /** Opens a new connection for the member some time later. */
+  reconnect(member: VolunteerEnd): void
+  /** Something changed that invariants speak of. */
+  touched(): void
+  /** A line of the trace, written only when there is one. */
+  trace(line: () => string): void
+}

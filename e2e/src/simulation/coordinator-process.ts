@@ -1,0 +1,196 @@
+// One coordinator process: sockets in, decisions of the real reducer, effects out in their order. It can die between any two
+// effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
+import { decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
+import type { MemberId, MessageFrom, Push, Sha256, ToCoordinator } from '@starling-grid/protocol'
+import { digest } from '@starling-grid/protocol'
+import type { Connection, CoordinatorEnd } from './connection.ts'
+import type { Context } from './context.ts'
+import type { Chronicle, Journal } from './journal.ts'
+import { ParameterServer } from './parameter-server.ts'
+import { digestOf, type Replica } from './replica.ts'
+
+export interface Records {
+  readonly journal: Journal
+  readonly chronicle: Chronicle
+  readonly blobs: Map<Sha256, Replica>
+  /** Looks at every entry before it is carried out. */
+  watch(process: CoordinatorProcess, entry: JournalEntry): void
+}
+
+export class CoordinatorProcess implements CoordinatorEnd {
+  readonly name: string
+  readonly state: RunState
+  readonly sessions = new Map<MemberId, Connection>()
+  readonly #context: Context
+  readonly #records: Records
+  readonly #connections = new Set<Connection>()
+  readonly #server: ParameterServer
+  #fence: number
+  #gradient: Float32Array | undefined
+  #unsaved: JournalEntry[] = []
+  /** the next decision with two effects or more is its last, and is cut */
+  doomed = false
+  alive = true
+
+  constructor(context: Context, records: Records, number: number) {
+    this.name = `c${number}`
+    this.#context = context
+    this.#records = records
+    this.#fence = records.journal.fence
+    this.state = replay(context.scenario.config, records.journal.entries)
+    this.#server = new ParameterServer(context, records)
+  }
+
+  start(): void {
+    if (this.state.mode === 'async') this.#context.counts.serverRestarts++
+    this.decide({ type: 'coordinator-started' })
+  }
+
+  /** It owns the journal: what members do now is measured against its chain. */
+  get current(): boolean {
+    return this.alive && this.#fence === this.#records.journal.fence
+  }
+
+  die(why: string): void {
+    if (!this.alive) return
+    this.alive = false
+    this.#context.trace(() => `${this.name} dies: ${why}`)
+    for (const connection of this.#connections) connection.break()
+  }
+
+  connected(connection: Connection): void {
+    this.#connections.add(connection)
+  }
+
+  closed(connection: Connection): void {
+    this.#connections.delete(connection)
+    this.#lost(connection, 'the socket broke', false)
+  }
+
+  received(connection: Connection, message: ToCoordinator): void {
+    const member = connection.member.id
+    if (message.type === 'hello') return this.#welcome(connection, message)
+    if (this.sessions.get(member) !== connection) return
+    switch (message.type) {
+      case 'leave':
+        this.#lost(connection, 'left', true)
+        return connection.forget('coordinator')
+      case 'ready':
+      case 'heartbeat':
+        return
+      default:
+        return this.decide({ type: 'message', member, message })
+    }
+  }
+
+  tick(): void {
+    this.decide({ type: 'tick' })
+  }
+
+  pushed(push: Push, gradient: Float32Array): boolean {
+    if (!this.alive) return false
+    this.#gradient = gradient
+    const finite = gradient.every(Number.isFinite)
+    if (finite) this.decide({ type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)) })
+    else this.decide({ type: 'push-refused', push, code: 'gradient-not-finite' })
+    return this.alive
+  }
+
+  uploaded(member: MemberId, replica: Replica): void {
+    if (!this.alive) return
+    const blob = digestOf(replica)
+    this.#records.blobs.set(blob, replica)
+    this.decide({ type: 'uploaded', member, version: replica.version, blob, bytes: replica.counts.byteLength })
+  }
+
+  decide(input: RunInput): void {
+    if (!this.alive || !this.#save()) return
+    const before = { phase: this.state.phase.type, gen: this.state.gen }
+    const { effects } = decide(this.state, input, this.#context.agenda.now)
+    if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen) this.#context.counts.lateReturns++
+    this.#carryOutAll(effects)
+    this.#context.touched()
+  }
+
+  #carryOutAll(effects: readonly Effect[]): void {
+    const cut = this.doomed && effects.length > 1 ? this.#context.dice.between(1, effects.length - 1) : effects.length
+    for (const effect of effects.slice(0, cut)) if (this.alive) this.#carryOut(effect)
+    if (cut === effects.length || !this.alive) return
+    this.#context.counts.faults['crash-between-effects']++
+    this.die(`between two of ${effects.length} effects, after ${cut}`)
+  }
+
+  #carryOut(effect: Effect): void {
+    switch (effect.type) {
+      case 'journal':
+        return this.#append(effect.entries)
+      case 'send':
+        return this.sessions.get(effect.to)?.toMember(effect.message)
+      case 'refuse':
+        return this.#refuse(effect)
+      case 'note':
+        return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
+      case 'server-load':
+        return this.#server.load(effect.checkpoint)
+      case 'server-apply':
+        return this.#server.apply(effect.record, effect.version, this.#gradient)
+      case 'server-checkpoint':
+        return this.#server.write(effect.version, (written) => this.decide({ type: 'server-checkpoint', ...written }))
+      case 'server-unload':
+        return this.#server.unload()
+      case 'push-verdict':
+        this.#context.counts[effect.verdict === 'received' ? 'pushesTaken' : 'pushesRefused']++
+        return this.#context.trace(() => `${this.name} answers the push: ${effect.verdict} (${effect.message})`)
+      default:
+        effect satisfies never
+    }
+  }
+
+  /** R1: durable before the next effect. Switched off: shown now, kept until the next event, lost with the process. */
+  #append(entries: readonly JournalEntry[]): void {
+    if (this.#context.scenario.off.has('R1')) this.#unsaved.push(...entries)
+    else if (!this.#write(entries)) return
+    for (const entry of entries) {
+      this.#context.trace(() => `${this.name} journals ${JSON.stringify(entry).slice(0, 200)}`)
+      this.#records.watch(this, entry)
+      this.#records.chronicle.observe(entry)
+    }
+  }
+
+  #save(): boolean {
+    const entries = this.#unsaved
+    this.#unsaved = []
+    return entries.length === 0 || this.#write(entries)
+  }
+
+  /** Every append is conditional on the fence: a coordinator that was replaced stops here. */
+  #write(entries: readonly JournalEntry[]): boolean {
+    if (!this.#records.journal.append(entries, this.#fence, this.#context.agenda.now)) {
+      this.#context.counts.fencedAppends++
+      this.die('another coordinator owns the journal')
+      return false
+    }
+    for (const entry of entries) if (entry.type === 'owner') this.#fence = entry.owner
+    return true
+  }
+
+  #refuse({ to, code, message }: Extract<Effect, { type: 'refuse' }>): void {
+    this.sessions.get(to)?.toMember({ type: 'refused', code, message, fatal: false })
+    if (code === 'digest-mismatch') this.#context.violations.report('I2', `${to} is told: ${message}`)
+    if (code === 'message-unexpected') this.#context.violations.report('refusal', `${to} is told: ${message}`)
+  }
+
+  #welcome(connection: Connection, { incarnation, name }: MessageFrom<'hello'>): void {
+    this.sessions.set(incarnation, connection)
+    const adapter = { name: 'none', vendor: 'simulation', software: true, executor: 'reference' } as const
+    const samplesPerSecond = this.#context.dice.pick([0, 100, 100, 250]) ?? 0
+    this.decide({ type: 'member-joined', member: { id: incarnation, name, client: 'node', adapter }, samplesPerSecond })
+  }
+
+  #lost(connection: Connection, reason: string, expected: boolean): void {
+    const member = connection.member.id
+    if (this.sessions.get(member) !== connection) return
+    this.sessions.delete(member)
+    this.decide({ type: 'member-lost', member, reason, expected })
+  }
+}

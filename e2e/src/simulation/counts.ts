@@ -1,0 +1,37 @@
+// What happened in a simulation: tests ask whether the rare states were reached.
+
+export const FAULTS = [
+  'member-crash', 'member-leave', 'socket-loss', 'coordinator-crash', 'crash-between-effects', 'takeover', 'spurious-abort', 'link-partition', 'bad-gradient', 'everybody-dies',
+] as const
+export type Fault = (typeof FAULTS)[number]
+
+const COUNTED = [
+  'ballots', 'generations', 'commits', 'rewinds', 'checkpoints', 'quarantines',
+  /** a holder came back while everybody was waited for (R6), or after the rewind, in time to undo it */
+  'lateReturns', 'undoneRewinds',
+  /** a member answered a ballot that it had answered before */
+  'equalBallots',
+  'ringToAsync', 'asyncToRing',
+  /** whole states, from members and from the coordinator; kept reduced gradients (R7) */
+  'stateFetches', 'coordinatorFetches', 'catchUps',
+  'pushesTaken', 'pushesRefused', 'validations',
+  /** an append with an old fence failed */
+  'fencedAppends',
+  /** a coordinator restarted while a parameter server ran */
+  'serverRestarts',
+] as const
+export type Counted = (typeof COUNTED)[number]
+
+export interface Counts extends Record<Counted, number> {
+  readonly faults: Record<Fault, number>
+}
+
+export function noCounts(): Counts {
+  const zero = <K extends string>(names: readonly K[]): Record<K, number> => Object.fromEntries(names.map((name) => [name, 0])) as Record<K, number>
+  return { ...zero(COUNTED), faults: zero(FAULTS) }
+}
+
+export function addCounts(total: Counts, one: Counts): void {
+  for (const name of COUNTED) total[name] += one[name]
+  for (const fault of FAULTS) total.faults[fault] += one.faults[fault]
+}

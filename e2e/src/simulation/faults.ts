@@ -1,0 +1,118 @@
+// What goes wrong in a simulation: each kind of fault as one function that says whether it could happen now.
+import { trainingBlock, type MemberId } from '@starling-grid/protocol'
+import type { CoordinatorProcess } from './coordinator-process.ts'
+import { type Fault, FAULTS } from './counts.ts'
+import type { Context } from './context.ts'
+import type { VolunteerProcess } from './volunteer-process.ts'
+
+/** Draws: a crash between effects must meet a decision with several of them, so it is tried more often. */
+const WEIGHTS: Record<Fault, number> = {
+  'member-crash': 4, 'member-leave': 1, 'socket-loss': 5, 'coordinator-crash': 3, 'crash-between-effects': 4, 'takeover': 1, 'spurious-abort': 3, 'link-partition': 2, 'bad-gradient': 1, 'everybody-dies': 1,
+}
+const LOTS = FAULTS.flatMap((fault) => new Array<Fault>(WEIGHTS[fault]).fill(fault))
+
+/** What faults do to the world. */
+export interface Victims {
+  readonly volunteers: readonly VolunteerProcess[]
+  coordinator(): CoordinatorProcess | undefined
+  crash(volunteer: VolunteerProcess): void
+  crashCoordinator(coordinator: CoordinatorProcess): void
+  takeOver(): void
+  cut(from: MemberId, to: MemberId): void
+  poison(block: string, times: number): void
+}
+
+export class Faults {
+  readonly #context: Context
+  readonly #victims: Victims
+  left: number
+
+  constructor(context: Context, victims: Victims) {
+    this.#context = context
+    this.#victims = victims
+    this.left = context.scenario.faults
+  }
+
+  get due(): boolean {
+    return this.left > 0 && this.#context.dice.chance(this.#context.scenario.faultRate)
+  }
+
+  /** One fault, if the one that was drawn is possible now. */
+  inject(): void {
+    const fault = this.#context.dice.pick(LOTS) ?? 'member-crash'
+    if (!this.#happens(fault)) return
+    this.left--
+    this.#context.trace(() => `FAULT ${fault}`)
+    if (fault !== 'crash-between-effects') this.#context.counts.faults[fault]++ // counted when it comes to pass
+  }
+
+  #happens(fault: Fault): boolean {
+    switch (fault) {
+      case 'member-crash':
+        return this.#withVolunteer((volunteer) => this.#victims.crash(volunteer))
+      case 'member-leave':
+        return this.#withVolunteer((volunteer) => this.#leave(volunteer), ({ connection }) => connection !== undefined)
+      case 'socket-loss':
+        return this.#withVolunteer(({ connection }) => connection?.break(), ({ connection }) => connection?.up === true)
+      case 'coordinator-crash':
+        return this.#withCoordinator((coordinator) => this.#victims.crashCoordinator(coordinator))
+      case 'crash-between-effects':
+        return this.#withCoordinator((coordinator) => (coordinator.doomed = true))
+      case 'takeover':
+        return this.#withCoordinator(() => this.#victims.takeOver())
+      case 'spurious-abort':
+        return this.#withVolunteer((volunteer) => this.#abort(volunteer), ({ core }) => core.ring !== undefined)
+      case 'link-partition':
+        return this.#withVolunteer((volunteer) => this.#partition(volunteer), ({ core }) => (core.ring?.members.length ?? 0) > 1)
+      case 'bad-gradient':
+        this.#poison()
+        return true
+      case 'everybody-dies':
+        for (const volunteer of this.#victims.volunteers) if (volunteer.alive) this.#victims.crash(volunteer)
+        if (this.#context.dice.chance(0.3)) this.#withCoordinator((coordinator) => this.#victims.crashCoordinator(coordinator))
+        return true
+      default:
+        return fault satisfies never
+    }
+  }
+
+  #withVolunteer(act: (volunteer: VolunteerProcess) => void, suits: (volunteer: VolunteerProcess) => boolean = () => true): boolean {
+    const volunteer = this.#context.dice.pick(this.#victims.volunteers.filter((one) => one.alive && suits(one)))
+    if (volunteer === undefined) return false
+    this.#context.trace(() => `to ${volunteer.id}:`)
+    act(volunteer)
+    return true
+  }
+
+  #withCoordinator(act: (coordinator: CoordinatorProcess) => void): boolean {
+    const coordinator = this.#victims.coordinator()
+    if (coordinator === undefined || coordinator.doomed) return false
+    act(coordinator)
+    return true
+  }
+
+  #leave(volunteer: VolunteerProcess): void {
+    volunteer.connection?.toCoordinator({ type: 'leave' })
+    this.#victims.crash(volunteer)
+  }
+
+  #abort(volunteer: VolunteerProcess): void {
+    const { ring } = volunteer.core
+    if (ring === undefined) return
+    const blamed = this.#context.dice.pick([null, ...ring.members]) ?? null
+    volunteer.take({ type: 'trouble', gen: ring.gen, blamed, code: 'reduce-timeout', message: 'for no reason' })
+  }
+
+  #partition({ id, core }: VolunteerProcess): void {
+    const { ring } = core
+    const successor = ring?.members[(ring.position + 1) % ring.members.length]
+    if (successor !== undefined) this.#victims.cut(id, successor)
+  }
+
+  /** Once or twice it is chance; five times it is the block (it is set aside in async mode). */
+  #poison(): void {
+    const { config } = this.#context.scenario
+    const block = trainingBlock(this.#context.dice.below(config.epochs), this.#context.dice.below(config.blocks))
+    this.#victims.poison(block, this.#context.dice.pick([1, 2, 5]) ?? 1)
+  }
+}

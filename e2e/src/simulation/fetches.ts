@@ -1,0 +1,92 @@
+// How a member gets to the target of a ballot: it asks a source, or the coordinator, and stages what comes (R7).
+import { type MemberId, sameVersion, type VersionRef } from '@starling-grid/protocol'
+import type { MemberCore, MemberInput } from '@starling-grid/volunteer'
+import type { Context, FetchWish } from './context.ts'
+import type { Replica } from './replica.ts'
+
+/** of the answers between members: how many come twice, because the question was repeated */
+const REPEATED = 0.1
+/** ms that a download from the coordinator takes at most */
+const DOWNLOAD_MS = 1500
+
+interface Asker {
+  readonly id: MemberId
+  readonly core: MemberCore
+  take(input: MemberInput): void
+}
+
+interface Wanted {
+  readonly gen: number
+  readonly target: VersionRef
+  readonly sources: readonly MemberId[]
+  readonly coordinatorHolds?: boolean
+}
+
+export class Fetches {
+  readonly #context: Context
+  readonly #asker: Asker
+  #state: Replica | undefined
+  #reduced: { readonly version: VersionRef; readonly sum: Float32Array } | undefined
+
+  constructor(context: Context, asker: Asker) {
+    this.#context = context
+    this.#asker = asker
+  }
+
+  begin(kind: FetchWish['kind'], wanted: Wanted): void {
+    const source = this.#context.dice.pick(wanted.sources)
+    if (source === undefined) return this.#download(wanted)
+    const wish = { kind, gen: wanted.gen, version: wanted.target }
+    this.#carry(source, 'asks', wish, () => {
+      const peer = this.#context.peer(source)
+      const answer = peer?.alive === true ? peer.serve(wish) : undefined
+      const arrive = (): void => this.#answered(wish, wanted, source, answer)
+      this.#carry(source, answer === undefined ? 'is refused by' : 'hears from', wish, arrive)
+      if (this.#context.dice.chance(REPEATED)) this.#carry(source, 'hears again from', wish, arrive)
+    })
+  }
+
+  #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
+    const { id } = this.#asker
+    this.#context.agenda.send(`${id}~${source}`, () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
+  }
+
+  #answered(wish: FetchWish, wanted: Wanted, source: MemberId, answer: Float32Array | undefined): void {
+    const { gen, kind, version } = wish
+    if (this.#asker.core.ring?.gen !== gen) return
+    if (answer === undefined && kind === 'reduced') return this.begin('state', wanted)
+    if (answer === undefined) return this.#failed(gen, source)
+    this.#context.counts[kind === 'state' ? 'stateFetches' : 'catchUps']++
+    if (kind === 'state') this.#state = { version, counts: answer }
+    else this.#reduced = { version, sum: answer }
+    this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', gen, version })
+  }
+
+  #download({ gen, target, coordinatorHolds }: Wanted): void {
+    if (coordinatorHolds !== true) return this.#failed(gen, null)
+    const { agenda, dice } = this.#context
+    agenda.later(dice.between(0, DOWNLOAD_MS), () => `${this.#asker.id} downloads version ${target.v}`, () => {
+      if (this.#asker.core.ring?.gen !== gen) return
+      const stored = this.#context.stored(target)
+      if (stored === undefined) return this.#failed(gen, null)
+      this.#context.counts.coordinatorFetches++
+      this.#state = stored
+      this.#asker.take({ type: 'state-fetched', gen, version: target })
+    })
+  }
+
+  #failed(gen: number, blamed: MemberId | null): void {
+    this.#context.agenda.later(0, () => `${this.#asker.id} finds no source for g${gen}`, () =>
+      this.#asker.take({ type: 'trouble', gen, blamed, code: 'link-lost', message: 'the version could not be fetched' }))
+  }
+
+  takeState(version: VersionRef): Replica {
+    if (this.#state === undefined || !sameVersion(this.#state.version, version)) throw new Error(`internal: version ${version.v} is not staged`)
+    return { version, counts: this.#state.counts.slice() }
+  }
+
+  /** The staged sum of this version, if it was fetched. */
+  takeReduced(version: VersionRef): Float32Array | undefined {
+    return this.#reduced !== undefined && sameVersion(this.#reduced.version, version) ? this.#reduced.sum : undefined
+  }
+}

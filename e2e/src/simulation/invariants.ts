@@ -1,0 +1,82 @@
+// What must hold after every event (COMMIT.md §2), of members and of the coordinator that owns the journal.
+import type { JournalEntry } from '@starling-grid/coordinator/run'
+import { extend, sameVersion, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import { LATENCY_MS } from './agenda.ts'
+import type { Context } from './context.ts'
+import type { CoordinatorProcess } from './coordinator-process.ts'
+import type { VolunteerProcess } from './volunteer-process.ts'
+
+/** A member that is connected this long without a break has heard the ballot and was heard. */
+const IN_REACH_MS = 4 * LATENCY_MS
+
+export function checkInvariants(context: Context, volunteers: readonly VolunteerProcess[], coordinator: CoordinatorProcess | undefined): void {
+  const alive = volunteers.filter((volunteer) => volunteer.alive)
+  for (const volunteer of alive) checkReplica(context, volunteer)
+  checkGenerations(context, alive)
+  if (coordinator === undefined) return
+  checkDone(context, coordinator)
+  checkPrefix(context, alive, coordinator)
+}
+
+/** I1, I6 */
+function checkReplica(context: Context, { id, core, replica }: VolunteerProcess): void {
+  if (core.version === undefined) return
+  if (replica === undefined || !sameVersion(replica.version, core.version)) return context.violations.report('I6', `${id} claims version ${core.version.v} and holds ${replica?.version.v ?? 'nothing'}`)
+  context.history.check(id, replica)
+  const claimed = core.tail.reduce((version: VersionRef | undefined, record) => (version?.v === record.v - 1 ? extend(version, record) : undefined), core.base)
+  if (claimed === undefined || !sameVersion(claimed, core.version)) context.violations.report('I6', `${id} would claim version ${claimed?.v ?? '?'} and holds ${core.version.v}`)
+}
+
+/** I2 */
+function checkGenerations(context: Context, volunteers: readonly VolunteerProcess[]): void {
+  const running = volunteers.filter(({ core }) => core.ring?.stage === 'running')
+  for (const one of running)
+    for (const other of running) {
+      if (one.id >= other.id || one.core.ring?.gen !== other.core.ring?.gen) continue
+      const [a, b] = [one.core.version, other.core.version]
+      if (a === undefined || b === undefined || Math.abs(a.v - b.v) > 1) context.violations.report('I2', `${one.id} is at ${a?.v}, ${other.id} at ${b?.v} in generation ${one.core.ring?.gen}`)
+      else if (a.v === b.v && a.id !== b.id) context.violations.report('I2', `${one.id} and ${other.id} hold different versions ${a.v} in generation ${one.core.ring?.gen}`)
+    }
+}
+
+/** I3: what is committed is in every member of the running generation. */
+function checkPrefix(context: Context, volunteers: readonly VolunteerProcess[], { state }: CoordinatorProcess): void {
+  if (state.phase.type !== 'ring') return
+  const { head } = state.chain
+  for (const { id, core } of volunteers)
+    if (core.ring?.stage === 'running' && core.ring.gen === state.gen && (core.version === undefined || !context.history.descends(core.version, head)))
+      context.violations.report('I3', `${id} runs in generation ${state.gen} without the committed version ${head.v}`)
+}
+
+/** I4: DONE is what the committed version holds. */
+function checkDone(context: Context, { state }: CoordinatorProcess): void {
+  const counts = context.history.counts(state.chain.head)
+  if (counts === undefined) return context.violations.report('I4', `version ${state.chain.head.v} is committed and nobody made it`)
+  for (let epoch = 0; epoch < state.config.epochs; epoch++)
+    for (let index = 0; index < state.config.blocks; index++) {
+      const block = trainingBlock(epoch, index)
+      if (state.chain.isDone(block) !== (counts[context.history.seat(block)] === 1)) context.violations.report('I4', `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} it is otherwise`)
+    }
+}
+
+/** Before an entry takes effect: a start needs all members at its version, a rewind nobody who holds more. */
+export function checkEntry(context: Context, volunteers: readonly VolunteerProcess[], coordinator: CoordinatorProcess, entry: JournalEntry & { readonly head: VersionRef }): void {
+  if (entry.type === 'start') checkStart(context, volunteers, coordinator, entry)
+  if (entry.type === 'rewind') checkRewind(context, volunteers, coordinator, entry)
+}
+
+/** I3: a committed version is held whole by all members of the generation (R8). */
+function checkStart(context: Context, volunteers: readonly VolunteerProcess[], { state }: CoordinatorProcess, { gen, members }: { readonly gen: number; readonly members: readonly string[] }): void {
+  const { head } = state.chain
+  for (const { id, alive, core } of volunteers)
+    if (alive && members.includes(id) && core.promised === gen && (core.version === undefined || !sameVersion(core.version, head)))
+      context.violations.report('I3', `generation ${gen} starts after version ${head.v}, ${id} is at ${core.version?.v ?? 'nothing'}`)
+}
+
+function checkRewind(context: Context, volunteers: readonly VolunteerProcess[], { state, sessions }: CoordinatorProcess, { head }: { readonly head: VersionRef }): void {
+  for (const { id, alive, core } of volunteers) {
+    const since = state.members.get(id)?.joinedAt ?? Number.POSITIVE_INFINITY
+    const inReach = alive && sessions.get(id)?.up === true && context.agenda.now - since > IN_REACH_MS
+    if (inReach && core.version !== undefined && context.history.descends(core.version, head)) context.violations.report('lost-work', `version ${head.v} is given up, ${id} holds it and was connected`)
+  }
+}

@@ -1,0 +1,185 @@
+// The durable journal with its fence, and what may never happen in it: counters that repeat (I7), a chain that changes (I5),
+// two kinds of writers in one mode epoch (I8), epochs that mix.
+import { type BlockId, epochOf, extend, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
+import type { Counts } from './counts.ts'
+import { digestOf, type History, type Replica } from './replica.ts'
+import type { Violations } from './violations.ts'
+
+export class Journal {
+  readonly entries: { readonly entry: JournalEntry; readonly at: number }[] = []
+  /** the last owner entry: appends of other owners fail */
+  fence = 0
+
+  append(entries: readonly JournalEntry[], fence: number, at: number): boolean {
+    if (fence !== this.fence) return false
+    for (const entry of entries) {
+      this.entries.push({ entry, at })
+      if (entry.type === 'owner') this.fence = entry.owner
+    }
+    return true
+  }
+}
+
+/** What the coordinators have shown to the world, entry by entry, whatever they remember of it. */
+export class Chronicle {
+  readonly records: StepRecord[] = []
+  readonly #versions: VersionRef[]
+  readonly #config: RunConfig
+  readonly #history: History
+  readonly #violations: Violations
+  readonly #counts: Counts
+  readonly #blobs: ReadonlyMap<string, Replica>
+  #owner = 0
+  #gen = 0
+  #modeEpoch = 0
+  readonly #started = new Set<number>()
+  readonly #kinds = new Map<number, StepRecord['kind']>()
+  readonly #leaseEpochs = new Map<BlockId, number>()
+  readonly #quarantined = new Set<BlockId>()
+  readonly #checkpoints: VersionRef[]
+  #abandoned: VersionRef | undefined
+  finished = false
+
+  constructor(config: RunConfig, world: { readonly history: History; readonly violations: Violations; readonly counts: Counts; readonly blobs: ReadonlyMap<string, Replica> }) {
+    this.#config = config
+    this.#history = world.history
+    this.#violations = world.violations
+    this.#counts = world.counts
+    this.#blobs = world.blobs
+    this.#versions = [config.genesis]
+    this.#checkpoints = [config.genesis]
+  }
+
+  get head(): VersionRef {
+    return this.#versions.at(-1) ?? this.#config.genesis
+  }
+
+  /** The accepted checkpoint of a version, by its version. */
+  hasCheckpoint(version: VersionRef): boolean {
+    return this.#checkpoints.some((checkpoint) => sameVersion(checkpoint, version))
+  }
+
+  observe(entry: JournalEntry): void {
+    switch (entry.type) {
+      case 'owner':
+        this.#raise('owner', this.#owner, entry.owner)
+        this.#owner = entry.owner
+        return
+      case 'ballot':
+        this.#counts.ballots++
+        this.#raise('ballot', this.#gen, entry.gen)
+        this.#gen = entry.gen
+        return
+      case 'start':
+        return this.#start(entry.gen, entry.records)
+      case 'commit':
+        return this.#append(entry.records)
+      case 'checkpoint':
+        return this.#checkpoint(entry)
+      case 'rewind':
+        return this.#rewind(entry.to)
+      case 'mode':
+        this.#raise('mode epoch', this.#modeEpoch, entry.modeEpoch)
+        this.#modeEpoch = entry.modeEpoch
+        this.#counts[entry.mode === 'async' ? 'ringToAsync' : 'asyncToRing']++
+        return
+      case 'lease':
+        for (const { block, leaseEpoch } of entry.leases) {
+          this.#raise(`lease epoch of block ${block}`, this.#leaseEpochs.get(block) ?? 0, leaseEpoch)
+          this.#leaseEpochs.set(block, leaseEpoch)
+        }
+        return
+      case 'quarantine':
+        this.#counts.quarantines++
+        this.#quarantined.add(entry.block)
+        return
+      case 'validated':
+        this.#counts.validations++
+        return
+      case 'finished':
+        return this.#finish()
+      default:
+        entry satisfies never
+    }
+  }
+
+  /** I7 */
+  #raise(what: string, from: number, to: number): void {
+    if (to <= from) this.#violations.report('I7', `${what} ${to} is used again, after ${from}`)
+  }
+
+  #start(gen: number, records: readonly StepRecord[]): void {
+    if (this.#started.has(gen)) this.#violations.report('I7', `generation ${gen} starts twice`)
+    this.#started.add(gen)
+    this.#counts.generations++
+    this.#append(records)
+  }
+
+  #append(records: readonly StepRecord[]): void {
+    for (const record of records) {
+      const parent = this.head
+      if (record.v !== parent.v + 1) return this.#violations.report('I5', `record ${record.v} is committed after version ${parent.v}`)
+      const version = extend(parent, record)
+      if (this.#abandoned?.id === version.id) this.#counts.undoneRewinds++
+      this.#abandoned = undefined
+      this.#checkEpoch(record)
+      this.#checkWriter(record)
+      this.#history.record(parent, record, version)
+      this.#versions.push(version)
+      this.records.push(record)
+      this.#counts.commits++
+    }
+  }
+
+  #checkEpoch(record: StepRecord): void {
+    const epochs = new Set(record.blocks.map(epochOf))
+    const [epoch] = epochs
+    if (epoch === undefined || epochs.size > 1) return this.#violations.report('epoch', `version ${record.v} holds blocks of ${epochs.size} epochs`)
+    const last = Math.max(0, ...this.records.slice(-1).flatMap(({ blocks }) => blocks.map(epochOf)))
+    if (epoch < last) return this.#violations.report('epoch', `version ${record.v} goes back to epoch ${epoch}`)
+    const missing = this.#missing(epoch)
+    if (missing > 0) this.#violations.report('epoch', `version ${record.v} begins epoch ${epoch} while ${missing} blocks of the one before are missing`)
+  }
+
+  /** Blocks of the epochs before `end` that are neither in the head version nor quarantined. */
+  #missing(end: number): number {
+    const done = new Set(this.records.flatMap(({ blocks }) => blocks).filter((block) => epochOf(block) < end))
+    const aside = [...this.#quarantined].filter((block) => epochOf(block) < end && !done.has(block))
+    return end * this.#config.blocks - done.size - aside.length
+  }
+
+  /** I8 */
+  #checkWriter({ kind, modeEpoch, v }: StepRecord): void {
+    const known = this.#kinds.get(modeEpoch) ?? kind
+    this.#kinds.set(modeEpoch, known)
+    if (known !== kind) this.#violations.report('I8', `version ${v} is written by ${kind} in mode epoch ${modeEpoch}, which belongs to ${known}`)
+  }
+
+  #checkpoint({ version, blob }: Extract<JournalEntry, { type: 'checkpoint' }>): void {
+    this.#counts.checkpoints++
+    if (this.#versions[version.v]?.id !== version.id) return this.#violations.report('I5', `the checkpoint of version ${version.v} is not on the chain`)
+    const replica = this.#blobs.get(blob)
+    if (replica === undefined || digestOf(replica) !== blob) return this.#violations.report('I6', `the checkpoint of version ${version.v} has no bytes`)
+    this.#history.check(`the checkpoint of version ${version.v}`, { version, counts: replica.counts })
+    this.#checkpoints.push(version)
+  }
+
+  /** I5: only to a prefix that is a checkpoint. */
+  #rewind(to: VersionRef): void {
+    this.#counts.rewinds++
+    if (this.#versions[to.v]?.id !== to.id) return this.#violations.report('I5', `rewound to version ${to.v}, which is not on the chain`)
+    if (!this.hasCheckpoint(to)) return this.#violations.report('I5', `rewound to version ${to.v}, which is no checkpoint`)
+    this.#abandoned = this.#versions[to.v + 1]
+    this.#versions.length = to.v + 1
+    this.records.length = to.v
+    while ((this.#checkpoints.at(-1)?.v ?? 0) > to.v) this.#checkpoints.pop()
+  }
+
+  #finish(): void {
+    this.finished = true
+    const missing = this.#missing(this.#config.epochs)
+    if (missing > 0) this.#violations.report('I9', `the run is finished and ${missing} blocks are missing`)
+    if (!this.hasCheckpoint(this.head)) this.#violations.report('I9', 'the run is finished and its last version is not durable')
+  }
+}

@@ -1,0 +1,60 @@
+// The parameter server of a simulated coordinator: a replica that pushes are added to.
+import type { Checkpoint } from '@starling-grid/coordinator/run'
+import type { Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Context } from './context.ts'
+import type { Chronicle } from './journal.ts'
+import { digestOf, plus, type Replica } from './replica.ts'
+
+/** ms that writing a blob takes at most */
+const WRITE_MS = 1500
+
+export interface Written {
+  readonly version: VersionRef
+  readonly blob: Sha256
+  readonly bytes: number
+}
+
+export class ParameterServer {
+  readonly #context: Context
+  readonly #blobs: Map<Sha256, Replica>
+  readonly #chronicle: Chronicle
+  #replica: Replica | undefined
+
+  constructor(context: Context, { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Chronicle }) {
+    this.#context = context
+    this.#blobs = blobs
+    this.#chronicle = chronicle
+  }
+
+  /** A5: it starts from what is committed, or what it writes belongs to no version. */
+  load({ version, blob }: Checkpoint): void {
+    const counts = blob === undefined ? new Float32Array(this.#context.history.length) : this.#blobs.get(blob)?.counts
+    const { head } = this.#chronicle
+    if (version.id !== head.id) this.#context.violations.report('I6', `the parameter server starts at version ${version.v} while version ${head.v} is committed`)
+    if (counts !== undefined) this.#replica = { version, counts }
+  }
+
+  apply(record: StepRecord, version: VersionRef, gradient: Float32Array | undefined): void {
+    if (this.#replica === undefined || gradient === undefined) return this.#context.violations.report('I6', 'a push is applied to nothing')
+    this.#context.history.record(this.#replica.version, record, version)
+    this.#replica = { version, counts: plus(this.#replica.counts, gradient) }
+    this.#context.history.check('the parameter server', this.#replica)
+  }
+
+  write(version: VersionRef, done: (written: Written) => void): void {
+    const replica = this.#replica
+    if (replica === undefined || replica.version.id !== version.id) return this.#context.violations.report('I6', `the parameter server does not hold version ${version.v}`)
+    const blob = digestOf(replica)
+    this.#context.agenda.later(this.#context.dice.between(0, WRITE_MS), () => `the parameter server wrote version ${version.v}`, () => {
+      this.#blobs.set(blob, replica)
+      done({ version, blob, bytes: replica.counts.byteLength })
+    })
+  }
+
+  /** A6: nobody else holds what it wrote since its last checkpoint. */
+  unload(): void {
+    if (this.#replica !== undefined && !this.#chronicle.hasCheckpoint(this.#replica.version))
+      this.#context.violations.report('lost-work', `the parameter server stops and nobody has its version ${this.#replica.version.v}`)
+    this.#replica = undefined
+  }
+}

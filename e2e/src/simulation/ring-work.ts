@@ -1,0 +1,104 @@
+// A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives the
+// state machine, so this is where the simulation can break them.
+import { digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
+import { type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView } from '@starling-grid/volunteer'
+import type { Context } from './context.ts'
+import type { Replica } from './replica.ts'
+
+type Contribution = Extract<MemberEffect, { type: 'contribute' }>
+type Refusal = Pick<Extract<MemberInput, { type: 'trouble' }>, 'code' | 'message'>
+
+export class RingWork {
+  readonly gen: number
+  readonly successor: MemberId | undefined
+  readonly #context: Context
+  readonly #exchange: RingExchange
+  readonly #view: RingView
+  /** the step whose end was already told */
+  #told = 0
+  /** rule R3 switched off: the member as it was before it promised */
+  #core: MemberCore
+  #left = false
+  /** rule R10 switched off: parameters before the step */
+  #early: { readonly before: Float32Array } | undefined
+
+  constructor(context: Context, core: MemberCore) {
+    const { ring } = core
+    if (ring === undefined) throw new Error('internal: no generation to work in')
+    this.#context = context
+    this.#core = core
+    this.#view = ring
+    this.gen = ring.gen
+    this.successor = ring.members[(ring.position + 1) % ring.members.length]
+    const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length: context.history.length }
+    this.#exchange = new RingExchange(shape, ring.target.v + 1)
+  }
+
+  contribute({ step, manifest }: Contribution): Frame[] {
+    return this.#exchange.contribute(step, this.#context.history.gradient(manifest.blocks), manifest)
+  }
+
+  isFor(bytes: Uint8Array): boolean {
+    return unpackFrame(bytes).generation === this.gen
+  }
+
+  accept(bytes: Uint8Array, replica: Replica | undefined): { readonly forward: Frame[]; readonly refused?: Refusal } {
+    const frame = unpackFrame(bytes)
+    const before = this.#exchange.progress?.received ?? 0
+    try {
+      const forward = this.#exchange.accept(frame)
+      const taken = (this.#exchange.progress?.received ?? 0) > before
+      if (taken && frame.type === 'reduced' && this.#context.scenario.off.has('R10')) this.#applyEarly(frame, replica)
+      return { forward }
+    } catch (error) {
+      if (!(error instanceof GridError)) throw error
+      this.#context.violations.report('refusal', `a frame of step ${frame.step} is refused: ${error.message}`)
+      return { forward: [], refused: { code: error.code, message: error.message } }
+    }
+  }
+
+  /** The end of the step in flight, told once. */
+  whole(): MemberInput | undefined {
+    const reduce = this.#exchange.finished
+    const step = this.#view.flight?.step
+    if (reduce === undefined || step === undefined || step === this.#told) return undefined
+    this.#told = step
+    return { type: 'reduced', gen: this.gen, step, manifests: reduce.manifests, gradDigest: digest(new Uint8Array(reduce.sum.buffer)) }
+  }
+
+  takeSum(): Float32Array | undefined {
+    const sum = this.#exchange.finished?.sum
+    this.#exchange.advance()
+    return sum
+  }
+
+  /** Rule R10 switched off: every chunk of sums goes into the parameters when it comes. */
+  #applyEarly(frame: Frame, replica: Replica | undefined): void {
+    if (replica === undefined) return
+    this.#early ??= { before: replica.counts.slice() }
+    const sums = new Float32Array(frame.payload.slice().buffer)
+    sums.forEach((sum, i) => (replica.counts[frame.offset + i] = (replica.counts[frame.offset + i] ?? 0) + sum))
+  }
+
+  appliedEarly(): { readonly before: Float32Array } | undefined {
+    const early = this.#early
+    this.#early = undefined
+    return early
+  }
+
+  /** Rule R3 switched off: this reduce goes on, in a member that does not know what it promised. */
+  leftRunning(): RingWork {
+    this.#left = true
+    this.#core = { ...this.#core, tail: [...this.#core.tail] }
+    return this
+  }
+
+  /** The naive member: what its old reduce does changes the version that it holds now. */
+  reactFor(core: MemberCore, input: MemberInput, carryOut: (effect: MemberEffect) => void): void {
+    if (!this.#left) throw new Error('internal: this generation was not left')
+    Object.assign(this.#core, { version: core.version, base: core.base, tail: [...core.tail] })
+    const effects = react(this.#core, input)
+    Object.assign(core, { version: this.#core.version, base: this.#core.base, tail: [...this.#core.tail] })
+    for (const effect of effects) carryOut(effect)
+  }
+}

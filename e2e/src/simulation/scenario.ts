@@ -1,0 +1,55 @@
+// What one seed stands for: how many members, which network, which mode, how many faults of which kind.
+import { ALL_RULES_ON, genesis, jobId, type RulesOff } from '@starling-grid/protocol'
+import type { RunConfig, Timing } from '@starling-grid/coordinator/run'
+import { Dice } from './dice.ts'
+
+export type Network = 'fifo' | 'shuffled'
+
+export interface SimulationOptions {
+  readonly off?: RulesOff
+  readonly network?: Network
+  readonly mode?: RunConfig['mode']
+  readonly heavy?: boolean
+}
+
+export interface Scenario {
+  readonly seed: number
+  readonly network: Network
+  readonly off: RulesOff
+  readonly config: RunConfig
+  readonly seats: number
+  readonly faults: number
+  /** of the events: how many are faults, as long as there are some left */
+  readonly faultRate: number
+  /** frames from the first to the second seat never arrive (R17) */
+  readonly brokenLink: readonly [number, number] | undefined
+}
+
+/** Everything a few times shorter than in production, but in the same proportions. */
+const TIMING: Timing = {
+  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, formMs: 8000, stallMs: 15_000, admitMs: 800, checkpointSteps: 3, checkpointMs: 8000,
+  leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, excludeMs: 10_000, stalenessBound: 3,
+}
+
+export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
+  const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5ca1ab1e)
+  const network = options.network ?? (dice.chance(0.5) ? 'fifo' : 'shuffled')
+  const heavy = options.heavy ?? dice.chance(0.2)
+  const mode = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async'] as const) ?? 'ring'
+  const seats = dice.between(2, 4)
+  const off = options.off ?? ALL_RULES_ON
+  const faults = heavy ? dice.between(15, 29) : dice.between(2, 9)
+  const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
+  const brokenLink = mode === 'auto' && dice.chance(0.1) ? ([0, 1] as const) : undefined
+  return { seed, network, off, config: configOf(dice, mode, off), seats, faults, faultRate, brokenLink }
+}
+
+function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): RunConfig {
+  const job = jobId('simulated')
+  const [epochs, blocks, batchBlocks] = dice.pick([[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1]] as const) ?? [2, 6, 3]
+  return {
+    job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
+    validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, minVolunteers: dice.between(1, 2),
+    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(1, 3) },
+  }
+}

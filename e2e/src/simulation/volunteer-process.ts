@@ -1,0 +1,234 @@
+// One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
+// in the place of parameters. It dies whole; a member that comes back is a new one.
+import { type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayServe, react } from '@starling-grid/volunteer'
+import { AsyncWork } from './async-work.ts'
+import type { Connection } from './connection.ts'
+import type { Context, FetchWish, Peer } from './context.ts'
+import { Fetches } from './fetches.ts'
+import { digestOf, plus, type Replica } from './replica.ts'
+import { RingWork } from './ring-work.ts'
+
+type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
+
+/** ms that computing a share, and opening links, take at most */
+const COMPUTE_MS = 600
+const LINKS_MS = 800
+/** ms until a broken link is noticed */
+const LINK_NOTICE_MS = 2000
+
+export class VolunteerProcess implements Peer {
+  readonly id: MemberId
+  readonly seat: number
+  readonly core: MemberCore
+  replica: Replica | undefined
+  connection: Connection | undefined
+  alive = true
+  readonly #context: Context
+  readonly #fetches: Fetches
+  readonly #asyncWork: AsyncWork
+  /** the generation it is in; with rule R3 switched off, also the one that it should have left */
+  #ring: RingWork | undefined
+  #lingering: RingWork | undefined
+  /** the reduced gradient of the version held, for those one step behind (R7) */
+  #kept: { readonly version: VersionRef; readonly sum: Float32Array } | undefined
+
+  constructor(context: Context, id: MemberId, seat: number) {
+    this.#context = context
+    this.id = id
+    this.seat = seat
+    this.core = createMember(id, context.scenario.config.genesis, context.scenario.off)
+    this.#fetches = new Fetches(context, this)
+    this.#asyncWork = new AsyncWork(context, this)
+  }
+
+  connect(connection: Connection): void {
+    this.connection = connection
+    connection.coordinator.connected(connection)
+    connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node' })
+  }
+
+  closed(connection: Connection): void {
+    if (this.connection !== connection) return
+    this.connection = undefined
+    this.#context.reconnect(this)
+  }
+
+  die(): void {
+    this.alive = false
+    this.connection?.break()
+  }
+
+  received(connection: Connection, message: ToVolunteer): void {
+    if (connection !== this.connection) return
+    switch (message.type) {
+      case 'freeze':
+        return this.#freeze(message)
+      case 'form':
+      case 'start':
+      case 'plan':
+      case 'ack':
+      case 'checkpoint-at':
+      case 'upload-request':
+      case 'async':
+        return this.take({ type: 'order', order: message })
+      case 'grant':
+        return this.#asyncWork.granted(message)
+      case 'validate':
+        return this.#asyncWork.validate(message)
+      case 'welcome':
+      case 'job':
+      case 'refused':
+      case 'wait':
+      case 'finished':
+        return
+      default:
+        message satisfies never
+    }
+  }
+
+  #freeze(order: MessageTo<'freeze'>): void {
+    if (order.gen === this.core.promised) this.#context.counts.equalBallots++
+    const naive = this.#context.scenario.off.has('R3') && order.gen > this.core.promised && this.core.ring?.stage === 'running'
+    if (naive && this.#ring !== undefined) this.#lingering = this.#ring.leftRunning()
+    this.take({ type: 'order', order })
+  }
+
+  /** The one way into the state machine. Effects are carried out at once and in order. */
+  take(input: MemberInput): void {
+    if (!this.alive) return
+    const ring = 'gen' in input && this.#lingering?.gen === input.gen ? this.#lingering : undefined
+    if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOut(effect, this.#ring)
+    else ring.reactFor(this.core, input, (effect) => (effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOut(effect, ring)))
+    this.#context.touched()
+    this.#finishReduce(ring ?? this.#ring)
+  }
+
+  #finishReduce(ring: RingWork | undefined): void {
+    const whole = ring?.whole()
+    if (whole !== undefined) this.take(whole)
+  }
+
+  #carryOut(effect: MemberEffect, ring: RingWork | undefined): void {
+    switch (effect.type) {
+      case 'send':
+        return this.connection?.toCoordinator(effect.message)
+      case 'halt':
+        this.#ring = undefined
+        return
+      case 'open-links':
+        return this.#openLinks(effect)
+      case 'fetch-state':
+        return this.#fetches.begin('state', effect)
+      case 'fetch-reduced':
+        return this.#fetches.begin('reduced', effect)
+      case 'adopt':
+        this.replica = this.#fetches.takeState(effect.version)
+        this.#kept = undefined
+        return
+      case 'apply':
+        return this.#apply(effect, ring)
+      case 'confirm':
+        return this.#report(effect, 'confirm')
+      case 'report-digest':
+        return this.#report(effect, 'version-digest')
+      case 'compute':
+        return this.#compute(effect)
+      case 'contribute':
+        return this.#sendFrames(ring?.contribute(effect) ?? [], ring)
+      case 'upload':
+        return this.#upload()
+      default:
+        effect satisfies never
+    }
+  }
+
+  #openLinks({ gen, neighbours }: EffectOf<'open-links'>): void {
+    const { agenda, dice } = this.#context
+    if (this.core.ring !== undefined) this.#ring = new RingWork(this.#context, this.core)
+    agenda.later(dice.between(0, LINKS_MS), () => `${this.id} opens its links for g${gen}`, () => {
+      const dead = neighbours.find((id) => this.#context.peer(id)?.alive !== true)
+      if (dead === undefined) this.take({ type: 'links-open', gen })
+      else this.take({ type: 'trouble', gen, blamed: dead, code: 'link-timeout', message: 'the link could not be opened' })
+    })
+  }
+
+  /** R10: version and parameters change together, in one piece. */
+  #apply({ record, version }: EffectOf<'apply'>, ring: RingWork | undefined): void {
+    const fetched = this.#fetches.takeReduced(version)
+    const sum = fetched ?? ring?.takeSum()
+    if (sum === undefined || this.replica === undefined) throw new Error(`internal: ${this.id} applies a sum that it does not have`)
+    const early = fetched === undefined ? ring?.appliedEarly() : undefined
+    this.#context.history.record(this.replica.version, record, version)
+    this.replica = { version, counts: plus(early?.before ?? this.replica.counts, sum) }
+    this.#kept = { version, sum }
+  }
+
+  #report({ owner, gen, version }: EffectOf<'confirm'>  | EffectOf<'report-digest'>, type: 'confirm' | 'version-digest'): void {
+    if (this.replica !== undefined) this.connection?.toCoordinator({ type, owner, gen, version, digest: digestOf(this.replica) })
+  }
+
+  #compute({ gen, step, blocks }: EffectOf<'compute'>): void {
+    const { agenda, dice } = this.#context
+    agenda.later(dice.between(0, COMPUTE_MS), () => `${this.id} computed step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
+      const samples = blocks.length
+      this.take({ type: 'computed', gen, step, finite: !this.#context.poisoned(blocks), manifest: { blocks, samples, targets: samples, lossSum: samples, correct: 0 } })
+    })
+  }
+
+  #sendFrames(frames: readonly Parameters<typeof packFrame>[0][], ring: RingWork | undefined): void {
+    const to = ring?.successor
+    if (to === undefined) return
+    for (const frame of frames) {
+      const bytes = packFrame(frame) // at once: payloads are views of what changes
+      if (this.#context.isCut(this.id, to)) this.#notArrived(to, frame.generation)
+      else
+        this.#context.agenda.send(`${this.id}⇢${to}`, () => `${this.id} ⇢ ${to}: ${frame.type} of step ${frame.step}, g${frame.generation}`, () =>
+          this.#context.peer(to)?.frameArrived(this.id, bytes))
+    }
+  }
+
+  /** A frame got lost: the receiver gives up waiting for it. */
+  #notArrived(to: MemberId, gen: number): void {
+    const peer = this.#context.peer(to)
+    this.#context.agenda.later(LINK_NOTICE_MS, () => `${to} waits in vain for frames of ${this.id}`, () => peer?.missed(this.id, gen))
+  }
+
+  missed(from: MemberId, gen: number): void {
+    this.take({ type: 'trouble', gen, blamed: from, code: 'reduce-timeout', message: `no frames of ${from}` })
+  }
+
+  /** Another member's process is gone: its neighbours see the link break. */
+  noticeDeathOf(other: MemberId): void {
+    const { agenda, dice } = this.#context
+    agenda.later(dice.between(0, LINK_NOTICE_MS), () => `${this.id} sees its link to ${other} break`, () => {
+      const { ring } = this.core
+      const around = ring === undefined ? [] : [1, ring.members.length - 1].map((d) => ring.members[(ring.position + d) % ring.members.length])
+      if (ring !== undefined && around.includes(other)) this.take({ type: 'trouble', gen: ring.gen, blamed: other, code: 'link-lost', message: 'the link broke' })
+    })
+  }
+
+  frameArrived(from: MemberId, bytes: Uint8Array): void {
+    if (!this.alive) return
+    const ring = [this.#lingering, this.#ring].find((work) => work?.isFor(bytes) === true)
+    if (ring === undefined) return
+    const { forward, refused } = ring.accept(bytes, this.replica)
+    if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, ...refused })
+    this.#context.touched()
+    this.#sendFrames(forward, ring)
+    this.#finishReduce(ring)
+  }
+
+  serve({ kind, gen, version }: FetchWish): Float32Array | undefined {
+    if (!mayServe(this.core, gen, version)) return undefined
+    if (kind === 'state') return this.replica?.counts.slice()
+    return this.#kept !== undefined && sameVersion(this.#kept.version, version) ? this.#kept.sum : undefined
+  }
+
+  #upload(): void {
+    const { connection } = this
+    if (this.replica === undefined || connection === undefined) return
+    const replica = { ...this.replica, counts: this.replica.counts.slice() }
+    this.#context.agenda.send(`${this.id}⇈`, () => `${this.id} uploads version ${replica.version.v}`, () => connection.coordinator.uploaded(this.id, replica))
+  }
+}

@@ -1,0 +1,215 @@
+// The whole of a simulation: coordinators, members, journal, network and faults, and one event after another.
+import type { JournalEntry } from '@starling-grid/coordinator/run'
+import { memberId, type MemberId, type Sha256, type VersionRef } from '@starling-grid/protocol'
+import { Agenda } from './agenda.ts'
+import { Connection, type VolunteerEnd } from './connection.ts'
+import type { Context } from './context.ts'
+import { CoordinatorProcess } from './coordinator-process.ts'
+import { noCounts } from './counts.ts'
+import { Dice } from './dice.ts'
+import { Faults, type Victims } from './faults.ts'
+import { checkEntry, checkInvariants } from './invariants.ts'
+import { Chronicle, Journal } from './journal.ts'
+import { History, type Replica } from './replica.ts'
+import type { Scenario } from './scenario.ts'
+import type { Violations } from './violations.ts'
+import { VolunteerProcess } from './volunteer-process.ts'
+
+/** of the events: how many let time pass although something could happen now */
+const TICKS = 0.03
+/** ms between ticks, at most: while something is under way, and while nothing is */
+const BUSY_TICK_MS = 400
+const IDLE_TICK_MS = 1500
+/** ms until a process starts again, a member comes back, a socket is opened again; some take longer than T_lost */
+const RESTART_MS = 6000
+const RETURN_MS = 8000
+const RECONNECT_MS = 2500
+const LONG_ABSENCE_MS = 40_000
+const LONG_ABSENCES = 0.15
+/** ms that a link stays cut */
+const CUT_MS = 1500
+/** ms until a coordinator that was replaced learns of it from its lease */
+const DEPOSED_MS = 15_000
+
+export class World implements Context, Victims {
+  readonly scenario: Scenario
+  readonly dice: Dice
+  readonly agenda: Agenda
+  readonly violations: Violations
+  readonly history: History
+  readonly counts = noCounts()
+  readonly volunteers: VolunteerProcess[] = []
+  readonly journal = new Journal()
+  readonly chronicle: Chronicle
+  readonly faults: Faults
+  readonly #blobs = new Map<Sha256, Replica>()
+  readonly #peers = new Map<MemberId, VolunteerProcess>()
+  readonly #coordinators: CoordinatorProcess[] = []
+  readonly #cuts = new Set<string>()
+  readonly #poisoned = new Map<string, number>()
+  readonly #trace: (line: () => string) => void
+  #connections = 0
+  #started = 0
+  #dirty = false
+
+  constructor(scenario: Scenario, violations: Violations, trace: (line: () => string) => void) {
+    this.scenario = scenario
+    this.violations = violations
+    this.#trace = trace
+    this.dice = new Dice(scenario.seed)
+    this.agenda = new Agenda(this.dice, scenario.network === 'fifo')
+    this.history = new History(scenario.config.genesis, scenario.config, violations)
+    this.chronicle = new Chronicle(scenario.config, { history: this.history, violations, counts: this.counts, blobs: this.#blobs })
+    this.faults = new Faults(this, this)
+    this.#startCoordinator()
+    for (let seat = 0; seat < scenario.seats; seat++) this.agenda.later(this.dice.pick([0, 0, 5000]) ?? 0, () => `seat ${seat} is taken`, () => this.#arrive(seat))
+  }
+
+  trace(line: () => string): void {
+    this.#trace(() => `${(this.agenda.now / 1000).toFixed(3)} s  ${line()}`)
+  }
+
+  /** One event: a fault, something under way, or time that passes. */
+  step(): void {
+    if (this.faults.due) return this.faults.inject()
+    const errand = this.dice.chance(TICKS) ? undefined : this.agenda.take()
+    if (errand === undefined) return this.#tick()
+    this.trace(errand.what)
+    errand.act()
+  }
+
+  #tick(): void {
+    const idle = !this.agenda.busy
+    const then = this.agenda.now + this.dice.between(1, idle ? IDLE_TICK_MS : BUSY_TICK_MS)
+    const overdue = this.agenda.takeOverdue(then)
+    if (overdue !== undefined) return this.trace(overdue.what), overdue.act()
+    this.agenda.now = then
+    for (const coordinator of this.#coordinators) coordinator.tick()
+  }
+
+  /** After every event. */
+  check(): void {
+    if (!this.#dirty) return
+    this.#dirty = false
+    checkInvariants(this, this.volunteers, this.coordinator())
+  }
+
+  touched(): void {
+    this.#dirty = true
+  }
+
+  peer(id: MemberId): VolunteerProcess | undefined {
+    return this.#peers.get(id)
+  }
+
+  /** Checkpoints are durable; serving one needs a coordinator. */
+  stored(version: VersionRef): Replica | undefined {
+    const checkpoint = this.coordinator()?.state.checkpoints.find((one) => one.version.id === version.id)
+    if (checkpoint === undefined) return undefined
+    return checkpoint.blob === undefined ? { version, counts: new Float32Array(this.history.length) } : this.#blobs.get(checkpoint.blob)
+  }
+
+  // ---- coordinators ----
+
+  /** The process that owns the journal. */
+  coordinator(): CoordinatorProcess | undefined {
+    return this.#coordinators.find((process) => process.current)
+  }
+
+  #startCoordinator(): void {
+    const records = { journal: this.journal, chronicle: this.chronicle, blobs: this.#blobs, watch: (process: CoordinatorProcess, entry: JournalEntry) => this.#watch(process, entry) }
+    const process = new CoordinatorProcess(this, records, ++this.#started)
+    this.#coordinators.push(process)
+    this.trace(() => `${process.name} starts with ${this.journal.entries.length} journal entries`)
+    process.start()
+    this.#restartWhenDead()
+  }
+
+  #watch(process: CoordinatorProcess, entry: JournalEntry): void {
+    checkEntry(this, this.volunteers, process, { ...entry, head: this.chronicle.head })
+  }
+
+  crashCoordinator(coordinator: CoordinatorProcess): void {
+    coordinator.die('crash')
+  }
+
+  /** A supervisor: whenever no process is left, one starts. */
+  #restartWhenDead(): void {
+    this.agenda.later(this.dice.between(0, RESTART_MS), () => 'the supervisor looks', () => {
+      if (this.#coordinators.some((process) => process.alive)) return this.#restartWhenDead()
+      this.#startCoordinator()
+    })
+  }
+
+  /** A second coordinator, while the first still runs and serves its sockets. */
+  takeOver(): void {
+    const deposed = this.coordinator()
+    this.#startCoordinator()
+    this.agenda.later(this.dice.between(0, DEPOSED_MS), () => `${deposed?.name} learns that it was replaced`, () => deposed?.die('its lease ended'))
+  }
+
+  // ---- members ----
+
+  #arrive(seat: number): void {
+    const id = memberId(`m${seat}.${this.volunteers.filter((volunteer) => volunteer.seat === seat).length}`)
+    const volunteer = new VolunteerProcess(this, id, seat)
+    this.#peers.set(id, volunteer)
+    this.volunteers.push(volunteer)
+    this.#connect(volunteer)
+  }
+
+  crash(volunteer: VolunteerProcess): void {
+    volunteer.die()
+    for (const other of this.volunteers) if (other.alive) other.noticeDeathOf(volunteer.id)
+    this.agenda.later(this.dice.between(0, this.#absence(RETURN_MS)), () => `seat ${volunteer.seat} is taken again`, () => this.#arrive(volunteer.seat))
+  }
+
+  reconnect(member: VolunteerEnd): void {
+    this.agenda.later(this.dice.between(0, this.#absence(RECONNECT_MS)), () => `${member.id} opens a socket`, () => {
+      const volunteer = this.#peers.get(member.id)
+      if (volunteer?.alive === true) this.#connect(volunteer)
+    })
+  }
+
+  #absence(ms: number): number {
+    return this.faults.left > 0 && this.dice.chance(LONG_ABSENCES) ? LONG_ABSENCE_MS : ms
+  }
+
+  /** To the newest process; now and then to one that was replaced and does not know it yet. */
+  #connect(volunteer: VolunteerProcess): void {
+    const processes = this.#coordinators.filter((process) => process.alive)
+    const coordinator = this.dice.chance(0.1) ? this.dice.pick(processes) : processes.at(-1)
+    if (coordinator === undefined) return this.reconnect(volunteer)
+    volunteer.connect(new Connection({ member: volunteer, coordinator, number: ++this.#connections }, this.agenda, this.dice))
+  }
+
+  // ---- links and blocks ----
+
+  isCut(from: MemberId, to: MemberId): boolean {
+    const [a, b] = this.scenario.brokenLink ?? []
+    const seats = [this.#peers.get(from)?.seat, this.#peers.get(to)?.seat]
+    return this.#cuts.has(`${from} ${to}`) || (a !== undefined && seats[0] === a && seats[1] === b)
+  }
+
+  /** What is under way is lost, and what follows for a while. */
+  cut(from: MemberId, to: MemberId): void {
+    const link = `${from} ${to}`
+    this.#cuts.add(link)
+    this.agenda.lose(`${from}⇢${to}`)
+    const gen = this.peer(to)?.core.ring?.gen
+    this.agenda.later(this.dice.between(0, CUT_MS), () => `the link ${link} works again`, () => {
+      this.#cuts.delete(link)
+      if (gen !== undefined) this.peer(to)?.missed(from, gen)
+    })
+  }
+
+  poison(block: string, times: number): void {
+    this.#poisoned.set(block, times)
+  }
+
+  poisoned(blocks: readonly string[]): boolean {
+    const block = blocks.find((id) => (this.#poisoned.get(id) ?? 0) > 0)
+    if (block !== undefined) this.#poisoned.set(block, (this.#poisoned.get(block) ?? 0) - 1)
+    return block !== undefined
+  }
+}
