@@ -30,7 +30,7 @@ window.callWorkerPeer = (method, args) =>
   })
 
 function startWorker(): Worker {
-  const started = new Worker('/link-peer-worker.js')
+  const started = new Worker('/link-peer-worker.js', { type: 'module' })
   started.onmessage = async ({ data: { id, method, args = [], value, error } }: MessageEvent<WorkerMessage>) => {
     if (method === undefined) return error === undefined ? asked.get(id)?.resolve(value) : asked.get(id)?.reject(new Error(error))
     const answer = await serveWorker(method, args).then((result) => ({ value: result }), (reason: Error) => ({ error: reason.message }))

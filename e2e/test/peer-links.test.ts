@@ -44,7 +44,7 @@ before(async () => {
     const script = await bundle(`${program}.ts`)
     app.get(`/${program}.js`, (_, reply) => reply.type('text/javascript').send(script))
   }
-  app.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>link peer</title><script src="/link-peer-page.js"></script>'))
+  app.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>link peer</title><script type="module" src="/link-peer-page.js"></script>'))
   await app.listen({ port: 0, host: '127.0.0.1' })
   browser = await launchBrowser({ gpu: false }).catch((error: Error) => void (noBrowser = error.message))
 })
@@ -54,12 +54,12 @@ after(async () => {
   await app.close()
 })
 
-/** A program of this folder as one classic script. */
+/** A program of this folder as one module. */
 async function bundle(file: string): Promise<string> {
   const entry = fileURLToPath(new URL(file, import.meta.url))
   const output = await build({
     configFile: false, logLevel: 'error',
-    build: { write: false, minify: false, lib: { entry, formats: ['iife'], name: 'program' } },
+    build: { write: false, minify: false, lib: { entry, formats: ['es'] } },
   })
   const [built] = [output].flat()
   if (built === undefined || !('output' in built)) throw new Error('internal: vite built nothing')
