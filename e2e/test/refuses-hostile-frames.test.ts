@@ -16,7 +16,8 @@ for (const fault of ['send-nan:8', 'send-garbage:8'])
       grid.addVolunteer({ name: 'hostile', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
       const run = await finishesWhole(grid, job, STEPS)
       assert.ok(grid.watch.events.some((event) => event.text.includes('gave up')), 'the event names what happened')
-      if (fault.startsWith('send-nan')) assert.ok((run.refusals['gradient-not-finite'] ?? 0) > 0, `refusals are counted: ${JSON.stringify(run.refusals)}`)
+      const code = fault.startsWith('send-nan') ? 'gradient-not-finite' : 'message-malformed'
+      assert.ok((run.refusals[code] ?? 0) > 0, `the refusal is counted: ${JSON.stringify(run.refusals)}`)
       const records = await grid.records(job)
       assert.ok(records.every((record) => Number.isFinite(record.lossSum)))
     } finally {

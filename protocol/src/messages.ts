@@ -49,6 +49,8 @@ const toCoordinator = {
     activity: Type.String({ maxLength: 40 }),
     bytesSent: Count,
     bytesReceived: Count,
+    /** what other members sent and this one refused since its last heartbeat */
+    refusals: Type.Optional(Type.Array(strict({ code: ErrorCodeSchema, count: Count }), { maxItems: 64 })),
   }),
   /** answer to freeze (R3); null: holds nothing */
   state: strict({ type: literal('state'), ...ballot, claim: Type.Union([ClaimSchema, Type.Null()]) }),

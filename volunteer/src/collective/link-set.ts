@@ -1,6 +1,6 @@
 // The links of one volunteer, by member: opened on demand, kept across generations, heartbeats on all, dead ones closed.
 // Two members may dial each other at once; both links are kept then and either carries frames.
-import { describeError, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, MAX_RING_MEMBERS, type MemberId, packFrame, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, MAX_RING_MEMBERS, type MemberId, packFrame, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
 export interface LinkSetEvents {
@@ -26,6 +26,7 @@ export class LinkSet {
   readonly #open = new Map<MemberId, Open[]>()
   readonly #arrivals = new Map<MemberId, (() => void)[]>()
   readonly #beat: ReturnType<typeof setInterval>
+  readonly #refusals = new Map<ErrorCode, number>()
   bytesSent = 0
   bytesReceived = 0
 
@@ -61,6 +62,18 @@ export class LinkSet {
     if (open === undefined) return // its loss has been reported
     open.queue.push(frame)
     if (!open.sending) void this.#drain(open)
+  }
+
+  /** Counts what another member sent and nobody here wanted; the coordinator shows the sums. */
+  countRefusal(code: ErrorCode): void {
+    this.#refusals.set(code, (this.#refusals.get(code) ?? 0) + 1)
+  }
+
+  /** Refusals since the last call. */
+  takeRefusals(): { readonly code: ErrorCode; readonly count: number }[] {
+    const taken = [...this.#refusals].map(([code, count]) => ({ code, count }))
+    this.#refusals.clear()
+    return taken
   }
 
   /** Drops what is still queued: its generation is over (R3). */
@@ -108,7 +121,9 @@ export class LinkSet {
       const frame = unpackFrame(bytes)
       if (frame.type !== 'heartbeat' && frame.type !== 'greeting') this.#events.onFrame(open.link.peer, frame)
     } catch (error) {
-      this.#drop(open, error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error }))
+      const refusal = error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error })
+      this.countRefusal(refusal.code)
+      this.#drop(open, refusal)
     }
   }
 

@@ -226,13 +226,15 @@ export class RingMode {
   /** Only from the predecessor, only of the running generation: older frames are dropped (R3), newer ones cannot be. */
   #ringFrame(from: MemberId, frame: Frame): void {
     const ring = this.#parts.core.ring
-    if (ring === undefined || this.#exchange === undefined || frame.generation !== ring.gen || ring.stage === 'broken') return
-    if (from !== predecessor(ring)) return
+    if (ring === undefined || this.#exchange === undefined || ring.stage === 'broken') return
+    if (frame.generation !== ring.gen) return this.links.countRefusal('generation-stale')
+    if (from !== predecessor(ring)) return this.links.countRefusal('message-unexpected')
     this.#progressAt = performance.now()
     try {
       this.#forward(this.#exchange.accept(frame))
       this.#checkFinished()
     } catch (error) {
+      if (isGridError(error)) this.links.countRefusal(error.code)
       this.#trouble(ring.gen, from, error)
     }
   }
