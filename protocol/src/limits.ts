@@ -7,8 +7,8 @@ export const PROTOCOL_VERSION = 1
 export const MAX_MESSAGE_BYTES = 256 * 1024
 /** Payload bytes of one peer frame; 64 KiB is what every WebRTC stack accepts when the SDP is silent. */
 export const FRAME_PAYLOAD_BYTES = 60 * 1024
-/** Payload bytes that a receiver accepts in one peer frame. */
-export const MAX_FRAME_PAYLOAD_BYTES = 256 * 1024
+/** Payload bytes that a receiver accepts in one peer frame: with its header what Chromium and libdatachannel take as one message. */
+export const MAX_FRAME_PAYLOAD_BYTES = 256 * 1024 - 36
 /** Bytes queued on a data channel before `send` waits; a channel in Chromium closes at 16 MiB. */
 export const HIGH_WATER_BYTES = 1024 * 1024
 /** Bytes left in the queue when a waiting `send` goes on. */
