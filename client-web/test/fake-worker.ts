@@ -46,7 +46,8 @@ function script(fake: FakeWorker, stoppedPath: string): void {
       control.postMessage({ type: 'open-peers', access, port: port1 }, [port1])
     }
     if (fake.failure !== undefined) control.postMessage({ type: 'ended', failure: fake.failure })
-    control.onmessage = () => {
+    control.onmessage = (message: MessageEvent<{ type: string }>) => {
+      if (message.data.type !== 'stop') return
       void fetch(stoppedPath, { keepalive: true })
       control.postMessage({ type: 'ended', failure: null })
     }

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { before, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { ensureWebPage } from '../build.ts'
+
+let folder: string
+before(async () => {
+  folder = await ensureWebPage(() => undefined)
+})
+
+/** Kilobytes, compressed, of all files that a name matches. */
+async function weight(pattern: RegExp): Promise<number> {
+  const files = (await readdir(join(folder, 'assets'))).filter((file) => pattern.test(file))
+  assert.notEqual(files.length, 0, `no file is named like ${pattern}`)
+  const sizes = await Promise.all(files.map(async (file) => gzipSync(await readFile(join(folder, 'assets', file))).length))
+  return sizes.reduce((sum, size) => sum + size, 0) / 1000
+}
+
+/** The files that a page asks for by itself. */
+async function loadedBy(page: string): Promise<RegExp> {
+  const html = await readFile(join(folder, page), 'utf8')
+  const scripts = [...html.matchAll(/\/assets\/([\w.-]+\.js)"/g)].map(([, file]) => file)
+  return new RegExp(`^(${scripts.join('|')})$`)
+}
+
+test('two processes that need the pages at once get the same folder', async () => {
+  const [one, other] = await Promise.all([ensureWebPage(() => undefined), ensureWebPage(() => undefined)])
+  assert.equal(one, other)
+})
+
+test('nothing is inlined that the content security policy would refuse', async () => {
+  for (const page of ['index.html', 'dashboard.html']) {
+    const html = await readFile(join(folder, page), 'utf8')
+    assert.doesNotMatch(html, /<style|style=|<script(?![^>]*src=)|data:|javascript:/)
+  }
+  assert.ok((await readdir(join(folder, 'assets'))).some((file) => file.endsWith('.wgsl')))
+})
+
+test('the contribute page loads at most 60 kB of script, the dashboard at most 60 kB more', async () => {
+  const contribute = await weight(await loadedBy('index.html'))
+  const dashboard = await weight(await loadedBy('dashboard.html'))
+  assert.ok(contribute <= 60, `${contribute} kB`)
+  assert.ok(dashboard <= contribute + 60, `${dashboard} kB`)
+})
+
+test('the Worker weighs at most 70 kB, and what connects to other volunteers is not part of the first load', async () => {
+  assert.ok((await weight(/^train-worker-.*\.js$/)) <= 70)
+  const atFirst = await loadedBy('index.html')
+  for (const file of await readdir(join(folder, 'assets'))) if (/^rtc-link|^train-worker/.test(file)) assert.doesNotMatch(file, atFirst)
+})
