@@ -1,3 +1,4 @@
 // Behaviour suites that every implementation of a seam runs.
+export * from './executor-suite.ts'
 export * from './far-end.ts'
 export * from './peer-link-suite.ts'

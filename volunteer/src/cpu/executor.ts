@@ -11,6 +11,6 @@ export const REFERENCE_ADAPTER: AdapterDescription = {
 }
 
 /** @example const executor = createReferenceExecutor(lenet5()) */
-export function createReferenceExecutor(spec: ModelSpec): Executor {
-  return graphExecutor(new ReferenceRunner(buildGraph(spec)), REFERENCE_ADAPTER)
+export function createReferenceExecutor(spec: ModelSpec, options: { readonly maxMicroBatch?: number } = {}): Executor {
+  return graphExecutor(new ReferenceRunner(buildGraph(spec), options.maxMicroBatch), REFERENCE_ADAPTER)
 }

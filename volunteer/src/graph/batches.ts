@@ -29,7 +29,7 @@ function checkClasses(y: Batch['y'], classes: number): void {
   if (wrong >= 0) throw new GridError('dataset-unreadable', `target ${wrong} is class ${y[wrong]}; the model has classes 0 to ${classes - 1}`)
 }
 
-/** Ranges of at most `capacity` samples, as even as can be: 65 samples at 64 become 33 and 32. */
+/** Ranges of at most `capacity` samples, as even as can be: 65 samples at 64 become 32 and 33. */
 export function microBatches(samples: number, capacity: number): { start: number; count: number }[] {
   const pieces = Math.ceil(samples / capacity)
   return Array.from({ length: pieces }, (_, i) => {

@@ -1,0 +1,118 @@
+// The executor on whatever adapter this machine has, against the suite, the plain reference, and its promise to create
+// nothing once it runs.
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { after, test } from 'node:test'
+import { initialParameters, lenet5, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
+import { isGridError } from '@starling-grid/protocol'
+import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, type Batch } from '@starling-grid/volunteer'
+import { awkwardBatch, AWKWARD_MODEL, executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
+import { openGpu } from '../src/gpu.ts'
+import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
+
+const { description } = await adapterEnvironment()
+const skip = description.startsWith('none') && `no adapter: ${description}`
+const gpu = skip ? undefined : await openGpu()
+after(() => gpu?.close())
+
+const readText = (url: URL) => readFile(url, 'utf8')
+
+function theGpu() {
+  assert.ok(gpu)
+  return gpu
+}
+
+function openExecutor(spec: ModelSpec, options: { maxMicroBatch?: number } = {}) {
+  const { device, description: adapter } = theGpu()
+  return createGpuExecutor({ device, adapter, spec, readText, ...options })
+}
+
+for (const { name, run } of executorCases)
+  test(`on ${gpu?.description.name}: ${name}`, { skip }, () => run(openExecutor))
+
+/** Layers at sizes that meet no tile, no group of four, and no other layer's size. */
+const MODELS: readonly (readonly [string, ModelSpec])[] = [
+  ['awkward sizes', AWKWARD_MODEL],
+  ['one channel, one cell kernels', model([1, 5, 5], [conv(1, 1), { type: 'relu' }, conv(3, 5), { type: 'flatten' }])],
+  ['a stride beyond the kernel', model([2, 13, 10], [{ ...conv(4, 2), stride: 3 }, { type: 'tanh' }, { type: 'flatten' }])],
+  ['depthwise and wide padding', model([4, 6, 7], [{ ...conv(4, 3), groups: 4, padding: 3 }, { type: 'maxpool2d', kernel: 3, stride: 2, padding: 1 }, { type: 'flatten' }])],
+  ['pools that leave cells out', model([2, 9, 11], [conv(3, 1), { type: 'avgpool2d', kernel: 2, stride: 3 }, { type: 'sigmoid' }, { type: 'flatten' }])],
+  ['one output, one input', model([1], [{ type: 'linear', name: 'a', out: 1 }, { type: 'tanh' }])],
+  ['leading dimensions without bias', model([5, 3], [{ type: 'linear', name: 'a', out: 6, bias: false }, { type: 'relu' }])],
+  ['flattened twice', model([2, 4, 4], [{ type: 'flatten' }, { type: 'flatten' }, { type: 'linear', name: 'a', out: 3 }, { type: 'flatten' }])],
+]
+
+function conv(out: number, kernel: number) {
+  return { type: 'conv2d', name: `conv_${out}_${kernel}`, out, kernel }
+}
+
+function model(input: number[], layers: object[]): ModelSpec {
+  return parseModelSpec({ input, layers: [...layers, { type: 'linear', name: 'head', out: 3 }], loss: 'mse' })
+}
+
+function batchFor(spec: ModelSpec, samples: number): Batch {
+  const { input, output } = buildGraph(spec)
+  if (spec === AWKWARD_MODEL) return awkwardBatch(samples)
+  return { samples, x: noise(samples * input.size, 1), y: noise(samples * output.size, 2) }
+}
+
+for (const [name, spec] of MODELS)
+  for (const samples of [1, 6])
+    test(`the GPU agrees with the reference: ${name}, batch ${samples}`, { skip }, async () => {
+      const batch = batchFor(spec, samples)
+      const [ours, reference] = [await openExecutor(spec), createReferenceExecutor(spec)]
+      const [gradient, wanted] = [new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec))]
+      for (const executor of [ours, reference]) executor.loadParameters(initialParameters(spec, 4))
+      const sums = await ours.gradient(batch, gradient)
+      const wantedSums = await reference.gradient(batch, wanted)
+      expectClose([sums.lossSum], [wantedSums.lossSum], 1e-5, 'loss')
+      expectClose(gradient, wanted, 1e-5, 'gradient')
+      expectClose(await ours.predict(batch.x, samples), await reference.predict(batch.x, samples), 1e-5, 'output')
+      ours.destroy()
+    })
+
+const STEADY_STEPS = 200
+
+test(`${STEADY_STEPS} steps create nothing on the device and keep the number of buffers`, { skip }, async () => {
+  const { device } = theGpu()
+  const created: string[] = []
+  const watched = new Proxy(device, {
+    get(target, property) {
+      const value: unknown = Reflect.get(target, property)
+      if (typeof value !== 'function') return value
+      if (String(property).startsWith('create') && property !== 'createCommandEncoder') created.push(String(property))
+      return value.bind(target)
+    },
+  })
+  const runner = await createGpuRunner({ device: watched, graph: buildGraph(AWKWARD_MODEL), readText, maxMicroBatch: 4 })
+  const { graph } = runner
+  runner.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  const gradient = new Float32Array(graph.parameterCount)
+  assert.ok(graph.lossTensors)
+  const { target, loss, correct } = graph.lossTensors
+  const step = (samples: number) => {
+    const { x, y } = awkwardBatch(samples)
+    const write = [[graph.input, x], [target, y]] as const
+    return runner.run({ samples, write, parts: ['forward', 'loss', 'backward'], read: [loss, correct], clearGradient: true, gradientInto: gradient })
+  }
+  await step(4)
+  const [createdAtStart, buffersAtStart] = [created.length, runner.liveBuffers]
+  assert.ok(createdAtStart > 0)
+  for (let i = 0; i < STEADY_STEPS; i++) await step(1 + (i % 4))
+  assert.deepEqual(created.slice(createdAtStart), [])
+  assert.equal(runner.liveBuffers, buffersAtStart)
+  runner.destroy()
+  assert.equal(runner.liveBuffers, 0)
+})
+
+test('a lost device is said to be lost', { skip }, async () => {
+  const lost = await openGpu()
+  const spec = lenet5()
+  const executor = await createGpuExecutor({ device: lost.device, adapter: lost.description, spec, readText })
+  executor.loadParameters(initialParameters(spec, 1))
+  const batch = { samples: 8, x: noise(8 * 784, 1), y: new Int32Array(8) }
+  const gradient = new Float32Array(parameterCount(spec))
+  await executor.gradient(batch, gradient)
+  lost.close()
+  await assert.rejects(executor.gradient(batch, gradient), (error) => isGridError(error) && error.code === 'device-lost')
+})

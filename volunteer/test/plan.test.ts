@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { lenet5, mlp, parameterCount } from '@starling-grid/model'
+import { GridError } from '@starling-grid/protocol'
+import { microBatches } from '../src/graph/batches.ts'
+import { buildGraph } from '../src/graph/build.ts'
+import { flatViews, gather, spread } from '../src/graph/flat-views.ts'
+import { assignBuffers } from '../src/graph/memory.ts'
+import { planGraph } from '../src/graph/plan.ts'
+
+const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
+const MIB = 2 ** 20
+
+test('values that live at the same time never share a buffer, others do', () => {
+  const lives = [
+    { bytes: 100, first: 0, last: 2 }, { bytes: 50, first: 2, last: 3 }, { bytes: 60, first: 3, last: 5 }, { bytes: 10, first: 6, last: Infinity },
+  ]
+  const { buffers, assignment } = assignBuffers(lives)
+  for (const [i, a] of lives.entries())
+    for (const [j, b] of lives.entries())
+      if (i < j && a.first <= b.last && b.first <= a.last) assert.notEqual(assignment[i], assignment[j])
+  lives.forEach(({ bytes }, i) => assert.ok((buffers[assignment[i] ?? -1] ?? 0) >= bytes))
+  assert.deepEqual(buffers, [100, 50])
+})
+
+test('no pass of LeNet-5 binds one buffer twice', () => {
+  const { parts } = planGraph(buildGraph(lenet5()), { family: 'register', limits: LIMITS, maxMicroBatch: 64 })
+  for (const { pass, resources } of Object.values(parts).flat()) {
+    const pooled = resources.flatMap(resource => (resource.kind === 'pooled' ? [resource.buffer] : []))
+    assert.equal(new Set(pooled).size, pooled.length, `${pass.file}.${pass.entryPoint}`)
+  }
+})
+
+test('memory is shared: the plan of LeNet-5 takes less than its tensors and scratch', () => {
+  const { buffers } = planGraph(buildGraph(lenet5()), { family: 'register', limits: LIMITS, maxMicroBatch: 64 })
+  assert.ok(buffers.reduce((sum, bytes) => sum + bytes, 0) < 24 * MIB)
+})
+
+test('a small adapter gets smaller micro-batches', () => {
+  const limits = { ...LIMITS, maxStorageBufferBindingSize: MIB }
+  const { capacity, buffers } = planGraph(buildGraph(lenet5()), { family: 'register', limits, maxMicroBatch: 64 })
+  assert.ok(capacity >= 1 && capacity < 64)
+  assert.ok(Math.max(...buffers) <= MIB)
+})
+
+test('a model that fits no adapter is refused with the name of the limit', () => {
+  const wide = mlp({ input: [4096], hidden: [4096], classes: 10 })
+  const limits = { ...LIMITS, maxStorageBufferBindingSize: 2 ** 24 }
+  assert.throws(() => planGraph(buildGraph(wide), { family: 'register', limits, maxMicroBatch: 8 }), (error) =>
+    error instanceof GridError && error.code === 'adapter-limit' && /maxStorageBufferBindingSize of at least \d+.* 16777216/.test(error.message))
+})
+
+test('flat vectors survive the way to the device and back', () => {
+  const { parameters } = buildGraph(lenet5())
+  const views = flatViews(parameters)
+  const flat = Float32Array.from({ length: parameterCount(lenet5()) }, (_, i) => i)
+  const device = new Float32Array(views.deviceLength)
+  spread(views, flat, device)
+  const back = new Float32Array(flat.length)
+  gather(views, device, back)
+  assert.deepEqual(back, flat)
+  for (const { deviceOffset } of views.views.values()) assert.equal((deviceOffset * 4) % 256, 0)
+})
+
+test('micro-batches cover the batch in order and are even', () => {
+  assert.deepEqual(microBatches(65, 64), [{ start: 0, count: 32 }, { start: 32, count: 33 }])
+  assert.deepEqual(microBatches(64, 64), [{ start: 0, count: 64 }])
+  assert.deepEqual(microBatches(0, 64), [])
+})
