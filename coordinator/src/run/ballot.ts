@@ -1,5 +1,5 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
-import { type BlockId, type Claim, fold, type MemberId, type MessageFrom, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type BlockId, type Claim, fold, type MemberId, type MessageFrom, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from './journal-replay.ts'
 import { ringCandidates } from './membership.ts'
 import { planSteps } from './scheduler.ts'
@@ -13,7 +13,7 @@ interface ValidClaim {
   readonly member: MemberId
   readonly records: readonly StepRecord[]
   readonly version: VersionRef
-  /** generation of its last record: breaks ties, and members of one generation differ by at most one version */
+  /** generation of its last record: breaks ties */
   readonly lastGen: number
 }
 
@@ -87,13 +87,17 @@ function recordsBefore(state: RunState, base: VersionRef): readonly StepRecord[]
   return fold(fork, between)?.id === base.id ? between : []
 }
 
-/** R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. */
+/**
+ * R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. The
+ * members of that generation differ by at most one version; others that hold a record of it prove nothing.
+ */
 function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
   const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || (a.member < b.member ? -1 : 1))
   const [first, ...others] = order
   if (first === undefined) return undefined
-  const peers = others.filter((claim) => claim.lastGen === first.lastGen)
-  const outOfRange = peers.length > 0 && peers.every((claim) => first.version.v - claim.version.v > 1)
+  const ring = turn.state.rings.get(first.lastGen) ?? []
+  const fellows = others.filter((claim) => ring.includes(claim.member))
+  const outOfRange = fellows.length > 0 && fellows.every((claim) => first.version.v - claim.version.v > 1)
   if (!outOfRange) return first
   turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}, more than one ahead of its generation`)
   turn.refuse(first.member, 'message-unexpected', 'a claim more than one version ahead of its generation')
@@ -189,17 +193,25 @@ function expelDrifted(turn: Turn, phase: Form, drifted: readonly MemberId[]): vo
 
 /** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
 function start(turn: Turn, phase: Form): void {
-  const { state, now } = turn
+  const { state } = turn
   const { members, shares, target, records } = phase
   turn.journal({ type: 'start', gen: state.gen, members, records })
-  const plan = planSteps(state, new Map(), target.v)
-  const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
-  remember(state, planned)
-  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: target.v + plan.length, planned, lastCommitAt: now, checkpointAsked: undefined }
-  turn.reason(`ring of ${members.length}`)
+  const plan = enterRing(turn, members, shares)
   turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
   turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })
   turn.then({ type: 'advance' })
+}
+
+/** The phase of a running generation; returns its first plan. */
+export function enterRing(turn: Turn, members: readonly MemberId[], shares: readonly number[]): PlanStep[] {
+  const { state, now } = turn
+  const { v } = state.chain.head
+  const plan = planSteps(state, new Map(), v)
+  const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
+  remember(state, planned)
+  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, lastCommitAt: now, checkpointAsked: undefined }
+  turn.reason(`ring of ${members.length}`)
+  return plan
 }
 
 /** For the simulation: rule R12-done off treats what was once planned as done. */

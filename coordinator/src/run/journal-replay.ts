@@ -3,6 +3,9 @@ import { ALL_RULES_ON, type StepRecord } from '@starling-grid/protocol'
 import { ChainIndex } from './chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResults } from './state.ts'
 
+/** Generations whose members are remembered: claims are of the newest few. */
+const RINGS_KEPT = 64
+
 /** Version 0, made from the seed: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
   return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, agreeing: 0, members: 0, at: 0 }
@@ -12,7 +15,7 @@ export function createRunState(config: RunConfig): RunState {
   return {
     config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
     mode: config.mode === 'async' ? 'async' : 'ring', modeEpoch: 0, modeReason: `asked for by the job (${config.mode})`,
-    leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], lastMembers: [],
+    leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
     phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), failures: new Map(), validation: undefined,
     provisional: undefined, digests: new Map(),
     health: { consecutiveAborts: 0, ballots: [], blames: [], disturbedAt: 0, fallbacks: 0 }, everPlanned: new Set(),
@@ -40,9 +43,7 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       state.gen = entry.gen
       return
     case 'start':
-      state.lastMembers = entry.members
-      commit(state, entry.records)
-      return
+      return start(state, entry)
     case 'commit':
       commit(state, entry.records)
       return
@@ -74,6 +75,12 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
     default:
       entry satisfies never
   }
+}
+
+function start(state: RunState, { gen, members, records }: Extract<JournalEntry, { type: 'start' }>): void {
+  state.rings.set(gen, members)
+  for (const old of state.rings.keys()) if (state.rings.size > RINGS_KEPT) state.rings.delete(old)
+  commit(state, records)
 }
 
 function commit(state: RunState, records: readonly StepRecord[]): void {

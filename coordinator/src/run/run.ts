@@ -2,7 +2,7 @@
 // what is to be done and why. No I/O, no clock, no randomness: the same state, input and time always decide the same.
 import type { MemberId } from '@starling-grid/protocol'
 import { asyncTick, askServer, enterAsync, serverCheckpointed } from './async.ts'
-import { confirmed, decide as decideBallot, openBallot, rewind, stateAnswered } from './ballot.ts'
+import { confirmed, decide as decideBallot, enterRing, openBallot, rewind, stateAnswered } from './ballot.ts'
 import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploaded } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
@@ -54,6 +54,8 @@ function take(turn: Turn, input: RunInput): void {
 /** R1, R2: a restarted coordinator raises its fence and opens a new ballot; it never continues an old generation. */
 function started(turn: Turn): void {
   const { state } = turn
+  const lastRing = [...state.rings.values()].at(-1) ?? []
+  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, lastRing, lastRing.map(() => 1))
   turn.journal({ type: 'owner', owner: state.owner + 1 })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
@@ -61,12 +63,13 @@ function started(turn: Turn): void {
   }
   if (state.gen === 0) return turn.reason('waiting for volunteers')
   if (state.mode === 'async') return restartAsync(turn)
-  openBallot(turn, 'ring', { reason: 'the coordinator started again', waitMs: state.config.timing.rejoinMs, wait: state.lastMembers })
+  openBallot(turn, 'ring', { reason: 'the coordinator started again', waitMs: state.config.timing.rejoinMs, wait: lastRing })
 }
 
 /** A4: what the parameter server had beyond its last checkpoint is gone with the process. */
 function restartAsync(turn: Turn): void {
   const { state } = turn
+  if (state.config.off.has('A4')) return turn.then({ type: 'enter-async' })
   if (newestCheckpoint(state).version.v < state.chain.head.v) return rewind(turn, 'the parameter server restarted')
   turn.then({ type: 'ballot', reason: 'the coordinator started again', trouble: false })
 }
@@ -144,7 +147,8 @@ function ballot(turn: Turn, { reason, trouble }: Extract<FollowUp, { type: 'ball
   if (state.phase.type === 'finished') return
   if (trouble) state.health.consecutiveAborts++
   const next = nextMode(now, state.health, state.mode, state.config.mode, state.config.timing)
-  const goal = state.mode === 'async' || next.mode === 'async' ? 'async' : 'ring'
+  const fallBack = next.mode === 'async' && !state.config.off.has('R17')
+  const goal = state.mode === 'async' || fallBack ? 'async' : 'ring'
   if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason
   openBallot(turn, goal, { reason })
 }

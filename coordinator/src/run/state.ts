@@ -176,8 +176,8 @@ export interface RunState {
   finished: string | undefined
   /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
   abandoned: readonly StepRecord[]
-  /** members of the last started generation: whom to wait for after a restart */
-  lastMembers: readonly MemberId[]
+  /** members of the last generations that started: whom to wait for after a restart, and whose claims bound each other (R5) */
+  readonly rings: Map<number, readonly MemberId[]>
   // ---- volatile ----
   phase: RunPhase
   phaseReason: string

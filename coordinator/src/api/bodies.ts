@@ -1,0 +1,46 @@
+// Bodies of requests: JSON for resources, bytes for gradients and versions, nothing else, each bounded before it is read.
+import { GridError, parseJson } from '@starling-grid/protocol'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { HttpRefusal } from './errors.ts'
+
+/** Bytes of a job as JSON; a model of a thousand layers is about 100 kB. */
+export const MAX_JSON_BYTES = 512 * 1024
+/** Arrays and objects inside each other; a model needs six. */
+const MAX_JSON_DEPTH = 32
+
+export function registerBodies(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'string', bodyLimit: MAX_JSON_BYTES }, async (_: FastifyRequest, text: string) => {
+    if (depthOf(text) > MAX_JSON_DEPTH) throw new GridError('message-malformed', `JSON here is at most ${MAX_JSON_DEPTH} levels deep`)
+    return parseJson(text, MAX_JSON_BYTES, 'the body')
+  })
+  app.addContentTypeParser('application/octet-stream', { parseAs: 'buffer' }, async (_: FastifyRequest, body: Buffer) => body)
+}
+
+/** Deepest nesting of brackets outside strings. */
+function depthOf(text: string): number {
+  let depth = 0
+  let deepest = 0
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
+    if (token === '[' || token === '{') deepest = Math.max(deepest, ++depth)
+    else if (token === ']' || token === '}') depth--
+  }
+  return deepest
+}
+
+/**
+ * The announced length, checked before the body is read.
+ * @throws GridError 'message-malformed' without a length or with an encoding, 'message-too-large'
+ */
+export function requireLength(request: FastifyRequest, most: number): number {
+  const { 'content-length': length, 'content-encoding': encoding } = request.headers
+  if (encoding !== undefined) throw new HttpRefusal(415, 'message-malformed', `bodies are sent as they are, not as ${encoding.slice(0, 20)}`)
+  if (length === undefined) throw new HttpRefusal(411, 'message-malformed', 'a body with an announced length is expected')
+  if (Number(length) > most) throw new GridError('message-too-large', `at most ${most} bytes are taken, got ${length}`)
+  return Number(length)
+}
+
+export function bytesOf(request: FastifyRequest): Uint8Array {
+  if (request.body instanceof Uint8Array) return request.body
+  throw new HttpRefusal(415, 'message-malformed', 'a body of application/octet-stream is expected')
+}

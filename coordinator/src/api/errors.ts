@@ -1,0 +1,81 @@
+// A refusal as an HTTP answer: { code, message } of the one table, with the status that fits.
+import { describeError, type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
+import type { FastifyError, FastifyInstance } from 'fastify'
+
+const STATUS: Partial<Record<ErrorCode, number>> = {
+  'message-malformed': 400,
+  'message-too-large': 413,
+  'message-unexpected': 409,
+  'rate-exceeded': 429,
+  'session-unknown': 401,
+  'token-required': 401,
+  'origin-refused': 403,
+  'grid-full': 503,
+  'generation-stale': 409,
+  'lease-stale': 409,
+  'mode-stale': 409,
+  'base-stale': 409,
+  'duplicate': 409,
+  'gradient-not-finite': 422,
+  'gradient-shape': 422,
+  'version-corrupt': 422,
+  'digest-mismatch': 422,
+  'model-invalid': 422,
+  'job-invalid': 422,
+  'dataset-unreadable': 422,
+  'unsupported': 422,
+  'disk-failed': 507,
+}
+
+export function statusOf(code: ErrorCode): number {
+  return STATUS[code] ?? 500
+}
+
+/** A GridError that has another status than its code usually has. */
+export class HttpRefusal extends GridError {
+  readonly status: number
+  constructor(status: number, code: ErrorCode, message: string) {
+    super(code, message)
+    this.status = status
+  }
+}
+
+export function notFound(what: string): HttpRefusal {
+  return new HttpRefusal(404, 'message-unexpected', what)
+}
+
+export interface ErrorParts {
+  readonly onRefused: (code: ErrorCode, what: string) => void
+  readonly onDefect: (text: string) => void
+}
+
+export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: ErrorParts): void {
+  app.setErrorHandler(async (error: FastifyError, request, reply) => {
+    const refusal = refusalOf(error)
+    if (refusal === undefined) {
+      onDefect(`defect in ${request.method} ${request.routeOptions.url ?? ''}: ${error.stack ?? describeError(error)}`)
+      return reply.code(500).send({ code: 'unsupported', message: 'The coordinator met a defect; its log says which.' })
+    }
+    const { code, message } = refusal
+    if (code !== 'message-unexpected') onRefused(code, message)
+    // The rest of a body that was refused is not read.
+    if (request.headers['content-length'] !== undefined) void reply.header('connection', 'close')
+    return reply.code(refusal.status).send({ code, message })
+  })
+  app.setNotFoundHandler(async (_, reply) => reply.code(404).send({ code: 'message-unexpected', message: 'There is nothing at this address.' }))
+}
+
+function refusalOf(error: FastifyError): HttpRefusal | undefined {
+  if (error instanceof HttpRefusal) return error
+  if (isGridError(error)) return new HttpRefusal(statusOf(error.code), error.code, error.message)
+  const { statusCode } = error
+  if (statusCode === undefined || statusCode < 400 || statusCode >= 500) return undefined
+  return new HttpRefusal(statusCode, frameworkCode(statusCode), error.message)
+}
+
+/** What the framework refuses by itself. */
+function frameworkCode(status: number): ErrorCode {
+  if (status === 413) return 'message-too-large'
+  if (status === 429) return 'rate-exceeded'
+  return 'message-malformed'
+}

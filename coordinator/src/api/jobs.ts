@@ -1,0 +1,49 @@
+// Jobs as resources: submit, list, look at, take the model home.
+import { parseJobSpec } from '@starling-grid/protocol'
+import type { FastifyInstance } from 'fastify'
+import type { RunHost } from '../run-host.ts'
+import type { Runs } from '../runs.ts'
+import { notFound } from './errors.ts'
+import { requireOwner } from './guards.ts'
+
+/** Submissions in a minute from one address: also the rate at which tokens can be guessed. */
+const SUBMISSIONS_PER_MINUTE = 30
+
+export interface JobRoutes {
+  readonly runs: Runs
+  readonly token: string
+}
+
+export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): void {
+  app.post('/api/jobs', {
+    config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
+    onRequest: async (request) => requireOwner(request, token),
+  }, async (request, reply) => {
+    const run = await runs.submit(parseJobSpec(request.body))
+    return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
+  })
+
+  app.get('/api/jobs', async () => ({ jobs: runs.list().map((run) => run.view()) }))
+
+  app.get<{ Params: { id: string } }>('/api/jobs/:id', async ({ params }) => runOf(runs, params.id).view())
+
+  app.get<{ Params: { id: string } }>('/api/jobs/:id/records', async ({ params }) => ({ records: runOf(runs, params.id).records }))
+
+  app.get<{ Params: { id: string } }>('/api/jobs/:id/export', async ({ params }, reply) => {
+    const run = runOf(runs, params.id)
+    const model = await run.versions.export()
+    if (model === undefined) throw notFound('this run has no checkpoint yet; ask again after its first')
+    return reply
+      .type('application/octet-stream')
+      .header('content-disposition', `attachment; filename="${run.job.id}-v${model.version.v}.safetensors"`)
+      .header('etag', `"${model.version.id}"`)
+      .send(model.bytes)
+  })
+}
+
+/** @throws HttpRefusal 404 */
+export function runOf(runs: Runs, id: string): RunHost {
+  const run = runs.find(id)
+  if (run === undefined) throw notFound('there is no such job')
+  return run
+}

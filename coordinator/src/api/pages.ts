@@ -1,0 +1,31 @@
+// The two pages, from the folder that the web build made, and the two probes of whoever runs this server.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import fastifyStatic from '@fastify/static'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+
+/** Names of built files hold a hash of their content; the pages' own names stay. */
+const HASHED = /[\\/]assets[\\/]/
+const NOT_BUILT = 'The web page is not built. Run `npm start` from the folder of the repository, which builds it, or name its folder with --web-root.\nVolunteers with Node can join all the same.\n'
+
+export async function registerPages(app: FastifyInstance, webRoot: string | undefined): Promise<void> {
+  if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {
+    for (const path of ['/', '/dashboard']) app.get(path, async (_, reply) => reply.code(503).type('text/plain; charset=utf-8').send(NOT_BUILT))
+    return
+  }
+  await app.register(fastifyStatic, {
+    root: webRoot,
+    index: false,
+    cacheControl: false,
+    setHeaders: (response, path) => void response.setHeader('cache-control', HASHED.test(path) ? 'public, max-age=31536000, immutable' : 'no-cache'),
+  })
+  const page = (file: string) => async (_: unknown, reply: FastifyReply) => reply.sendFile(file)
+  app.get('/', page('index.html'))
+  app.get('/dashboard', page('dashboard.html'))
+}
+
+/** healthz: the process answers. readyz: it takes work; 503 while it drains, so that a proxy sends nobody here any more. */
+export function registerProbes(app: FastifyInstance, ready: () => boolean): void {
+  app.get('/healthz', async () => ({ ok: true }))
+  app.get('/readyz', async (_, reply) => reply.code(ready() ? 200 : 503).send({ ready: ready() }))
+}

@@ -1,0 +1,68 @@
+// Gradients of async mode: checked here for form and honesty of their numbers, decided about in run/leases.ts.
+import { createHash } from 'node:crypto'
+import { blockIndex, type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
+import { targetsPerSample } from '@starling-grid/model'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { readGradient } from '../parameter-server/parameter-server.ts'
+import type { RunHost } from '../run-host.ts'
+import type { Runs } from '../runs.ts'
+import type { Sessions } from '../sessions.ts'
+import { bytesOf, requireLength } from './bodies.ts'
+import { statusOf } from './errors.ts'
+import { requireSession } from './guards.ts'
+import { runOf } from './jobs.ts'
+
+/** Carries what a push says about its body. */
+export const PUSH_HEADER = 'x-starling-push'
+
+export interface PushRoutes {
+  readonly runs: Runs
+  readonly sessions: Sessions
+}
+
+interface Route {
+  Params: { id: string }
+}
+
+export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRoutes): void {
+  app.post<Route>('/api/jobs/:id/pushes', {
+    bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
+    onRequest: async (request) => {
+      requireSession(request, sessions)
+      requireLength(request, runOf(runs, request.params.id).job.form.layout.total * Float32Array.BYTES_PER_ELEMENT)
+    },
+  }, async (request, reply) => {
+    const run = runOf(runs, request.params.id)
+    const push = readPush(request)
+    if (push.incarnation !== requireSession(request, sessions)) throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
+    const { verdict, message } = await decided(run, push, request)
+    const status = verdict === 'received' ? 200 : statusOf(verdict)
+    return reply.code(status).send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
+  })
+}
+
+async function decided(run: RunHost, push: Push, request: FastifyRequest): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
+  try {
+    requireHonestCounts(run, push)
+    const body = bytesOf(request)
+    const sum = readGradient(body, run.job.form.layout.total)
+    return await run.push(push, sum, sha256Name(createHash('sha256').update(body).digest('hex')))
+  } catch (error) {
+    if (!isGridError(error)) throw error
+    run.feed({ type: 'push-refused', push, code: error.code })
+    return { verdict: error.code, message: error.message }
+  }
+}
+
+/** The mean divides by the targets and the loss is weighted by the samples: both follow from the blocks, so both are checked. */
+function requireHonestCounts({ job }: RunHost, { leases, samples, targets, correct }: Push): void {
+  const expected = leases.reduce((sum, { block }) => sum + (job.training[blockIndex(block)]?.samples ?? 0), 0)
+  if (samples !== expected) throw new GridError('message-malformed', `the blocks of this push hold ${expected} samples, got ${samples}`)
+  if (targets !== samples * targetsPerSample(job.form.spec) || correct > targets) throw new GridError('message-malformed', `${samples} samples do not have ${targets} targets, ${correct} of them right`)
+}
+
+function readPush(request: FastifyRequest): Push {
+  const header = request.headers[PUSH_HEADER]
+  if (typeof header !== 'string') throw new GridError('message-malformed', `a push has the header ${PUSH_HEADER}`)
+  return parse(PushSchema, parseJson(header, MAX_MESSAGE_BYTES, 'the push'), 'the push')
+}

@@ -1,0 +1,66 @@
+// Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
+import { type MemberId, parse, type VersionId, VersionRefSchema } from '@starling-grid/protocol'
+import type { FastifyInstance } from 'fastify'
+import type { Runs } from '../runs.ts'
+import type { Sessions } from '../sessions.ts'
+import { bytesOf, requireLength } from './bodies.ts'
+import { HttpRefusal, notFound } from './errors.ts'
+import { requireSession } from './guards.ts'
+import { runOf } from './jobs.ts'
+
+/** Bytes of the largest version that any model within our limits has: three vectors of 256 MiB and a header. */
+const MAX_VERSION_BYTES = 1024 * 1024 * 1024
+
+export interface VersionRoutes {
+  readonly runs: Runs
+  readonly sessions: Sessions
+}
+
+interface Download {
+  Params: { id: string; versionId: string }
+  Querystring: { part?: string }
+}
+interface Upload {
+  Params: { id: string; v: string; versionId: string }
+}
+
+export function registerVersions(app: FastifyInstance, { runs, sessions }: VersionRoutes): void {
+  const uploading = new Set<MemberId>()
+
+  app.get<Download>('/api/jobs/:id/versions/:versionId', { onRequest: async (request) => void requireSession(request, sessions) }, async ({ params, query }, reply) => {
+    const { versions } = runOf(runs, params.id)
+    const id = params.versionId as VersionId // only compared with ids of versions that we have
+    const bytes = await (query.part === 'parameters' ? versions.parameters(id) : versions.state(id))
+    if (bytes === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
+    return reply.type('application/octet-stream').header('etag', `"${id}${query.part === 'parameters' ? '-parameters' : ''}"`).send(bytes)
+  })
+
+  app.put<Upload>('/api/jobs/:id/versions/:v/:versionId', {
+    bodyLimit: MAX_VERSION_BYTES,
+    // All of this before the first byte of the body.
+    onRequest: async (request) => {
+      const { params } = request
+      const member = requireSession(request, sessions)
+      const { versions } = runOf(runs, params.id)
+      if (!versions.expects(member, readVersion(params))) throw new HttpRefusal(409, 'message-unexpected', 'this version was not asked of this member, or not any more')
+      requireLength(request, versions.maxBytes)
+      if (uploading.has(member)) throw new HttpRefusal(429, 'rate-exceeded', 'one upload at a time')
+    },
+  }, async (request, reply) => {
+    const member = requireSession(request, sessions)
+    const run = runOf(runs, request.params.id)
+    uploading.add(member)
+    try {
+      const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
+      run.feed({ type: 'uploaded', member, ...stored })
+      return await reply.code(201).send({ sha256: stored.blob })
+    } finally {
+      uploading.delete(member)
+    }
+  })
+
+  function readVersion({ v, versionId }: Upload['Params']) {
+    if (!/^[0-9]{1,15}$/.test(v)) throw notFound('there is no such version')
+    return parse(VersionRefSchema, { v: Number(v), id: versionId }, 'the version')
+  }
+}

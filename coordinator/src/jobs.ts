@@ -1,0 +1,105 @@
+// From what an owner submits to all that a run needs: dataset in shards, model checked, terms for volunteers, configuration
+// of the decisions. What is stored is enough to make the same again after a restart.
+import { randomBytes } from 'node:crypto'
+import {
+  ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, GridError, type JobId, jobId, type JobSpec, type JobTerms, MAX_BLOCKS, sha256Name,
+} from '@starling-grid/protocol'
+import { lastSize } from '@starling-grid/shaders'
+import { type ModelSpec, modelHash, outputShape, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
+import type { BlobStore } from './blobs/blob-store.ts'
+import { readDigits } from './datasets/digits.ts'
+import { readMnistFolder } from './datasets/mnist-folder.ts'
+import { storeDataset } from './datasets/shards.ts'
+import type { ImportedDataset } from './datasets/samples.ts'
+import type { StoredJob } from './journal/state-store.ts'
+import type { RunConfig, Timing } from './run/state.ts'
+
+export interface Job {
+  readonly id: JobId
+  readonly spec: JobSpec
+  readonly manifest: DatasetManifest
+  /** ms since the epoch */
+  readonly submittedAt: number
+  readonly form: VersionForm
+  readonly terms: JobTerms
+  readonly config: RunConfig
+  readonly training: readonly BlockRange[]
+  readonly validation: readonly BlockRange[]
+}
+
+/** What is kept of a job, as JSON. */
+interface Description {
+  readonly spec: JobSpec
+  readonly manifest: DatasetManifest
+  readonly submittedAt: number
+}
+
+const ID_RANDOM_BYTES = 3
+/** Characters of a job's name in its id. */
+const ID_NAME_LENGTH = 30
+
+/**
+ * Checks the whole job and imports its dataset.
+ * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
+ */
+export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: number): Promise<StoredJob> {
+  if (spec.mode === 'local') throw new GridError('unsupported', 'mode "local" is not offered by this version; use "auto", "ring" or "async"')
+  const model = parseModelSpec(spec.model)
+  const { dataset } = spec
+  const imported = dataset.source === 'digits' ? await readDigits() : await readMnistFolder(dataset.folder)
+  requireFit(model, imported)
+  const manifest = await storeDataset(imported, blobs)
+  if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
+    throw new GridError('job-invalid', `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`)
+  const description: Description = { spec, manifest, submittedAt }
+  return { id: newJobId(spec.name), description: JSON.stringify(description) }
+}
+
+/** A job as it was stored by importJob, which checked it. */
+export function readJob({ id, description }: StoredJob, timing: Timing): Job {
+  const { spec, manifest, submittedAt } = JSON.parse(description) as Description
+  const model = parseModelSpec(spec.model)
+  const form: VersionForm = { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer }
+  const training = blockRanges(manifest.train, spec.blockSamples)
+  const validation = blockRanges(manifest.validation, spec.blockSamples)
+  const config = configOf({ id, spec, model, timing, blocks: training.length, validationBlocks: validation.length })
+  return { id, spec, manifest, submittedAt, form, terms: termsOf(id, spec, model, manifest), config, training, validation }
+}
+
+interface ConfigParts {
+  readonly id: JobId
+  readonly spec: JobSpec
+  readonly model: ModelSpec
+  readonly timing: Timing
+  readonly blocks: number
+  readonly validationBlocks: number
+}
+
+function configOf({ id, spec, model, timing, blocks, validationBlocks }: ConfigParts): RunConfig {
+  const { seed, batchBlocks, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
+  return {
+    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode,
+    timing, off: ALL_RULES_ON,
+  }
+}
+
+/** The job without the folders of our disk. */
+function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetManifest): JobTerms {
+  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed } = spec
+  const clipping = clipNorm === undefined ? {} : { clipNorm }
+  return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed }
+}
+
+/** The model takes what the dataset holds and answers as many classes. */
+function requireFit(model: ModelSpec, { name, inputShape, classes }: ImportedDataset): void {
+  if (model.input.join() !== inputShape.join())
+    throw new GridError('job-invalid', `the model takes samples of [${model.input.join(', ')}], dataset ${name} has [${inputShape.join(', ')}]`)
+  const answers = lastSize(outputShape(model))
+  if (model.loss === 'cross_entropy' && answers < classes) throw new GridError('job-invalid', `the model tells ${answers} classes apart, dataset ${name} has ${classes}`)
+}
+
+/** Readable, and not to be guessed from another. */
+function newJobId(name: string): JobId {
+  const readable = name.toLowerCase().replaceAll(/[^0-9a-z]+/g, '-').slice(0, ID_NAME_LENGTH).replaceAll(/^-|-$/g, '')
+  return jobId(`${readable === '' ? 'job' : readable}-${randomBytes(ID_RANDOM_BYTES).toString('hex')}`)
+}

@@ -1,0 +1,73 @@
+// The command line of the coordinator → options, with what is wrong said in a sentence.
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import type { Timing } from './run/state.ts'
+import { DEFAULT_TIMING } from './run/timing.ts'
+import { DEFAULT_HOST, DEFAULT_PORT } from './server.ts'
+
+const MAX_PORT = 65_535
+
+export interface StartOptions {
+  readonly port: number
+  readonly host: string
+  readonly dataDir: string
+  readonly job?: string
+  readonly token?: string
+  readonly webRoot?: string
+  readonly publicUrl?: URL
+  readonly iceServer?: readonly string[]
+  readonly timing?: Partial<Timing>
+  readonly json?: boolean
+}
+
+/** @throws CommanderError after saying what is wrong, or after --help */
+export function parseOptions(argv: readonly string[]): StartOptions {
+  return new Command('starling start')
+    .description('Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, twice leaves at once.')
+    .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
+    .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
+    .option('--data-dir <folder>', 'journal and versions', 'starling-data')
+    .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
+    .addOption(new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env('STARLING_TOKEN'))
+    .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
+    .option('--web-root <folder>', 'the built web pages', builtPages())
+    .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478')
+    .option('--json', 'one JSON line with url, port and token on stdout when it listens')
+    .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
+    .exitOverride()
+    .parse([...argv], { from: 'user' })
+    .opts<StartOptions>()
+}
+
+function builtPages(): string | undefined {
+  const folder = fileURLToPath(new URL('../../client-web/dist', import.meta.url))
+  return existsSync(folder) ? folder : undefined
+}
+
+function readPort(text: string): number {
+  const port = Number(text)
+  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT) throw new InvalidArgumentError(`A port is a whole number from 0 to ${MAX_PORT}.`)
+  return port
+}
+
+function readUrl(text: string): URL {
+  if (!/^https?:/.test(text) || !URL.canParse(text)) throw new InvalidArgumentError('An address such as https://grid.example.org is expected.')
+  return new URL(text)
+}
+
+/** For tests that cannot wait: any of the times of run/timing.ts. */
+function readTiming(text: string): Partial<Timing> {
+  const value = parseAny(text)
+  const known = typeof value === 'object' && value !== null && Object.entries(value).every(([key, time]) => key in DEFAULT_TIMING && typeof time === 'number')
+  if (!known) throw new InvalidArgumentError(`An object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')} is expected.`)
+  return value as Partial<Timing>
+}
+
+function parseAny(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,109 @@
+// Decisions become deeds, in their order: the journal rows of all that waits are appended at once (one fsync), and only then
+// the messages leave (R1). While the disk fails nothing leaves; it is tried again until there is space.
+import { isGridError } from '@starling-grid/protocol'
+import type { Effect } from './run/state.ts'
+import type { JournalRow } from './journal/state-store.ts'
+
+/** ms between attempts to write to a disk that failed */
+const RETRY_MS = 1000
+
+export interface Decided<C> {
+  readonly effects: readonly Effect[]
+  /** ms since the epoch */
+  readonly at: number
+  /** what the caller needs to carry the effects out */
+  readonly context: C
+}
+
+export interface OutboxParts<C> {
+  append(rows: readonly JournalRow[]): Promise<void>
+  /** may throw GridError: it is called again after a while. Anything else is a defect, told and passed over */
+  carryOut(effect: Effect, decided: Decided<C>): Promise<void> | void
+  /** all effects of one decision left */
+  onDone(decided: Decided<C>): void
+  /** undefined: it works again */
+  onTrouble(error: unknown): void
+  onDefect(error: unknown): void
+  /** another coordinator owns the run: nothing more leaves */
+  onDeposed(error: unknown): void
+}
+
+export class Outbox<C> {
+  readonly #parts: OutboxParts<C>
+  #waiting: Decided<C>[] = []
+  #running: Promise<void> | undefined
+  #closed = false
+  #wake: () => void = () => undefined
+
+  constructor(parts: OutboxParts<C>) {
+    this.#parts = parts
+  }
+
+  add(decided: Decided<C>): void {
+    if (this.#closed) return
+    this.#waiting.push(decided)
+    this.#running ??= this.#drain().finally(() => (this.#running = undefined))
+  }
+
+  /** Resolves when all that was added has left, or cannot leave because the disk fails. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#wake()
+    await this.#running
+  }
+
+  async #drain(): Promise<void> {
+    // What arrives in the same turn of the event loop shares one fsync.
+    await new Promise((resolve) => setImmediate(resolve))
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting
+      this.#waiting = []
+      const rows = batch.flatMap(({ effects, at }) => effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map((entry) => ({ entry, at })) : [])))
+      if (rows.length > 0 && !(await this.#persistently(() => this.#parts.append(rows)))) return
+      for (const decided of batch) if (!(await this.#leave(decided))) return
+    }
+  }
+
+  async #leave(decided: Decided<C>): Promise<boolean> {
+    for (const effect of decided.effects) {
+      if (!(await this.#persistently(() => this.#carryOut(effect, decided)))) return false
+    }
+    this.#parts.onDone(decided)
+    return true
+  }
+
+  async #carryOut(effect: Effect, decided: Decided<C>): Promise<void> {
+    try {
+      await this.#parts.carryOut(effect, decided)
+    } catch (error) {
+      if (isGridError(error)) throw error
+      this.#parts.onDefect(error)
+    }
+  }
+
+  /** Tries until it works; false when it never will, or when the process wants to end. */
+  async #persistently(deed: () => Promise<void>): Promise<boolean> {
+    for (let failed = false; ; failed = true) {
+      try {
+        await deed()
+        if (failed) this.#parts.onTrouble(undefined)
+        return true
+      } catch (error) {
+        if (isGridError(error) && error.code === 'lease-stale') return this.#deposed(error)
+        this.#parts.onTrouble(error)
+      }
+      if (this.#closed) return false
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+        setTimeout(resolve, RETRY_MS)
+      })
+    }
+  }
+
+  #deposed(error: unknown): false {
+    this.#closed = true
+    this.#waiting = []
+    this.#parts.onDeposed(error)
+    return false
+  }
+}

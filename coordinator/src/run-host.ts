@@ -1,0 +1,241 @@
+// One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the run, its
+// journal, its parameter server and what the dashboard shows; decides nothing.
+import {
+  describeError, type ErrorCode, type MemberId, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
+} from '@starling-grid/protocol'
+import type { BlobStore } from './blobs/blob-store.ts'
+import { now } from './clock.ts'
+import type { Job } from './jobs.ts'
+import type { StateStore } from './journal/state-store.ts'
+import { type Decided, Outbox } from './outbox.ts'
+import { ParameterServer } from './parameter-server/parameter-server.ts'
+import type { Refusals } from './refusals.ts'
+import { applyEntry, createRunState } from './run/journal-replay.ts'
+import { decide } from './run/run.ts'
+import type { Effect, RunInput, RunState } from './run/state.ts'
+import { eventOf, RunHistory } from './run-history.ts'
+import { type Presence, runView } from './run-view.ts'
+import { Versions } from './versions.ts'
+
+/** ms between looks at the clock: far below the shortest time that a decision waits for */
+const TICK_MS = 200
+
+/** Whoever takes part in this run, reached through their sessions. */
+export interface Audience {
+  send(to: MemberId, message: ToVolunteer): void
+  /** fatal: it is no member any more */
+  refuse(to: MemberId, refusal: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void
+  /** open sessions, of members and of those who prepare */
+  present(): Iterable<Presence>
+}
+
+export interface RunParts {
+  readonly job: Job
+  readonly store: StateStore
+  readonly blobs: BlobStore
+  readonly audience: Audience
+  readonly refusals: Refusals
+  /** something worth a line in the log of the process */
+  readonly onTrouble: (text: string) => void
+  readonly onFinished: () => void
+}
+
+export interface PushAnswer {
+  readonly verdict: 'received' | ErrorCode
+  readonly message: string
+}
+
+/** What an effect may need of the input that led to it. */
+interface PushContext {
+  readonly sum: Float32Array
+  readonly answer: (answer: PushAnswer) => void
+}
+
+/** ms that a departed member's signalling is still let through: candidates are on their way when it goes */
+const LINGER_MS = 60_000
+
+export class RunHost {
+  readonly job: Job
+  readonly state: RunState
+  readonly history = new RunHistory()
+  readonly versions: Versions
+  readonly #parts: RunParts
+  readonly #server: ParameterServer
+  readonly #outbox: Outbox<PushContext | undefined>
+  readonly #departedAt = new Map<MemberId, number>()
+  readonly #openedAt = now()
+  #trouble: string | undefined
+  #timer: ReturnType<typeof setInterval> | undefined
+
+  /** The run as its journal left it. @throws GridError 'disk-failed' */
+  static async open(parts: RunParts): Promise<RunHost> {
+    const host = new RunHost(parts)
+    for (const row of await parts.store.load(parts.job.id)) {
+      applyEntry(host.state, row.entry, row.at)
+      host.history.observe(host.state, row)
+      const event = eventOf(row)
+      if (event !== undefined) host.history.note(event.kind, event.text, event.at)
+    }
+    return host
+  }
+
+  private constructor(parts: RunParts) {
+    const { job, blobs, store } = parts
+    this.#parts = parts
+    this.job = job
+    this.state = createRunState(job.config)
+    this.#server = new ParameterServer(job.form, job.spec.clipNorm)
+    this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
+    this.#outbox = new Outbox({
+      append: async (rows) => {
+        await store.append(job.id, this.state.owner, rows)
+        for (const row of rows) this.history.observe(this.state, row)
+      },
+      carryOut: (effect, decided) => this.#carryOut(effect, decided),
+      onDone: ({ context }) => context?.answer({ verdict: 'message-unexpected', message: 'the push was not decided about' }),
+      onTrouble: (error) => this.#troubled(error),
+      onDefect: (error) => this.#defect(error),
+      onDeposed: (error) => this.#deposed(error),
+    })
+  }
+
+  /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
+  start(): void {
+    this.feed({ type: 'coordinator-started' })
+    if (this.state.finished === undefined) this.#timer = setInterval(() => this.feed({ type: 'tick' }), TICK_MS)
+  }
+
+  /** Resolves when everything decided is durable, or cannot be. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#outbox.close()
+  }
+
+  get finished(): boolean {
+    return this.state.finished !== undefined
+  }
+
+  feed(input: RunInput, context?: PushContext): void {
+    const at = now()
+    if (input.type === 'member-lost') this.#left(input, at)
+    const wasFinished = this.finished
+    try {
+      const { effects } = decide(this.state, input, at)
+      if (effects.length > 0) this.#outbox.add({ effects, at, context })
+    } catch (error) {
+      this.#defect(error, input)
+    }
+    if (this.finished && !wasFinished) this.#end()
+  }
+
+  /** A push whose gradients were checked; answered when it is durable. */
+  push(push: Push, sum: Float32Array, gradDigest: Sha256): Promise<PushAnswer> {
+    return new Promise((answer) => this.feed({ type: 'push', push, gradDigest }, { sum, answer }))
+  }
+
+  get records(): readonly StepRecord[] {
+    return this.state.chain.records
+  }
+
+  view(): RunView {
+    const { job, state, history } = this
+    const { audience, refusals } = this.#parts
+    return runView({ job, state, history, present: audience.present(), refusals: refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
+  }
+
+  /** Members of the run may open links to each other. */
+  mayTalk(a: MemberId, b: MemberId): boolean {
+    return this.#known(a) && this.#known(b)
+  }
+
+  #known(id: MemberId): boolean {
+    return this.state.members.has(id) || now() - (this.#departedAt.get(id) ?? 0) < LINGER_MS
+  }
+
+  #carryOut(effect: Effect, { at, context }: Decided<PushContext | undefined>): Promise<void> | void {
+    switch (effect.type) {
+      case 'journal': // durable already: the outbox wrote it first
+        if (effect.entries.some(({ type }) => type === 'checkpoint')) void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
+        return
+      case 'send':
+        return this.#parts.audience.send(effect.to, effect.message)
+      case 'refuse':
+        this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`)
+        return this.#parts.audience.refuse(effect.to, { code: effect.code, message: effect.message, fatal: !this.state.members.has(effect.to) })
+      case 'note':
+        return this.history.note(effect.kind, effect.text, at)
+      case 'server-load':
+        return this.versions.load(effect.checkpoint).then((state) => this.#server.load(state))
+      case 'server-apply':
+        if (context === undefined) throw new Error('internal: an update without its gradient')
+        this.#server.apply({ sum: context.sum, targets: effect.record.targets, damping: effect.damping, version: effect.version })
+        return
+      case 'server-checkpoint':
+        return this.#writeServer()
+      case 'server-unload':
+        return this.#server.unload()
+      case 'push-verdict':
+        if (effect.verdict !== 'received') this.refused(effect.verdict, `a push: ${effect.message}`)
+        return context?.answer({ verdict: effect.verdict, message: effect.message })
+      default:
+        effect satisfies never
+    }
+  }
+
+  /** Counted; the first of its kind is also an event. */
+  refused(code: ErrorCode, what: string): void {
+    if (this.#parts.refusals.count(code)) this.history.note('refusal', `refused (${code}): ${what}`, now())
+  }
+
+  /** Encoded now, written while other effects go on; a disk that fails is asked again by the decisions. */
+  #writeServer(): void {
+    const { version, bytes } = this.#server.encode()
+    this.#parts.blobs
+      .put(bytes)
+      .then((blob) => this.feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength }))
+      .catch((error: unknown) => this.#noteTrouble(`the checkpoint of version ${version.v} was not written: ${describeError(error)}`))
+  }
+
+  #left({ member, reason, expected }: Extract<RunInput, { type: 'member-lost' }>, at: number): void {
+    const known = this.state.members.get(member)
+    if (known === undefined) return
+    this.history.left(known, { reason, expected }, at)
+    this.#departedAt.set(member, at)
+    for (const [id, leftAt] of this.#departedAt) if (at - leftAt > LINGER_MS) this.#departedAt.delete(id)
+  }
+
+  #nameOf(id: MemberId): string {
+    return this.state.members.get(id)?.name ?? id.slice(0, 8)
+  }
+
+  #end(): void {
+    clearInterval(this.#timer)
+    this.#parts.onFinished()
+  }
+
+  /** The disk fails: the run pauses by itself, because nothing leaves; named once, and once more when it is over. */
+  #troubled(error: unknown): void {
+    const before = this.#trouble
+    this.#trouble = error === undefined ? undefined : `paused: ${describeError(error)}`
+    if (this.#trouble === before) return
+    this.#noteTrouble(this.#trouble ?? 'the disk works again; the run goes on')
+  }
+
+  #deposed(error: unknown): void {
+    clearInterval(this.#timer)
+    this.#trouble = `stopped: ${describeError(error)}`
+    this.#noteTrouble(this.#trouble)
+  }
+
+  #noteTrouble(text: string): void {
+    this.history.note('run', text, now())
+    this.#parts.onTrouble(text)
+  }
+
+  /** A defect of ours, met with somebody's input: it costs them their place, not the others the run. */
+  #defect(error: unknown, input?: RunInput): void {
+    this.#noteTrouble(`defect: ${error instanceof Error ? error.stack : String(error)}`)
+    if (input === undefined || !('member' in input) || typeof input.member !== 'string' || input.type === 'member-lost') return
+    this.#parts.audience.refuse(input.member, { code: 'message-unexpected', message: 'the coordinator could not take this message', fatal: true })
+  }
+}

@@ -1,0 +1,138 @@
+// A run as the dashboard sees it: read from the state of the decisions and from who is connected. Changes nothing.
+import { type AdapterDescription, type MemberId, type MemberView, type Phase, type RunView, samplesIn } from '@starling-grid/protocol'
+import type { Job } from './jobs.ts'
+import { samplesExpected, speedOf } from './progress.ts'
+import { currentEpoch } from './run/scheduler.ts'
+import type { RunState } from './run/state.ts'
+import type { RunHistory } from './run-history.ts'
+
+/** Somebody with an open session, whether it takes part yet or not. */
+export interface Presence {
+  readonly id: MemberId
+  readonly name: string
+  readonly client: 'node' | 'tab'
+  readonly adapter: AdapterDescription | null
+  readonly activity: string
+  readonly samplesPerSecond: number
+  readonly bytesSent: number
+  readonly bytesReceived: number
+  /** ms since the epoch */
+  readonly joinedAt: number
+}
+
+export interface ViewParts {
+  readonly job: Job
+  readonly state: RunState
+  readonly history: RunHistory
+  readonly present: Iterable<Presence>
+  readonly refusals: Readonly<Record<string, number>>
+  /** why nothing leaves, or undefined */
+  readonly trouble: string | undefined
+  /** ms since the epoch */
+  readonly now: number
+  readonly processStartedAt: number
+}
+
+export function runView(parts: ViewParts): RunView {
+  const { job, state, history, refusals, trouble, now } = parts
+  const samplesCommitted = state.chain.samplesCommitted
+  const expected = samplesExpected(job)
+  const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
+  return {
+    job: describeJob(job),
+    phase: phaseOf(state),
+    reason: trouble ?? state.phaseReason,
+    mode: state.mode,
+    modeReason: state.modeReason,
+    modeEpoch: state.modeEpoch,
+    generation: state.gen,
+    version: state.chain.head,
+    epoch: shownEpoch(state),
+    queue: queueOf(state),
+    validationQueue: validationQueueOf(state),
+    members: [...parts.present].map((presence) => memberView(state, presence)),
+    departed: history.departed,
+    samplesCommitted,
+    samplesExpected: expected,
+    samplesPerSecond,
+    etaSeconds: samplesPerSecond > 0 ? Math.max(0, expected - samplesCommitted) / samplesPerSecond : null,
+    checkpoint: checkpointOf(state),
+    refusals,
+    startedAt: history.startedAt ?? job.submittedAt,
+    finishedAt: history.finishedAt ?? null,
+    exportPath: checkpointOf(state) === null ? null : `/api/jobs/${job.id}/export`,
+  }
+}
+
+function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
+  const { name, owner, purpose, epochs, blockSamples, batchBlocks } = spec
+  return {
+    id, name, owner, purpose, epochs, blockSamples, batchBlocks,
+    model: form.spec.name,
+    parameters: form.layout.total,
+    dataset: manifest.name,
+    trainSamples: samplesIn(manifest.train),
+    validationSamples: samplesIn(manifest.validation),
+    downloadBytes: [...manifest.train, ...manifest.validation].reduce((sum, { bytes }) => sum + bytes, 0),
+    blocksPerEpoch: training.length,
+  }
+}
+
+function phaseOf(state: RunState): Phase {
+  switch (state.phase.type) {
+    case 'form':
+      return 'forming'
+    case 'settle':
+      return 'handover'
+    case 'ring':
+    case 'async':
+      return validating(state) ? 'validating' : state.phase.type
+    default:
+      return state.phase.type
+  }
+}
+
+function validating({ validation, chain, validated, config }: RunState): boolean {
+  return validation?.version.id === chain.head.id && (validated.get(chain.head.id)?.size ?? 0) < config.validationBlocks
+}
+
+/** The last one when there is none left. */
+function shownEpoch(state: RunState): number {
+  return Math.min(currentEpoch(state), state.config.epochs - 1)
+}
+
+function queueOf(state: RunState): RunView['queue'] {
+  const epoch = shownEpoch(state)
+  const done = state.chain.doneIn(epoch).size
+  const quarantined = [...state.quarantined].filter((block) => block.startsWith(`${epoch}:`) && !state.chain.isDone(block)).length
+  const planned = state.phase.type === 'ring' ? [...state.phase.planned.values()].reduce((sum, blocks) => sum + blocks.length, 0) : 0
+  const pending = planned + state.leases.size
+  return { todo: Math.max(0, state.config.blocks - done - pending - quarantined), pending, done, quarantined }
+}
+
+function validationQueueOf({ validation, validated, chain, config }: RunState): RunView['validationQueue'] {
+  const done = validated.get(chain.head.id)?.size ?? 0
+  const pending = validation?.version.id === chain.head.id ? validation.leases.size : 0
+  return { todo: Math.max(0, config.validationBlocks - done - pending), pending, done }
+}
+
+function memberView(state: RunState, presence: Presence): MemberView {
+  const { phase } = state
+  const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
+  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position }
+}
+
+function memberState({ phase, members, leases }: RunState, id: MemberId): MemberView['state'] {
+  if (!members.has(id)) return 'joining'
+  if (phase.type === 'form') return phase.members.includes(id) && !phase.confirmed.has(id) ? 'learning' : 'idle'
+  if (phase.type === 'ring') return phase.members.includes(id) ? 'training' : 'idle'
+  if (phase.type === 'async') return [...leases.values()].some(({ holder }) => holder === id) ? 'training' : 'idle'
+  return 'idle'
+}
+
+function checkpointOf(state: RunState): RunView['checkpoint'] {
+  const newest = state.checkpoints.at(-1)
+  if (newest?.blob === undefined) return null
+  const { version, bytes, at, witnessed, agreeing, members } = newest
+  return { ...version, bytes, at, witnessed, agreeing, members }
+}

@@ -1,0 +1,102 @@
+// All runs of this coordinator. One at a time is given to volunteers: the newest that is not finished.
+import { GridError, type JobId, type JobSpec, type Sha256 } from '@starling-grid/protocol'
+import type { BlobStore } from './blobs/blob-store.ts'
+import { now } from './clock.ts'
+import { importJob, readJob } from './jobs.ts'
+import type { StateStore, StoredJob } from './journal/state-store.ts'
+import type { Refusals } from './refusals.ts'
+import type { Timing } from './run/state.ts'
+import { type Audience, RunHost } from './run-host.ts'
+
+export interface RunsParts {
+  readonly store: StateStore
+  readonly blobs: BlobStore
+  readonly audience: Audience
+  readonly refusals: Refusals
+  readonly timing: Timing
+  readonly onTrouble: (text: string) => void
+  /** another run is the current one now, or none is */
+  readonly onCurrent: (run: RunHost | undefined) => void
+}
+
+/** Jobs being imported at once: each holds its whole dataset in memory. */
+const MAX_IMPORTS = 1
+
+export class Runs {
+  readonly #parts: RunsParts
+  /** oldest first */
+  readonly #hosts: RunHost[] = []
+  readonly #shards = new Set<Sha256>()
+  #importing = 0
+  #started = false
+
+  /** Reads what is stored; nothing is decided before start(). @throws GridError 'disk-failed' */
+  static async open(parts: RunsParts): Promise<Runs> {
+    const runs = new Runs(parts)
+    for (const job of await parts.store.jobs()) await runs.#take(job)
+    return runs
+  }
+
+  private constructor(parts: RunsParts) {
+    this.#parts = parts
+  }
+
+  /** Every stored run goes on by itself, also after SIGKILL. From here on they are ours: another coordinator is deposed. */
+  start(): void {
+    this.#started = true
+    for (const host of this.#hosts) host.start()
+    this.#parts.onCurrent(this.current())
+  }
+
+  /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
+  async submit(spec: JobSpec): Promise<RunHost> {
+    if (this.#importing >= MAX_IMPORTS) throw new GridError('rate-exceeded', 'another job is being imported; submit again when it is done')
+    this.#importing++
+    try {
+      const stored = await importJob(spec, this.#parts.blobs, now())
+      await this.#parts.store.createJob(stored)
+      const host = await this.#take(stored)
+      host.start()
+      this.#parts.onCurrent(host)
+      return host
+    } finally {
+      this.#importing--
+    }
+  }
+
+  /** The run that volunteers are given. */
+  current(): RunHost | undefined {
+    return this.#started ? this.#hosts.findLast((host) => !host.finished) : undefined
+  }
+
+  /** The run that people look at when they name none. */
+  shown(): RunHost | undefined {
+    return this.current() ?? this.#hosts.at(-1)
+  }
+
+  find(id: string): RunHost | undefined {
+    return this.#hosts.find((host) => host.job.id === (id as JobId))
+  }
+
+  list(): readonly RunHost[] {
+    return this.#hosts
+  }
+
+  /** Whether a blob is a shard of a dataset: versions are blobs, too, and have routes of their own. */
+  isShard(name: Sha256): boolean {
+    return this.#shards.has(name)
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#hosts.map((host) => host.stop()))
+  }
+
+  async #take(stored: StoredJob): Promise<RunHost> {
+    const { timing, onCurrent, ...parts } = this.#parts
+    const job = readJob(stored, timing)
+    const host = await RunHost.open({ ...parts, job, onFinished: () => onCurrent(this.current()) })
+    for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation]) this.#shards.add(sha256)
+    this.#hosts.push(host)
+    return host
+  }
+}

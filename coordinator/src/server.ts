@@ -1,0 +1,233 @@
+// The coordinator as one thing that starts and stops: storage, runs, sessions, and the HTTP server around them.
+import { join } from 'node:path'
+import type { AddressInfo } from 'node:net'
+import fastifyHelmet from '@fastify/helmet'
+import fastifyRateLimit from '@fastify/rate-limit'
+import fastifyWebsocket from '@fastify/websocket'
+import Fastify, { type FastifyInstance } from 'fastify'
+import { type ErrorCode, GridError, MAX_MESSAGE_BYTES } from '@starling-grid/protocol'
+import { registerBodies } from './api/bodies.ts'
+import { registerErrors } from './api/errors.ts'
+import { registerGuards } from './api/guards.ts'
+import { registerJobs } from './api/jobs.ts'
+import { registerPages, registerProbes } from './api/pages.ts'
+import { registerPushes } from './api/pushes.ts'
+import { registerShards } from './api/shards.ts'
+import { registerVersions } from './api/versions.ts'
+import { registerWatch, type Watching } from './api/watch.ts'
+import type { BlobStore } from './blobs/blob-store.ts'
+import { openFolderBlobs } from './blobs/folder.ts'
+import { openSqliteState } from './journal/sqlite.ts'
+import type { StateStore } from './journal/state-store.ts'
+import { Refusals } from './refusals.ts'
+import type { Timing } from './run/state.ts'
+import { DEFAULT_TIMING } from './run/timing.ts'
+import { Runs } from './runs.ts'
+import { type IceServers, Sessions } from './sessions.ts'
+import { registerSignalling } from './signalling.ts'
+
+export const DEFAULT_HOST = '127.0.0.1'
+export const DEFAULT_PORT = 8790
+
+const SIGNALLING_PATH = '/signalling'
+const VOLUNTEER_PATH = '/api/volunteer'
+/** ms for a whole request to arrive: an upload of a large model over a slow line */
+const REQUEST_MS = 300_000
+/** ms for its headers */
+const HEADERS_MS = 10_000
+/** joins in a minute from one address: a lab behind one router, and no storm */
+const JOINS_PER_MINUTE = 600
+
+// No inline scripts or styles, nothing from elsewhere; ws: and wss: because 'self' does not cover them in every browser.
+const CONTENT_SECURITY_POLICY = {
+  'default-src': ["'self'"],
+  'style-src': ["'self'"],
+  'script-src': ["'self'"],
+  'worker-src': ["'self'"],
+  'connect-src': ["'self'", 'ws:', 'wss:'],
+  'img-src': ["'self'", 'data:'],
+  'font-src': ["'self'"],
+  'base-uri': ["'none'"],
+  'object-src': ["'none'"],
+  'frame-ancestors': ["'none'"],
+}
+
+export interface CoordinatorOptions {
+  /** holds the journal and the blobs */
+  readonly dataDir: string
+  /** of job control */
+  readonly token: string
+  readonly host?: string
+  /** 0: any free one */
+  readonly port?: number
+  /** how people reach it through a proxy */
+  readonly publicUrl?: URL
+  /** folder of the built pages */
+  readonly webRoot?: string
+  readonly iceServers?: IceServers
+  readonly timing?: Partial<Timing>
+  /** instead of dataDir, for tests */
+  readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
+  /** a line for whoever runs the process */
+  readonly log?: (line: string) => void
+}
+
+export interface Coordinator {
+  /** @throws GridError 'folder-unwritable', 'port-taken' */
+  start(): Promise<void>
+  /** Everything decided is durable and every socket closed when it resolves. */
+  stop(): Promise<void>
+  /** where it listens, once started */
+  readonly url: string
+  readonly port: number
+  readonly runs: Runs
+}
+
+/** @example const coordinator = createCoordinator({ dataDir: 'data', token }); await coordinator.start() */
+export function createCoordinator(options: CoordinatorOptions): Coordinator {
+  return new CoordinatorLife(options)
+}
+
+interface Parts {
+  readonly app: FastifyInstance
+  readonly store: StateStore
+  readonly runs: Runs
+  readonly sessions: Sessions
+  readonly watching: Watching
+}
+
+class CoordinatorLife implements Coordinator {
+  readonly #options: CoordinatorOptions
+  readonly #refusals = new Refusals()
+  #parts: Parts | undefined
+  #draining = false
+
+  constructor(options: CoordinatorOptions) {
+    this.#options = options
+  }
+
+  get runs(): Runs {
+    return this.#started.runs
+  }
+
+  get port(): number {
+    return (this.#started.app.server.address() as AddressInfo).port
+  }
+
+  get url(): string {
+    const { host = DEFAULT_HOST } = this.#options
+    const name = host === '0.0.0.0' || host === '::' ? 'localhost' : host.includes(':') ? `[${host}]` : host
+    return `http://${name}:${this.port}`
+  }
+
+  async start(): Promise<void> {
+    const { store, blobs } = await this.#openStorage()
+    const sessions = new Sessions({
+      signallingPath: SIGNALLING_PATH,
+      iceServers: this.#options.iceServers ?? [],
+      run: () => runs.current(),
+      lastRun: () => runs.shown(),
+      onRefused: (code, what) => this.#refused(code, what),
+      onGone: (id) => signalling.drop(id),
+    })
+    const runs: Runs = await Runs.open({
+      store, blobs, audience: sessions, refusals: this.#refusals,
+      timing: { ...DEFAULT_TIMING, ...this.#options.timing },
+      onTrouble: (text) => this.#log(text),
+      onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
+    })
+    const app = await this.#createApp()
+    const signalling = registerSignalling(app, {
+      path: SIGNALLING_PATH,
+      authenticate: (id, token) => sessions.authenticate(token) === id,
+      mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
+      onRefusal: (code) => this.#refused(code, 'signalling'),
+    })
+    const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
+    this.#parts = { app, store, runs, sessions, watching }
+    await this.#listen(app)
+    // Not before the port is ours: a second start by mistake must not depose the coordinator that runs.
+    runs.start()
+    sessions.start()
+  }
+
+  async stop(): Promise<void> {
+    if (this.#draining || this.#parts === undefined) return
+    this.#draining = true
+    const { app, store, runs, sessions, watching } = this.#parts
+    await runs.stop()
+    sessions.stop()
+    watching.stop()
+    await app.close()
+    await store.close()
+  }
+
+  get #started(): Parts {
+    if (this.#parts === undefined) throw new Error('internal: the coordinator was not started')
+    return this.#parts
+  }
+
+  async #openStorage(): Promise<{ readonly store: StateStore; readonly blobs: BlobStore }> {
+    const { storage, dataDir } = this.#options
+    return storage ?? { blobs: await openFolderBlobs(join(dataDir, 'blobs')), store: openSqliteState(join(dataDir, 'state.db')) }
+  }
+
+  async #createApp(): Promise<FastifyInstance> {
+    const app = Fastify({ requestTimeout: REQUEST_MS, forceCloseConnections: true, exposeHeadRoutes: true, http: { headersTimeout: HEADERS_MS } })
+    const { host = DEFAULT_HOST, publicUrl } = this.#options
+    registerErrors(app, { onRefused: (code, what) => this.#refused(code, what), onDefect: (text) => this.#log(text) })
+    registerGuards(app, { host, publicUrl })
+    registerBodies(app)
+    await app.register(fastifyHelmet, {
+      contentSecurityPolicy: { useDefaults: false, directives: CONTENT_SECURITY_POLICY },
+      strictTransportSecurity: false, // this server speaks http; a proxy in front of it knows better
+      referrerPolicy: { policy: 'no-referrer' },
+      crossOriginEmbedderPolicy: false,
+    })
+    await app.register(fastifyRateLimit, { global: false })
+    await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
+    return app
+  }
+
+  async #registerRoutes(app: FastifyInstance, { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore }): Promise<Watching> {
+    registerProbes(app, () => !this.#draining)
+    registerJobs(app, { runs, token: this.#options.token })
+    registerShards(app, { runs, blobs })
+    registerVersions(app, { runs, sessions })
+    registerPushes(app, { runs, sessions })
+    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket) => sessions.admit(socket))
+    const watching = registerWatch(app, runs)
+    await registerPages(app, this.#options.webRoot)
+    return watching
+  }
+
+  async #listen(app: FastifyInstance): Promise<void> {
+    const { host = DEFAULT_HOST, port = DEFAULT_PORT } = this.#options
+    try {
+      await app.listen({ host, port })
+    } catch (cause) {
+      await this.stop()
+      throw listenFailed(cause, host, port)
+    }
+  }
+
+  /** Counted for the dashboard, and an event of the run on show when it is the first of its kind. */
+  #refused(code: ErrorCode, what: string): void {
+    const run = this.#parts?.runs.shown()
+    if (run === undefined) this.#refusals.count(code)
+    else run.refused(code, what)
+  }
+
+  #log(line: string): void {
+    this.#options.log?.(line)
+  }
+}
+
+function listenFailed(cause: unknown, host: string, port: number): unknown {
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
+  if (code === 'EADDRINUSE')
+    return new GridError('port-taken', `Port ${port} is in use: http://${host}:${port} is another program, perhaps a coordinator that still runs. Choose another with --port, for example --port ${port + 1}.`, { cause })
+  if (code === 'EACCES') return new GridError('port-taken', `Port ${port} needs more rights than this program has. Choose one above 1023 with --port.`, { cause })
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') return new GridError('usage', `This machine has no address "${host}". Leave --host out to listen on ${DEFAULT_HOST}, or use 0.0.0.0 for all addresses.`, { cause })
+  return cause
+}

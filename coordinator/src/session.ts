@@ -1,0 +1,232 @@
+// One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots; keeps
+// strangers within their limits.
+import {
+  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isGridError, type JobTerms, type MemberId, type MessageFrom, PROTOCOL_VERSION, SILENCE_MS,
+  type ToCoordinator, type ToVolunteer,
+} from '@starling-grid/protocol'
+import type { WebSocket } from 'ws'
+import { now } from './clock.ts'
+import { plainText } from './plain-text.ts'
+import type { RunHost } from './run-host.ts'
+import type { Presence } from './run-view.ts'
+import { TokenBucket } from './token-bucket.ts'
+
+/** ms for the first message */
+const HELLO_MS = 5000
+/** ms without a sign of life before `ready`: planning a model may keep a volunteer's event loop busy */
+const PREPARING_SILENCE_MS = 60_000
+/** messages per second in the long run, and at once: a fast ring of a small model commits some hundred steps a second */
+const MESSAGES_PER_SECOND = 500
+const MESSAGE_BURST = 1000
+/** refused messages before the socket is closed */
+const MAX_REFUSED = 8
+/** bytes that wait for a volunteer which does not read */
+const MAX_BACKLOG_BYTES = 8 * 1024 * 1024
+/** WebSocket close codes (RFC 6455): going away, policy violation */
+export const CLOSE_AWAY = 1001
+const CLOSE_POLICY = 1008
+
+export type Hello = MessageFrom<'hello'>
+
+/** What a session asks of the others. */
+export interface SessionDesk {
+  /** Registers the session under its incarnation. @throws GridError why it may not join */
+  greet(session: VolunteerSession, hello: Hello): void
+  /** the run that volunteers are given now */
+  run(): RunHost | undefined
+  refused(code: ErrorCode, what: string): void
+  gone(session: VolunteerSession): void
+}
+
+/** Why a session is over. */
+interface Departure {
+  readonly reason: string
+  readonly expected: boolean
+}
+
+export class VolunteerSession {
+  readonly token: string
+  readonly #socket: WebSocket
+  readonly #desk: SessionDesk
+  readonly #bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGE_BURST)
+  readonly #openedAt = now()
+  #hello: Hello | undefined
+  #ready: MessageFrom<'ready'> | undefined
+  #report: Pick<Presence, 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = { activity: 'preparing', samplesPerSecond: 0, bytesSent: 0, bytesReceived: 0 }
+  /** jobs that this volunteer was told of, the newest last */
+  readonly #offered: JobTerms[] = []
+  #run: RunHost | undefined
+  #refused = 0
+  #ended = false
+  /** ms: last message, last answer to a ping, last ping */
+  #heardAt = now()
+  #aliveAt = now()
+  #pingedAt = now()
+
+  constructor(socket: WebSocket, desk: SessionDesk, token: string) {
+    this.#socket = socket
+    this.#desk = desk
+    this.token = token
+    socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
+    socket.on('pong', () => (this.#aliveAt = now()))
+    socket.on('close', () => this.#end({ reason: 'the connection closed', expected: false }))
+    // The close event follows and does what is to do.
+    socket.on('error', (error) => ('code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? desk.refused('message-too-large', this.#who) : undefined))
+  }
+
+  /** undefined before hello */
+  get id(): MemberId | undefined {
+    return this.#hello?.incarnation
+  }
+
+  /** What the dashboard shows; undefined before hello. */
+  get presence(): Presence | undefined {
+    if (this.#hello === undefined) return undefined
+    const { incarnation, client } = this.#hello
+    return { id: incarnation, name: this.#who, client, adapter: this.#ready?.adapter ?? null, ...this.#report, joinedAt: this.#openedAt }
+  }
+
+  get run(): RunHost | undefined {
+    return this.#run
+  }
+
+  send(message: ToVolunteer): void {
+    if (this.#ended || this.#socket.readyState !== this.#socket.OPEN) return
+    if (this.#socket.bufferedAmount > MAX_BACKLOG_BYTES) return this.terminate('it does not read what it is sent')
+    this.#socket.send(encode(message))
+  }
+
+  /** A job to take part in; the volunteer plans it and answers ready. */
+  offer(terms: JobTerms, wrap: (terms: JobTerms) => ToVolunteer): void {
+    if (this.#offered.at(-1)?.id === terms.id) return
+    this.#leaveRun({ reason: 'went on to another job', expected: true })
+    this.#ready = undefined
+    this.#offered.push(terms)
+    this.send(wrap(terms))
+  }
+
+  refuse(code: ErrorCode, message: string, fatal: boolean): void {
+    this.send({ type: 'refused', code, message: message.slice(0, 1000), fatal })
+    if (fatal) this.close(CLOSE_POLICY, code, { reason: `refused: ${code}`, expected: false })
+  }
+
+  close(code: number, text: string, departure: Departure): void {
+    this.#socket.close(code, text)
+    this.#end(departure)
+  }
+
+  /** Without the closing handshake: it would go on reading a flood, or wait for somebody who is not there. */
+  terminate(reason: string): void {
+    this.#socket.terminate()
+    this.#end({ reason, expected: false })
+  }
+
+  /** Looks at the clock, about twice a second. */
+  check(silenceMs = SILENCE_MS): void {
+    const at = now()
+    if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
+    if (this.#run !== undefined && at - this.#heardAt > silenceMs) return this.terminate(`silent for ${silenceMs / 1000} s`)
+    if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS) return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
+    if (at - this.#pingedAt < HEARTBEAT_MS || this.#socket.readyState !== this.#socket.OPEN) return
+    this.#pingedAt = at
+    this.#socket.ping()
+  }
+
+  get #who(): string {
+    return this.#hello?.name ?? 'a stranger'
+  }
+
+  #received(data: Buffer, isBinary: boolean): void {
+    if (this.#ended) return
+    if (!this.#bucket.take()) {
+      this.#desk.refused('rate-exceeded', `${this.#who} sends more than ${MESSAGES_PER_SECOND} messages a second`)
+      return this.terminate('too many messages')
+    }
+    this.#heardAt = now()
+    try {
+      if (isBinary) throw new GridError('message-malformed', 'a message is text')
+      this.#take(decodeToCoordinator(data.toString('utf8')))
+    } catch (error) {
+      if (!isGridError(error)) throw error
+      this.#refuseMessage(error)
+    }
+  }
+
+  #refuseMessage({ code, message }: GridError): void {
+    this.#desk.refused(code, `${this.#who}: ${message}`)
+    this.#refused++
+    this.refuse(code, message, this.#hello === undefined || this.#refused >= MAX_REFUSED || code === 'model-hash')
+  }
+
+  #take(message: ToCoordinator): void {
+    if (message.type === 'hello') return this.#greeted(message)
+    if (this.#hello === undefined) throw new GridError('message-unexpected', `the first message is hello, got ${message.type}`)
+    switch (message.type) {
+      case 'ready':
+        return this.#takePart(message)
+      case 'heartbeat':
+        return this.#beat(message)
+      case 'leave':
+        return this.close(CLOSE_AWAY, 'left', { reason: 'left', expected: true })
+      default:
+        if (this.#run === undefined) throw new GridError('message-unexpected', `${message.type} comes after ready`)
+        this.#run.feed({ type: 'message', member: this.#hello.incarnation, message })
+    }
+  }
+
+  #greeted(hello: Hello): void {
+    if (this.#hello !== undefined) throw new GridError('message-unexpected', 'hello was said already')
+    if (hello.protocol !== PROTOCOL_VERSION)
+      throw new GridError('protocol-version', `this coordinator speaks protocol ${PROTOCOL_VERSION}, the volunteer ${hello.protocol}. ${cureFor(hello)}`)
+    const name = plainText(hello.name)
+    if (name === '') throw new GridError('message-malformed', 'a name has at least one visible character')
+    this.#hello = { ...hello, name }
+    try {
+      this.#desk.greet(this, this.#hello)
+    } catch (error) {
+      this.#hello = undefined
+      throw error
+    }
+  }
+
+  #takePart(ready: MessageFrom<'ready'>): void {
+    const run = this.#desk.run()
+    const terms = this.#offered.at(-1)
+    if (run === undefined || terms === undefined || this.#hello === undefined) throw new GridError('message-unexpected', 'no job is running')
+    if (ready.modelHash !== terms.modelHash) {
+      // The answer to an older offer crossed the newer one.
+      if (this.#offered.some(({ modelHash }) => modelHash === ready.modelHash)) return
+      throw new GridError('model-hash', `expected the model ${terms.modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`)
+    }
+    const { adapter, samplesPerSecond } = ready
+    this.#ready = { ...ready, adapter: { ...adapter, name: plainText(adapter.name), vendor: plainText(adapter.vendor) } }
+    this.#report = { ...this.#report, samplesPerSecond }
+    const { incarnation: id, name, client } = this.#hello
+    if (this.#run !== undefined) return this.#run.feed({ type: 'speed', member: id, samplesPerSecond })
+    this.#run = run
+    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond })
+  }
+
+  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived }: MessageFrom<'heartbeat'>): void {
+    this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
+    if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond })
+  }
+
+  #leaveRun(departure: Departure): void {
+    const run = this.#run
+    this.#run = undefined
+    if (this.id !== undefined) run?.feed({ type: 'member-lost', member: this.id, ...departure })
+  }
+
+  #end(departure: Departure): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.#desk.gone(this)
+    this.#leaveRun(departure)
+  }
+}
+
+function cureFor({ client, protocol }: Hello): string {
+  if (protocol > PROTOCOL_VERSION) return 'Update the coordinator.'
+  return client === 'tab' ? 'Reload the page.' : 'Update the volunteer.'
+}

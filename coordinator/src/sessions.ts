@@ -1,0 +1,166 @@
+// All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
+import { createHash, randomBytes } from 'node:crypto'
+import { type ErrorCode, GridError, type JobTerms, MAX_VOLUNTEERS, type MemberId, type MessageTo, type ToVolunteer } from '@starling-grid/protocol'
+import type { WebSocket } from 'ws'
+import { now } from './clock.ts'
+import type { Audience, RunHost } from './run-host.ts'
+import type { Presence } from './run-view.ts'
+import { CLOSE_AWAY, type Hello, type SessionDesk, VolunteerSession } from './session.ts'
+
+const TOKEN_BYTES = 32
+/** ms between looks at the clock */
+const CHECK_MS = 500
+/** ms that a departed member's incarnation stays its own: nobody else comes back under its name */
+const REMEMBERED_MS = 600_000
+const MAX_REMEMBERED = 20_000
+/** WebSocket close code of our own range: another socket speaks for this member */
+const CLOSE_REPLACED = 4001
+
+export type IceServers = MessageTo<'welcome'>['iceServers']
+
+export interface SessionsParts {
+  readonly signallingPath: string
+  readonly iceServers: IceServers
+  /** the run that volunteers are given now */
+  readonly run: () => RunHost | undefined
+  /** the newest run when all are finished */
+  readonly lastRun: () => RunHost | undefined
+  readonly onRefused: (code: ErrorCode, what: string) => void
+  readonly onGone: (id: MemberId) => void
+}
+
+interface Remembered {
+  readonly tokenHash: string
+  /** undefined while connected */
+  leftAt: number | undefined
+}
+
+export class Sessions implements Audience, SessionDesk {
+  readonly #parts: SessionsParts
+  readonly #byId = new Map<MemberId, VolunteerSession>()
+  readonly #strangers = new Set<VolunteerSession>()
+  /** insertion order is about the order of joining */
+  readonly #remembered = new Map<MemberId, Remembered>()
+  readonly #byTokenHash = new Map<string, MemberId>()
+  #timer: ReturnType<typeof setInterval> | undefined
+
+  constructor(parts: SessionsParts) {
+    this.#parts = parts
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => this.#check(), CHECK_MS)
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+    for (const session of [...this.#byId.values(), ...this.#strangers]) session.close(CLOSE_AWAY, 'the coordinator stops', { reason: 'the coordinator stopped', expected: true })
+  }
+
+  /** A new socket; it has to say hello. */
+  admit(socket: WebSocket): void {
+    const session = new VolunteerSession(socket, this, randomBytes(TOKEN_BYTES).toString('hex'))
+    if (this.#byId.size + this.#strangers.size >= MAX_VOLUNTEERS) {
+      this.#parts.onRefused('grid-full', `there are ${MAX_VOLUNTEERS} volunteers`)
+      return session.refuse('grid-full', `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`, true)
+    }
+    this.#strangers.add(session)
+  }
+
+  // ---- for one session ----
+
+  greet(session: VolunteerSession, { incarnation, session: oldToken }: Hello): void {
+    this.#requireOwn(incarnation, oldToken)
+    this.#strangers.delete(session)
+    this.#byId.get(incarnation)?.close(CLOSE_REPLACED, 'another socket speaks for this member', { reason: 'came back on another connection', expected: false })
+    this.#forget(incarnation)
+    this.#byId.set(incarnation, session)
+    const tokenHash = hash(session.token)
+    this.#remembered.set(incarnation, { tokenHash, leftAt: undefined })
+    this.#byTokenHash.set(tokenHash, incarnation)
+    this.#welcome(session, oldToken !== undefined)
+  }
+
+  run(): RunHost | undefined {
+    return this.#parts.run()
+  }
+
+  refused(code: ErrorCode, what: string): void {
+    this.#parts.onRefused(code, what)
+  }
+
+  gone(session: VolunteerSession): void {
+    this.#strangers.delete(session)
+    const { id } = session
+    if (id === undefined || this.#byId.get(id) !== session) return
+    this.#byId.delete(id)
+    const remembered = this.#remembered.get(id)
+    if (remembered !== undefined) remembered.leftAt = now()
+    this.#parts.onGone(id)
+  }
+
+  // ---- for runs ----
+
+  send(to: MemberId, message: ToVolunteer): void {
+    this.#byId.get(to)?.send(message)
+  }
+
+  refuse(to: MemberId, { code, message, fatal }: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void {
+    this.#byId.get(to)?.refuse(code, message, fatal)
+  }
+
+  *present(): Iterable<Presence> {
+    for (const session of this.#byId.values()) if (session.presence !== undefined) yield session.presence
+  }
+
+  // ---- for routes ----
+
+  /** The member whose token this is; also of one whose socket broke a moment ago. */
+  authenticate(token: string): MemberId | undefined {
+    return this.#byTokenHash.get(hash(token))
+  }
+
+  /** Everybody hears of a job that began after their welcome. */
+  announce(terms: JobTerms): void {
+    for (const session of this.#byId.values()) session.offer(terms, (job) => ({ type: 'job', job }))
+  }
+
+  /** The incarnation is known to its neighbours, so it proves nothing; the token of its last session does. */
+  #requireOwn(incarnation: MemberId, token: string | undefined): void {
+    const remembered = this.#remembered.get(incarnation)
+    if (remembered === undefined || (token !== undefined && hash(token) === remembered.tokenHash)) return
+    throw new GridError('session-unknown', 'this member is connected with another session. Start the volunteer again, or reload the page.')
+  }
+
+  #welcome(session: VolunteerSession, cameBack: boolean): void {
+    const { signallingPath, iceServers } = this.#parts
+    const run = this.#parts.run()
+    const welcome = (job: JobTerms | null): ToVolunteer => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers: [...iceServers], job })
+    if (run !== undefined) return session.offer(run.job.terms, welcome)
+    session.send(welcome(null))
+    const last = this.#parts.lastRun()
+    // It was away when its run ended.
+    if (cameBack && last?.state.finished !== undefined) session.send({ type: 'finished', version: last.state.chain.head, reason: last.state.finished })
+  }
+
+  #check(): void {
+    for (const session of [...this.#byId.values(), ...this.#strangers]) session.check()
+    const at = now()
+    for (const [id, { leftAt }] of this.#remembered) {
+      const crowded = this.#remembered.size > MAX_REMEMBERED
+      if (leftAt !== undefined && (crowded || at - leftAt > REMEMBERED_MS)) this.#forget(id)
+    }
+  }
+
+  #forget(id: MemberId): void {
+    const remembered = this.#remembered.get(id)
+    if (remembered === undefined) return
+    this.#remembered.delete(id)
+    this.#byTokenHash.delete(remembered.tokenHash)
+  }
+}
+
+/** Tokens are looked up by hash: the time of the look-up then says nothing about the token. */
+function hash(token: string): string {
+  return createHash('sha256').update(token).digest('hex')
+}

@@ -1,0 +1,24 @@
+// How often somebody may do something: refills with time, pays for each message.
+
+export class TokenBucket {
+  readonly #perSecond: number
+  readonly #burst: number
+  #tokens: number
+  #countedAt = performance.now()
+
+  constructor(perSecond: number, burst: number) {
+    this.#perSecond = perSecond
+    this.#burst = burst
+    this.#tokens = burst
+  }
+
+  /** False when it is empty. */
+  take(): boolean {
+    const now = performance.now()
+    this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#countedAt) / 1000) * this.#perSecond)
+    this.#countedAt = now
+    if (this.#tokens < 1) return false
+    this.#tokens -= 1
+    return true
+  }
+}

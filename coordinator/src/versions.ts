@@ -1,0 +1,121 @@
+// Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer needed.
+import { decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, type VersionState } from '@starling-grid/model'
+import { GridError, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
+import type { BlobStore } from './blobs/blob-store.ts'
+import { now } from './clock.ts'
+import type { Job } from './jobs.ts'
+import type { ParameterServer } from './parameter-server/parameter-server.ts'
+import { newestCheckpoint } from './run/journal-replay.ts'
+import type { Checkpoint, RunState } from './run/state.ts'
+import { summary } from './run/validation.ts'
+
+/** Checkpoints whose bytes are kept: the newest is what a rewind needs, the others are for people who want to compare. */
+const KEPT_CHECKPOINTS = 3
+/** ms after which an upload that became no checkpoint never will */
+const UPLOAD_LIFE_MS = 120_000
+
+export interface VersionParts {
+  readonly job: Job
+  readonly state: RunState
+  readonly blobs: BlobStore
+  readonly server: ParameterServer
+}
+
+export class Versions {
+  readonly #parts: VersionParts
+  /** uploads that are no checkpoint yet, and perhaps never will be → when they came */
+  readonly #uploads = new Map<Sha256, number>()
+  /** the last answer: in async mode many volunteers ask for the same version within a second */
+  #encoded: { readonly id: VersionId; readonly bytes: Uint8Array } | undefined
+
+  constructor(parts: VersionParts) {
+    this.#parts = parts
+  }
+
+  /** Bytes that an upload of this model may have. */
+  get maxBytes(): number {
+    return maxVersionBytes(this.#parts.job.form)
+  }
+
+  /** Whether this member was asked for this version: whatever else comes would only fill the disk. */
+  expects(member: MemberId, version: VersionRef): boolean {
+    const { phase } = this.#parts.state
+    if (phase.type === 'handover') return phase.source === member && phase.target.id === version.id
+    return phase.type === 'ring' && phase.checkpointAsked?.uploader === member && phase.checkpointAsked.v === version.v
+  }
+
+  /** Checked and durable. @throws GridError 'version-corrupt', 'disk-failed' */
+  async accept(version: VersionRef, bytes: Uint8Array): Promise<{ readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }> {
+    const { job, blobs } = this.#parts
+    decodeVersionState(bytes, { ...job.form, version })
+    const blob = await blobs.put(bytes)
+    this.#uploads.set(blob, now())
+    return { version, blob, bytes: bytes.byteLength }
+  }
+
+  /** The whole state, from a checkpoint or the seed; undefined when it is not kept. */
+  async state(id: VersionId): Promise<Uint8Array | undefined> {
+    const { state, job, blobs } = this.#parts
+    const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
+    if (checkpoint === undefined) return undefined
+    if (checkpoint.blob === undefined) return encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() })
+    return blobs.get(checkpoint.blob)
+  }
+
+  /** Only the parameters: of a recent version of the parameter server, or of a checkpoint. */
+  async parameters(id: VersionId): Promise<Uint8Array | undefined> {
+    if (this.#encoded?.id === id) return this.#encoded.bytes
+    const { job, server } = this.#parts
+    const held = server.parametersOf(id) ?? (await this.#stored(id))
+    if (held === undefined) return undefined
+    const bytes = encodeParameters({ ...job.form, version: held.version, parameters: held.parameters })
+    this.#encoded = { id, bytes }
+    return bytes
+  }
+
+  /** @throws GridError 'shard-corrupt', 'version-corrupt' when the blob was lost or damaged */
+  async load(checkpoint: Checkpoint): Promise<VersionState> {
+    const { job, blobs } = this.#parts
+    if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
+    const bytes = await blobs.get(checkpoint.blob)
+    if (bytes === undefined) throw new GridError('version-corrupt', `checkpoint ${checkpoint.version.v} is gone from the data folder (blob ${checkpoint.blob})`)
+    return decodeVersionState(bytes, { ...job.form, version: checkpoint.version })
+  }
+
+  /** The newest durable version for download; undefined before the first checkpoint. */
+  async export(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array } | undefined> {
+    const { state, job } = this.#parts
+    const checkpoint = newestCheckpoint(state)
+    if (checkpoint.blob === undefined) return undefined
+    const { version, parameters } = await this.load(checkpoint)
+    const measured = state.validated.get(version.id)?.size === state.config.validationBlocks && state.config.validationBlocks > 0
+    const bytes = exportModel({ ...job.form, version, parameters, ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}) })
+    return { version, bytes }
+  }
+
+  /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
+  async tidy(): Promise<void> {
+    const { state, blobs } = this.#parts
+    const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).map(({ blob }) => blob))
+    kept.add(state.provisional?.blob)
+    const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).map(({ blob }) => blob)
+    const failed = [...this.#uploads].filter(([, at]) => now() - at > UPLOAD_LIFE_MS).map(([blob]) => blob)
+    for (const blob of [...failed, ...old]) {
+      if (blob === undefined || kept.has(blob)) continue
+      this.#uploads.delete(blob)
+      await blobs.delete(blob)
+    }
+  }
+
+  async #stored(id: VersionId): Promise<VersionState | undefined> {
+    const { state, blobs } = this.#parts
+    const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
+    const tidied = checkpoint?.blob !== undefined && !(await blobs.has(checkpoint.blob))
+    return checkpoint === undefined || tidied ? undefined : this.load(checkpoint)
+  }
+
+  #initial() {
+    const { spec, optimizer } = this.#parts.job.form
+    return initialVersionState(spec, optimizer, this.#parts.job.spec.seed)
+  }
+}
