@@ -1,0 +1,263 @@
+// A volunteer that follows the protocol by hand, without data and without a GPU: its gradient is a function of the step, so
+// that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
+import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
+import {
+  blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, genesis, type JobTerms, type MemberId, type MessageTo, newMemberId, type PlanStep, PROTOCOL_VERSION, type Push, rangeOf,
+  type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
+} from '@starling-grid/protocol'
+import { applyUpdate, meanGradient } from '@starling-grid/shaders'
+import { WebSocket } from 'ws'
+
+const HEARTBEAT_MS = 500
+/** of silence, before a test fails by name instead of by its runner's limit */
+const GIVE_UP_MS = 20_000
+
+export interface FakeOptions {
+  readonly name?: string
+  readonly id?: MemberId
+  /** ms per step */
+  readonly stepMs?: number
+  /** false: says hello and nothing more by itself */
+  readonly obedient?: boolean
+  readonly session?: string
+}
+
+/** Parameters, optimizer state and chain at one version. */
+interface Held {
+  version: VersionRef
+  records: StepRecord[]
+  parameters: Float32Array
+  optimizerState: ReturnType<typeof initialVersionState>['optimizerState']
+}
+
+export class FakeVolunteer {
+  readonly id: MemberId
+  readonly messages: ToVolunteer[] = []
+  readonly closed: Promise<number>
+  readonly #url: string
+  readonly #options: FakeOptions
+  readonly #waiting = new Set<() => void>()
+  readonly socket: WebSocket
+  terms: JobTerms | undefined
+  session = ''
+  held: Held | undefined
+  #form: VersionForm | undefined
+  #ballot = { owner: 0, gen: 0 }
+  #modeEpoch = 0
+  /** raised by every freeze: older steps stop */
+  #turn = 0
+  #beat: ReturnType<typeof setInterval> | undefined
+  /** pushes that were received, in async mode */
+  pushes = 0
+
+  constructor(url: string, options: FakeOptions = {}) {
+    this.#url = url
+    this.#options = options
+    this.id = options.id ?? newMemberId()
+    this.socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/volunteer`)
+    this.closed = new Promise((resolve) => this.socket.on('close', (code) => (clearInterval(this.#beat), this.#changed(), resolve(code))))
+    this.socket.on('error', () => undefined) // close follows
+    this.socket.on('open', () => options.obedient !== false && this.hello())
+    this.socket.on('message', (data) => this.#heard(decodeToVolunteer(String(data))))
+  }
+
+  hello(change: Record<string, unknown> = {}): void {
+    const { name = 'fake', session } = this.#options
+    this.raw({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name, client: 'node', ...(session === undefined ? {} : { session }), ...change })
+  }
+
+  ready(): void {
+    if (this.terms === undefined) return
+    this.send({ type: 'ready', modelHash: this.terms.modelHash, adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' }, samplesPerSecond: 100 })
+    this.#beat ??= setInterval(() => this.send({ type: 'heartbeat', samplesPerSecond: 100, activity: 'computing', bytesSent: 0, bytesReceived: 0 }), HEARTBEAT_MS)
+  }
+
+  send(message: ToCoordinator): void {
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(encode(message))
+  }
+
+  /** Whatever a stranger may send. */
+  raw(message: unknown): void {
+    this.socket.send(typeof message === 'string' ? message : JSON.stringify(message))
+  }
+
+  close(): void {
+    this.socket.close()
+  }
+
+  /** The first message of this type, past or future. */
+  async heard<T extends ToVolunteer['type']>(type: T, matches: (message: MessageTo<T>) => boolean = () => true): Promise<MessageTo<T>> {
+    for (;;) {
+      const found = this.messages.find((message): message is Extract<ToVolunteer, { type: T }> => message.type === type && matches(message as MessageTo<T>))
+      if (found !== undefined) return found as MessageTo<T>
+      if (this.socket.readyState === WebSocket.CLOSED) throw new Error(`the socket closed before ${type}; heard ${this.messages.map((message) => JSON.stringify(message).slice(0, 120)).join('\n')}`)
+      await this.#change(type)
+    }
+  }
+
+  #change(awaited: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`gave up waiting for ${awaited}; heard ${this.messages.map(({ type }) => type).join(' ')}`)), GIVE_UP_MS)
+      this.#waiting.add(() => (clearTimeout(timer), resolve()))
+    })
+  }
+
+  #changed(): void {
+    for (const resolve of this.#waiting) resolve()
+    this.#waiting.clear()
+  }
+
+  #heard(message: ToVolunteer): void {
+    this.messages.push(message)
+    if (message.type === 'welcome') this.session = message.session
+    if (message.type === 'welcome' || message.type === 'job') this.#take(message.job)
+    if (this.#options.obedient !== false) this.#obey(message)
+    this.#changed()
+  }
+
+  #take(terms: JobTerms | null): void {
+    if (terms === null) return
+    this.terms = terms
+    const spec = parseModelSpec(terms.model)
+    this.#form = { spec, layout: parameterLayout(spec), optimizer: terms.optimizer }
+    if (this.#options.obedient !== false) this.ready()
+  }
+
+  #obey(message: ToVolunteer): void {
+    switch (message.type) {
+      case 'freeze':
+        this.#turn++
+        this.#ballot = { owner: message.owner, gen: message.gen }
+        return this.send({ type: 'state', ...this.#ballot, claim: this.held === undefined ? null : { base: this.#genesis(), records: this.held.records } })
+      case 'form':
+        return void this.#reach(message)
+      case 'start':
+      case 'plan':
+        return void this.#train('plan' in message ? message.plan : message.steps)
+      case 'checkpoint-at':
+        return this.#checkpoint(message)
+      case 'upload-request':
+        return void this.upload()
+      case 'validate':
+        for (const lease of message.leases) {
+          const { samples } = this.#range(lease.block, 'validation')
+          this.send({ type: 'validated', version: message.version, lease, samples, correct: samples >> 1, lossSum: samples / 2 })
+        }
+        return
+      case 'async':
+        this.#turn++
+        this.#ballot = { owner: message.owner, gen: message.gen }
+        this.#modeEpoch = message.modeEpoch
+        return this.send({ type: 'lease-request', modeEpoch: message.modeEpoch })
+      case 'grant':
+        return void this.#compute(message)
+      default:
+    }
+  }
+
+  /** Fakes need no state to be fetched: every step is a function of its record. */
+  async #reach({ target, records, committed, modeEpoch }: MessageTo<'form'>): Promise<void> {
+    this.#modeEpoch = modeEpoch
+    const held = (this.held ??= this.#initial())
+    const missing = held.version.v < committed.v ? await this.#chain() : []
+    for (const record of [...missing, ...records]) if (record.v === held.version.v + 1 && record.v <= target.v) this.#apply(record)
+    if (this.held.version.id === target.id) this.send({ type: 'confirm', ...this.#ballot, version: target, digest: digest(this.stateBytes()) })
+  }
+
+  async #chain(): Promise<StepRecord[]> {
+    const response = await this.request(`/api/jobs/${this.terms?.id}/records`)
+    return ((await response.json()) as { records: StepRecord[] }).records
+  }
+
+  async #train(steps: readonly PlanStep[]): Promise<void> {
+    const turn = this.#turn
+    for (const { step, blocks } of steps) {
+      await new Promise((resolve) => setTimeout(resolve, this.#options.stepMs ?? 2))
+      if (turn !== this.#turn || this.held === undefined || this.socket.readyState !== WebSocket.OPEN) return
+      if (step !== this.held.version.v + 1) continue
+      const samples = blocks.reduce((sum, block) => sum + this.#range(block, 'train').samples, 0)
+      const record: StepRecord = { v: step, gen: this.#ballot.gen, modeEpoch: this.#modeEpoch, kind: 'ring', blocks, samples, targets: samples, lossSum: samples / step, correct: 0, gradDigest: digest(Uint8Array.of(step)) }
+      this.#apply(record)
+      this.send({ type: 'held', ...this.#ballot, record })
+      await this.#maybeCheckpoint()
+    }
+  }
+
+  #asked: MessageTo<'checkpoint-at'> | undefined
+
+  #checkpoint(message: MessageTo<'checkpoint-at'>): void {
+    this.#asked = message
+    void this.#maybeCheckpoint()
+  }
+
+  async #maybeCheckpoint(): Promise<void> {
+    const { held } = this
+    if (this.#asked === undefined || held === undefined || this.#asked.v !== held.version.v) return
+    const { uploader } = this.#asked
+    this.#asked = undefined
+    if (uploader === this.id) await this.upload()
+    else this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: digest(this.stateBytes()) })
+  }
+
+  async upload(bytes = this.stateBytes()): Promise<Response> {
+    const { v, id } = this.held?.version ?? this.#genesis()
+    return this.request(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream' }, body: bytes as BodyInit })
+  }
+
+  /** With the session's token. */
+  request(path: string, init: RequestInit = {}): Promise<Response> {
+    return fetch(this.#url + path, { ...init, headers: { ...init.headers, authorization: `Bearer ${this.session}` } })
+  }
+
+  async #compute({ modeEpoch, base, leases }: MessageTo<'grant'>): Promise<void> {
+    const answer = await this.push({ modeEpoch, base, leases })
+    if (answer.verdict === 'received') this.pushes++
+    this.send({ type: 'lease-request', modeEpoch })
+  }
+
+  async push({ modeEpoch, base, leases }: Pick<MessageTo<'grant'>, 'modeEpoch' | 'base' | 'leases'>, change: { readonly push?: Partial<Push>; readonly body?: Float32Array } = {}): Promise<{ readonly status: number; readonly verdict?: string; readonly code?: string; readonly message?: string }> {
+    await this.request(`/api/jobs/${this.terms?.id}/versions/${base.id}?part=parameters`)
+    const samples = leases.reduce((sum, { block }) => sum + this.#range(block, 'train').samples, 0)
+    const push: Push = { incarnation: this.id, modeEpoch, base, leases, samples, targets: samples, lossSum: samples / 2, correct: 1, ...change.push }
+    const body = change.body ?? new Float32Array(this.form.layout.total).fill(samples / 1000)
+    const response = await this.request(`/api/jobs/${this.terms?.id}/pushes`, {
+      method: 'POST', headers: { 'content-type': 'application/octet-stream', 'x-starling-push': JSON.stringify(push) }, body: body as BodyInit,
+    })
+    return { status: response.status, ...((await response.json()) as object) }
+  }
+
+  get form(): VersionForm {
+    if (this.#form === undefined) throw new Error('no job was given')
+    return this.#form
+  }
+
+  stateBytes(): Uint8Array {
+    return encodeVersionState({ ...this.form, ...(this.held ?? this.#initial()) })
+  }
+
+  #apply(record: StepRecord): void {
+    const held = (this.held ??= this.#initial())
+    const gradient = new Float32Array(held.parameters.length).fill(record.samples / 1000)
+    meanGradient(gradient, record.targets, gradient)
+    applyUpdate(this.form.optimizer, held.optimizerState, held.parameters, gradient, held.parameters, held.optimizerState)
+    held.version = extend(held.version, record)
+    held.records.push(record)
+  }
+
+  #initial(): Held {
+    const { spec, optimizer } = this.form
+    return { version: this.#genesis(), records: [], ...initialVersionState(spec, optimizer, this.terms?.seed ?? 0) }
+  }
+
+  #genesis(): VersionRef {
+    if (this.terms === undefined) throw new Error('no job was given')
+    return genesis(this.terms.id, this.terms.modelHash, this.terms.seed)
+  }
+
+  #range(block: Parameters<typeof rangeOf>[1], split: 'train' | 'validation') {
+    if (this.terms === undefined) throw new Error('no job was given')
+    const range = blockRanges(this.terms.dataset[split], this.terms.blockSamples)[blockIndex(block)]
+    if (range === undefined) throw new Error(`block ${block} is outside the dataset`)
+    return range
+  }
+}

@@ -1,0 +1,103 @@
+// A coordinator on a free port with a small job, and a page that watches it.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after } from 'node:test'
+import type { JobSpec, RunView, WatchMessage } from '@starling-grid/protocol'
+import { WebSocket } from 'ws'
+import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
+import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
+
+export const TOKEN = 'the-owner-token-of-tests'
+
+/** Short times: the rules do not change. */
+export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 3000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000 }
+
+const cleanups: (() => unknown)[] = []
+after(async () => {
+  for (const cleanup of cleanups.reverse()) await cleanup()
+})
+
+export async function temporaryFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'starling-'))
+  cleanups.push(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+export async function startCoordinator(options: Partial<CoordinatorOptions> = {}): Promise<Coordinator> {
+  const coordinator = createCoordinator({ dataDir: await temporaryFolder(), token: TOKEN, port: 0, timing: QUICK, ...options })
+  await coordinator.start()
+  cleanups.push(() => coordinator.stop())
+  return coordinator
+}
+
+/** 36 blocks of at most 256 digits, 9 steps an epoch, a linear model of 7,850 parameters. */
+export function smallJob(change: Partial<JobSpec> = {}): JobSpec {
+  return {
+    name: 'Small digits', owner: 'tests', purpose: 'To be trained quickly.',
+    model: { name: 'linear', input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }] },
+    dataset: { source: 'digits' }, optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
+    blockSamples: 256, batchBlocks: 4, epochs: 2, seed: 3, mode: 'ring', minVolunteers: 2, ...change,
+  }
+}
+
+export async function submit(url: string, job: unknown, token = TOKEN): Promise<{ readonly status: number; readonly id: string; readonly code?: string; readonly message?: string }> {
+  const response = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: JSON.stringify(job) })
+  return { status: response.status, ...((await response.json()) as { id: string }) }
+}
+
+export function volunteer(url: string, options: FakeOptions = {}): FakeVolunteer {
+  const fake = new FakeVolunteer(url, options)
+  cleanups.push(() => fake.close())
+  return fake
+}
+
+export async function runOf(url: string, id: string): Promise<RunView> {
+  return (await (await fetch(`${url}/api/jobs/${id}`)).json()) as RunView
+}
+
+/** Resolves when `state` holds of the run; the stream wakes it, not the clock. */
+export async function until(url: string, what: string, state: (run: RunView) => boolean, limitMs = 30_000): Promise<RunView> {
+  const { messages, stop } = watch(url)
+  const timer = setTimeout(stop, limitMs)
+  let last = 'nothing was heard'
+  try {
+    for await (const message of messages) {
+      if (message.type === 'none') continue
+      if (state(message.run)) return message.run
+      last = `${message.run.phase}: ${message.run.reason}, version ${message.run.version.v}, ${message.run.members.length} members`
+    }
+  } finally {
+    clearTimeout(timer)
+    stop()
+  }
+  throw new Error(`gave up waiting for ${what}; ${last}`)
+}
+
+/** The dashboard's stream as an iterable; dials again when it breaks, until stopped. */
+export function watch(url: string): { readonly messages: AsyncIterable<WatchMessage>; readonly stop: () => void } {
+  const queue: WatchMessage[] = []
+  let stopped = false
+  let wake = (): void => undefined
+  let socket: WebSocket
+  const dial = (): void => {
+    socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`)
+    socket.on('message', (data) => (queue.push(JSON.parse(String(data)) as WatchMessage), wake()))
+    socket.on('error', () => undefined) // close follows
+    socket.on('close', () => !stopped && setTimeout(dial, 100))
+  }
+  dial()
+  async function* messages(): AsyncGenerator<WatchMessage> {
+    while (!stopped) {
+      const message = queue.shift()
+      if (message !== undefined) yield message
+      else await new Promise<void>((resolve) => (wake = resolve))
+    }
+  }
+  const stop = (): void => {
+    stopped = true
+    socket.close()
+    wake()
+  }
+  return { messages: messages(), stop }
+}
