@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
 import { builtPages, launchBrowser, openPage, overflow } from './browser.ts'
-import { fakeWorker, STOPPED_PATH, TRAINING } from './fake-worker.ts'
+import { fakeWorker, TRAINING } from './fake-worker.ts'
 import { idOf, runAt, snapshotAt } from './fixture-run.ts'
 import { type FixtureServer, startFixtureServer } from './fixture-server.ts'
 
@@ -65,12 +65,12 @@ test('one click starts, a counted sample is said, and Stop leaves gracefully', a
 test('leaving the page tells the Worker to leave', async () => {
   const { page } = await openPage(browser)
   await fakeWorker(page, { statuses: [TRAINING] })
+  const heard = server.heard()
   await page.goto(server.url)
   await page.click('button[data-primary]')
   await page.locator('.contribution').getByText('Computing').waitFor()
-  const left = server.requested(STOPPED_PATH)
   await page.goto('about:blank')
-  await left
+  assert.equal(await heard, 'leave')
   await page.close()
 })
 

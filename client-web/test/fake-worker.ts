@@ -2,6 +2,7 @@
 import type { Page } from 'playwright-core'
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import type { Failure } from '../src/worker-messages.ts'
+import { VOLUNTEER_PATH } from './fixture-server.ts'
 
 export const TRAINING: VolunteerStatus = {
   phase: 'computing',
@@ -27,18 +28,16 @@ export interface FakeWorker {
   readonly self?: string
 }
 
-/** Requested by the fake when it is told to stop, so that a test sees it even while the page goes away. */
-export const STOPPED_PATH = '/stopped'
-
 export async function fakeWorker(page: Page, fake: FakeWorker): Promise<void> {
-  const body = `(${script.toString()})(${JSON.stringify(fake)}, ${JSON.stringify(STOPPED_PATH)})`
+  const body = `(${script.toString()})(${JSON.stringify(fake)}, ${JSON.stringify(VOLUNTEER_PATH)})`
   await page.route('**/assets/train-worker-*.js', (route) => route.fulfill({ contentType: 'text/javascript', body }))
 }
 
 /** Runs in the Worker: nothing of this module exists there. */
-function script(fake: FakeWorker, stoppedPath: string): void {
+function script(fake: FakeWorker, path: string): void {
   addEventListener('message', (event: MessageEvent<{ control: MessagePort }>) => {
     const { control } = event.data
+    const coordinator = new WebSocket(path)
     for (const status of fake.statuses) control.postMessage({ type: 'status', status })
     if (fake.self !== undefined) {
       const { port1 } = new MessageChannel()
@@ -48,7 +47,7 @@ function script(fake: FakeWorker, stoppedPath: string): void {
     if (fake.failure !== undefined) control.postMessage({ type: 'ended', failure: fake.failure })
     control.onmessage = (message: MessageEvent<{ type: string }>) => {
       if (message.data.type !== 'stop') return
-      void fetch(stoppedPath, { keepalive: true })
+      if (coordinator.readyState === WebSocket.OPEN) coordinator.send('leave')
       control.postMessage({ type: 'ended', failure: null })
     }
   })

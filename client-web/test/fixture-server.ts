@@ -1,5 +1,5 @@
 // Serves the built pages as the coordinator does, same headers, with a watch stream that a test plays.
-import { EventEmitter, once } from 'node:events'
+import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -17,6 +17,11 @@ const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.wgsl': 'text/wgsl',
 }
 
+/** Where a fake volunteer connects. */
+export const VOLUNTEER_PATH = '/fake-volunteer'
+/** A volunteer that says something at all says it within this. */
+const HEAR_MS = 15_000
+
 export interface FixtureServer {
   readonly url: string
   /** what a new watcher gets first */
@@ -25,20 +30,18 @@ export interface FixtureServer {
   send(message: WatchMessage): void
   /** false: the stream breaks, and new ones are refused */
   answer(watchers: boolean): void
-  /** resolves when somebody asks for this path */
-  requested(path: string): Promise<void>
+  /** resolves with the first message of the next volunteer that says something */
+  heard(): Promise<string>
   stop(): Promise<void>
 }
 
 export async function startFixtureServer(folder: string, first: WatchMessage, port = 0): Promise<FixtureServer> {
-  const requests = new EventEmitter()
-  const server = createServer((request, response) => {
-    requests.emit(request.url ?? '')
-    void serve(folder, request, response)
-  })
+  const server = createServer((request, response) => void serve(folder, request, response))
+  const volunteers = new WebSocketServer({ noServer: true })
   const watchers = new WebSocketServer({ noServer: true })
   let answering = true
   server.on('upgrade', (request, socket, head) => {
+    if (request.url === VOLUNTEER_PATH) return volunteers.handleUpgrade(request, socket, head, (volunteer) => volunteers.emit('connection', volunteer))
     if (!answering || request.url !== '/api/watch') return void socket.destroy()
     watchers.handleUpgrade(request, socket, head, (watcher) => watcher.send(JSON.stringify(fixture.first)))
   })
@@ -52,11 +55,15 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
       answering = watching
       if (!watching) everyone((watcher) => watcher.terminate())
     },
-    async requested(path) {
-      await once(requests, path)
+    async heard() {
+      const signal = AbortSignal.timeout(HEAR_MS)
+      const [volunteer] = (await once(volunteers, 'connection', { signal })) as [WebSocket]
+      const [message] = (await once(volunteer, 'message', { signal })) as [Buffer]
+      return message.toString()
     },
     async stop() {
       everyone((watcher) => watcher.terminate())
+      volunteers.clients.forEach((volunteer) => volunteer.terminate())
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
     },

@@ -1,32 +1,40 @@
 // The one thing to do next: start, watch and stop, or what to do about a refusal.
-import type { RunView } from '@starling-grid/protocol'
-import { useState } from 'preact/hooks'
 import { MAX_NAME_LENGTH } from '@starling-grid/protocol'
+import { useState } from 'preact/hooks'
 import { Contribution } from './contribution.tsx'
 import { type Refusal, refusalAtSight, refusalOf, type Surroundings } from './refusal.ts'
 import type { Session, SessionState } from './session.ts'
 import { StatusLine } from './status-line.tsx'
 import { rememberedName, rememberName } from './visitor-name.ts'
 
+const START_LABEL: Readonly<Record<Exclude<SessionState, Busy>['type'], string>> = { idle: 'Lend this GPU', ended: 'Lend it again', failed: 'Try again' }
+
 export interface ActionProps {
   readonly session: Session
   readonly here: Surroundings
-  readonly run: RunView | null
 }
 
 export function Action(props: ActionProps) {
   const { session, here } = props
   const state = session.state.value
   const refusal = refusalAtSight(here) ?? refusalAfter(state, here)
-  const busy = state.type === 'running' || state.type === 'stopping'
   return (
     <div class={`action ${state.type}`}>
       {refusal !== null && <RefusalNote refusal={refusal} />}
       <StatusLine state={state} />
-      {busy && <Contribution state={state} run={props.run} onStop={() => session.stop()} />}
-      {!busy && (refusal?.again ?? true) && <StartForm session={session} again={state.type !== 'idle'} />}
+      {isBusy(state) ? (
+        <Contribution state={state} onStop={() => session.stop()} />
+      ) : (
+        (refusal?.again ?? true) && <StartForm session={session} label={START_LABEL[state.type]} />
+      )}
     </div>
   )
+}
+
+type Busy = Extract<SessionState, { type: 'running' | 'stopping' }>
+
+function isBusy(state: SessionState): state is Busy {
+  return state.type === 'running' || state.type === 'stopping'
 }
 
 function refusalAfter(state: SessionState, here: Surroundings): Refusal | null {
@@ -43,7 +51,7 @@ function RefusalNote(props: { readonly refusal: Refusal }) {
   )
 }
 
-function StartForm(props: { readonly session: Session; readonly again: boolean }) {
+function StartForm(props: { readonly session: Session; readonly label: string }) {
   const [name, setName] = useState(rememberedName)
   const start = (event: SubmitEvent): void => {
     event.preventDefault()
@@ -52,7 +60,7 @@ function StartForm(props: { readonly session: Session; readonly again: boolean }
   return (
     <form class="start" onSubmit={start}>
       <button type="submit" class="primary" data-primary>
-        {props.again ? 'Lend this GPU again' : 'Lend this GPU'}
+        {props.label}
       </button>
       <label class="visitor-name">
         <span>as</span>

@@ -1,5 +1,4 @@
 // What this device does right now and has added so far.
-import type { RunView } from '@starling-grid/protocol'
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -12,7 +11,6 @@ const READING_MS = 500
 
 export interface ContributionProps {
   readonly state: Extract<SessionState, { type: 'running' | 'stopping' }>
-  readonly run: RunView | null
   readonly onStop: () => void
 }
 

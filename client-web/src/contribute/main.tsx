@@ -23,4 +23,4 @@ if (app !== null) render(<ContributePage run={run} session={session} here={here}
 run.start()
 if (refusalAtSight(here) === null) addEventListener('load', () => setTimeout(prefetchWorker))
 // Closing or leaving the page: the Worker says goodbye while it still can; the closing socket says the rest.
-addEventListener('pagehide', () => session.stop())
+addEventListener('pagehide', () => session.leave())

@@ -10,6 +10,9 @@ import type { Failure, FromWorker, ToWorker } from '../worker-messages.ts'
 /** Leaving takes two messages; a Worker that is stuck in a kernel longer than this is ended from outside. */
 const STOP_MS = 4000
 
+/** Enough for one message to a Worker that is not inside a kernel, too short to be felt. */
+const GOODBYE_MS = 60
+
 export type SessionState =
   | { readonly type: 'idle' }
   | { readonly type: 'running'; readonly status: VolunteerStatus | null }
@@ -33,6 +36,8 @@ export class Session {
   readonly #state = signal<SessionState>({ type: 'idle' })
   readonly #self = signal<MemberId | null>(null)
   #running: Running | undefined
+  /** what earlier starts on this page added to a job: the total goes on from there */
+  #earlier: Pick<VolunteerStatus, 'job' | 'samplesCommitted'> | null = null
 
   get state(): ReadonlySignal<SessionState> {
     return this.#state
@@ -45,6 +50,7 @@ export class Session {
 
   async start(name: string): Promise<void> {
     if (this.#running !== undefined || this.#state.value.type === 'running') return
+    this.#earlier = this.#status()
     this.#state.value = { type: 'running', status: null }
     try {
       await requestAdapter() // before anything is fetched: the commonest reason why it cannot work
@@ -65,11 +71,20 @@ export class Session {
     }, STOP_MS)
   }
 
+  /** The page is about to go, and the Worker with it. */
+  leave(): void {
+    if (this.#running === undefined) return
+    this.stop()
+    // The Worker dies with this handler's return; these few milliseconds let its goodbye reach the socket.
+    const until = performance.now() + GOODBYE_MS
+    while (performance.now() < until);
+  }
+
   #heard(message: FromWorker): void {
     const state = this.#state.value
     switch (message.type) {
       case 'status':
-        if (state.type === 'running' || state.type === 'stopping') this.#state.value = { ...state, status: message.status }
+        if (state.type === 'running' || state.type === 'stopping') this.#state.value = { ...state, status: this.#inTotal(message.status) }
         return
       case 'open-peers':
         return void this.#openPeers(message.access, message.port)
@@ -104,6 +119,11 @@ export class Session {
     this.#running = undefined
     this.#self.value = null
     this.#state.value = next
+  }
+
+  #inTotal(status: VolunteerStatus): VolunteerStatus {
+    const before = this.#earlier?.job?.name === status.job?.name ? (this.#earlier?.samplesCommitted ?? 0) : 0
+    return { ...status, samplesCommitted: before + status.samplesCommitted }
   }
 
   #status(): VolunteerStatus | null {

@@ -19,6 +19,9 @@ const LOGARITHMIC = 3
 const LINEAR = 1
 const MARK_SIZE = 8
 
+/** Without a range of its own it would reach to the next power of ten. */
+const LOGARITHMIC_X: uPlot.Scale = { time: false, distr: LOGARITHMIC, range: (_, min, max) => [min, max] }
+
 export class Plot {
   readonly #chart: uPlot
   readonly #resize: ResizeObserver
@@ -62,7 +65,7 @@ export class Plot {
       legend: { show: false },
       padding: [12, 12, 0, 0],
       cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 7 }, y: false },
-      scales: { x: { time: false, distr: scale.logX ? LOGARITHMIC : LINEAR }, y: { distr: scale.logY ? LOGARITHMIC : LINEAR } },
+      scales: { x: scale.logX ? LOGARITHMIC_X : { time: false }, y: { distr: scale.logY ? LOGARITHMIC : LINEAR } },
       axes: [
         { ...axisStyle(colour), values: (_, ticks) => ticks.map((tick) => labelOf(tick, options.formatX)), size: 32, space: element.clientWidth < NARROW ? 64 : 80 },
         { ...axisStyle(colour), values: (_, ticks) => ticks.map((tick) => labelOf(tick, options.formatY)), size: 58 },

@@ -22,6 +22,9 @@ const FEWEST_BIRDS_EACH = 5
 const RING_SPEED = 0.3
 /** trips to the coordinator and back per second */
 const STAR_SPEED = 0.16
+/** radians of the ring that a member's birds take up, to both sides */
+const SPREAD = 1.1
+const ALONE_SPREAD = 2.2
 const GOLDEN = 0.618033988749895
 const TURN = 2 * Math.PI
 
@@ -45,14 +48,14 @@ export function placeOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightP
   const node = nodes[bird.node]
   if (node === undefined) return wandering(bird, time)
   if (pattern === 'star') return alongSpoke(bird, node, time)
-  if (pattern === 'ring' && node.inRing && nodes.length > 1) return alongRing(bird, node, time)
+  if (pattern === 'ring' && node.inRing) return alongRing(bird, node, nodes.length, time)
   return circling(bird, node, pattern === 'ring' ? 1 : 0.45, time)
 }
 
 /** A ribbon that twists around the circle, as a flock folds over itself. */
-function alongRing(bird: Bird, node: RingNode, time: number): Place {
+function alongRing(bird: Bird, node: RingNode, members: number, time: number): Place {
   // Denser in the middle of its member's part of the flock than at its ends.
-  const inPart = 1.1 * (bird.a + bird.b + bird.c - 1.5)
+  const inPart = (members === 1 ? ALONE_SPREAD : SPREAD) * (bird.a + bird.b + bird.c - 1.5)
   const along = node.angle + inPart + RING_SPEED * time
   const fold = 5 * Math.sin(2 * along - 0.9 * time + 4 * inPart)
   const width = 9 + 7 * Math.sin(3 * along + 0.5 * time)
@@ -75,7 +78,7 @@ function alongSpoke(bird: Bird, node: RingNode, time: number): Place {
 /** Around its own node, waiting. */
 function circling(bird: Bird, node: RingNode, speed: number, time: number): Place {
   const angle = TURN * bird.a + speed * time * (0.5 + bird.c)
-  const reach = 9 + 7 * bird.b + 1.5 * Math.sin(time + TURN * bird.c)
+  const reach = 8 + 15 * bird.b * bird.b + 1.5 * Math.sin(time + TURN * bird.c)
   return { x: node.x + reach * Math.cos(angle), y: node.y + 0.8 * reach * Math.sin(angle) }
 }
 

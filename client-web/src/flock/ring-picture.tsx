@@ -23,7 +23,7 @@ export function RingPicture(props: RingPictureProps) {
       <FlockCanvas nodes={nodes} pattern={pattern} self={props.self} />
       <svg viewBox={VIEW_BOX} aria-hidden="true">
         {pattern === 'star' ? <Spokes nodes={nodes} /> : <Circle pattern={pattern} />}
-        <Centre run={props.run} pattern={pattern} />
+        {nodes.length > 0 && <Centre run={props.run} pattern={pattern} />}
         {nodes.map((node) => (
           <Node key={node.id} node={node} self={node.id === props.self} named={nodes.length <= MOST_NAMES} />
         ))}

@@ -35,10 +35,16 @@ function grown(history: RunHistory, news: Extract<WatchMessage, { type: 'snapsho
   return {
     run: news.run,
     noRun: null,
-    steps: appended(history.steps, news.steps),
-    validations: appended(history.validations, news.validations),
+    steps: appended(history.steps, news.steps.map(readable)),
+    validations: appended(history.validations, news.validations.map(readable)),
     events: [...history.events, ...news.events].slice(-MAX_EVENTS),
   }
+}
+
+/** JSON has no NaN and no infinity: they arrive as null, whatever the type says. */
+function readable<T extends { readonly loss: number; readonly accuracy: number }>(point: T): T {
+  const number = (value: number | null): number => value ?? NaN
+  return { ...point, loss: number(point.loss), accuracy: number(point.accuracy) }
 }
 
 /** A rewind took these versions back: they are off the chain, and so off the curve. */
