@@ -1,0 +1,276 @@
+// What strangers send, each refused by its code and counted, while two members go on training.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { request as httpRequest } from 'node:http'
+import { test } from 'node:test'
+import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, type Push, sha256Name } from '@starling-grid/protocol'
+import { WebSocket } from 'ws'
+import type { FakeVolunteer } from './fake-volunteer.ts'
+import { runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
+
+/** A run of two honest members that is in its ring. */
+async function running() {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ epochs: 1000 }))
+  const honest = [volunteer(url, { stepMs: 10 }), volunteer(url, { stepMs: 10 })]
+  await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
+  return { url, id, honest }
+}
+
+async function assertUnharmed(url: string, id: string): Promise<void> {
+  const { version } = await runOf(url, id)
+  const run = await until(url, 'more steps', (view) => view.version.v > version.v + 2)
+  assert.equal(run.departed.filter(({ name }) => name === 'fake').length, 0, 'both honest members are still there')
+}
+
+function stranger(url: string, options = {}): FakeVolunteer {
+  return volunteer(url, { obedient: false, name: 'stranger', ...options })
+}
+
+/** What answers a first message. */
+async function refusalOf(url: string, firstMessage: unknown): Promise<MessageTo<'refused'>> {
+  const fake = stranger(url)
+  await once(fake.socket, 'open')
+  fake.raw(firstMessage)
+  const refused = await fake.heard('refused')
+  await fake.closed
+  return refused
+}
+
+test('a first message that is not a good hello is refused by its code, counted, and ends the connection', async () => {
+  const { url, id } = await running()
+  const hello = { type: 'hello', protocol: 1, incarnation: newMemberId(), name: 'x', client: 'node' }
+  const cases: readonly [unknown, string][] = [
+    ['{', 'message-malformed'],
+    ['['.repeat(100_000), 'message-malformed'],
+    [{ type: 'hello' }, 'message-malformed'],
+    [{ ...hello, extra: 1 }, 'message-malformed'],
+    [JSON.stringify(hello).replace('"x"', '"x","__proto__":{"polluted":1}'), 'message-malformed'],
+    [{ ...hello, name: 'n'.repeat(10_000) }, 'message-malformed'],
+    [{ ...hello, name: '\u202e\u0007\u2066' }, 'message-malformed'],
+    [{ ...hello, incarnation: '../../etc/passwd' }, 'message-malformed'],
+    [{ type: 'steal' }, 'message-malformed'],
+    [{ type: 'leave' }, 'message-unexpected'],
+    [{ ...hello, protocol: 2 }, 'protocol-version'],
+    [{ ...hello, protocol: 0 }, 'protocol-version'],
+  ]
+  const before = (await runOf(url, id)).refusals
+  for (const [message, code] of cases) {
+    const refused = await refusalOf(url, message)
+    assert.deepEqual([refused.code, refused.fatal], [code, true], `${JSON.stringify(message).slice(0, 80)}: ${refused.message}`)
+  }
+  const { refusals } = await runOf(url, id)
+  for (const code of new Set(cases.map(([, code]) => code)))
+    assert.equal((refusals[code] ?? 0) - (before[code] ?? 0), cases.filter((entry) => entry[1] === code).length, `${code} is counted`)
+  assert.equal('polluted' in {}, false)
+  await assertUnharmed(url, id)
+})
+
+test('a volunteer of another version is told what to do', async () => {
+  const { url } = await startCoordinator()
+  const hello = { type: 'hello', protocol: 0, incarnation: newMemberId(), name: 'x' }
+  assert.match((await refusalOf(url, { ...hello, client: 'tab' })).message, /Reload the page/)
+  assert.match((await refusalOf(url, { ...hello, client: 'node' })).message, /Update the volunteer/)
+  assert.match((await refusalOf(url, { ...hello, client: 'node', protocol: 99 })).message, /Update the coordinator/)
+})
+
+test('another model, too large a message, bytes, and a flood each end the connection by name', async () => {
+  const { url, id } = await running()
+  const joined = async (): Promise<FakeVolunteer> => {
+    const fake = stranger(url)
+    await once(fake.socket, 'open')
+    fake.hello()
+    await fake.heard('welcome')
+    return fake
+  }
+  const otherModel = await joined()
+  otherModel.raw({ type: 'ready', modelHash: '0'.repeat(64), adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' }, samplesPerSecond: 1 })
+  assert.equal((await otherModel.heard('refused')).code, 'model-hash')
+
+  const large = await joined()
+  large.raw('x'.repeat(MAX_MESSAGE_BYTES + 1))
+  assert.equal(await large.closed, 1009)
+
+  const bytes = await joined()
+  for (let i = 0; i < 8; i++) bytes.socket.send(Buffer.from([1, 2, 3]))
+  assert.equal((await bytes.heard('refused')).code, 'message-malformed')
+  await bytes.closed
+
+  const flood = await joined()
+  for (let i = 0; i < 5000; i++) flood.send({ type: 'heartbeat', samplesPerSecond: 1, activity: '', bytesSent: 0, bytesReceived: 0 })
+  await flood.closed
+
+  const { refusals } = await runOf(url, id)
+  for (const code of ['model-hash', 'message-too-large', 'message-malformed', 'rate-exceeded']) assert.ok((refusals[code] ?? 0) > 0, code)
+  await assertUnharmed(url, id)
+})
+
+test('nobody takes the place of a connected member without its token; with it the old connection is replaced', async () => {
+  const { url } = await startCoordinator()
+  await submit(url, smallJob())
+  const first = stranger(url)
+  await once(first.socket, 'open')
+  first.hello()
+  const { session } = await first.heard('welcome')
+
+  const thief = stranger(url, { id: first.id })
+  await once(thief.socket, 'open')
+  thief.hello({ session: 'f'.repeat(64) })
+  assert.equal((await thief.heard('refused')).code, 'session-unknown')
+
+  const again = stranger(url, { id: first.id })
+  await once(again.socket, 'open')
+  again.hello({ session })
+  const renewed = await again.heard('welcome')
+  assert.notEqual(renewed.session, session)
+  assert.equal(await first.closed, 4001)
+  assert.equal((await first.request('/api/jobs/x/versions/y')).status, 401, 'the old token is worth nothing')
+
+  again.close()
+  await again.closed
+  const afterwards = stranger(url, { id: first.id })
+  await once(afterwards.socket, 'open')
+  afterwards.hello()
+  assert.equal((await afterwards.heard('refused')).code, 'session-unknown', 'nor the place of one that left a moment ago')
+})
+
+test('names lose what cannot be seen and stay text', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob())
+  volunteer(url, { name: '\u202e<script>\u0000alert(1)\u001b[31m</script>\u2028' })
+  const run = await until(url, 'the member', ({ members }) => members.length === 1)
+  assert.equal(run.members[0]?.name, '<script>alert(1)[31m</script>')
+  assert.equal((await runOf(url, id)).members[0]?.adapter?.name, 'fake')
+})
+
+test('a connection that says nothing is closed, and one that falls silent is no member any more', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ minVolunteers: 5 }))
+  const mute = stranger(url)
+  const silent = stranger(url, { name: 'silent' })
+  await once(silent.socket, 'open')
+  silent.hello()
+  await silent.heard('welcome')
+  silent.send({ type: 'ready', modelHash: silent.terms?.modelHash ?? assert.fail(), adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' }, samplesPerSecond: 1 })
+  await Promise.all([mute.closed, silent.closed])
+  assert.deepEqual((await runOf(url, id)).departed.map(({ name, reason }) => [name, reason]), [['silent', 'silent for 5 s']])
+})
+
+test('a state that nobody asked for, or that is not what it says, is not stored', async () => {
+  const { url, id, honest } = await running()
+  const [member = assert.fail()] = honest
+  const unasked = await member.upload()
+  assert.ok([404, 409].includes(unasked.status), String(unasked.status))
+  const noSession = await fetch(`${url}/api/jobs/${id}/versions/1/${'0'.repeat(64)}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream', authorization: `Bearer ${TOKEN}` }, body: new Uint8Array(10) })
+  assert.deepEqual([noSession.status, ((await noSession.json()) as { code: string }).code], [401, 'session-unknown'])
+  await assertUnharmed(url, id)
+})
+
+test('a push counts once, with its own lease, finite, whole, and with honest numbers', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ mode: 'async', minVolunteers: 1 }))
+  const fake = stranger(url)
+  await once(fake.socket, 'open')
+  fake.hello()
+  await fake.heard('welcome')
+  fake.ready()
+  const freeze = await fake.heard('freeze')
+  fake.send({ type: 'state', owner: freeze.owner, gen: freeze.gen, claim: null })
+  const { modeEpoch } = await fake.heard('async')
+  fake.send({ type: 'lease-request', modeEpoch })
+  const grant = await fake.heard('grant')
+  const { total } = fake.form.layout
+  const verdict = async (change: { readonly push?: Partial<Push>; readonly body?: Float32Array }) => (await fake.push(grant, change)).verdict ?? 'none'
+
+  assert.equal((await fake.push(grant, { push: { incarnation: newMemberId() } })).code, 'session-unknown')
+  assert.equal(await verdict({ push: { modeEpoch: modeEpoch + 1 } }), 'mode-stale')
+  assert.equal(await verdict({ push: { leases: grant.leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) } }), 'lease-stale')
+  assert.equal(await verdict({}), 'received')
+  assert.equal(await verdict({}), 'duplicate')
+
+  const next = async (): Promise<MessageTo<'grant'>> => {
+    const known = fake.messages.length
+    fake.send({ type: 'lease-request', modeEpoch })
+    return fake.heard('grant', (message) => fake.messages.indexOf(message as never) >= known)
+  }
+  for (const [code, change] of [
+    ['gradient-not-finite', { body: new Float32Array(total).fill(Number.NaN) }],
+    ['gradient-shape', { body: new Float32Array(total - 1) }],
+    ['message-malformed', { push: { samples: 1 } }],
+    ['message-malformed', { push: { targets: 0 } }],
+  ] as const) {
+    assert.equal((await fake.push(await next(), change)).verdict, code)
+    assert.equal((await runOf(url, id)).version.v, 1, 'nothing of it was applied')
+  }
+  const tooLarge = await fake.push(await next(), { body: new Float32Array(total + 1) })
+  assert.deepEqual([tooLarge.status, tooLarge.code], [413, 'message-too-large'])
+  const { refusals } = await runOf(url, id)
+  for (const code of ['mode-stale', 'lease-stale', 'duplicate', 'gradient-not-finite', 'gradient-shape', 'message-malformed']) assert.ok((refusals[code] ?? 0) > 0, `${code}: ${JSON.stringify(refusals)}`)
+})
+
+test('a model that cannot be built, or does not fit the data, is refused when it is submitted, with its place', async () => {
+  const { url } = await startCoordinator()
+  const layers = (out: number) => [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 84, in: out }, { type: 'linear', name: 'fc2', out: 10 }]
+  const refused = async (change: object) => submit(url, { ...smallJob(), ...change })
+  const wrongInputs = await refused({ model: { input: [1, 28, 28], layers: layers(400) } })
+  assert.deepEqual([wrongInputs.status, wrongInputs.code], [422, 'model-invalid'])
+  assert.match(wrongInputs.message ?? '', /layer 1 `linear` expects 400 inputs and gets 784/)
+  assert.equal((await refused({ model: { input: [3, 32, 32], layers: layers(3072) } })).code, 'job-invalid')
+  assert.equal((await refused({ model: { input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'f', out: 9 }] } })).code, 'job-invalid')
+  assert.equal((await refused({ mode: 'local' })).code, 'unsupported')
+  assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
+  assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
+  assert.deepEqual(await (await fetch(`${url}/api/jobs`)).json(), { jobs: [] })
+})
+
+test('job control needs the owner token, and a form of another site cannot send it', async () => {
+  const { url } = await startCoordinator()
+  assert.deepEqual([(await submit(url, smallJob(), 'wrong')).status, (await submit(url, smallJob(), 'wrong')).code], [401, 'token-required'])
+  const form = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { 'content-type': 'text/plain', authorization: `Bearer ${TOKEN}` }, body: JSON.stringify(smallJob()) })
+  assert.equal(form.status, 415)
+  const foreign = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { origin: 'https://evil.test', 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` }, body: '{}' })
+  assert.equal(foreign.status, 403)
+  const deep = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` }, body: `{"model":${'['.repeat(50_000)}` })
+  assert.equal(deep.status, 400)
+})
+
+test('another site gets neither a socket nor, through its own name, an answer', async () => {
+  const { url, port } = await startCoordinator()
+  for (const path of ['/api/volunteer', '/api/watch', '/signalling/peerjs']) {
+    const socket = new WebSocket(`${url.replace(/^http/, 'ws')}${path}`, { origin: 'https://evil.test' })
+    const [, response] = await once(socket, 'unexpected-response')
+    assert.equal((response as { statusCode: number }).statusCode, 403, path)
+  }
+  const own = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`, { origin: url })
+  await once(own, 'open')
+  own.close()
+  assert.equal(await statusFor(port, 'evil.test'), 421)
+  assert.equal(await statusFor(port, `localhost:${port}`), 200)
+})
+
+/** fetch does not let anybody choose Host. */
+function statusFor(port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    httpRequest({ port, host: '127.0.0.1', path: '/healthz', headers: { host } }, (response) => (response.resume(), resolve(response.statusCode ?? 0))).on('error', reject).end()
+  })
+}
+
+test('only shards of a dataset are served as shards, whole or in part, for ever', async () => {
+  const { url, id, honest } = await running()
+  const shard = honest[0]?.terms?.dataset.train[0] ?? assert.fail()
+  const whole = await fetch(`${url}/api/shards/${shard.sha256}`)
+  const bytes = new Uint8Array(await whole.arrayBuffer())
+  assert.equal(bytes.byteLength, shard.bytes)
+  assert.deepEqual([whole.headers.get('etag'), /immutable/.test(whole.headers.get('cache-control') ?? '')], [`"${shard.sha256}"`, true])
+  const get = (headers: Record<string, string>) => fetch(`${url}/api/shards/${shard.sha256}`, { headers })
+  const part = await get({ range: 'bytes=10-19' })
+  assert.deepEqual([part.status, part.headers.get('content-range'), new Uint8Array(await part.arrayBuffer())], [206, `bytes 10-19/${shard.bytes}`, bytes.slice(10, 20)])
+  assert.deepEqual(new Uint8Array(await (await get({ range: 'bytes=-5' })).arrayBuffer()), bytes.slice(-5))
+  assert.equal((await get({ range: `bytes=${shard.bytes}-` })).status, 416)
+  assert.equal((await get({ 'if-none-match': `"${shard.sha256}"` })).status, 304)
+
+  const { checkpoint } = await until(url, 'a checkpoint', (run) => run.checkpoint !== null)
+  assert.ok(checkpoint !== null)
+  for (const name of [sha256Name('0'.repeat(64)), '..%2f..%2fetc%2fpasswd', '%00', 'CON']) assert.ok([400, 404].includes((await fetch(`${url}/api/shards/${name}`)).status), name)
+  await assertUnharmed(url, id)
+})
