@@ -1,4 +1,4 @@
-// Average pooling. x (B, C, H, W) → y (B, C, OUT_HEIGHT, OUT_WIDTH); one element per invocation.
+// Average pooling. x (B, C, H, W) → y (B, C, OUT_HEIGHT, OUT_WIDTH); four elements of a line per invocation.
 // Padded cells count as zeros: the divisor is always KERNEL².
 
 const SHARE = 1.0 / f32(KERNEL * KERNEL);
@@ -6,32 +6,51 @@ const SHARE = 1.0 / f32(KERNEL * KERNEL);
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
-  if (i >= run.samples * CHANNELS * OUT_HEIGHT * OUT_WIDTH) { return; }
-  let plane = i / (OUT_HEIGHT * OUT_WIDTH) * HEIGHT;
-  let top = i / OUT_WIDTH % OUT_HEIGHT * STRIDE;
-  let left = i % OUT_WIDTH * STRIDE;
-  let bottom = min(top + KERNEL, HEIGHT + PADDING) - PADDING;
-  let right = min(left + KERNEL, WIDTH + PADDING) - PADDING;
-  var sum = 0.0;
-  for (var row = max(top, PADDING) - PADDING; row < bottom; row++) {
-    for (var column = max(left, PADDING) - PADDING; column < right; column++) { sum += x[(plane + row) * WIDTH + column]; }
+  if (i >= run.samples * CHANNELS * OUT_HEIGHT * OUT_QUADS) { return; }
+  let line = i / OUT_QUADS; // (sample · CHANNELS + channel) · OUT_HEIGHT + row of y
+  let left = i % OUT_QUADS * 4u;
+  let top = line % OUT_HEIGHT * STRIDE - PADDING; // wraps around above the input
+  var sum = vec4f();
+  for (var ky = 0u; ky < KERNEL; ky++) {
+    let start = (line / OUT_HEIGHT * HEIGHT + min(top + ky, HEIGHT - 1u)) * WIDTH;
+    let share = select(0.0, SHARE, top + ky < HEIGHT);
+    for (var kx = 0u; kx < KERNEL; kx++) {
+      let column = left * STRIDE + kx - PADDING;
+      sum += share * vec4f(input_at(start, column), input_at(start, column + STRIDE), input_at(start, column + 2u * STRIDE), input_at(start, column + 3u * STRIDE));
+    }
   }
-  y[i] = sum * SHARE;
+  y_put(line, left, sum);
+}
+
+fn input_at(start: u32, column: u32) -> f32 {
+  return select(0.0, x[start + min(column, WIDTH - 1u)], column < WIDTH);
 }
 
 // Each input cell gathers from the windows that cover it.
 @compute @workgroup_size(WORKGROUP)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
-  if (i >= run.samples * CHANNELS * HEIGHT * WIDTH) { return; }
-  let plane = i / (HEIGHT * WIDTH) * OUT_HEIGHT;
-  let lines = windows_over(i / WIDTH % HEIGHT, OUT_HEIGHT);
-  let positions = windows_over(i % WIDTH, OUT_WIDTH);
-  var sum = 0.0;
-  for (var line = lines.x; line < lines.y; line++) {
-    for (var position = positions.x; position < positions.y; position++) { sum += dy[(plane + line) * OUT_WIDTH + position]; }
+  if (i >= run.samples * CHANNELS * HEIGHT * IN_QUADS) { return; }
+  let line = i / IN_QUADS; // (sample · CHANNELS + channel) · HEIGHT + row of x
+  let left = i % IN_QUADS * 4u;
+  let rows = windows_over(line % HEIGHT, OUT_HEIGHT);
+  var sum = vec4f();
+  for (var row = rows.x; row < rows.y; row++) {
+    let start = (line / HEIGHT * OUT_HEIGHT + row) * OUT_WIDTH;
+    sum += vec4f(windows_sum(start, left), windows_sum(start, left + 1u), windows_sum(start, left + 2u), windows_sum(start, left + 3u));
   }
-  dx[i] = sum * SHARE;
+  dx_put(line, left, sum * SHARE);
+}
+
+// Σ dy over the windows of one line of y that cover a column of x.
+fn windows_sum(start: u32, column: u32) -> f32 {
+  let windows = windows_over(column, OUT_WIDTH);
+  if (KERNEL <= STRIDE) { // windows do not overlap
+    return select(0.0, dy[start + min(windows.x, OUT_WIDTH - 1u)], windows.x < windows.y);
+  }
+  var sum = 0.0;
+  for (var window = windows.x; window < windows.y; window++) { sum += dy[start + window]; }
+  return sum;
 }
 
 // First and end of the windows along one axis that cover a cell.

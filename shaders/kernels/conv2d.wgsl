@@ -1,171 +1,144 @@
-// Convolution as matrix products over unfolded patches, without barriers or shared memory; squares of results as in linear.wgsl.
-// x (B, C, H, W), weight (O, C/G, K, K), y (B, O, P) with P = outHeight · outWidth positions. Per sample and group,
-//   patches (TAPS_PADDED, P_PADDED): row t = (channel, ky, kx) holds what tap t sees at each position, row TAPS is all ones;
-//   packed  (OUT_PADDED, TAPS_PADDED): a row of weights for each output of the group, with its bias at column TAPS.
-// So y = packed · patches includes the bias, and dy · patchesᵀ the bias's gradient. Padding is zero.
+// Convolution as matrix products without barriers or shared memory; squares of results as in linear.wgsl.
+// x (B, C, H, W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH).
+//
+// Results of a line are computed four at a time: a quad; QUADS quads cover a line of y. For this, x is spread into `lines`:
+// for each sample, channel, kernel column kx and padded row r a line of QUADS quads, with what kx sees at each output of the line.
+// Tap (channel, ky, kx) of the outputs in line l is then the quads of row l · STRIDE + ky, aligned, whatever the stride and padding.
+// After the last sample follow ROWS lines of ones: the tap of the bias, for its gradient.
 
-// weight, bias → packed; four taps per invocation
+const LINE_PLANE = ROWS * QUADS;
+
+// x → lines; one quad of every kernel column per invocation
 @compute @workgroup_size(WORKGROUP)
-fn pack(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+fn spread(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
-  if (i >= GROUPS * OUT_PADDED * TAPS_PADDED / 4u) { return; }
-  let row = i / (TAPS_PADDED / 4u);
-  let tap = i % (TAPS_PADDED / 4u) * 4u;
-  let o = row % OUT_PADDED;
-  let output = row / OUT_PADDED * OUT_PER_GROUP + o;
-  var value = vec4f();
-  if (o < OUT_PER_GROUP) {
-    value = vec4f(packed_value(output, tap), packed_value(output, tap + 1u), packed_value(output, tap + 2u), packed_value(output, tap + 3u));
-  }
-  packed[i] = value;
-}
-
-fn packed_value(output: u32, tap: u32) -> f32 {
-  if (tap > TAPS) { return 0.0; }
-  if (tap == TAPS) { return bias_at(output); }
-  return weight[output * TAPS + tap];
-}
-
-// x → patches; four positions per invocation
-@compute @workgroup_size(WORKGROUP)
-fn unfold(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = thread_of(group, lane);
-  if (i >= run.samples * GROUPS * TAPS_PADDED * (P_PADDED / 4u)) { return; }
-  let row = i / (P_PADDED / 4u);
-  let p = i % (P_PADDED / 4u) * 4u;
-  let tap = row % TAPS_PADDED;
-  if (tap >= TAPS) {
-    patches[i] = vec4f(select(0.0, 1.0, tap == TAPS));
+  let count = run.samples * CHANNELS * LINE_PLANE;
+  if (i >= count) {
+    if (i < count + LINE_PLANE) { lines[ONES + i - count] = vec4f(1.0); }
     return;
   }
-  let plane = (row / TAPS_PADDED * CHANNELS_PER_GROUP + tap / (KERNEL * KERNEL)) * HEIGHT * WIDTH;
-  let ky = tap / KERNEL % KERNEL;
-  let kx = tap % KERNEL;
-  var line = p / OUT_WIDTH;
-  var column = p % OUT_WIDTH;
-  var value = vec4f();
-  for (var j = 0u; j < 4u; j++) {
-    value[j] = input_at(plane, line * STRIDE + ky, column * STRIDE + kx);
-    column++;
-    if (column == OUT_WIDTH) { column = 0u; line++; }
+  let plane = i / LINE_PLANE;
+  let row = i / QUADS % ROWS - PADDING; // wraps around above the input
+  let column = i % QUADS * 4u * STRIDE - PADDING;
+  let start = (plane * HEIGHT + min(row, HEIGHT - 1u)) * WIDTH;
+  var to = plane * KERNEL * LINE_PLANE + i % LINE_PLANE;
+  for (var kx = 0u; kx < KERNEL; kx++) {
+    let c = column + kx;
+    let seen = vec4f(input_at(start, c), input_at(start, c + STRIDE), input_at(start, c + 2u * STRIDE), input_at(start, c + 3u * STRIDE));
+    lines[to] = select(vec4f(), seen, row < HEIGHT);
+    to += LINE_PLANE;
   }
-  patches[i] = value;
 }
 
-// Row and column count from the padded edge; unsigned wrap-around makes negative ones too large.
-fn input_at(plane: u32, row: u32, column: u32) -> f32 {
-  let r = row - PADDING;
-  let c = column - PADDING;
-  if (r >= HEIGHT || c >= WIDTH) { return 0.0; }
-  return x[plane + r * WIDTH + c];
+fn input_at(start: u32, column: u32) -> f32 {
+  return select(0.0, x[start + min(column, WIDTH - 1u)], column < WIDTH);
 }
 
-// y = packed · patches
+// weight → packed (G · OUT_PADDED, TAP_QUADS): a row of weights for each output; and where each tap's quads lie in `lines`
+@compute @workgroup_size(WORKGROUP)
+fn pack_taps(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i >= GROUPS * OUT_PADDED * TAP_QUADS) { return; }
+  let tap = i % TAP_QUADS * 4u + vec4u(0u, 1u, 2u, 3u);
+  let row = i / TAP_QUADS;
+  let o = row % OUT_PADDED;
+  let start = min(row / OUT_PADDED * OUT_PER_GROUP + o, OUT - 1u) * TAPS;
+  let t = min(tap, vec4u(TAPS - 1u));
+  let values = vec4f(weight[start + t.x], weight[start + t.y], weight[start + t.z], weight[start + t.w]);
+  packed[i] = select(vec4f(), values, (tap < vec4u(TAPS)) & vec4<bool>(o < OUT_PER_GROUP));
+  if (row == 0u) { taps[i] = tap_begin(t); }
+}
+
+// Where the quads of four taps begin, from those of the group's first channel.
+fn tap_begin(tap: vec4u) -> vec4u {
+  return (tap / (KERNEL * KERNEL) * KERNEL + tap % KERNEL) * LINE_PLANE + tap / KERNEL % KERNEL * QUADS;
+}
+
+// y = Σ over taps of weight · lines, + bias
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
-  let p = tile % P_TILES * 8u;
-  let o = tile / P_TILES % OUT_TILES * 8u;
-  let image = tile / (P_TILES * OUT_TILES); // sample · GROUPS + group
+  let image = tile / (OUT_PAIRS * OUT_TILES); // sample · GROUPS + group
   if (image >= run.samples * GROUPS) { return; }
-  let weights = image % GROUPS * OUT_PADDED + o;
-  let wa = packed_rows(weights, LAST_PACKED_ROW);
-  let wb = packed_rows(weights + 4u, LAST_PACKED_ROW);
-  let patch_step = vec4u(4u * patches_stride);
-  var patch_rows = (vec4u(0u, 1u, 2u, 3u) + image * TAPS_PADDED) * patches_stride;
+  let o = tile / OUT_PAIRS % OUT_TILES * 8u;
+  let quad0 = tile % OUT_PAIRS * 2u;
+  let quad1 = min(quad0 + 1u, OUT_QUADS - 1u);
+  let first_line = image * CHANNELS_PER_GROUP * KERNEL * LINE_PLANE;
+  let at0 = vec4u(first_line + line_quad(quad0));
+  let at1 = vec4u(first_line + line_quad(quad1));
+  let w = (image % GROUPS * OUT_PADDED + o) * TAP_QUADS;
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var k = 0u; k < TAPS_PADDED; k += 4u) {
-    let q0 = patches_block(patch_rows, p);
-    let q1 = patches_block(patch_rows, p + 4u);
-    let w0 = packed_block(wa, k);
-    let w1 = packed_block(wb, k);
-    aa += q0 * w0; ab += q1 * w0; ba += q0 * w1; bb += q1 * w1;
-    patch_rows += patch_step;
+  for (var k = 0u; k < TAP_QUADS; k++) {
+    let tap = taps[k];
+    let p0 = line_quads(at0 + tap);
+    let p1 = line_quads(at1 + tap);
+    let w0 = packed_rows(w + k, TAP_QUADS);
+    let w1 = packed_rows(w + k + 4u * TAP_QUADS, TAP_QUADS);
+    aa += p0 * w0; ab += p1 * w0; ba += p0 * w1; bb += p1 * w1;
   }
   let first = image * OUT_PER_GROUP;
   let end = first + OUT_PER_GROUP;
-  y_put_block(first + o, end, p, aa);
-  y_put_block(first + o, end, p + 4u, ab);
-  y_put_block(first + o + 4u, end, p, ba);
-  y_put_block(first + o + 4u, end, p + 4u, bb);
+  put_outputs(first + o, end, quad0, aa);
+  put_outputs(first + o, end, quad1, ab);
+  put_outputs(first + o + 4u, end, quad0, ba);
+  put_outputs(first + o + 4u, end, quad1, bb);
 }
 
-// dpatches = packedᵀ · dy
-@compute @workgroup_size(WORKGROUP)
-fn patch_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let tile = thread_of(group, lane);
-  let p = tile % P_TILES * 8u;
-  let tap = tile / P_TILES % TAP_TILES * 8u;
-  let image = tile / (P_TILES * TAP_TILES);
-  if (image >= run.samples * GROUPS) { return; }
-  let weights = image % GROUPS * OUT_PADDED;
-  let outputs = image * OUT_PER_GROUP;
-  var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var k = 0u; k < OUT_PER_GROUP; k += 4u) {
-    let dk = dy_rows(outputs + k, outputs + OUT_PER_GROUP - 1u); // rows past the group meet zero weights
-    let wk = packed_rows(weights + k, LAST_PACKED_ROW);
-    let d0 = dy_block(dk, p);
-    let d1 = dy_block(dk, p + 4u);
-    let w0 = transpose(packed_block(wk, tap));
-    let w1 = transpose(packed_block(wk, tap + 4u));
-    aa += d0 * w0; ab += d1 * w0; ba += d0 * w1; bb += d1 * w1;
-  }
-  let first = image * TAPS_PADDED;
-  let end = first + TAPS_PADDED;
-  dpatches_put_block(first + tap, end, p, aa);
-  dpatches_put_block(first + tap, end, p + 4u, ab);
-  dpatches_put_block(first + tap + 4u, end, p, ba);
-  dpatches_put_block(first + tap + 4u, end, p + 4u, bb);
+fn packed_rows(at: u32, stride: u32) -> mat4x4f {
+  return mat4x4f(packed[at], packed[at + stride], packed[at + 2u * stride], packed[at + 3u * stride]);
 }
 
-// dpatches → dx: each input cell gathers from the positions whose window covers it
+fn line_quads(at: vec4u) -> mat4x4f { return mat4x4f(lines[at.x], lines[at.y], lines[at.z], lines[at.w]); }
+
+// Columns of `block` are four outputs of one quad.
+fn put_outputs(output: u32, end: u32, quad: u32, block: mat4x4f) {
+  let row = output * OUT_HEIGHT + quad / QUADS;
+  let column = quad % QUADS * 4u;
+  if (output < end) { y_put(row, column, block[0] + bias_at(output % OUT)); }
+  if (output + 1u < end) { y_put(row + OUT_HEIGHT, column, block[1] + bias_at((output + 1u) % OUT)); }
+  if (output + 2u < end) { y_put(row + 2u * OUT_HEIGHT, column, block[2] + bias_at((output + 2u) % OUT)); }
+  if (output + 3u < end) { y_put(row + 3u * OUT_HEIGHT, column, block[3] + bias_at((output + 3u) % OUT)); }
+}
+
+// Where in a plane of `lines` the quad of an output begins, for ky = 0.
+fn line_quad(quad: u32) -> u32 {
+  if (STRIDE == 1u) { return quad; }
+  return quad / QUADS * STRIDE * QUADS + quad % QUADS;
+}
+
+// dy with lines that are no whole number of quads → aligned, zeros at the end of each line
 @compute @workgroup_size(WORKGROUP)
-fn fold(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+fn align(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
-  if (i >= run.samples * CHANNELS * HEIGHT * WIDTH) { return; }
-  let plane = i / (HEIGHT * WIDTH);
-  let row = i / WIDTH % HEIGHT + PADDING;
-  let column = i % WIDTH + PADDING;
-  let image = plane / CHANNELS_PER_GROUP;
-  let first = image * TAPS_PADDED + plane % CHANNELS_PER_GROUP * KERNEL * KERNEL;
-  var sum = 0.0;
-  for (var ky = 0u; ky < KERNEL; ky++) {
-    let line = (row - ky) / STRIDE;
-    if (row < ky || line * STRIDE != row - ky || line >= OUT_HEIGHT) { continue; }
-    for (var kx = 0u; kx < KERNEL; kx++) {
-      let position = (column - kx) / STRIDE;
-      if (column < kx || position * STRIDE != column - kx || position >= OUT_WIDTH) { continue; }
-      sum += dpatches[(first + ky * KERNEL + kx) * P_PADDED + line * OUT_WIDTH + position];
-    }
-  }
-  dx[i] = sum;
+  if (i >= run.samples * OUT * OUT_QUADS) { return; }
+  aligned[i] = ragged_quad(i / QUADS * ragged_stride, i % QUADS * 4u);
 }
 
-// partials (SPLITS · G · OUT_PER_GROUP, TAPS_PADDED) = dy · patchesᵀ over the samples of one split
+// partials (SPLITS · O, TAPS_PADDED) = Σ over the samples of one split of dy · lines; tap TAPS belongs to the bias
 @compute @workgroup_size(WORKGROUP)
 fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
+  let split = tile / (TAP_TILES * OUT_TILES * GROUPS);
+  if (split >= SPLITS) { return; }
   let tap = tile % TAP_TILES * 8u;
   let o = tile / TAP_TILES % OUT_TILES * 8u;
   let g = tile / (TAP_TILES * OUT_TILES) % GROUPS;
-  let split = tile / (TAP_TILES * OUT_TILES * GROUPS);
-  if (split >= SPLITS) { return; }
+  let taps0 = tap_lines(g, vec4u(tap, tap + 1u, tap + 2u, tap + 3u));
+  let taps1 = tap_lines(g, vec4u(tap + 4u, tap + 5u, tap + 6u, tap + 7u));
   let last_sample = min((split + 1u) * SAMPLES_PER_SPLIT, run.samples);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
   for (var sample = split * SAMPLES_PER_SPLIT; sample < last_sample; sample++) {
-    let image = sample * GROUPS + g;
-    let outputs = image * OUT_PER_GROUP;
-    let taps = image * TAPS_PADDED;
-    let da = dy_rows(outputs + o, outputs + OUT_PER_GROUP - 1u);
-    let db = dy_rows(outputs + o + 4u, outputs + OUT_PER_GROUP - 1u);
-    let qa = patches_rows(taps + tap, taps + TAPS_PADDED - 1u);
-    let qb = patches_rows(taps + tap + 4u, taps + TAPS_PADDED - 1u);
-    for (var p = 0u; p < P; p += 4u) {
-      let d0 = dy_block(da, p);
-      let d1 = dy_block(db, p);
-      let q0 = transpose(patches_block(qa, p));
-      let q1 = transpose(patches_block(qb, p));
-      aa += q0 * d0; ab += q1 * d0; ba += q0 * d1; bb += q1 * d1;
+    let first = sample * OUT + g * OUT_PER_GROUP;
+    let d0 = output_planes(first + o, first + OUT_PER_GROUP - 1u);
+    let d1 = output_planes(first + o + 4u, first + OUT_PER_GROUP - 1u);
+    let from0 = select(taps0 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps0 == vec4u(ONES));
+    let from1 = select(taps1 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps1 == vec4u(ONES));
+    for (var quad = 0u; quad < OUT_QUADS; quad++) {
+      let a0 = dy_quads(d0 + quad);
+      let a1 = dy_quads(d1 + quad);
+      let q0 = transpose(line_quads(from0 + line_quad(quad)));
+      let q1 = transpose(line_quads(from1 + line_quad(quad)));
+      aa += q0 * a0; ab += q1 * a0; ba += q0 * a1; bb += q1 * a1;
     }
   }
   let first = (split * GROUPS + g) * OUT_PER_GROUP;
@@ -176,14 +149,25 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   partials_put_block(first + o + 4u, end, tap + 4u, bb);
 }
 
+// Where the quads of four taps begin in the first sample; the bias's and those past the last see ones.
+fn tap_lines(g: u32, tap: vec4u) -> vec4u {
+  return select(vec4u(ONES), g * CHANNELS_PER_GROUP * KERNEL * LINE_PLANE + tap_begin(tap), tap < vec4u(TAPS));
+}
+
+fn output_planes(first: u32, last: u32) -> vec4u {
+  return min(vec4u(first, first + 1u, first + 2u, first + 3u), vec4u(last)) * OUT_QUADS;
+}
+
+fn dy_quads(at: vec4u) -> mat4x4f { return mat4x4f(dy[at.x], dy[at.y], dy[at.z], dy[at.w]); }
+
 // dweight (O, TAPS) and dbias (O,) += Σ over splits of partials, always in the same order; four taps per invocation
 @compute @workgroup_size(WORKGROUP)
 fn sum_partials(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
-  if (i >= GROUPS * OUT_PER_GROUP * TAPS_PADDED / 4u) { return; }
+  if (i >= OUT * TAPS_PADDED / 4u) { return; }
   let used = min(SPLITS, (run.samples + SAMPLES_PER_SPLIT - 1u) / SAMPLES_PER_SPLIT);
   var sum = vec4f();
-  for (var split = 0u; split < used; split++) { sum += partials[split * (GROUPS * OUT_PER_GROUP * TAPS_PADDED / 4u) + i]; }
+  for (var split = 0u; split < used; split++) { sum += partials[split * (OUT * TAPS_PADDED / 4u) + i]; }
   let output = i / (TAPS_PADDED / 4u);
   let tap = i % (TAPS_PADDED / 4u) * 4u;
   add_gradient(output, tap, sum.x);
@@ -195,4 +179,94 @@ fn sum_partials(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
 fn add_gradient(output: u32, tap: u32, value: f32) {
   if (tap < TAPS) { dweight[output * TAPS + tap] += value; }
   if (tap == TAPS) { dbias_add(output, value); }
+}
+
+// weight → packed (G · SEERS_PADDED · K, OUT4): for each seer, a pair (channel, kx) of the group, and kernel row its weights
+@compute @workgroup_size(WORKGROUP)
+fn pack_seers(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i >= GROUPS * SEERS_PADDED * KERNEL * OUT4) { return; }
+  let o = i % OUT4;
+  let row = i / OUT4; // (group · SEERS_PADDED + seer) · KERNEL + ky
+  let seer = row / KERNEL % SEERS_PADDED;
+  let output = row / (KERNEL * SEERS_PADDED) * OUT_PER_GROUP + o;
+  let tap = (seer / KERNEL * KERNEL + row % KERNEL) * KERNEL + seer % KERNEL;
+  packed[i] = select(0.0, weight[min(output, OUT - 1u) * TAPS + min(tap, TAPS - 1u)], seer < SEERS && o < OUT_PER_GROUP);
+}
+
+// dlines (B · G · SEERS, HEIGHT, QUADS): the gradient of what each seer saw, summed over outputs and kernel rows
+@compute @workgroup_size(WORKGROUP)
+fn line_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let tile = thread_of(group, lane);
+  let image = tile / (IN_PAIRS * SEER_TILES);
+  if (image >= run.samples * GROUPS) { return; }
+  let seer = tile / IN_PAIRS % SEER_TILES * 8u;
+  let quad0 = tile % IN_PAIRS * 2u;
+  let quad1 = min(quad0 + 1u, HEIGHT * QUADS - 1u);
+  let first_output = image * OUT_PER_GROUP;
+  let weights = (image % GROUPS * SEERS_PADDED + seer) * KERNEL;
+  var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
+  for (var ky = 0u; ky < KERNEL; ky++) {
+    let line0 = output_at(quad0 / QUADS, ky, OUT_HEIGHT);
+    let line1 = output_at(quad1 / QUADS, ky, OUT_HEIGHT);
+    if (line0 == NOWHERE && line1 == NOWHERE) { continue; }
+    let at0 = min(line0, OUT_HEIGHT - 1u) * QUADS + quad0 % QUADS;
+    let at1 = min(line1, OUT_HEIGHT - 1u) * QUADS + quad1 % QUADS;
+    let exists0 = select(1.0, 0.0, line0 == NOWHERE);
+    let exists1 = select(1.0, 0.0, line1 == NOWHERE);
+    for (var o = 0u; o < OUT4; o += 4u) {
+      let planes = output_planes(first_output + o, first_output + OUT_PER_GROUP - 1u);
+      let d0 = dy_quads(planes + at0) * exists0;
+      let d1 = dy_quads(planes + at1) * exists1;
+      let w = ((weights + ky) * OUT4 + o) / 4u;
+      let w0 = packed_rows(w, KERNEL * OUT4 / 4u);
+      let w1 = packed_rows(w + KERNEL * OUT4, KERNEL * OUT4 / 4u);
+      aa += d0 * w0; ab += d1 * w0; ba += d0 * w1; bb += d1 * w1;
+    }
+  }
+  let first = image * SEERS;
+  let end = first + SEERS;
+  put_lines(first + seer, end, quad0, aa);
+  put_lines(first + seer, end, quad1, ab);
+  put_lines(first + seer + 4u, end, quad0, ba);
+  put_lines(first + seer + 4u, end, quad1, bb);
+}
+
+// Columns of `block` are four seers of one quad.
+fn put_lines(seer: u32, end: u32, quad: u32, block: mat4x4f) {
+  let to = seer * (HEIGHT * QUADS) + quad;
+  if (seer < end) { dlines[to] = block[0]; }
+  if (seer + 1u < end) { dlines[to + HEIGHT * QUADS] = block[1]; }
+  if (seer + 2u < end) { dlines[to + 2u * HEIGHT * QUADS] = block[2]; }
+  if (seer + 3u < end) { dlines[to + 3u * HEIGHT * QUADS] = block[3]; }
+}
+
+const NOWHERE = 0xffffffffu;
+
+// The output along one axis that sees input cell `at` with kernel cell `tap`, of `count`; NOWHERE if there is none.
+fn output_at(at: u32, tap: u32, count: u32) -> u32 {
+  let shifted = at + PADDING - tap; // wraps around before the first output
+  let found = shifted / STRIDE;
+  return select(NOWHERE, found, found < count && found * STRIDE == shifted);
+}
+
+// dlines → dx: each input cell gathers over kernel columns; four cells of a line per invocation
+@compute @workgroup_size(WORKGROUP)
+fn gather_lines(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i >= run.samples * CHANNELS * HEIGHT * IN_QUADS) { return; }
+  let row = i / IN_QUADS; // (sample · CHANNELS + channel) · HEIGHT + line
+  let column = i % IN_QUADS * 4u;
+  var at = (row / HEIGHT * KERNEL * HEIGHT + row % HEIGHT) * QUADS * 4u;
+  var sum = vec4f();
+  for (var kx = 0u; kx < KERNEL; kx++) {
+    sum += vec4f(line_at(at, column, kx), line_at(at, column + 1u, kx), line_at(at, column + 2u, kx), line_at(at, column + 3u, kx));
+    at += HEIGHT * QUADS * 4u;
+  }
+  dx_put(row, column, sum);
+}
+
+fn line_at(at: u32, column: u32, kx: u32) -> f32 {
+  let position = output_at(column, kx, OUT_WIDTH);
+  return select(dlines[at + min(position, OUT_WIDTH - 1u)], 0.0, position == NOWHERE);
 }

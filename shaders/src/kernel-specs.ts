@@ -8,7 +8,7 @@ import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './r
 import { elementwiseBackward, elementwiseForward } from './recipes/elementwise.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
 import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
-import { avgpool2dBackward, maxpool2dBackward, poolForward } from './recipes/pool2d.ts'
+import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
 
 export type KernelFamily = 'register'
 
@@ -22,9 +22,9 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'conv2d.forward': conv2dForward,
     'conv2d.inputGradient': conv2dInputGradient,
     'conv2d.parameterGradient': conv2dParameterGradient,
-    'maxpool2d.forward': poolForward('maxpool2d'),
+    'maxpool2d.forward': maxpool2dForward,
     'maxpool2d.backward': maxpool2dBackward,
-    'avgpool2d.forward': poolForward('avgpool2d'),
+    'avgpool2d.forward': avgpool2dForward,
     'avgpool2d.backward': avgpool2dBackward,
     'relu.forward': elementwiseForward('relu'),
     'relu.backward': elementwiseBackward('relu'),

@@ -25,10 +25,10 @@ export interface MatrixBinding extends NamedBinding {
   readonly columns: number
 }
 
-/** A plain array of `length` elements, counted as f32 or i32; 'vec4f' groups them by four. */
+/** A plain array of `length` elements, counted singly; 'vec4f' and 'vec4u' group them by four. */
 export interface ArrayBinding extends NamedBinding {
   readonly kind: 'array'
-  readonly element: 'f32' | 'vec4f' | 'i32'
+  readonly element: 'f32' | 'vec4f' | 'i32' | 'vec4u'
   readonly length: number
 }
 

@@ -17,8 +17,12 @@ export function bindingBytes(binding: Binding): number {
 
 function boundElements(binding: Binding): number {
   if (binding.kind === 'matrix') return Math.ceil((binding.rows * binding.columns) / 4) * 4 + SLACK
-  if (binding.kind === 'array' && binding.element === 'vec4f') return Math.ceil(binding.length / 4) * 4
+  if (binding.kind === 'array' && isGrouped(binding.element)) return Math.ceil(binding.length / 4) * 4
   return binding.length
+}
+
+function isGrouped(element: ArrayBinding['element']): boolean {
+  return element === 'vec4f' || element === 'vec4u'
 }
 
 /** Bindings that take a resource, in the order of their numbers; number 0 is the uniform `run`. */
@@ -75,7 +79,7 @@ function declaration(binding: Binding, number: number | undefined): string {
 
 function variable(binding: Binding, number: number | undefined, element: ArrayBinding['element']): string {
   const access = binding.access === 'read' ? 'read' : 'read_write'
-  const length = element === 'vec4f' ? boundElements(binding) / 4 : boundElements(binding)
+  const length = isGrouped(element) ? boundElements(binding) / 4 : boundElements(binding)
   return `@group(0) @binding(${number ?? 'absent'}) var<storage, ${access}> ${binding.name}: array<${element}, ${length}>;`
 }
 

@@ -1,17 +1,25 @@
-// Pooling for software adapters: one element per invocation, gathering in both directions.
+// Pooling for software adapters: gathering in both directions.
 
 import type { Pool2dDims } from '../kernels.ts'
-import { array, STREAM_WORKGROUP, type Recipe } from '../recipe.ts'
+import { array, matrix, STREAM_WORKGROUP, type Recipe } from '../recipe.ts'
 
-// x (B, C, H, W) → y (B, C, H', W')
-export function poolForward(file: 'maxpool2d' | 'avgpool2d') {
-  return (dims: Pool2dDims, capacity: number): Recipe => onePass(file, 'forward', dims, {
+// x (B, C, H, W) → y (B, C, H', W'), one element per invocation
+export function maxpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
+  return onePass('maxpool2d', 'forward', dims, {
     bindings: [array('x', 'read', capacity * inputSize(dims)), array('y', 'write', capacity * outputSize(dims))],
     threads: samples => samples * outputSize(dims),
   })
 }
 
-// x, dy (B, C, H', W') → dx (B, C, H, W)
+// x (B, C, H, W) → y (B, C, H', W'), four elements of a line per invocation
+export function avgpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
+  return onePass('avgpool2d', 'forward', dims, {
+    bindings: [array('x', 'read', capacity * inputSize(dims)), matrix('y', 'write', capacity * dims.channels * dims.outHeight, dims.outWidth)],
+    threads: samples => samples * dims.channels * dims.outHeight * Math.ceil(dims.outWidth / 4),
+  })
+}
+
+// x, dy (B, C, H', W') → dx (B, C, H, W), one element per invocation
 export function maxpool2dBackward(dims: Pool2dDims, capacity: number): Recipe {
   return onePass('maxpool2d', 'backward', dims, {
     bindings: [
@@ -22,11 +30,11 @@ export function maxpool2dBackward(dims: Pool2dDims, capacity: number): Recipe {
   })
 }
 
-// dy (B, C, H', W') → dx (B, C, H, W)
+// dy (B, C, H', W') → dx (B, C, H, W), four elements of a line per invocation
 export function avgpool2dBackward(dims: Pool2dDims, capacity: number): Recipe {
   return onePass('avgpool2d', 'backward', dims, {
-    bindings: [array('dy', 'read', capacity * outputSize(dims)), array('dx', 'write', capacity * inputSize(dims))],
-    threads: samples => samples * inputSize(dims),
+    bindings: [array('dy', 'read', capacity * outputSize(dims)), matrix('dx', 'write', capacity * dims.channels * dims.height, dims.width)],
+    threads: samples => samples * dims.channels * dims.height * Math.ceil(dims.width / 4),
   })
 }
 
@@ -35,7 +43,7 @@ type Rest = Pick<Recipe['passes'][number], 'bindings' | 'threads'>
 function onePass(file: 'maxpool2d' | 'avgpool2d', entryPoint: string, dims: Pool2dDims, rest: Rest): Recipe {
   const constants = {
     CHANNELS: dims.channels, HEIGHT: dims.height, WIDTH: dims.width, OUT_HEIGHT: dims.outHeight, OUT_WIDTH: dims.outWidth,
-    KERNEL: dims.kernel, STRIDE: dims.stride, PADDING: dims.padding,
+    KERNEL: dims.kernel, STRIDE: dims.stride, PADDING: dims.padding, IN_QUADS: Math.ceil(dims.width / 4), OUT_QUADS: Math.ceil(dims.outWidth / 4),
   }
   return { scratch: {}, passes: [{ file, entryPoint, constants, workgroup: STREAM_WORKGROUP, ...rest }] }
 }

@@ -36,7 +36,9 @@ async function createPipeline(device: GPUDevice, pass: Pass, code: string, layou
   try {
     return await device.createComputePipelineAsync({ label, layout: pipelineLayout, compute: { module, entryPoint: pass.entryPoint } })
   } catch (cause) {
-    throw new Error(`internal: kernel ${label} does not compile: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+    const { messages } = await module.getCompilationInfo()
+    const reasons = messages.length > 0 ? messages.map(({ lineNum, message }) => `line ${lineNum}: ${message}`) : [String(cause)]
+    throw new Error(`internal: kernel ${label} does not compile: ${reasons.join('; ')}`, { cause })
   }
 }
 
