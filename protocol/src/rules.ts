@@ -7,7 +7,7 @@ export const SWITCHABLE_RULES = {
   R3: 'a member that answered a freeze stops its ring and drops frames of older generations',
   'R3-equal': 'a freeze with an equal ballot is answered again',
   R4: 'a claim is valid only when its chain has the committed id, not just a number',
-  R6: 'a rewind truncates the chain',
+  R6: 'a rewind makes undone what it takes off the chain',
   R7: 'a kept reduced gradient is applied only by a member that is still at its parent',
   'R7-source': 'a member serves only the version that it holds whole, in the ballot that it promised',
   'R7-learner': 'a member claims a version only after it has adopted it whole',
@@ -19,7 +19,9 @@ export const SWITCHABLE_RULES = {
   R13: 'the next epoch is planned when all blocks of this one are on the chain',
   R15: 'an upload becomes a checkpoint only when its id is on the chain',
   R16: 'a rewind does not touch the counters',
+  R17: 'a ring that keeps failing gives way to async mode',
   A2: 'a push is taken only with current lease tokens, once',
+  A4: 'a parameter server that restarts goes back to its newest checkpoint',
   A5: 'the parameter server starts from the version that the ring decided',
   A6: 'a ring that follows async mode starts from the newest version of the parameter server',
 } as const

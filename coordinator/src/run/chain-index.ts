@@ -37,10 +37,11 @@ export class ChainIndex {
     }
   }
 
-  /** Back to version v (a rewind, R6). */
-  truncate(v: number): void {
-    for (const record of this.#records.splice(v)) for (const block of record.blocks) this.doneIn(epochOf(block)).delete(block)
+  /** Back to version v (a rewind, R6). `forget`: what was DONE by the records that go is no longer. */
+  truncate(v: number, forget = true): void {
+    const gone = this.#records.splice(v)
     this.#versions.length = v + 1
+    if (forget) for (const record of gone) for (const block of record.blocks) this.doneIn(epochOf(block)).delete(block)
   }
 
   isDone(block: BlockId): boolean {

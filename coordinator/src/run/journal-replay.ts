@@ -52,7 +52,7 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       return
     case 'rewind':
       state.abandoned = state.chain.records.slice(entry.to.v)
-      if (!off.has('R6')) state.chain.truncate(entry.to.v)
+      state.chain.truncate(entry.to.v, !off.has('R6'))
       while (newestCheckpoint(state).version.v > entry.to.v) state.checkpoints.pop()
       return
     case 'mode':

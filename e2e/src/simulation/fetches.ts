@@ -6,8 +6,8 @@ import type { Replica } from './replica.ts'
 
 /** of the answers between members: how many come twice, because the question was repeated */
 const REPEATED = 0.1
-/** ms that a download from the coordinator takes at most */
-const DOWNLOAD_MS = 1500
+/** ms that asking and answering take at most, each: states are long */
+const TRANSFER_MS = 3000
 
 interface Asker {
   readonly id: MemberId
@@ -48,7 +48,7 @@ export class Fetches {
 
   #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
     const { id } = this.#asker
-    this.#context.agenda.send(`${id}~${source}`, () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
+    this.#context.agenda.later(this.#context.dice.between(0, TRANSFER_MS), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
   }
 
   #answered(wish: FetchWish, wanted: Wanted, source: MemberId, answer: Float32Array | undefined): void {
@@ -65,7 +65,7 @@ export class Fetches {
   #download({ gen, target, coordinatorHolds }: Wanted): void {
     if (coordinatorHolds !== true) return this.#failed(gen, null)
     const { agenda, dice } = this.#context
-    agenda.later(dice.between(0, DOWNLOAD_MS), () => `${this.#asker.id} downloads version ${target.v}`, () => {
+    agenda.later(dice.between(0, TRANSFER_MS), () => `${this.#asker.id} downloads version ${target.v}`, () => {
       if (this.#asker.core.ring?.gen !== gen) return
       const stored = this.#context.stored(target)
       if (stored === undefined) return this.#failed(gen, null)
