@@ -8,6 +8,7 @@ import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './r
 import { elementwiseBackward, elementwiseForward } from './recipes/elementwise.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
 import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
+import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
 
 export type KernelFamily = 'register'
@@ -34,6 +35,9 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'sigmoid.backward': elementwiseBackward('sigmoid'),
     'cross_entropy.loss': crossEntropyLoss,
     'mse.loss': mseLoss,
+    'sgd.update': sgdUpdate,
+    'adamw.update': adamwUpdate,
+    'sum_of_squares.sum': sumOfSquaresSum,
   },
 }
 

@@ -11,6 +11,9 @@ export const KERNEL_URLS = {
   'sigmoid': new URL('../kernels/sigmoid.wgsl', import.meta.url),
   'cross-entropy': new URL('../kernels/cross-entropy.wgsl', import.meta.url),
   'mse': new URL('../kernels/mse.wgsl', import.meta.url),
+  'sgd': new URL('../kernels/sgd.wgsl', import.meta.url),
+  'adamw': new URL('../kernels/adamw.wgsl', import.meta.url),
+  'sum-of-squares': new URL('../kernels/sum-of-squares.wgsl', import.meta.url),
 } as const
 
 export type KernelFile = keyof typeof KERNEL_URLS

@@ -25,6 +25,9 @@ export type ElementwiseDims = { readonly size: number }
 /** logits (samples·rows, classes) */
 export type CrossEntropyDims = { readonly rows: number; readonly classes: number }
 
+/** one flat vector, whatever the number of samples */
+export type FlatDims = { readonly length: number }
+
 type Elementwise<F> = {
   forward: { dims: ElementwiseDims; operands: { x: F; y: F } }
   /** from the output: what relu, tanh and sigmoid need of their input can be read off it */
@@ -59,6 +62,11 @@ export interface Kernels<F, I> {
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }
   // loss (samples,) sums the squared errors of a sample; dx is ∂Σloss/∂x
   'mse.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; dx: F } }
+  // Updates in place, for steps that stay on one device. settings: see reference/optimizer-kernels.ts
+  'sgd.update': { dims: FlatDims; operands: { settings: F; gradient: F; parameters: F; velocity: F } }
+  'adamw.update': { dims: FlatDims; operands: { settings: F; gradient: F; parameters: F; mean: F; square: F } }
+  // y (1,) = Σ x²
+  'sum_of_squares.sum': { dims: FlatDims; operands: { x: F; y: F } }
 }
 
 export type KernelName = keyof Kernels<unknown, unknown>
@@ -73,6 +81,3 @@ export type KernelCallOf<K extends KernelName, T> = {
 }
 
 export type KernelCall<T> = { [K in KernelName]: KernelCallOf<K, T> }[KernelName]
-
-/** Operands that a kernel writes; the rest it only reads. */
-export const WRITTEN_OPERANDS: ReadonlySet<string> = new Set(['y', 'dx', 'dweight', 'dbias', 'loss', 'correct'])

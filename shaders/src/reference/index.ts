@@ -7,6 +7,7 @@ import { crossEntropyLoss } from './cross-entropy.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './linear.ts'
 import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
 import { mseLoss } from './mse.ts'
+import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './optimizer-kernels.ts'
 import { reluBackward, reluForward } from './relu.ts'
 import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
@@ -33,6 +34,9 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'sigmoid.backward': sigmoidBackward,
   'cross_entropy.loss': crossEntropyLoss,
   'mse.loss': mseLoss,
+  'sgd.update': sgdUpdate,
+  'adamw.update': adamwUpdate,
+  'sum_of_squares.sum': sumOfSquaresSum,
 }
 
 /** Runs one call whose operands are arrays. */
