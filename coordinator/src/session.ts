@@ -1,7 +1,7 @@
 // One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots; keeps
 // strangers within their limits.
 import {
-  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isGridError, type JobTerms, type MemberId, type MessageFrom, PROTOCOL_VERSION, SILENCE_MS,
+  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobTerms, type MemberId, type MessageFrom, PROTOCOL_VERSION, SILENCE_MS,
   type ToCoordinator, type ToVolunteer,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
@@ -11,6 +11,8 @@ import type { RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
 import { TokenBucket } from './token-bucket.ts'
 
+/** RFC 6455: no close frame came, so the process died or the network failed. A closing tab sends 1001. */
+const BROKEN = 1006
 /** ms for the first message */
 const HELLO_MS = 5000
 /** ms without a sign of life before `ready`: planning a model may keep a volunteer's event loop busy */
@@ -69,7 +71,7 @@ export class VolunteerSession {
     this.token = token
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
     socket.on('pong', () => (this.#aliveAt = now()))
-    socket.on('close', () => this.#end({ reason: 'the connection closed', expected: false }))
+    socket.on('close', (code) => this.#end(code === BROKEN ? { reason: 'the connection broke', expected: false } : { reason: 'closed its connection', expected: true }))
     // The close event follows and does what is to do.
     socket.on('error', (error) => ('code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? desk.refused('message-too-large', this.#who) : undefined))
   }
@@ -207,7 +209,8 @@ export class VolunteerSession {
     run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond })
   }
 
-  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived }: MessageFrom<'heartbeat'>): void {
+  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, refusals = [] }: MessageFrom<'heartbeat'>): void {
+    for (const { code, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from other members`)
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
     if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond })
   }

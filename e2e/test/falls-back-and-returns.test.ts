@@ -12,7 +12,8 @@ test('repeated aborts lead to the parameter server, and calm leads back to the r
   try {
     const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'auto' }))
     grid.addVolunteer({ executor: 'reference' })
-    grid.addVolunteer({ name: 'shaky', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'break-links:3' } })
+    // a reduce of two members begins with three frames of partial sums: ten are more than three reduces
+    grid.addVolunteer({ name: 'shaky', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'break-links:10' } })
     await grid.watch.waitFor('the parameter server', ({ run }) => run?.mode === 'async')
     await grid.watch.waitFor('the ring again', ({ run, steps }) => run?.mode === 'ring' && steps.some((step) => step.mode === 'async') && run.phase !== 'waiting')
     await finishesWhole(grid, job, STEPS)
