@@ -21,7 +21,7 @@ export function Contribution(props: ContributionProps) {
     <div class="contribution">
       <div class="tally">
         <span class="number">{count(status?.samplesCommitted ?? 0)}</span>
-        <span class="unit">samples of yours counted</span>
+        <span class="unit">{counted(status)}</span>
       </div>
       <dl class="readings">
         <Reading term="Now">
@@ -67,6 +67,11 @@ function Reading(props: { readonly term: string; readonly wide?: boolean; readon
       <dd>{props.children}</dd>
     </div>
   )
+}
+
+function counted(status: VolunteerStatus | null): string {
+  if (status === null || status.samplesCommitted === 0) return 'samples of yours are counted so far'
+  return `samples of yours are in version ${count(status.version)}`
 }
 
 function place(status: VolunteerStatus | null): string {

@@ -6,9 +6,12 @@ import type { SessionState } from './session.ts'
 const SAME_MOMENT_MS = 10_000
 
 export function StatusLine(props: { readonly state: SessionState }) {
-  const text = useCalm(announcement(props.state), momentOf(props.state))
+  const moment = momentOf(props.state)
+  const text = useCalm(announcement(props.state), moment)
+  // Eyes have the same in the tally, and newer.
+  const classes = moment === 'counted' ? 'status-line only-spoken' : 'status-line'
   return (
-    <p class="status-line" role="status">
+    <p class={classes} role="status">
       {text}
     </p>
   )

@@ -28,8 +28,11 @@ function Checkpoint(props: { readonly checkpoint: NonNullable<RunView['checkpoin
   const { v, id, bytes: size, at, witnessed, agreeing, members } = props.checkpoint
   return (
     <>
-      {count(v)} <code>{shortHash(id)}</code>, {bytes(size)} at {clockTime(at)},{' '}
-      {witnessed ? `${agreeing} of ${plural(members, 'member')} hold exactly these bytes` : <em>not yet confirmed by a second member</em>}
+      {count(v)} <code>{shortHash(id)}</code>
+      <small>
+        {bytes(size)} at {clockTime(at)},{' '}
+        {witnessed ? `${agreeing} of ${plural(members, 'member')} hold exactly these bytes` : <em>not yet confirmed by a second member</em>}
+      </small>
     </>
   )
 }
