@@ -57,6 +57,7 @@ export function createOptimizerState(spec: OptimizerSpec, parameterCount: number
  * committed. `outParameters` and `outState` may also be the same objects, to update in place.
  * @example applyUpdate(spec, state, parameters, gradient, nextParameters, nextState)
  */
+// oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
 export function applyUpdate(
   spec: OptimizerSpec, state: OptimizerState, parameters: Float32Array, gradient: Float32Array,
   outParameters: Float32Array, outState: OptimizerState,
@@ -83,9 +84,10 @@ function applySgd(spec: SgdSpec, from: Version, gradient: Float32Array, to: Vers
 function applyAdam(spec: AdamSpec, from: Version, gradient: Float32Array, to: Version): void {
   const decoupled = spec.type === 'adamw'
   const { lr, betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
-  const powers = { beta1: (from.state.scalars[0] ?? 1) * beta1, beta2: (from.state.scalars[1] ?? 1) * beta2 }
-  adam({ lr, beta1, beta2, eps, weightDecay, decoupled }, powers, adamVectors(from), gradient, adamVectors(to))
-  to.state.scalars.set([powers.beta1, powers.beta2])
+  const beta1Power = (from.state.scalars[0] ?? 1) * beta1
+  const beta2Power = (from.state.scalars[1] ?? 1) * beta2
+  adam({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }, adamVectors(from), gradient, adamVectors(to))
+  to.state.scalars.set([beta1Power, beta2Power])
 }
 
 function adamVectors({ parameters, state: { slots: [mean, square] } }: Version) {

@@ -67,12 +67,17 @@ export const STREAM_WORKGROUP = 64
 /** Edge of the square of results that one invocation of a matrix kernel keeps in registers. */
 export const TILE = 8
 
-export function matrix(name: string, access: Access, rows: number, columns: number, operand = name): MatrixBinding {
-  return { kind: 'matrix', name, operand, access, rows, columns }
+export function matrix(name: string, access: Access, rows: number, columns: number): MatrixBinding {
+  return { kind: 'matrix', name, operand: name, access, rows, columns }
 }
 
-export function array(name: string, access: Access, length: number, element: ArrayBinding['element'] = 'f32', operand = name): ArrayBinding {
-  return { kind: 'array', name, operand, access, length, element }
+export function array(name: string, access: Access, length: number, element: ArrayBinding['element'] = 'f32'): ArrayBinding {
+  return { kind: 'array', name, operand: name, access, length, element }
+}
+
+/** The same binding, of an operand that has another name outside the shader. */
+export function ofOperand(operand: string, binding: Binding): Binding {
+  return { ...binding, operand }
 }
 
 export function optional(name: string, access: Access, length: number, operand: unknown): OptionalBinding {

@@ -2,7 +2,7 @@
 
 import type { Conv2dDims, KernelOperands } from '../kernels.ts'
 import {
-  array, matrix, optional, roundUp, STREAM_WORKGROUP, TILE, TILE_WORKGROUP, tiles, type Binding, type Pass, type Recipe,
+  array, matrix, ofOperand, optional, roundUp, STREAM_WORKGROUP, TILE, TILE_WORKGROUP, tiles, type Pass, type Recipe,
 } from '../recipe.ts'
 
 /** Invocations that keep every core of a software adapter busy: 16 workgroups. The weight gradient is split into so many. */
@@ -98,7 +98,7 @@ function alignPasses(dims: Conv2dDims, sizes: Sizes, capacity: number): Pass[] {
   return [{
     ...streamPass, entryPoint: 'align', constants: sizes.constants,
     bindings: [
-      matrix('ragged', 'read', capacity * dims.out * dims.outHeight, dims.outWidth, 'dy'),
+      ofOperand('dy', matrix('ragged', 'read', capacity * dims.out * dims.outHeight, dims.outWidth)),
       array('aligned', 'write', sizes.alignedScratch.aligned, 'vec4f'),
     ],
     threads: samples => samples * dims.out * dims.outHeight * sizes.quads,
@@ -126,7 +126,7 @@ function sizesOf(dims: Conv2dDims, capacity: number) {
   const lineElements = dims.channels * kernel * rows * line
   const dyElements = capacity * dims.out * dims.outHeight * line
   const isAligned = dims.outWidth === line
-  const dy: Binding = array('dy', 'read', dyElements, 'vec4f', isAligned ? 'dy' : 'aligned')
+  const dy = ofOperand(isAligned ? 'dy' : 'aligned', array('dy', 'read', dyElements, 'vec4f'))
   return {
     taps, tapsPadded, tapQuads, seers, seersPadded, outPadded, out4, outTiles, tapTiles, seerTiles, outPairs, inPairs, splits, quads, line, rows, dy,
     lines: capacity * lineElements + rows * line,

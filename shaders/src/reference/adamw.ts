@@ -12,6 +12,10 @@ export interface AdamSettings {
   readonly weightDecay: number
   /** true: decay shrinks the parameter (AdamW); false: decay joins the gradient (Adam) */
   readonly decoupled: boolean
+  /** β₁ᵗ for the step t being taken, counted from 1 */
+  readonly beta1Power: number
+  /** β₂ᵗ */
+  readonly beta2Power: number
 }
 
 export interface AdamVectors {
@@ -22,22 +26,16 @@ export interface AdamVectors {
   readonly square: Float32Array
 }
 
-/** β₁ᵗ and β₂ᵗ for the step t being taken, counted from 1. */
-export interface BetaPowers {
-  readonly beta1: number
-  readonly beta2: number
-}
-
 // m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← p − lr/(1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + eps)
-export function adam(settings: AdamSettings, powers: BetaPowers, from: AdamVectors, gradient: Float32Array, to: AdamVectors): void {
+export function adam(settings: AdamSettings, from: AdamVectors, gradient: Float32Array, to: AdamVectors): void {
   const { parameters, mean, square } = from
   const beta1 = f32(settings.beta1)
   const beta2 = f32(settings.beta2)
   const rest1 = f32(1 - settings.beta1)
   const rest2 = f32(1 - settings.beta2)
   const eps = f32(settings.eps)
-  const stepSize = f32(settings.lr / (1 - powers.beta1))
-  const rootCorrection = f32(Math.sqrt(1 - powers.beta2))
+  const stepSize = f32(settings.lr / (1 - settings.beta1Power))
+  const rootCorrection = f32(Math.sqrt(1 - settings.beta2Power))
   const shrink = settings.decoupled ? f32(1 - settings.lr * settings.weightDecay) : 1
   const decay = settings.decoupled ? 0 : f32(settings.weightDecay)
   for (let i = 0; i < parameters.length; i++) {

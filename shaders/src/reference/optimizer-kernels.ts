@@ -16,9 +16,8 @@ export function sgdUpdate(_: FlatDims, __: number, operands: KernelOperands<'sgd
 
 // settings: lr, β₁, β₂, eps, weight decay, 1 if it is decoupled, β₁ᵗ, β₂ᵗ
 export function adamwUpdate(_: FlatDims, __: number, operands: KernelOperands<'adamw.update', Float32Array>): void {
-  const [lr = 0, beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0, decoupled = 0, power1 = 0, power2 = 0] = operands.settings
-  const powers = { beta1: power1, beta2: power2 }
-  adam({ lr, beta1, beta2, eps, weightDecay, decoupled: decoupled === 1 }, powers, operands, operands.gradient, operands)
+  const [lr = 0, beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0, decoupled = 0, beta1Power = 0, beta2Power = 0] = operands.settings
+  adam({ lr, beta1, beta2, eps, weightDecay, decoupled: decoupled === 1, beta1Power, beta2Power }, operands, operands.gradient, operands)
 }
 
 export function sumOfSquaresSum({ length }: FlatDims, _: number, { x, y }: KernelOperands<'sum_of_squares.sum', Float32Array>): void {

@@ -19,8 +19,7 @@ export interface SgdVectors {
 
 // g ← gradient + weightDecay·p;  v ← momentum·v + g;  p ← p − lr·(nesterov ? g + momentum·v : v)
 export function sgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Array, to: SgdVectors): void {
-  if (from.velocity !== undefined && to.velocity !== undefined)
-    sgdWithMomentum(settings, from.parameters, from.velocity, gradient, to.parameters, to.velocity)
+  if (hasVelocity(from) && hasVelocity(to)) sgdWithMomentum(settings, from, gradient, to)
   else plainSgd(settings, from.parameters, gradient, to.parameters)
 }
 
@@ -34,10 +33,14 @@ function plainSgd(settings: SgdSettings, parameters: Float32Array, gradient: Flo
   }
 }
 
-function sgdWithMomentum(
-  settings: SgdSettings, parameters: Float32Array, velocity: Float32Array, gradient: Float32Array,
-  outParameters: Float32Array, outVelocity: Float32Array,
-): void {
+type MovingVectors = SgdVectors & { readonly velocity: Float32Array }
+
+function hasVelocity(vectors: SgdVectors): vectors is MovingVectors {
+  return vectors.velocity !== undefined
+}
+
+function sgdWithMomentum(settings: SgdSettings, from: MovingVectors, gradient: Float32Array, to: MovingVectors): void {
+  const { parameters, velocity } = from
   const lr = f32(settings.lr)
   const decay = f32(settings.weightDecay)
   const momentum = f32(settings.momentum)
@@ -45,9 +48,9 @@ function sgdWithMomentum(
     const p = parameters[i] ?? 0
     const g = decayed(gradient[i] ?? 0, p, decay)
     const v = f32(f32(momentum * (velocity[i] ?? 0)) + g)
-    outVelocity[i] = v
+    to.velocity[i] = v
     const direction = settings.nesterov ? f32(g + f32(momentum * v)) : v
-    outParameters[i] = f32(p - f32(lr * direction))
+    to.parameters[i] = f32(p - f32(lr * direction))
   }
 }
 

@@ -33,12 +33,20 @@ export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRun
   try {
     const program = await createProgram(device, plan, owner, readText)
     watch.check()
-    return new GpuRunner(graph, plan, program, watch, owner)
+    return new GpuRunner({ graph, plan, program, watch, owner })
   } catch (error) {
     owner.destroy()
     watch.stop()
     throw error
   }
+}
+
+interface GpuRunnerParts {
+  readonly graph: Graph
+  readonly plan: Plan
+  readonly program: Program
+  readonly watch: DeviceWatch
+  readonly owner: BufferOwner
 }
 
 export class GpuRunner implements GraphRunner {
@@ -54,7 +62,7 @@ export class GpuRunner implements GraphRunner {
   /** runs submit in the order in which they were asked for */
   private turn: Promise<unknown> = Promise.resolve()
 
-  constructor(graph: Graph, plan: Plan, program: Program, watch: DeviceWatch, owner: BufferOwner) {
+  constructor({ graph, plan, program, watch, owner }: GpuRunnerParts) {
     this.graph = graph
     this.capacity = plan.capacity
     this.plan = plan
