@@ -1,6 +1,7 @@
 // The coordinator as one thing that starts and stops: storage, runs, sessions, and the HTTP server around them.
-import { join } from 'node:path'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
@@ -35,6 +36,8 @@ const VOLUNTEER_PATH = '/api/volunteer'
 const REQUEST_MS = 300_000
 /** ms for its headers */
 const HEADERS_MS = 10_000
+/** ms for connections to close; whoever holds one open longer does not keep the process */
+const CLOSE_MS = 3000
 /** joins in a minute from one address: a lab behind one router, and no storm */
 const JOINS_PER_MINUTE = 600
 
@@ -158,7 +161,7 @@ class CoordinatorLife implements Coordinator {
     await runs.stop()
     sessions.stop()
     watching.stop()
-    await app.close()
+    await Promise.race([app.close(), delay(CLOSE_MS, undefined, { ref: false })])
     await store.close()
   }
 

@@ -62,6 +62,10 @@ export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: Er
     if (request.headers['content-length'] !== undefined) void reply.header('connection', 'close')
     return reply.code(refusal.status).send({ code, message })
   })
+  // A refused upgrade leaves its connection outside the server's list: it would stay open as long as the client likes.
+  app.addHook('onResponse', async ({ headers, raw }) => {
+    if (headers.upgrade !== undefined) raw.socket.destroySoon()
+  })
   app.setNotFoundHandler(async (_, reply) => reply.code(404).send({ code: 'message-unexpected', message: 'There is nothing at this address.' }))
 }
 

@@ -23,7 +23,7 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   turn.journal({ type: 'ballot', gen: state.gen + 1 })
   state.validation?.leases.clear()
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
-  const expected = new Set([...state.members.keys(), ...(options.wait ?? [])])
+  const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
   state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map() }
   turn.reason(`agreeing on a version: ${options.reason}`)
   turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
@@ -31,8 +31,17 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   if (expected.size === 0) turn.then({ type: 'decide' })
 }
 
+/** All that are connected, except those who left the last ballot unanswered, unless there is nobody else. */
+function worthWaitingFor(state: RunState): MemberId[] {
+  const members = [...state.members.values()]
+  const awake = members.filter((member) => !member.silent)
+  return (awake.length > 0 ? awake : members).map((member) => member.id)
+}
+
 export function stateAnswered(turn: Turn, member: MemberId, { claim }: MessageFrom<'state'>): void {
   const { state } = turn
+  const here = state.members.get(member)
+  if (here !== undefined) here.silent = false
   if (state.phase.type === 'lost' && claim !== null && validate(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
@@ -57,12 +66,18 @@ export function decide(turn: Turn): void {
   if (phase.type !== 'freeze') return
   const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
   if (missing.length > 0 && now < phase.deadline) return
-  const valid = [...phase.claims].flatMap(([member, claim]) => (claim === null ? [] : (validate(state, member, claim) ?? [])))
+  for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
+  const valid = [...phase.claims].flatMap(([member, claim]) => (claim === null ? [] : (validate(state, member, claim) ?? []))).filter(({ member }) => phase.goal === 'ring' || canHandOver(state, member, now))
   const best = highest(turn, valid)
   if (best === undefined) return decideWithoutClaims(turn, phase.goal, phase.claims)
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
   if (phase.goal === 'async') return handOver(turn, best, holders)
   form(turn, { target: best.version, records: best.records, sources: holders, answered: new Set(phase.claims.keys()) })
+}
+
+/** A member that was asked to upload and did not is no source for the parameter server, whatever it holds. */
+function canHandOver(state: RunState, member: MemberId, now: number): boolean {
+  return (state.members.get(member)?.cannotUploadUntil ?? 0) <= now
 }
 
 /** R4: id(C) stands at position C of the claim's chain; also one that brings back what a rewind cut off (R6). */
@@ -209,7 +224,7 @@ export function enterRing(turn: Turn, members: readonly MemberId[], shares: read
   const plan = planSteps(state, new Map(), v)
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
-  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, lastCommitAt: now, checkpointAsked: undefined }
+  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined }
   turn.reason(`ring of ${members.length}`)
   return plan
 }

@@ -7,8 +7,6 @@ import type { Turn } from './turn.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
-/** ms for an asked-for upload before another member is asked */
-const UPLOAD_MS = 20_000
 /** steps ahead of C that a checkpoint is asked for, so that nobody has passed it when the message arrives */
 const AHEAD = 8
 
@@ -23,8 +21,9 @@ export function checkpointDue(state: RunState, now: number): boolean {
 export function askCheckpoint(turn: Turn, phase: Ring, v: number): void {
   const { state, now } = turn
   const asked = phase.checkpointAsked
-  if (asked !== undefined && asked.v >= newestCheckpoint(state).version.v + 1 && asked.v >= Math.min(v, state.chain.head.v) && now - asked.at < UPLOAD_MS) return
-  const uploader = phase.members[(v + (asked === undefined ? 0 : 1)) % phase.members.length]
+  if (asked !== undefined && asked.v >= newestCheckpoint(state).version.v + 1 && asked.v >= Math.min(v, state.chain.head.v) && now - asked.at < state.config.timing.uploadMs) return
+  const place = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
+  const uploader = phase.members[place % phase.members.length]
   if (uploader === undefined) return
   phase.checkpointAsked = { v, uploader, at: now }
   turn.broadcast(phase.members, { type: 'checkpoint-at', ...turn.ballot, v, uploader })

@@ -1,5 +1,6 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
 import { type ErrorCode, type MemberId, type MessageFrom, type Push, type Sha256, type StepRecord, extend } from '@starling-grid/protocol'
+import { releaseAll } from './membership.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -15,16 +16,18 @@ export function leaseRequested(turn: Turn, member: MemberId, { modeEpoch }: Mess
   const here = state.members.get(member)
   if (here === undefined || state.phase.type !== 'async') return
   if (modeEpoch !== state.modeEpoch) return turn.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
+  // One grant at a time: who asks again without a push gave the last one up.
+  if (releaseAll(state.leases, member)) here.misses++
   here.hungry = true
   turn.then({ type: 'advance' })
 }
 
-/** One global batch for each hungry member, as long as blocks of this epoch are free. */
+/** One global batch for each hungry member, as long as blocks of this epoch are free; the reliable first. */
 export function grantTraining(turn: Turn): void {
   const { state } = turn
   if (trainingIsOver(state)) return
-  for (const member of state.members.values()) {
-    if (!member.hungry) continue
+  const hungry = [...state.members.values()].filter((member) => member.hungry).sort((a, b) => a.misses - b.misses)
+  for (const member of hungry) {
     const blocks = available(state, (block) => state.leases.has(block)).slice(0, state.config.batchBlocks)
     if (blocks.length === 0) return
     member.hungry = false
@@ -86,6 +89,7 @@ function measure(turn: Turn, push: Push): void {
   const held = first === undefined ? undefined : turn.state.leases.get(first.block)
   if (member === undefined || held === undefined) return
   const took = turn.now - held.grantedAt
+  member.misses = 0
   member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took
 }
 
@@ -98,7 +102,13 @@ export function pushRefused(turn: Turn, push: Push, code: ErrorCode): void {
 }
 
 export function expireLeases(turn: Turn): void {
-  for (const [block, { deadline }] of turn.state.leases) if (deadline < turn.now) fail(turn, block)
+  const { leases, members } = turn.state
+  const overdue = [...leases].filter(([, { deadline }]) => deadline < turn.now)
+  for (const id of new Set(overdue.map(([, { holder }]) => holder))) {
+    const member = members.get(id)
+    if (member !== undefined) member.misses++
+  }
+  for (const [block] of overdue) fail(turn, block)
 }
 
 function fail(turn: Turn, block: Push['leases'][number]['block']): void {

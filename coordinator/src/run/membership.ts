@@ -7,7 +7,9 @@ const MINUTE_MS = 60_000
 
 export function memberJoined(turn: Turn, info: MemberInfo, samplesPerSecond: number): void {
   const { state, now } = turn
-  state.members.set(info.id, { ...info, samplesPerSecond, joinedAt: now, excludedUntil: 0, hungry: false, pushMs: 0 })
+  // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
+  if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
+  state.members.set(info.id, { ...info, samplesPerSecond, joinedAt: now, excludedUntil: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 })
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
   welcomeInto(turn, info.id)
@@ -43,20 +45,24 @@ function welcomeInto(turn: Turn, id: MemberId): void {
 }
 
 /** A socket closed, or fell silent. Its leases return at once. */
-export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: string; readonly expected: boolean }): void {
+export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: string }): void {
   const { state } = turn
   const member = state.members.get(id)
   if (member === undefined) return
   state.members.delete(id)
   state.digests.delete(id)
   state.health.disturbedAt = turn.now
+  state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   for (const leases of [state.leases, state.validation?.leases]) releaseAll(leases, id)
   turn.note('member', `${member.name} left: ${why.reason}`)
   afterLoss(turn, id, member)
 }
 
-function releaseAll(leases: RunState['leases'] | undefined, holder: MemberId): void {
-  for (const [block, lease] of leases ?? []) if (lease.holder === holder) leases?.delete(block)
+/** Returns whether it held any. */
+export function releaseAll(leases: RunState['leases'] | undefined, holder: MemberId): boolean {
+  const own = [...(leases ?? [])].filter(([, lease]) => lease.holder === holder)
+  for (const [block] of own) leases?.delete(block)
+  return own.length > 0
 }
 
 function afterLoss(turn: Turn, id: MemberId, member: Member): void {
@@ -85,27 +91,43 @@ function afterLoss(turn: Turn, id: MemberId, member: Member): void {
   }
 }
 
-/** Members that answered, in a stable ring order: longest here first. Exclusion never empties the ring. */
+/** Members that answered, in a stable ring order: longest here first. When all are excluded, one tries alone. */
 export function ringCandidates(state: RunState, answered: (id: MemberId) => boolean, now: number): Member[] {
   const here = [...state.members.values()].filter((member) => answered(member.id))
   const welcome = here.filter((member) => member.excludedUntil <= now)
-  return (welcome.length > 0 ? welcome : here).sort((a, b) => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)).slice(0, MAX_RING_MEMBERS)
+  if (welcome.length === 0) return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
+  return welcome.sort((a, b) => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)).slice(0, MAX_RING_MEMBERS)
 }
 
 /** Ready members that could be in the ring and are not. */
 export function waitingForRing(state: RunState, ring: readonly MemberId[], now: number): number {
   if (ring.length >= MAX_RING_MEMBERS) return 0
-  return [...state.members.values()].filter((member) => !ring.includes(member.id) && member.excludedUntil <= now).length
+  return [...state.members.values()].filter((member) => !ring.includes(member.id) && !member.silent && member.excludedUntil <= now).length
 }
 
 /** R17: one accuser may be the culprit himself; two different ones within a minute are believed. */
 export function blame(turn: Turn, blamed: MemberId, by: MemberId): void {
-  const { health, members, config } = turn.state
+  const { health } = turn.state
   health.blames = health.blames.filter(({ at }) => turn.now - at < MINUTE_MS)
   health.blames.push({ blamed, by, at: turn.now })
   const accusers = new Set(health.blames.filter((entry) => entry.blamed === blamed).map((entry) => entry.by))
-  const member = members.get(blamed)
-  if (accusers.size < 2 || member === undefined) return
-  member.excludedUntil = turn.now + config.timing.excludeMs
-  turn.note('member', `${member.name} is out of the ring for ${config.timing.excludeMs / 1000} s: ${accusers.size} neighbours could not work with it`)
+  if (accusers.size >= 2) exclude(turn, blamed, `${accusers.size} neighbours could not work with it`)
+}
+
+/** R17: whoever ends k ballots within a minute, and no step between them, works without the ring for a while. */
+export function countAbort(turn: Turn, by: MemberId, blamed: MemberId | null): void {
+  const { health, config } = turn.state
+  health.aborts = health.aborts.filter(({ at }) => turn.now - at < MINUTE_MS)
+  health.aborts.push({ by, blamed, at: turn.now })
+  const own = health.aborts.filter((entry) => entry.by === by).length
+  if (own >= config.timing.abortsBeforeFallback) exclude(turn, by, `it gave up ${own} times in a row`)
+}
+
+/** R17: out of the ring for some time; the others go on. */
+export function exclude(turn: Turn, id: MemberId, why: string): void {
+  const member = turn.state.members.get(id)
+  if (member === undefined) return
+  const { excludeMs } = turn.state.config.timing
+  member.excludedUntil = turn.now + excludeMs
+  turn.note('member', `${member.name} is out of the ring for ${excludeMs / 1000} s: ${why}`)
 }

@@ -1,10 +1,11 @@
 // A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it (R2).
 import { extend, isErrorCode, type MemberId, type MessageFrom, PLAN_WINDOW, recordId, type StepRecord } from '@starling-grid/protocol'
 import { remember } from './ballot.ts'
-import { blame, waitingForRing } from './membership.ts'
-import { planSteps } from './scheduler.ts'
+import { blame, countAbort, exclude, waitingForRing } from './membership.ts'
+import { planSteps, trainingIsOver } from './scheduler.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
+import { validationDue } from './validation.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
@@ -59,8 +60,9 @@ function commitHeld(turn: Turn, phase: Ring): void {
   }
   if (records.length === 0) return
   turn.journal({ type: 'commit', records })
-  phase.lastCommitAt = now
+  phase.progressAt = now
   state.health.consecutiveAborts = 0
+  state.health.aborts = []
   turn.then({ type: 'advance' })
 }
 
@@ -74,7 +76,7 @@ export function topUp(turn: Turn, phase: Ring): void {
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)
   remember(state, phase.planned)
   phase.plannedTo += steps.length
-  phase.lastCommitAt = turn.now
+  phase.progressAt = turn.now
   turn.broadcast(phase.members, { type: 'plan', ...turn.ballot, steps })
 }
 
@@ -85,6 +87,7 @@ export function aborted(turn: Turn, member: MemberId, { blamed, code, message, s
   if (!state.phase.members.includes(member)) return
   state.health.disturbedAt = turn.now
   if (blamed !== null && blamed !== member && state.phase.members.includes(blamed)) blame(turn, blamed, member)
+  countAbort(turn, member, blamed)
   const name = (id: MemberId): string => state.members.get(id)?.name ?? id.slice(0, 8)
   const about = blamed === null || blamed === member ? '' : ` about ${name(blamed)}`
   if (isErrorCode(code) && code === 'gradient-not-finite') turn.refuse(blamed ?? member, code, message)
@@ -96,18 +99,15 @@ export function formTimedOut(turn: Turn, phase: Extract<RunPhase, { type: 'form'
   const { state, now } = turn
   if (now - phase.since < state.config.timing.formMs) return
   const late = phase.members.filter((id) => !phase.confirmed.has(id))
-  for (const id of late) {
-    const member = state.members.get(id)
-    if (member !== undefined) member.excludedUntil = now + state.config.timing.excludeMs
-  }
+  for (const id of late) exclude(turn, id, `it did not reach version ${phase.target.v} in time`)
   turn.then({ type: 'ballot', reason: `${late.length} member(s) did not reach version ${phase.target.v} in time`, trouble: true })
 }
 
 export function ringTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const { timing } = state.config
-  const working = phase.plannedTo > state.chain.head.v
-  if (working && now - phase.lastCommitAt > timing.stallMs) return turn.then({ type: 'ballot', reason: `no step was committed for ${timing.stallMs / 1000} s`, trouble: true })
+  const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
+  if (working && now - phase.progressAt > timing.stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${timing.stallMs / 1000} s`, trouble: true })
   const newcomers = waitingForRing(state, phase.members, now)
   if (newcomers > 0 && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs)
     return turn.then({ type: 'ballot', reason: `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit`, trouble: false })

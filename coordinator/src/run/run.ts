@@ -10,7 +10,7 @@ import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, formTimedOut, held, ringTick, topUp } from './ring.ts'
 import { trainingIsOver } from './scheduler.ts'
-import type { Decision, RunInput, RunMessage, RunState } from './state.ts'
+import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
 import { grantValidation, validated, validationDue } from './validation.ts'
 
@@ -115,8 +115,7 @@ function tick(turn: Turn): void {
       return
     case 'handover':
     case 'settle':
-      if (now - phase.since >= timing.formMs) turn.then({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
-      return
+      return modeChangeTick(turn, phase)
     case 'waiting':
       if (state.members.size >= state.config.minVolunteers && state.members.size > 0) turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
       return
@@ -125,6 +124,14 @@ function tick(turn: Turn): void {
     default:
       phase satisfies never
   }
+}
+
+function modeChangeTick(turn: Turn, phase: Extract<RunPhase, { type: 'handover' | 'settle' }>): void {
+  const { members, config } = turn.state
+  if (turn.now - phase.since < config.timing.formMs) return
+  const source = phase.type === 'handover' ? members.get(phase.source) : undefined
+  if (source !== undefined) source.cannotUploadUntil = turn.now + config.timing.excludeMs
+  turn.then({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
 }
 
 function follow(turn: Turn, next: FollowUp, input: RunInput): void {

@@ -22,6 +22,8 @@ export interface Timing {
   /** committed steps between checkpoints, and the time after which one is due anyway */
   readonly checkpointSteps: number
   readonly checkpointMs: number
+  /** for an upload that was asked for, before another member is asked */
+  readonly uploadMs: number
   readonly leaseMinMs: number
   readonly leaseMaxMs: number
   /** calm needed in async mode before the ring is tried again; doubles with each fallback */
@@ -78,8 +80,14 @@ export interface Member extends MemberInfo {
   readonly joinedAt: number
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
+  /** no source for the parameter server before this time (was asked to upload and did not) */
+  cannotUploadUntil: number
+  /** did not answer the last ballot in time: asked again at the next, not waited for and no reason to open one */
+  silent: boolean
   /** async: asked for work and got none yet */
   hungry: boolean
+  /** async: leases in a row that ended without a push: others are served first */
+  misses: number
   /** async: moving average of the time from grant to push, ms; 0 before the first */
   pushMs: number
 }
@@ -110,6 +118,8 @@ export type ValidationResults = Map<BlockId, { readonly samples: number; readonl
 export interface ValidationRun {
   readonly version: VersionRef
   readonly leases: Map<BlockId, Lease>
+  /** let a lease of this version run out: others are asked first */
+  readonly late: Set<MemberId>
 }
 
 export type RunPhase =
@@ -134,7 +144,8 @@ export type RunPhase =
       /** last planned step and the blocks planned beyond C */
       plannedTo: number
       readonly planned: Map<number, readonly BlockId[]>
-      lastCommitAt: number
+      /** last commit, plan or validation result */
+      progressAt: number
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
@@ -153,6 +164,8 @@ export interface RingHealth {
   ballots: number[]
   /** (blamed, accuser, when), the last minute */
   blames: { readonly blamed: MemberId; readonly by: MemberId; readonly at: number }[]
+  /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
+  aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
   /** last join, departure or abort */
   disturbedAt: number
   /** fallbacks to async without a long calm between them */

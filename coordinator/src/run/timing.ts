@@ -9,6 +9,7 @@ export const DEFAULT_TIMING: Timing = {
   stallMs: 60_000, // a reduce has its own deadlines; this is the net below them
   admitMs: 2000, // joins come in bunches: one ballot for all of them
   checkpointSteps: 200,
+  uploadMs: 20_000, // a state of 64 M parameters and two moments takes so long at 300 Mbit/s
   checkpointMs: 15_000, // the bound on repeated work that promise 2 states for async mode (A4)
   leaseMinMs: 10_000,
   leaseMaxMs: 600_000,

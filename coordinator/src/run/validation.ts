@@ -23,13 +23,14 @@ export function validationDue(state: RunState): boolean {
 export function grantValidation(turn: Turn, members: readonly MemberId[]): void {
   const { state, now } = turn
   const version = state.chain.head
-  if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map() }
-  const { leases } = state.validation
-  for (const [block, lease] of leases) if (lease.deadline < now) leases.delete(block)
+  if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map(), late: new Set() }
+  const { leases, late } = state.validation
+  for (const [block, { deadline, holder }] of leases) if (deadline < now && leases.delete(block)) late.add(holder)
+  const punctual = members.filter((member) => !late.has(member))
   const results = resultsOf(state, version.id)
   const busy = new Set([...leases.values()].map((lease) => lease.holder))
   const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block))
-  for (const member of members) {
+  for (const member of punctual.length > 0 ? punctual : members) {
     if (busy.has(member) || free.length === 0) continue
     const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
     turn.send(member, { type: 'validate', version, leases: granted })
@@ -47,11 +48,13 @@ export function lease(turn: Turn, holder: MemberId, blocks: readonly BlockId[], 
   return tokens
 }
 
-/** 3 × the volunteer's own moving average, clamped (DESIGN §5). */
+/** 3 × the volunteer's own moving average (DESIGN §5), doubled for each lease in a row that it missed, clamped. */
 export function leaseMs(state: RunState, holder: MemberId): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
-  const measured = state.members.get(holder)?.pushMs ?? 0
-  return measured === 0 ? Math.min(leaseMaxMs, 6 * leaseMinMs) : Math.min(leaseMaxMs, Math.max(leaseMinMs, 3 * measured))
+  const member = state.members.get(holder)
+  const measured = member?.pushMs ?? 0
+  const expected = (measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.misses ?? 0)
+  return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected))
 }
 
 export function validated(turn: Turn, member: MemberId, message: MessageFrom<'validated'>): void {
@@ -62,6 +65,8 @@ export function validated(turn: Turn, member: MemberId, message: MessageFrom<'va
     return turn.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
   if (correct > samples) return turn.refuse(member, 'message-malformed', `${correct} of ${samples} samples right`)
   state.validation.leases.delete(token.block)
+  state.validation.late.delete(member)
+  if (state.phase.type === 'ring') state.phase.progressAt = turn.now
   turn.journal({ type: 'validated', version, block: token.block, samples, correct, lossSum })
   if (resultsOf(state, version.id).size === state.config.validationBlocks) {
     const { accuracy } = summary(state, version.id)
