@@ -6,11 +6,14 @@ import type { Context } from './context.ts'
 
 /** ms that computing takes at most: sometimes longer than a lease */
 const COMPUTE_MS = 2500
+/** ms until work is asked for again, at most */
+const RETRY_MS = 1000
 /** of the pushes: how many are sent again although the first arrived */
 const REPEATED = 0.15
 
 interface Worker {
   readonly id: MemberId
+  readonly seat: number
   readonly core: MemberCore
   readonly alive: boolean
   readonly connection: Connection | undefined
@@ -19,6 +22,8 @@ interface Worker {
 export class AsyncWork {
   readonly #context: Context
   readonly #worker: Worker
+  /** raised by every grant, and when the next is asked for */
+  #turn = 0
 
   constructor(context: Context, worker: Worker) {
     this.#context = context
@@ -30,33 +35,40 @@ export class AsyncWork {
     const { agenda, dice } = this.#context
     if (modeEpoch !== this.#worker.core.asyncEpoch) return
     const blocks = leases.map(({ block }) => block)
+    const turn = ++this.#turn
+    if (this.#context.has('no-downloads', this.#worker)) return this.#askAgain(turn, modeEpoch)
     agenda.later(dice.between(0, COMPUTE_MS), () => `${id} computed [${blocks.join(' ')}]`, () => {
       if (!this.#worker.alive) return
       const gradient = this.#context.history.gradient(blocks)
       if (this.#context.poisoned(blocks)) gradient[0] = Number.NaN
       const samples = blocks.length
-      this.#push({ incarnation: id, modeEpoch, base, leases, samples, targets: samples, lossSum: samples, correct: 0 }, gradient)
+      this.#push(turn, { incarnation: id, modeEpoch, base, leases, samples, targets: samples, lossSum: samples, correct: 0 }, gradient)
     })
   }
 
-  #push(push: Push, gradient: Float32Array): void {
+  #push(turn: number, push: Push, gradient: Float32Array): void {
     const { connection, id } = this.#worker
     if (connection === undefined) return
+    if (this.#context.has('no-uploads', this.#worker)) return this.#askAgain(turn, push.modeEpoch)
     const { agenda, dice } = this.#context
     const blocks = push.leases.map(({ block, leaseEpoch }) => `${block}/${leaseEpoch}`).join(' ')
-    const arrive = (): void => {
-      if (connection.coordinator.pushed(push, gradient)) agenda.send(`${id}⇊`, () => `${id} hears about its push`, () => this.#askAgain(push.modeEpoch))
-    }
+    const arrive = (): void => void (connection.coordinator.pushed(push, gradient) && this.#askAgain(turn, push.modeEpoch))
     agenda.send(`${id}⇈`, () => `${id} pushes [${blocks}]`, arrive)
     if (dice.chance(REPEATED)) agenda.later(dice.between(0, COMPUTE_MS), () => `${id} pushes [${blocks}] again`, arrive)
   }
 
-  #askAgain(modeEpoch: number): void {
-    if (this.#worker.alive && this.#worker.core.asyncEpoch === modeEpoch) this.#worker.connection?.toCoordinator({ type: 'lease-request', modeEpoch })
+  /** Once for each grant, when its push was answered or failed. */
+  #askAgain(turn: number, modeEpoch: number): void {
+    this.#context.agenda.later(this.#context.dice.between(0, RETRY_MS), () => `${this.#worker.id} is free again`, () => {
+      if (!this.#worker.alive || this.#worker.core.asyncEpoch !== modeEpoch || this.#turn !== turn) return
+      this.#turn++
+      this.#worker.connection?.toCoordinator({ type: 'lease-request', modeEpoch })
+    })
   }
 
   validate({ version, leases }: MessageTo<'validate'>): void {
     const { agenda, dice } = this.#context
+    if (this.#context.has('no-validation', this.#worker)) return
     for (const lease of leases)
       agenda.later(dice.between(0, COMPUTE_MS), () => `${this.#worker.id} validated ${lease.block}`, () => {
         if (this.#worker.alive) this.#worker.connection?.toCoordinator({ type: 'validated', version, lease, samples: 10, correct: 5, lossSum: 1 })

@@ -5,7 +5,7 @@ import type { VolunteerEnd } from './connection.ts'
 import type { Counts } from './counts.ts'
 import type { Dice } from './dice.ts'
 import type { History, Replica } from './replica.ts'
-import type { Scenario } from './scenario.ts'
+import type { Defect, Scenario } from './scenario.ts'
 import type { Violations } from './violations.ts'
 
 /** What one member asks another for while a generation forms (R7). */
@@ -35,6 +35,8 @@ export interface Context {
   stored(version: VersionRef): Replica | undefined
   /** Frames between these two are lost now. */
   isCut(from: MemberId, to: MemberId): boolean
+  /** This member fails to do this, always. */
+  has(defect: Defect, member: { readonly seat: number }): boolean
   /** The next computation of these blocks is not finite. */
   poisoned(blocks: readonly string[]): boolean
   /** Opens a new connection for the member some time later. */

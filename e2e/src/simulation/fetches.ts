@@ -7,10 +7,13 @@ import type { Replica } from './replica.ts'
 /** of the answers between members: how many come twice, because the question was repeated */
 const REPEATED = 0.1
 /** ms that asking and answering take at most, each: states are long */
-const TRANSFER_MS = 3000
+const TRANSFER_MS = 1500
+const LONG_TRANSFER_MS = 9000
+const LONG_TRANSFERS = 0.1
 
 interface Asker {
   readonly id: MemberId
+  readonly seat: number
   readonly core: MemberCore
   take(input: MemberInput): void
 }
@@ -48,7 +51,8 @@ export class Fetches {
 
   #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
     const { id } = this.#asker
-    this.#context.agenda.later(this.#context.dice.between(0, TRANSFER_MS), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
+    const { agenda, dice } = this.#context
+    agenda.later(dice.between(0, dice.chance(LONG_TRANSFERS) ? LONG_TRANSFER_MS : TRANSFER_MS), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
   }
 
   #answered(wish: FetchWish, wanted: Wanted, source: MemberId, answer: Float32Array | undefined): void {
@@ -67,7 +71,7 @@ export class Fetches {
     const { agenda, dice } = this.#context
     agenda.later(dice.between(0, TRANSFER_MS), () => `${this.#asker.id} downloads version ${target.v}`, () => {
       if (this.#asker.core.ring?.gen !== gen) return
-      const stored = this.#context.stored(target)
+      const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
       if (stored === undefined) return this.#failed(gen, null)
       this.#context.counts.coordinatorFetches++
       this.#state = stored

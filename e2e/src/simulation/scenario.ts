@@ -12,6 +12,10 @@ export interface SimulationOptions {
   readonly heavy?: boolean
 }
 
+/** What a member that is connected can fail to do for the whole run; the others must finish without it. */
+export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation'] as const
+export type Defect = (typeof DEFECTS)[number]
+
 export interface Scenario {
   readonly seed: number
   readonly network: Network
@@ -19,15 +23,19 @@ export interface Scenario {
   readonly config: RunConfig
   readonly seats: number
   readonly faults: number
+  /** ms that computing a share takes at most: short or long beside the times of TIMING */
+  readonly computeMs: number
   /** of the events: how many are faults, as long as there are some left */
   readonly faultRate: number
   /** frames from the first to the second seat never arrive (R17) */
   readonly brokenLink: readonly [number, number] | undefined
+  /** of whoever takes the first seat */
+  readonly defect: Defect | undefined
 }
 
 /** Everything a few times shorter than in production, but in the same proportions. */
 const TIMING: Timing = {
-  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, formMs: 8000, stallMs: 15_000, admitMs: 800, checkpointSteps: 3, checkpointMs: 8000,
+  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, formMs: 8000, stallMs: 15_000, admitMs: 800, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000,
   leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, excludeMs: 10_000, stalenessBound: 3,
 }
 
@@ -40,8 +48,10 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const off = options.off ?? ALL_RULES_ON
   const faults = heavy ? dice.between(15, 29) : dice.between(2, 9)
   const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
-  const brokenLink = mode === 'auto' && dice.chance(0.1) ? ([0, 1] as const) : undefined
-  return { seed, network, off, config: configOf(dice, mode, off), seats, faults, faultRate, brokenLink }
+  const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
+  const defect = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
+  const computeMs = dice.pick([500, 500, 4000]) ?? 500
+  return { seed, computeMs, network, off, config: configOf(dice, mode, off), seats, faults, faultRate, brokenLink, defect }
 }
 
 function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): RunConfig {
@@ -50,6 +60,6 @@ function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): RunConfig
   return {
     job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
     validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, minVolunteers: dice.between(1, 2),
-    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(1, 3) },
+    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3) },
   }
 }

@@ -6,7 +6,7 @@ import { type Invariant, type Violation, Violations } from './violations.ts'
 import { World } from './world.ts'
 
 /** I9: events that may follow the last fault before the run is finished; the slowest of 100,000 seeds took a third. */
-const CALM_EVENTS = 12_000
+const CALM_EVENTS = 6_000
 /** Lines of trace that are kept. */
 const TRACE_LINES = 60
 
@@ -47,8 +47,8 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
 /** What to print for a seed that failed: what broke, and how to see it again. */
 export function explain(outcome: Outcome, options: SimulateOptions = {}): string {
   const { scenario, violation } = outcome
-  const { config, network, seats, faults } = scenario
+  const { config, network, seats, faults, defect } = scenario
   const { trace } = simulate(scenario.seed, { ...options, trace: true })
-  const setting = `${seats} members, ${network} network, mode ${config.mode}, ${config.epochs} × ${config.blocks} blocks in batches of ${config.batchBlocks}, ${faults} faults`
+  const setting = `${seats} members, ${network} network, mode ${config.mode}, ${config.epochs} × ${config.blocks} blocks in batches of ${config.batchBlocks}, ${faults} faults${defect === undefined ? '' : `, first seat: ${defect}`}`
   return [`seed ${scenario.seed} breaks ${violation?.invariant}: ${violation?.text}`, setting, ...trace.map((line) => `  ${line}`)].join('\n')
 }

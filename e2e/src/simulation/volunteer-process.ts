@@ -11,9 +11,8 @@ import { RingWork } from './ring-work.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
-/** ms that computing a share, and opening links, take at most */
-const COMPUTE_MS = 600
-const LINKS_MS = 800
+/** ms that opening links takes at most */
+const LINKS_MS = 3000
 /** ms until a broken link is noticed */
 const LINK_NOTICE_MS = 2000
 
@@ -60,7 +59,7 @@ export class VolunteerProcess implements Peer {
   }
 
   received(connection: Connection, message: ToVolunteer): void {
-    if (connection !== this.connection) return
+    if (connection !== this.connection || this.#context.has('deaf', this)) return
     switch (message.type) {
       case 'freeze':
         return this.#freeze(message)
@@ -169,8 +168,8 @@ export class VolunteerProcess implements Peer {
   }
 
   #compute({ gen, step, blocks }: EffectOf<'compute'>): void {
-    const { agenda, dice } = this.#context
-    agenda.later(dice.between(0, COMPUTE_MS), () => `${this.id} computed step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
+    const { agenda, dice, scenario } = this.#context
+    agenda.later(dice.between(scenario.computeMs >> 1, scenario.computeMs), () => `${this.id} computed step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
       const samples = blocks.length
       this.take({ type: 'computed', gen, step, finite: !this.#context.poisoned(blocks), manifest: { blocks, samples, targets: samples, lossSum: samples, correct: 0 } })
     })
@@ -227,7 +226,7 @@ export class VolunteerProcess implements Peer {
 
   #upload(): void {
     const { connection } = this
-    if (this.replica === undefined || connection === undefined) return
+    if (this.replica === undefined || connection === undefined || this.#context.has('no-uploads', this)) return
     const replica = { ...this.replica, counts: this.replica.counts.slice() }
     this.#context.agenda.send(`${this.id}⇈`, () => `${this.id} uploads version ${replica.version.v}`, () => connection.coordinator.uploaded(this.id, replica))
   }

@@ -11,7 +11,7 @@ import { Faults, type Victims } from './faults.ts'
 import { checkEntry, checkInvariants } from './invariants.ts'
 import { Chronicle, Journal } from './journal.ts'
 import { History, type Replica } from './replica.ts'
-import type { Scenario } from './scenario.ts'
+import type { Defect, Scenario } from './scenario.ts'
 import type { Violations } from './violations.ts'
 import { VolunteerProcess } from './volunteer-process.ts'
 
@@ -201,6 +201,10 @@ export class World implements Context, Victims {
       this.#cuts.delete(link)
       if (gen !== undefined) this.peer(to)?.missed(from, gen)
     })
+  }
+
+  has(defect: Defect, { seat }: { readonly seat: number }): boolean {
+    return seat === 0 && this.scenario.defect === defect
   }
 
   poison(block: string, times: number): void {

@@ -141,12 +141,11 @@ function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
   core.base = order.after
   core.tail = []
   for (const step of order.plan) ring.plan.set(step.step, step)
-  return beginStep(core, ring)
+  return [...checkpointIfDue(core, ring), ...beginStep(core, ring)]
 }
 
 function extendPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] {
   return current(core, order.gen, (ring) => {
-    if (ring.stage !== 'running') return []
     for (const step of order.steps) if (!ring.plan.has(step.step)) ring.plan.set(step.step, step)
     return beginStep(core, ring)
   })
