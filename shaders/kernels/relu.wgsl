@@ -1,4 +1,5 @@
 // Elementwise relu, four elements per invocation. y = max(x, 0); the gradient at 0 is 0.
+// NaN passes through both ways where the adapter keeps it, so that a diverged model shows in its loss.
 // The last invocation may cover elements past the samples; they are inside the buffer and never read.
 
 @compute @workgroup_size(WORKGROUP)
@@ -6,12 +7,12 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
   let value = x[i];
-  y[i] = max(value, vec4f());
+  y[i] = select(value, vec4f(), value < vec4f());
 }
 
 @compute @workgroup_size(WORKGROUP)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
-  dx[i] = select(vec4f(), dy[i], y[i] > vec4f());
+  dx[i] = select(dy[i], vec4f(), y[i] <= vec4f());
 }

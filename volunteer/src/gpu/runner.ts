@@ -61,6 +61,10 @@ export class GpuRunner implements GraphRunner {
   private samples = 0
   /** runs submit in the order in which they were asked for */
   private turn: Promise<unknown> = Promise.resolve()
+  /** tasks that wait for their turn */
+  private waiting = 0
+  /** parameters in device order; reused while nothing waits that still needs the old ones */
+  private readonly upload: Float32Array<ArrayBuffer>
 
   constructor({ graph, plan, program, watch, owner }: GpuRunnerParts) {
     this.graph = graph
@@ -70,6 +74,7 @@ export class GpuRunner implements GraphRunner {
     this.watch = watch
     this.owner = owner
     this.readback = new Readback(owner)
+    this.upload = new Float32Array(plan.flat.deviceLength)
   }
 
   /** Device buffers alive, for tests of leaks. */
@@ -78,9 +83,12 @@ export class GpuRunner implements GraphRunner {
   }
 
   loadParameters(flat: Float32Array): void {
-    const spreadOut = new Float32Array(this.plan.flat.deviceLength)
-    spread(this.plan.flat, flat, spreadOut)
-    this.inTurn(async () => this.queue.writeBuffer(this.program.buffers.parameters, 0, spreadOut))
+    const idle = this.waiting === 0
+    const upload = idle ? this.upload : new Float32Array(this.upload.length)
+    spread(this.plan.flat, flat, upload)
+    const write = () => this.queue.writeBuffer(this.program.buffers.parameters, 0, upload)
+    if (idle) write()
+    else void this.inTurn(async () => write())
   }
 
   async run(request: RunRequest): Promise<Float32Array[]> {
@@ -106,8 +114,9 @@ export class GpuRunner implements GraphRunner {
   }
 
   private inTurn<T>(task: () => Promise<T>): Promise<T> {
+    this.waiting++
     const done = this.turn.then(task)
-    this.turn = done.catch(() => undefined)
+    this.turn = done.catch(() => undefined).then(() => { this.waiting-- })
     return done
   }
 

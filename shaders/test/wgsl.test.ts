@@ -1,0 +1,79 @@
+// The text of shaders, as far as it can be checked without a GPU.
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import {
+  array, bindingBytes, KERNEL_URLS, matrix, optional, passSource, recipeFor, workgroupGrid, type KernelCall, type Pass,
+} from '@starling-grid/shaders'
+
+const pool = { channels: 3, height: 7, width: 9, outHeight: 3, outWidth: 4, kernel: 3, stride: 2, padding: 0 }
+const conv = { ...pool, out: 6, groups: 3 }
+const linear = { rows: 2, in: 5, out: 8 }
+const vector = { size: 7 }
+const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1 }
+const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1, square: 1 }
+
+const CALLS: readonly KernelCall<unknown>[] = [
+  { kernel: 'linear.forward', dims: linear, operands: all }, { kernel: 'linear.inputGradient', dims: linear, operands: all },
+  { kernel: 'linear.parameterGradient', dims: linear, operands: all },
+  { kernel: 'conv2d.forward', dims: conv, operands: all }, { kernel: 'conv2d.inputGradient', dims: conv, operands: all },
+  { kernel: 'conv2d.parameterGradient', dims: conv, operands: all },
+  { kernel: 'maxpool2d.forward', dims: pool, operands: all }, { kernel: 'maxpool2d.backward', dims: pool, operands: all },
+  { kernel: 'avgpool2d.forward', dims: pool, operands: all }, { kernel: 'avgpool2d.backward', dims: pool, operands: all },
+  { kernel: 'relu.forward', dims: vector, operands: all }, { kernel: 'relu.backward', dims: vector, operands: all },
+  { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all }, { kernel: 'mse.loss', dims: vector, operands: all },
+  { kernel: 'sgd.update', dims: { length: 9 }, operands: updated }, { kernel: 'adamw.update', dims: { length: 9 }, operands: updated },
+  { kernel: 'sum_of_squares.sum', dims: { length: 9 }, operands: all },
+]
+
+for (const call of CALLS)
+  test(`${call.kernel} declares all that it uses, and uses all that it declares`, () => {
+    for (const pass of recipeFor('register', call, 4).passes) {
+      const source = passSource(pass, readFileSync(KERNEL_URLS[pass.file], 'utf8'))
+      assert.match(source, new RegExp(`fn ${pass.entryPoint}\\(`))
+      for (const { name } of pass.bindings) assert.ok(source.split(new RegExp(`\\b${name}(?:_\\w+)?\\b`)).length > 2, `${pass.entryPoint} never uses ${name}`)
+      assert.equal(source.match(/@compute/g)?.length, 1, 'one entry point')
+      assert.doesNotMatch(source, /var<workgroup>|workgroupBarrier|atomic/)
+      assert.ok(Number.isInteger(pass.threads(4)) && pass.threads(4) > 0)
+    }
+  })
+
+const FILE = `
+// uses: unused
+const SHARED = 2.0;
+fn helper(v: f32) -> f32 { return SHARED * v; }
+@compute @workgroup_size(WORKGROUP)
+fn first() { x[0] = helper(1.0); }
+@compute @workgroup_size(WORKGROUP)
+fn second() { y[0] = 1.0; }
+fn unused() { z[0] = 1.0; }
+`
+
+function pass(entryPoint: string, bindings: Pass['bindings']): Pass {
+  return { file: 'mse', entryPoint, constants: { N: 3 }, bindings, workgroup: 32, threads: () => 1 }
+}
+
+test('a shader holds its entry point with what that calls, and nothing else of the file', () => {
+  const source = passSource(pass('first', [array('x', 'write', 1)]), FILE)
+  assert.match(source, /fn helper/)
+  assert.match(source, /const SHARED/)
+  assert.match(source, /const N = 3u;/)
+  assert.doesNotMatch(source, /second|unused|z\[0\]/)
+})
+
+test('a vector that a layer lacks takes no binding', () => {
+  const source = passSource(pass('second', [optional('bias', 'read', 4, undefined), array('y', 'write', 1)]), FILE)
+  assert.match(source, /fn bias_at\(i: u32\) -> f32 \{ return 0\.0; \}/)
+  assert.match(source, /@binding\(1\) var<storage, read_write> y: array<f32, 1>/)
+})
+
+test('matrices of whole quads are read as such, others element by element', () => {
+  assert.match(passSource(pass('second', [matrix('a', 'read', 3, 8)]), FILE), /a: array<vec4f, 7>/)
+  assert.match(passSource(pass('second', [matrix('a', 'read', 3, 5)]), FILE), /a: array<f32, 20>/)
+  assert.equal(bindingBytes(matrix('a', 'read', 3, 8)), 7 * 16)
+})
+
+test('large dispatches fold into a second dimension', () => {
+  assert.deepEqual(workgroupGrid(64, 64), { x: 1, y: 1 })
+  assert.deepEqual(workgroupGrid(65_535 * 64 + 1, 64), { x: 65_535, y: 2 })
+})
