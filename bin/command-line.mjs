@@ -18,6 +18,12 @@ const COMMANDS = {
   test: { does: 'run the tests, or those whose path contains a text: test [TEXT…]', file: './run-tests.mjs' },
 }
 
+// Started by another command of ours, such as the demo: end when it ends, however it ends.
+if (process.channel) {
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
+  process.channel.unref()
+}
+
 export async function run([name, ...args]) {
   if (name === '--help' || name === '-h' || name === 'help') return console.log(help())
   const command = Object.hasOwn(COMMANDS, name ?? '') ? COMMANDS[name] : undefined

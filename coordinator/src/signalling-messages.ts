@@ -1,7 +1,8 @@
 // What PeerJS clients say to each other through us, rebuilt from what is allowed: data connections, one section of SDP,
 // candidates with plausible ports. Field names are those of the PeerJS protocol. Knows nothing of sockets.
 import { GridError, MemberIdSchema, parse, parseJson, type MemberId } from '@starling-grid/protocol'
-import Type, { type Static } from 'typebox'
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
 
 /** Bytes of session description in an offer or answer; ours have about 500, browsers' with candidates about 2000. */
 const MAX_SDP_BYTES = 16 * 1024

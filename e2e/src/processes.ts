@@ -36,16 +36,17 @@ export interface StartOptions {
 
 export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: StartOptions): Child {
   const node = entry.endsWith('.ts') ? ['--import', 'tsx', entry] : [entry]
-  // its own process group: Ctrl-C on the terminal reaches us, and we decide in what order the others stop
-  const child = spawn(process.execPath, [...node, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, NO_COLOR: '1', ...env }, detached: true })
+  // The channel says nothing; its end tells the child that we are gone (bin/command-line.mjs).
+  // Its own process group: Ctrl-C on the terminal reaches us, and we decide in what order the others stop
+  const child = spawn(process.execPath, [...node, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { ...process.env, NO_COLOR: '1', ...env }, detached: true })
+  child.channel?.unref()
   const lines: string[] = []
   const keep = (stream: 'stdout' | 'stderr') => (line: string) => {
     lines.push(line)
     if (lines.length > KEPT_LINES) lines.shift()
     onLine?.(line, stream)
   }
-  createInterface(child.stdout).on('line', keep('stdout'))
-  createInterface(child.stderr).on('line', keep('stderr'))
+  for (const stream of ['stdout', 'stderr'] as const) if (child[stream] !== null) createInterface(child[stream]).on('line', keep(stream))
   const ended = once(child, 'exit').then(([code, signal]) => ((running.delete(handle), code ?? String(signal)) as number | string))
   const handle: Child = { process: child, name, lines, ended, alive: () => child.exitCode === null && child.signalCode === null, kill: (signal = 'SIGKILL') => void child.kill(signal) }
   running.add(handle)

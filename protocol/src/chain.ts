@@ -1,7 +1,7 @@
 // The chain: what "committed" means. A record says what one step holds; records are chained by hash; a version is (v, id).
 // A number alone never names a version (COMMIT.md §1).
 import { sha256 } from '@noble/hashes/sha2.js'
-import Type from 'typebox'
+import * as Type from 'typebox'
 import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId } from './ids.ts'
 import { BlockIdSchema, Count, FiniteNumber, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 

@@ -1,5 +1,6 @@
 // A dataset as volunteers see it: content-addressed shards, cut into blocks of samples that are leased.
-import Type, { type Static } from 'typebox'
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
 import { blockIndex, type BlockId } from './ids.ts'
 import { MAX_SHARD_BYTES } from './limits.ts'
 import { Count, Sha256Schema, strict } from './schema.ts'

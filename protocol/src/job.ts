@@ -1,5 +1,6 @@
 // What a job owner submits, and what a volunteer is told of it at join.
-import Type, { type Static } from 'typebox'
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
 import { DatasetManifestSchema } from './dataset.ts'
 import { JobIdSchema, parse, Sha256Schema, strict } from './schema.ts'
 

@@ -1,6 +1,7 @@
 // Messages between volunteer and coordinator (JSON over one WebSocket). One type, one line that says who sends it and when.
 // Numbers of rules are COMMIT.md's.
-import Type, { type Static } from 'typebox'
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'

@@ -1,5 +1,6 @@
 // Building blocks of the message schemas, and the one function that turns unknown JSON into a typed value.
-import Type, { type Static, type TSchema } from 'typebox'
+import * as Type from 'typebox'
+import type { Static, TSchema } from 'typebox'
 import { Check, Errors } from 'typebox/value'
 import type { BlockId, JobId, MemberId, Sha256, VersionId } from './ids.ts'
 import { type ErrorCode, GridError } from './errors.ts'

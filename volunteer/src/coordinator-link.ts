@@ -58,7 +58,7 @@ export class CoordinatorLink {
         if (this.#session === undefined && attempt === 0 && error instanceof GridError && error.code !== 'coordinator-lost') throw error
         const retryMs = Math.random() * Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** attempt)
         this.#events.onAway(describeError(error), retryMs)
-        await new Promise((resolve) => setTimeout(resolve, retryMs))
+        await pause(retryMs, signal)
       }
     }
   }
@@ -105,6 +105,14 @@ export class CoordinatorLink {
     if (message.fatal) return connection.fail(new Refusal(new GridError(message.code, message.message)))
     this.#events.onRefused(message)
   }
+}
+
+/** Ends early when the signal is raised. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true })
+  })
 }
 
 /** Ends the run: trying again as we are makes no sense. */

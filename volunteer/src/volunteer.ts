@@ -1,5 +1,5 @@
 // A volunteer's life: join → catch up → train → leave.
-import { GridError, HEARTBEAT_MS, isGridError, type JobTerms, type MessageTo, newMemberId, type ToVolunteer, describeError } from '@starling-grid/protocol'
+import { HEARTBEAT_MS, type JobTerms, type MessageTo, newMemberId, type ToVolunteer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
@@ -35,6 +35,7 @@ class VolunteerLife implements Volunteer {
   readonly #http: CoordinatorHttp
   readonly #board: StatusBoard
   readonly #end = new AbortController()
+  #failure: unknown
   #network: PeerNetwork | undefined
   #session: JobSession | undefined
   #preparing: string | undefined
@@ -56,7 +57,7 @@ class VolunteerLife implements Volunteer {
     this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS)
     try {
       await this.#link.run(this.#end.signal)
-      if (isGridError(this.#end.signal.reason)) throw this.#end.signal.reason
+      if (this.#failure !== undefined) throw this.#failure
     } catch (error) {
       this.#board.failed(error)
       throw error
@@ -70,15 +71,18 @@ class VolunteerLife implements Volunteer {
     this.#link.send({ type: 'leave' })
     this.#board.stopped()
     await new Promise((resolve) => setTimeout(resolve, LEAVE_MS))
-    this.#finish(undefined)
+    this.#finish()
   }
 
-  #finish(reason: unknown): void {
-    this.#end.abort(reason)
+  #finish(): void {
+    this.#end.abort()
     this.#link.stop()
   }
 
-  #fail = (error: unknown): void => this.#finish(isGridError(error) ? error : new GridError('device-lost', `computing failed: ${describeError(error)}`, { cause: error }))
+  #fail = (error: unknown): void => {
+    this.#failure ??= error
+    this.#finish()
+  }
 
   #close(): void {
     clearInterval(this.#heartbeat)
@@ -128,7 +132,7 @@ class VolunteerLife implements Volunteer {
         return this.#board.waiting(message.reason)
       case 'finished':
         this.#board.finished(message.reason)
-        return this.#finish(undefined)
+        return this.#finish()
       default:
         return this.#obey(message)
     }
