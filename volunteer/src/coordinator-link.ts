@@ -5,7 +5,7 @@ import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 export const VOLUNTEER_PATH = '/api/volunteer'
 /** ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter) */
 const FIRST_RETRY_MS = 500
-const MAX_RETRY_MS = 5000
+const MAX_RETRY_MS = 3000
 /** ms for the coordinator to answer hello */
 const WELCOME_MS = 10_000
 

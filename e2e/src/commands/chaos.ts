@@ -1,11 +1,12 @@
 // `chaos SCENARIO`: a real run whose processes are killed at random instants; the chain is audited at the end.
-import { GridError, random32 } from '@starling-grid/protocol'
+import { GridError, random32, type StepRecord } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
 import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid.ts'
 import { ProgressLine } from '../progress-line.ts'
+import type { Watch } from '../watch.ts'
 
 interface Options {
   readonly seed: number
@@ -17,6 +18,13 @@ interface Options {
 }
 
 type Strike = (grid: Grid, random: () => number) => Promise<void>
+
+interface Fault {
+  /** ms of the clock */
+  readonly at: number
+  /** that was running when it struck */
+  readonly generation: number
+}
 
 /** scenario → what one fault does */
 const SCENARIOS: Readonly<Record<string, { readonly does: string; readonly strike: Strike }>> = {
@@ -61,13 +69,15 @@ async function runScenario(strike: Strike, { seed, faults, volunteers, epochs, e
     for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor })
     grid.watch.onChange(() => line.show(`step ${grid.watch.run?.version.v ?? 0}: ${grid.watch.run?.reason ?? ''}`))
     const calm = await calmRate(grid)
-    const recoveries: number[] = []
+    const struck: Fault[] = []
     const began = performance.now()
     const before = grid.watch.run?.samplesCommitted ?? 0
-    for (let i = 0; i < faults; i++) recoveries.push(await oneFault(grid, { strike, random, number: i + 1, line }))
+    for (let i = 0; i < faults; i++) struck.push(await oneFault(grid, { strike, random, number: i + 1, line }))
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 60 * 60 * 1000)
     const rate = ((run.samplesCommitted - before) * 1000) / (performance.now() - began)
-    const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
+    const records = await grid.records(job)
+    const recoveries = struck.map((fault) => secondsToRecover(fault, records, grid.watch.steps))
+    const audit = auditChain(records, run.job.blocksPerEpoch * run.job.epochs)
     const result = { faults, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, recoverySeconds: percentiles(recoveries), goodput: Math.round((100 * rate) / calm) / 100 }
     line.say(`${faults} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
     return result
@@ -84,21 +94,25 @@ async function calmRate({ watch }: Grid): Promise<number> {
   return (samples * 1000) / Math.max(last.at - first.at, 1)
 }
 
-/** Strikes at a random instant; @returns seconds until the next committed step */
-async function oneFault(grid: Grid, { strike, random, number, line }: { readonly strike: Strike; readonly random: () => number; readonly number: number; readonly line: ProgressLine }): Promise<number> {
+/** Strikes at a random instant. */
+async function oneFault(grid: Grid, { strike, random, number, line }: { readonly strike: Strike; readonly random: () => number; readonly number: number; readonly line: ProgressLine }): Promise<Fault> {
   const { watch } = grid
-  const start = watch.run?.version.v ?? 0
-  const target = start + 3 + (random() % 12)
-  await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.version.v >= target || run.phase === 'finished'))
-  if (watch.run?.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number}; ask for more epochs or fewer faults`)
+  const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
+  const run = await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.version.v >= target || run.phase === 'finished') && run)
+  if (run.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number}; ask for more epochs or fewer faults`)
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
-  const at = Date.now()
-  const v = watch.run?.version.v ?? 0
+  const fault = { at: Date.now(), generation: watch.run?.generation ?? 0 }
+  line.say(`fault ${number} at version ${watch.run?.version.v ?? 0}`)
   await strike(grid, random)
-  const next = await watch.waitFor(`a step after fault ${number}`, ({ steps }) => steps.find((step) => step.v > v && step.at > at))
-  const seconds = (next.at - at) / 1000
-  line.say(`fault ${number} at version ${v}: the next step was committed ${seconds.toFixed(1)} s later`)
-  return seconds
+  await watch.waitFor(`the generation after fault ${number}`, ({ run, steps }) => run !== undefined && run.generation > fault.generation && (steps.at(-1)?.at ?? 0) > fault.at && (run.phase === 'ring' || run.phase === 'finished'))
+  return fault
+}
+
+/** From the fault to the first step that a later generation committed. */
+function secondsToRecover(fault: Fault, records: readonly StepRecord[], steps: Watch['steps']): number {
+  const next = records.find((record) => record.gen > fault.generation)
+  const at = steps.find((step) => step.v === next?.v)?.at
+  return at === undefined ? Number.NaN : (at - fault.at) / 1000
 }
 
 async function killVolunteer(grid: Grid, random: () => number): Promise<void> {
