@@ -10,7 +10,7 @@ import { WebSocket } from 'ws'
 
 const HEARTBEAT_MS = 500
 /** of silence, before a test fails by name instead of by its runner's limit */
-const GIVE_UP_MS = 20_000
+const GIVE_UP_MS = 60_000
 
 export interface FakeOptions {
   readonly name?: string
@@ -130,14 +130,14 @@ export class FakeVolunteer {
         this.#ballot = { owner: message.owner, gen: message.gen }
         return this.send({ type: 'state', ...this.#ballot, claim: this.held === undefined ? null : { base: this.#genesis(), records: this.held.records } })
       case 'form':
-        return void this.#reach(message)
+        return void this.#reach(message).catch(() => undefined) // killed: the socket closes, too
       case 'start':
       case 'plan':
         return void this.#train('plan' in message ? message.plan : message.steps)
       case 'checkpoint-at':
         return this.#checkpoint(message)
       case 'upload-request':
-        return void this.upload()
+        return void this.upload().catch(() => undefined)
       case 'validate':
         for (const lease of message.leases) {
           const { samples } = this.#range(lease.block, 'validation')
@@ -195,7 +195,7 @@ export class FakeVolunteer {
     if (this.#asked === undefined || held === undefined || this.#asked.v !== held.version.v) return
     const { uploader } = this.#asked
     this.#asked = undefined
-    if (uploader === this.id) await this.upload()
+    if (uploader === this.id) await this.upload().catch(() => undefined)
     else this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: digest(this.stateBytes()) })
   }
 
@@ -210,8 +210,8 @@ export class FakeVolunteer {
   }
 
   async #compute({ modeEpoch, base, leases }: MessageTo<'grant'>): Promise<void> {
-    const answer = await this.push({ modeEpoch, base, leases })
-    if (answer.verdict === 'received') this.pushes++
+    const answer = await this.push({ modeEpoch, base, leases }).catch(() => undefined) // killed: the socket closes, too
+    if (answer?.verdict === 'received') this.pushes++
     this.send({ type: 'lease-request', modeEpoch })
   }
 

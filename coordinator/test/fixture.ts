@@ -11,7 +11,7 @@ import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 export const TOKEN = 'the-owner-token-of-tests'
 
 /** Short times: the rules do not change. */
-export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 3000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000 }
+export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 10_000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000 }
 
 const cleanups: (() => unknown)[] = []
 after(async () => {
@@ -57,7 +57,7 @@ export async function runOf(url: string, id: string): Promise<RunView> {
 }
 
 /** Resolves when `state` holds of the run; the stream wakes it, not the clock. */
-export async function until(url: string, what: string, state: (run: RunView) => boolean, limitMs = 30_000): Promise<RunView> {
+export async function until(url: string, what: string, state: (run: RunView) => boolean, limitMs = 60_000): Promise<RunView> {
   const { messages, stop } = watch(url)
   const timer = setTimeout(stop, limitMs)
   let last = 'nothing was heard'

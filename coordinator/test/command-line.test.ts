@@ -1,0 +1,96 @@
+// How the process starts, fails and ends: one clear line, and exit codes that scripts can rely on.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFile, stat, writeFile } from 'node:fs/promises'
+import { connect, createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { CommanderError } from 'commander'
+import { parseOptions } from '../src/options.ts'
+import { ownerToken } from '../src/owner-token.ts'
+import { spawnCoordinator } from './coordinator-process.ts'
+import { smallJob, temporaryFolder, TOKEN } from './fixture.ts'
+
+async function failed(args: readonly string[]): Promise<{ readonly code: number | string; readonly lines: readonly string[] }> {
+  const coordinator = spawnCoordinator(args)
+  return { code: await coordinator.ended, lines: coordinator.stderr }
+}
+
+test('a taken port ends with one line that says which and how to choose another', async () => {
+  const other = createServer().listen(0, '127.0.0.1')
+  await once(other, 'listening')
+  after(() => other.close())
+  const { port } = other.address() as AddressInfo
+  const { code, lines } = await failed(['--port', String(port), '--data-dir', await temporaryFolder(), '--token', TOKEN])
+  assert.deepEqual([code, lines.length], [1, 1], lines.join('\n'))
+  assert.match(lines[0] ?? '', new RegExp(`Port ${port} is in use: http://127.0.0.1:${port} .*--port ${port + 1}.*\\(port-taken\\)`))
+})
+
+test('a data folder that cannot be written, and a dataset that is not there, end with one line', async () => {
+  const folder = await temporaryFolder()
+  await writeFile(join(folder, 'file'), '')
+  for (const token of [['--token', TOKEN], []]) {
+    const { code, lines } = await failed(['--port', '0', '--data-dir', join(folder, 'file'), ...token])
+    assert.deepEqual([code, lines.length], [1, 1], lines.join('\n'))
+    assert.match(lines[0] ?? '', /--data-dir.*\(folder-unwritable\)/)
+  }
+  await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob({ dataset: { source: 'mnist', folder: join(folder, 'nothing') } })))
+  const unreadable = await failed(['--port', '0', '--data-dir', join(folder, 'data'), '--token', TOKEN, '--job', join(folder, 'job.json')])
+  assert.deepEqual([unreadable.code, unreadable.lines.length], [1, 1], unreadable.lines.join('\n'))
+  assert.match(unreadable.lines[0] ?? '', /\(dataset-unreadable\)/)
+})
+
+test('wrong use is exit code 2', async () => {
+  const { code, lines } = await failed(['--port', 'no'])
+  assert.deepEqual([code, lines.length], [2, 1], lines.join('\n'))
+  for (const args of [['--port', '70000'], ['--nonsense'], ['--timing', '{"stateMs":"x"}'], ['--timing', '{'], ['--public-url', 'grid']]) assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
+  await assert.rejects(ownerToken(await temporaryFolder(), 'short'), { code: 'usage' })
+})
+
+test('the owner token is made once, shown once, and readable by its user alone', async () => {
+  const folder = await temporaryFolder()
+  const first = spawnCoordinator(['--json', '--port', '0', '--data-dir', folder])
+  const { token, url, port } = await first.listening()
+  assert.match(token, /^[0-9a-f]{64}$/)
+  assert.equal(url, `http://127.0.0.1:${port}`)
+  const shown = first.stderr.join('\n')
+  assert.ok(shown.includes(token) && shown.includes(`npm run volunteer -- ${url}`) && shown.includes(`${url}/dashboard`), shown)
+  assert.equal((await readFile(join(folder, 'owner-token'), 'utf8')).trim(), token)
+  if (process.platform !== 'win32') assert.equal((await stat(join(folder, 'owner-token'))).mode & 0o777, 0o600)
+  first.child.kill('SIGTERM')
+  assert.equal(await first.ended, 0)
+  const second = spawnCoordinator(['--json', '--port', '0', '--data-dir', folder])
+  assert.equal((await second.listening()).token, token)
+  assert.equal(second.stderr.join('\n').includes(token), false, 'not shown again')
+})
+
+test('a job file is submitted at the first start and goes on at the second', async () => {
+  const folder = await temporaryFolder()
+  await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob()))
+  const jobs = async (): Promise<string[]> => {
+    const coordinator = spawnCoordinator(['--json', '--port', '0', '--data-dir', join(folder, 'data'), '--token', TOKEN, '--job', join(folder, 'job.json')])
+    const { url } = await coordinator.listening()
+    const { jobs } = (await (await fetch(`${url}/api/jobs`)).json()) as { jobs: { job: { id: string } }[] }
+    coordinator.child.kill('SIGINT')
+    assert.equal(await coordinator.ended, 0)
+    return jobs.map(({ job }) => job.id)
+  }
+  const first = await jobs()
+  assert.equal(first.length, 1)
+  assert.deepEqual(await jobs(), first)
+})
+
+test('told twice to stop, it leaves at once, whoever holds a connection open', async () => {
+  const coordinator = spawnCoordinator(['--json', '--port', '0', '--data-dir', await temporaryFolder(), '--token', TOKEN])
+  const { port } = await coordinator.listening()
+  // Opens a WebSocket and then answers nothing, not even the closing handshake.
+  const socket = connect(port, '127.0.0.1')
+  socket.write(`GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`)
+  socket.on('error', () => undefined)
+  await once(socket, 'data')
+  const drained = once(coordinator.child.stderr ?? assert.fail(), 'data', { signal: AbortSignal.timeout(20_000) })
+  coordinator.child.kill('SIGTERM')
+  await drained
+  coordinator.child.kill('SIGTERM')
+  assert.equal(await coordinator.ended, 130)
+})

@@ -1,0 +1,37 @@
+// The coordinator as its own process, as users start it.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { after } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+
+export interface CoordinatorProcess {
+  readonly child: ChildProcess
+  /** what it printed on stdout and stderr so far */
+  readonly stdout: string[]
+  readonly stderr: string[]
+  /** exit code, or the name of the signal that ended it */
+  readonly ended: Promise<number | string>
+  /** first JSON line on stdout. @throws Error when the process ended before */
+  listening(): Promise<{ readonly url: string; readonly port: number; readonly token: string }>
+}
+
+export function spawnCoordinator(args: readonly string[]): CoordinatorProcess {
+  const child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const [stdout, stderr]: [string[], string[]] = [[], []]
+  createInterface(child.stderr).on('line', (line) => stderr.push(line))
+  const out = createInterface(child.stdout).on('line', (line) => stdout.push(line))
+  const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | string)
+  after(() => child.kill('SIGKILL'))
+  return {
+    child, stdout, stderr, ended,
+    async listening() {
+      const early = ended.then((code) => Promise.reject(new Error(`the coordinator ended (${code}): ${stderr.join('\n')}`)))
+      early.catch(() => undefined)
+      while (stdout.length === 0) await Promise.race([once(out, 'line'), early])
+      return JSON.parse(stdout[0] ?? '') as { url: string; port: number; token: string }
+    },
+  }
+}
