@@ -4,8 +4,9 @@ import { isGridError } from '@starling-grid/protocol'
 import type { Effect } from './run/state.ts'
 import type { JournalRow } from './journal/state-store.ts'
 
-/** ms between attempts to write to a disk that failed */
-const RETRY_MS = 1000
+/** ms before the first further attempt to write to a disk that failed; doubles up to the longest */
+const FIRST_RETRY_MS = 50
+const LONGEST_RETRY_MS = 2000
 
 export interface Decided<C> {
   readonly effects: readonly Effect[]
@@ -83,10 +84,10 @@ export class Outbox<C> {
 
   /** Tries until it works; false when it never will, or when the process wants to end. */
   async #persistently(deed: () => Promise<void>): Promise<boolean> {
-    for (let failed = false; ; failed = true) {
+    for (let failures = 0; ; failures++) {
       try {
         await deed()
-        if (failed) this.#parts.onTrouble(undefined)
+        if (failures > 0) this.#parts.onTrouble(undefined)
         return true
       } catch (error) {
         if (isGridError(error) && error.code === 'lease-stale') return this.#deposed(error)
@@ -95,7 +96,7 @@ export class Outbox<C> {
       if (this.#closed) return false
       await new Promise<void>((resolve) => {
         this.#wake = resolve
-        setTimeout(resolve, RETRY_MS)
+        setTimeout(resolve, Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** failures))
       })
     }
   }

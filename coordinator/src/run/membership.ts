@@ -126,7 +126,7 @@ export function countAbort(turn: Turn, by: MemberId, blamed: MemberId | null): v
 /** R17: out of the ring for some time; the others go on. */
 export function exclude(turn: Turn, id: MemberId, why: string): void {
   const member = turn.state.members.get(id)
-  if (member === undefined) return
+  if (member === undefined || turn.state.config.off.has('R17')) return
   const { excludeMs } = turn.state.config.timing
   member.excludedUntil = turn.now + excludeMs
   turn.note('member', `${member.name} is out of the ring for ${excludeMs / 1000} s: ${why}`)

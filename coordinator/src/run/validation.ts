@@ -26,12 +26,12 @@ export function grantValidation(turn: Turn, members: readonly MemberId[]): void 
   if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map(), late: new Set() }
   const { leases, late } = state.validation
   for (const [block, { deadline, holder }] of leases) if (deadline < now && leases.delete(block)) late.add(holder)
-  const punctual = members.filter((member) => !late.has(member))
+  if (members.every((member) => late.has(member))) late.clear() // all in turn again
   const results = resultsOf(state, version.id)
   const busy = new Set([...leases.values()].map((lease) => lease.holder))
   const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block))
-  for (const member of punctual.length > 0 ? punctual : members) {
-    if (busy.has(member) || free.length === 0) continue
+  for (const member of members) {
+    if (busy.has(member) || late.has(member) || free.length === 0) continue
     const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
     turn.send(member, { type: 'validate', version, leases: granted })
   }

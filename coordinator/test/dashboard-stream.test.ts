@@ -1,0 +1,105 @@
+// What the pages are served: the watch stream, the pages themselves, probes and headers.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { StepPoint, ValidationPoint, WatchMessage } from '@starling-grid/protocol'
+import { runOf, smallJob, startCoordinator, submit, temporaryFolder, until, volunteer, watch } from './fixture.ts'
+
+/** What a page knows after these messages. */
+interface Known {
+  steps: StepPoint[]
+  validations: ValidationPoint[]
+}
+
+function learn(known: Known, message: WatchMessage): void {
+  if (message.type === 'none') return
+  const { rewoundTo = Number.POSITIVE_INFINITY } = message.type === 'update' ? message : {}
+  if (message.type === 'snapshot') Object.assign(known, { steps: [], validations: [] })
+  known.steps = [...known.steps.filter(({ v }) => v <= rewoundTo), ...message.steps]
+  known.validations = [...known.validations.filter(({ v }) => v <= rewoundTo), ...message.validations]
+}
+
+async function follow(url: string, done: (message: WatchMessage) => boolean): Promise<{ readonly messages: WatchMessage[]; readonly known: Known }> {
+  const { messages, stop } = watch(url)
+  const seen: WatchMessage[] = []
+  const known: Known = { steps: [], validations: [] }
+  for await (const message of messages) {
+    seen.push(message)
+    learn(known, message)
+    if (done(message)) break
+  }
+  stop()
+  return { messages: seen, known }
+}
+
+const isFinished = (message: WatchMessage): boolean => message.type !== 'none' && message.run.phase === 'finished'
+
+test('a page that watches from the start and one that comes at the end know the same curve', async () => {
+  const { url } = await startCoordinator()
+  const watching = follow(url, isFinished)
+  await submit(url, smallJob({ epochs: 4 }))
+  for (const stepMs of [20, 20]) volunteer(url, { stepMs })
+  const { messages, known } = await watching
+  assert.deepEqual(messages[0], { type: 'none', reason: 'no job was submitted yet' })
+  assert.deepEqual(messages.slice(1).map(({ type }) => type), ['snapshot', ...messages.slice(2).map(() => 'update')])
+  assert.deepEqual(known.steps.map(({ v }) => v), Array.from({ length: 36 }, (_, i) => i + 1))
+  assert.deepEqual(known.validations.map(({ v, epoch, accuracy }) => [v, epoch, accuracy]), [[9, 0, 0.5], [18, 1, 0.5], [27, 2, 0.5], [36, 3, 0.5]])
+  const late = await follow(url, isFinished)
+  assert.deepEqual(late.known, known)
+})
+
+test('after a rewind the stream takes back the steps that are gone', async () => {
+  const { url } = await startCoordinator({ timing: { stateMs: 200, lostMs: 300, rejoinMs: 300, formMs: 10_000, checkpointMs: 600_000 } })
+  const { id } = await submit(url, smallJob({ minVolunteers: 1, epochs: 3 }))
+  const watching = follow(url, isFinished)
+  const first = volunteer(url, { stepMs: 100 })
+  await until(url, 'some steps', (run) => run.version.v >= 3)
+  first.socket.terminate()
+  await until(url, 'version 0 again', (run) => run.version.v === 0)
+  volunteer(url, { stepMs: 5 })
+  const { messages, known } = await watching
+  assert.ok(messages.some((message) => message.type === 'update' && message.rewoundTo === 0))
+  assert.deepEqual(known.steps.map(({ v }) => v), Array.from({ length: 27 }, (_, i) => i + 1))
+  const { events } = messages.find((message) => message.type === 'snapshot') ?? assert.fail()
+  assert.ok(Array.isArray(events))
+  assert.equal((await runOf(url, id)).samplesCommitted, 27_000)
+})
+
+test('a page that does not read costs no memory and does not slow the run', async () => {
+  const { url, port } = await startCoordinator()
+  await submit(url, smallJob({ epochs: 2 }))
+  const socket = connect(port, '127.0.0.1')
+  socket.write(`GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`)
+  await once(socket, 'data')
+  socket.pause()
+  const [member] = [volunteer(url), volunteer(url)]
+  await member?.heard('finished')
+  socket.destroy()
+})
+
+test('pages come with a policy that runs nothing from elsewhere; built files are cached for ever, pages are not', async () => {
+  const webRoot = await temporaryFolder()
+  await mkdir(join(webRoot, 'assets'))
+  for (const [file, text] of [['index.html', '<h1>take part</h1>'], ['dashboard.html', '<h1>watch</h1>'], ['assets/main-abc.js', '1']] as const) await writeFile(join(webRoot, file), text)
+  const { url } = await startCoordinator({ webRoot })
+  const page = await fetch(`${url}/`)
+  assert.equal(await page.text(), '<h1>take part</h1>')
+  assert.equal(await (await fetch(`${url}/dashboard`)).text(), '<h1>watch</h1>')
+  const policy = page.headers.get('content-security-policy') ?? ''
+  for (const part of ["default-src 'self'", "script-src 'self'", "style-src 'self'", "worker-src 'self'", "connect-src 'self' ws: wss:", "img-src 'self' data:", "frame-ancestors 'none'"]) assert.ok(policy.includes(part), `${part} in ${policy}`)
+  assert.equal(/unsafe|upgrade-insecure/.test(policy), false)
+  assert.deepEqual([page.headers.get('referrer-policy'), page.headers.get('strict-transport-security'), page.headers.get('cache-control'), page.headers.get('cross-origin-opener-policy')], ['no-referrer', null, 'no-cache', 'same-origin'])
+  assert.match((await fetch(`${url}/assets/main-abc.js`)).headers.get('cache-control') ?? '', /immutable/)
+  for (const path of ['/..%2f..%2fetc%2fpasswd', '/assets/../../package.json', '/nothing']) assert.equal((await fetch(url + path)).status, 404, path)
+})
+
+test('without built pages a plain sentence says so, and the probes answer', async () => {
+  const coordinator = await startCoordinator()
+  const { url } = coordinator
+  const page = await fetch(`${url}/`)
+  assert.deepEqual([page.status, /not built/.test(await page.text())], [503, true])
+  assert.deepEqual([(await fetch(`${url}/healthz`)).status, (await fetch(`${url}/readyz`)).status], [200, 200])
+})

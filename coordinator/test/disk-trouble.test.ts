@@ -1,0 +1,99 @@
+// A disk that fails: the run pauses with a named note and goes on when there is space; nothing unsaved was ever sent (R1).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { GridError } from '@starling-grid/protocol'
+import { memoryBlobs } from '../src/blobs/memory.ts'
+import { memoryState } from '../src/journal/memory.ts'
+import type { StateStore } from '../src/journal/state-store.ts'
+import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+
+/** A journal whose n-th append and the ones after it fail while `broken` says so. */
+function fragile(broken: (append: number) => boolean): { readonly store: StateStore; readonly failures: () => number } {
+  const store = memoryState()
+  let appends = 0
+  let failures = 0
+  const append: StateStore['append'] = async (...args) => {
+    if (broken(++appends)) {
+      failures++
+      throw new GridError('disk-failed', 'no space left on device')
+    }
+    return store.append(...args)
+  }
+  return { store: { ...store, append }, failures: () => failures }
+}
+
+test('with a full disk nothing is sent; with space again the run goes on to its end', async () => {
+  let full = false
+  const { store, failures } = fragile(() => full)
+  const lines: string[] = []
+  const { url } = await startCoordinator({ storage: { store, blobs: memoryBlobs() }, log: (line) => lines.push(line) })
+  const { id } = await submit(url, smallJob({ epochs: 8 }))
+  const members = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
+  await until(url, 'the first steps', (run) => run.version.v > 3)
+  full = true
+  const paused = await until(url, 'the pause', (run) => run.reason.startsWith('paused: '))
+  assert.match(paused.reason, /no space left on device \(disk-failed\)/)
+  const durable = (await store.load(paused.job.id)).length
+  const heard = members.map(({ messages }) => messages.length)
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  assert.deepEqual(members.map(({ messages }) => messages.length), heard, 'nothing leaves while nothing is durable')
+  assert.equal((await store.load(paused.job.id)).length, durable)
+  full = false
+  await Promise.all(members.map((member) => member.heard('finished')))
+  assert.ok(failures() > 0, 'the fault happened')
+  assert.equal((await runOf(url, id)).version.v, 72)
+  assert.equal(lines.filter((line) => line.startsWith('paused')).length, 1, lines.join('\n'))
+})
+
+test('each append fails once in turn, and the run still ends with every step durable', async () => {
+  const { store, failures } = fragile((append) => append % 2 === 1)
+  const { url } = await startCoordinator({ storage: { store, blobs: memoryBlobs() } })
+  const { id } = await submit(url, smallJob({ epochs: 1, minVolunteers: 1 }))
+  await volunteer(url).heard('finished')
+  const run = await runOf(url, id)
+  const rows = await store.load(run.job.id)
+  assert.equal(rows.flatMap(({ entry }) => (entry.type === 'commit' ? entry.records : [])).length, run.version.v)
+  assert.ok(failures() > 3)
+})
+
+test('while it drains it is not ready, and what was decided is durable when it has stopped', async () => {
+  const store = memoryState()
+  let release = (): void => undefined
+  const slow = new Promise<void>((resolve) => (release = resolve))
+  let stopping = false
+  const append: StateStore['append'] = async (...args) => {
+    if (stopping) await slow
+    return store.append(...args)
+  }
+  const coordinator = await startCoordinator({ storage: { store: { ...store, append }, blobs: memoryBlobs() } })
+  const { url } = coordinator
+  const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
+  volunteer(url, { stepMs: 5 })
+  await until(url, 'steps', (run) => run.version.v > 3)
+  stopping = true
+  const { run } = { run: coordinator.runs.find(id) ?? assert.fail() }
+  const head = run.state.chain.head.v
+  while (run.state.chain.head.v === head) await new Promise((resolve) => setTimeout(resolve, 5))
+  const stopped = coordinator.stop()
+  assert.equal((await fetch(`${url}/readyz`)).status, 503)
+  assert.equal((await fetch(`${url}/healthz`)).status, 200)
+  release()
+  await stopped
+  const rows = await store.load(run.job.id)
+  assert.ok(rows.flatMap(({ entry }) => (entry.type === 'commit' ? entry.records : [])).length > head)
+})
+
+test('a coordinator that was taken over stops deciding and says so', async () => {
+  const store = memoryState()
+  const lines: string[] = []
+  const { url } = await startCoordinator({ storage: { store, blobs: memoryBlobs() }, log: (line) => lines.push(line) })
+  const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
+  volunteer(url, { stepMs: 5 })
+  const { job } = await until(url, 'steps', (run) => run.version.v > 3)
+  await store.append(job.id, 9, [{ at: 1, entry: { type: 'owner', owner: 9 } }])
+  const run = await until(url, 'the end of its rule', ({ reason }) => reason.startsWith('stopped: '))
+  assert.match(run.reason, /lease-stale/)
+  assert.equal(lines.length, 1)
+  assert.equal((await store.load(job.id)).at(-1)?.entry.type, 'owner')
+  assert.equal((await runOf(url, id)).job.id, id)
+})
