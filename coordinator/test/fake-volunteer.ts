@@ -2,7 +2,7 @@
 // that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
 import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import {
-  blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, genesis, type JobTerms, type MemberId, type MessageTo, newMemberId, type PlanStep, PROTOCOL_VERSION, type Push, rangeOf,
+  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, genesis, type JobTerms, type MemberId, type MessageTo, newMemberId, type PlanStep, PROTOCOL_VERSION, type Push,
   type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
@@ -254,7 +254,7 @@ export class FakeVolunteer {
     return genesis(this.terms.id, this.terms.modelHash, this.terms.seed)
   }
 
-  #range(block: Parameters<typeof rangeOf>[1], split: 'train' | 'validation') {
+  #range(block: BlockId, split: 'train' | 'validation') {
     if (this.terms === undefined) throw new Error('no job was given')
     const range = blockRanges(this.terms.dataset[split], this.terms.blockSamples)[blockIndex(block)]
     if (range === undefined) throw new Error(`block ${block} is outside the dataset`)
