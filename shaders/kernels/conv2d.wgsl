@@ -54,7 +54,7 @@ fn tap_begin(tap: vec4u) -> vec4u {
   return (tap / (KERNEL * KERNEL) * KERNEL + tap % KERNEL) * LINE_PLANE + tap / KERNEL % KERNEL * QUADS;
 }
 
-// y = Σ over taps of weight · lines, + bias
+// y = bias + Σ over taps of weight · lines
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
@@ -67,7 +67,11 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let at0 = vec4u(first_line + line_quad(quad0));
   let at1 = vec4u(first_line + line_quad(quad1));
   let w = (image % GROUPS * OUT_PADDED + o) * TAP_QUADS;
-  var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
+  let bias_index = image % GROUPS * OUT_PER_GROUP + o;
+  var aa = bias_block(bias_index);
+  var ba = bias_block(bias_index + 4u);
+  var ab = aa;
+  var bb = ba;
   for (var k = 0u; k < TAP_QUADS; k++) {
     let tap = taps[k];
     let p0 = line_quads(at0 + tap);
@@ -90,14 +94,18 @@ fn packed_rows(at: u32, stride: u32) -> mat4x4f {
 
 fn line_quads(at: vec4u) -> mat4x4f { return mat4x4f(lines[at.x], lines[at.y], lines[at.z], lines[at.w]); }
 
+fn bias_block(i: u32) -> mat4x4f {
+  return mat4x4f(vec4f(bias_at(i)), vec4f(bias_at(i + 1u)), vec4f(bias_at(i + 2u)), vec4f(bias_at(i + 3u)));
+}
+
 // Columns of `block` are four outputs of one quad.
 fn put_outputs(output: u32, end: u32, quad: u32, block: mat4x4f) {
   let row = output * OUT_HEIGHT + quad / QUADS;
   let column = quad % QUADS * 4u;
-  if (output < end) { y_put(row, column, block[0] + bias_at(output % OUT)); }
-  if (output + 1u < end) { y_put(row + OUT_HEIGHT, column, block[1] + bias_at((output + 1u) % OUT)); }
-  if (output + 2u < end) { y_put(row + 2u * OUT_HEIGHT, column, block[2] + bias_at((output + 2u) % OUT)); }
-  if (output + 3u < end) { y_put(row + 3u * OUT_HEIGHT, column, block[3] + bias_at((output + 3u) % OUT)); }
+  if (output < end) { y_put(row, column, block[0]); }
+  if (output + 1u < end) { y_put(row + OUT_HEIGHT, column, block[1]); }
+  if (output + 2u < end) { y_put(row + 2u * OUT_HEIGHT, column, block[2]); }
+  if (output + 3u < end) { y_put(row + 3u * OUT_HEIGHT, column, block[3]); }
 }
 
 // Where in a plane of `lines` the quad of an output begins, for ky = 0.
@@ -203,26 +211,30 @@ fn line_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
   let seer = tile / IN_PAIRS % SEER_TILES * 8u;
   let quad0 = tile % IN_PAIRS * 2u;
   let quad1 = min(quad0 + 1u, HEIGHT * QUADS - 1u);
-  let first_output = image * OUT_PER_GROUP;
+  let row0 = quad0 / QUADS;
+  let row1 = quad1 / QUADS;
+  let column0 = quad0 % QUADS;
+  let column1 = quad1 % QUADS;
+  let outputs = image * OUT_PER_GROUP;
   let weights = (image % GROUPS * SEERS_PADDED + seer) * KERNEL;
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var ky = 0u; ky < KERNEL; ky++) {
-    let line0 = output_at(quad0 / QUADS, ky, OUT_HEIGHT);
-    let line1 = output_at(quad1 / QUADS, ky, OUT_HEIGHT);
-    if (line0 == NOWHERE && line1 == NOWHERE) { continue; }
-    let at0 = min(line0, OUT_HEIGHT - 1u) * QUADS + quad0 % QUADS;
-    let at1 = min(line1, OUT_HEIGHT - 1u) * QUADS + quad1 % QUADS;
-    let exists0 = select(1.0, 0.0, line0 == NOWHERE);
-    let exists1 = select(1.0, 0.0, line1 == NOWHERE);
-    for (var o = 0u; o < OUT4; o += 4u) {
-      let planes = output_planes(first_output + o, first_output + OUT_PER_GROUP - 1u);
-      let d0 = dy_quads(planes + at0) * exists0;
-      let d1 = dy_quads(planes + at1) * exists1;
-      let w = ((weights + ky) * OUT4 + o) / 4u;
-      let w0 = packed_rows(w, KERNEL * OUT4 / 4u);
-      let w1 = packed_rows(w + KERNEL * OUT4, KERNEL * OUT4 / 4u);
-      aa += d0 * w0; ab += d1 * w0; ba += d0 * w1; bb += d1 * w1;
-    }
+  // One loop over kernel rows and outputs: software adapters merge all results at the end of every nested one.
+  let kernel_rows = kernel_rows_over(row0, row1);
+  var ky = kernel_rows.x;
+  var o = 0u;
+  while (ky < kernel_rows.y) {
+    let line0 = output_at(row0, ky, OUT_HEIGHT);
+    let line1 = output_at(row1, ky, OUT_HEIGHT);
+    let planes = output_planes(outputs + o, outputs + OUT_PER_GROUP - 1u);
+    let d0 = dy_quads(planes + min(line0, OUT_HEIGHT - 1u) * QUADS + column0) * select(1.0, 0.0, line0 == NOWHERE);
+    let d1 = dy_quads(planes + min(line1, OUT_HEIGHT - 1u) * QUADS + column1) * select(1.0, 0.0, line1 == NOWHERE);
+    let w = ((weights + ky) * OUT4 + o) / 4u;
+    let w0 = packed_rows(w, KERNEL * OUT4 / 4u);
+    let w1 = packed_rows(w + KERNEL * OUT4, KERNEL * OUT4 / 4u);
+    aa += d0 * w0; ab += d1 * w0; ba += d0 * w1; bb += d1 * w1;
+    o += 4u;
+    ky += select(0u, 1u, o == OUT4);
+    o = select(o, 0u, o == OUT4);
   }
   let first = image * SEERS;
   let end = first + SEERS;
@@ -230,6 +242,12 @@ fn line_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
   put_lines(first + seer, end, quad1, ab);
   put_lines(first + seer + 4u, end, quad0, ba);
   put_lines(first + seer + 4u, end, quad1, bb);
+}
+
+// First and end of the kernel rows that connect any output to input lines row0 … row1.
+fn kernel_rows_over(row0: u32, row1: u32) -> vec2u {
+  let lowest = (OUT_HEIGHT - 1u) * STRIDE;
+  return vec2u(max(row0 + PADDING, lowest) - lowest, min(row1 + PADDING + 1u, KERNEL));
 }
 
 // Columns of `block` are four seers of one quad.
@@ -246,6 +264,7 @@ const NOWHERE = 0xffffffffu;
 // The output along one axis that sees input cell `at` with kernel cell `tap`, of `count`; NOWHERE if there is none.
 fn output_at(at: u32, tap: u32, count: u32) -> u32 {
   let shifted = at + PADDING - tap; // wraps around before the first output
+  if (STRIDE == 1u) { return select(NOWHERE, shifted, shifted < count); }
   let found = shifted / STRIDE;
   return select(NOWHERE, found, found < count && found * STRIDE == shifted);
 }

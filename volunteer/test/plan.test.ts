@@ -4,6 +4,7 @@ import { lenet5, mlp, parameterCount } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { microBatches } from '../src/graph/batches.ts'
 import { buildGraph } from '../src/graph/build.ts'
+import { draftPasses, shareScratch, type DraftPass } from '../src/graph/drafts.ts'
 import { flatViews, gather, spread } from '../src/graph/flat-views.ts'
 import { assignBuffers } from '../src/graph/memory.ts'
 import { planGraph } from '../src/graph/plan.ts'
@@ -34,6 +35,17 @@ test('no pass of LeNet-5 binds one buffer twice', () => {
 test('memory is shared: the plan of LeNet-5 takes less than its tensors and scratch', () => {
   const { buffers } = planGraph(buildGraph(lenet5()), { family: 'register', limits: LIMITS, maxMicroBatch: 64 })
   assert.ok(buffers.reduce((sum, bytes) => sum + bytes, 0) < 24 * MIB)
+})
+
+test('backward finds the input of a convolution as forward prepared it', () => {
+  const graph = buildGraph(lenet5())
+  const drafts = draftPasses(graph, 'register', 64)
+  const shared = shareScratch(drafts)
+  const prepared = (passes: readonly DraftPass[]) => passes.filter(({ pass }) => pass.entryPoint === 'spread').length
+  assert.equal(prepared(drafts), 4)
+  assert.equal(prepared(shared), 2)
+  const written = new Set(shared.flatMap(({ pass, operands }) => operands.filter((_, i) => pass.bindings[i]?.access !== 'read')))
+  for (const { operands } of shared) for (const operand of operands) if (typeof operand === 'string') assert.ok(written.has(operand), operand)
 })
 
 test('a small adapter gets smaller micro-batches', () => {

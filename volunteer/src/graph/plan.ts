@@ -1,11 +1,10 @@
 // Graph + capacity → static plan: every pass with the buffers that it binds. Made once; a run only replays it.
 // Pure: it knows the limits of an adapter and touches no device.
 
-import {
-  bindingBytes, boundBindings, recipeFor, type Binding, type KernelCall, type KernelFamily, type Pass, type Recipe,
-} from '@starling-grid/shaders'
+import { bindingBytes, boundBindings, type Binding, type KernelFamily, type Pass } from '@starling-grid/shaders'
 import { GridError } from '@starling-grid/protocol'
 import type { Graph } from './build.ts'
+import { draftPasses, PARTS, shareScratch, type DraftPass } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
 import { assignBuffers, type Life } from './memory.ts'
 import type { GraphPart } from './runner.ts'
@@ -48,22 +47,26 @@ export interface PlanOptions {
 
 /** Bytes of pooled buffers: what a tab may take without crowding out its neighbours. */
 const POOL_BUDGET_BYTES = 512 * 1024 * 1024
-const PARTS = ['forward', 'loss', 'backward'] as const
 
 /**
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
  * @throws GridError('adapter-limit') naming the limit when not even one sample fits
  */
 export function planGraph(graph: Graph, { family, limits, maxMicroBatch }: PlanOptions): Plan {
-  let capacity = maxMicroBatch
-  for (;;) {
-    const plan = planCapacity(graph, family, capacity)
-    const obstacle = firstObstacle(plan, limits)
-    const crowded = plan.buffers.reduce((sum, bytes) => sum + bytes, 0) > POOL_BUDGET_BYTES
-    if (!obstacle && (!crowded || capacity === 1)) return plan
-    if (obstacle && capacity === 1) throw new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle}.`)
-    capacity = Math.ceil(capacity / 2)
+  for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
+    const drafts = draftPasses(graph, family, capacity)
+    // Sharing scratch saves time and costs memory: where it does not fit, preparing twice does better than half the samples.
+    const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, capacity))
+    const fitting = plans.find(plan => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
+    if (fitting) return fitting
+    if (capacity > 1) continue
+    const [obstacle] = plans.map(plan => firstObstacle(plan, limits))
+    throw new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle}.`)
   }
+}
+
+function isCrowded({ buffers }: Plan): boolean {
+  return buffers.reduce((sum, bytes) => sum + bytes, 0) > POOL_BUDGET_BYTES
 }
 
 function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): string | undefined {
@@ -77,16 +80,7 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): stri
   return undefined
 }
 
-/** One pass before memory is assigned: each binding still names a tensor or a scratch buffer. */
-interface DraftPass {
-  readonly part: GraphPart
-  readonly pass: Pass
-  readonly operands: readonly (Tensor | string)[]
-}
-
-function planCapacity(graph: Graph, family: KernelFamily, capacity: number): Plan {
-  const drafts = PARTS.flatMap(part => graph[part].flatMap((call, index) =>
-    draftPasses(part, call, recipeFor(family, call, capacity), `${part}.${index}`)))
+function planCapacity(graph: Graph, drafts: readonly DraftPass[], capacity: number): Plan {
   const pool = new Pool(graph, capacity)
   for (const [index, { pass, operands }] of drafts.entries())
     for (const [i, binding] of boundBindings(pass).entries()) pool.use(operands[i], binding, index)
@@ -100,17 +94,6 @@ function planCapacity(graph: Graph, family: KernelFamily, capacity: number): Pla
     parts: { forward: planned('forward'), loss: planned('loss'), backward: planned('backward') },
     placement: new Map([...bufferOf].flatMap(([key, buffer]) => (typeof key === 'number' ? [[key, buffer]] : []))),
   }
-}
-
-function draftPasses(part: GraphPart, call: KernelCall<Tensor>, recipe: Recipe, callName: string): DraftPass[] {
-  const operands = new Map<string, Tensor>(Object.entries(call.operands))
-  const resolve = ({ operand }: Binding): Tensor | string => {
-    const tensor = operands.get(operand)
-    if (tensor) return tensor
-    if (Object.hasOwn(recipe.scratch, operand)) return `${callName}.${operand}`
-    throw new Error(`internal: ${call.kernel} binds \`${operand}\`, which is neither operand nor scratch`)
-  }
-  return recipe.passes.map(pass => ({ part, pass, operands: boundBindings(pass).map(resolve) }))
 }
 
 /** Collects the lives of everything that is not a view into a flat vector. Key: storage of a tensor, or name of a scratch buffer. */

@@ -1,0 +1,67 @@
+// The passes of a graph before memory is assigned: each binding still names a tensor or a scratch buffer.
+
+import { boundBindings, recipeFor, type Binding, type KernelCall, type KernelFamily, type Pass, type Recipe } from '@starling-grid/shaders'
+import type { Graph } from './build.ts'
+import type { GraphPart } from './runner.ts'
+import type { Tensor } from './tensor.ts'
+
+export interface DraftPass {
+  readonly part: GraphPart
+  readonly pass: Pass
+  /** in the order of the bound bindings; a scratch buffer is a string */
+  readonly operands: readonly (Tensor | string)[]
+}
+
+export const PARTS = ['forward', 'loss', 'backward'] as const
+
+export function draftPasses(graph: Graph, family: KernelFamily, capacity: number): DraftPass[] {
+  return PARTS.flatMap(part => graph[part].flatMap((call, index) =>
+    draftsOf(part, call, recipeFor(family, call, capacity), `${part}.${index}`)))
+}
+
+function draftsOf(part: GraphPart, call: KernelCall<Tensor>, recipe: Recipe, callName: string): DraftPass[] {
+  const operands = new Map<string, Tensor>(Object.entries(call.operands))
+  const resolve = ({ operand }: Binding): Tensor | string => {
+    const tensor = operands.get(operand)
+    if (tensor) return tensor
+    if (Object.hasOwn(recipe.scratch, operand)) return `${callName}.${operand}`
+    throw new Error(`internal: ${call.kernel} binds \`${operand}\`, which is neither operand nor scratch`)
+  }
+  return recipe.passes.map(pass => ({ part, pass, operands: boundBindings(pass).map(resolve) }))
+}
+
+/**
+ * Passes that make the same scratch from the same tensors run once, and the scratch is kept until its last reader:
+ * the backward of a convolution then finds its input as forward prepared it. Sound because tensors are written once per run.
+ */
+export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
+  const firstOf = new Map<string, DraftPass>()
+  const sameAs = new Map<string, string>()
+  return drafts.flatMap(({ part, pass, operands }) => {
+    const draft = { part, pass, operands: operands.map(operand => (typeof operand === 'string' ? sameAs.get(operand) ?? operand : operand)) }
+    const key = derivation(draft)
+    const first = key === undefined ? undefined : firstOf.get(key)
+    if (key === undefined || !first) {
+      if (key !== undefined) firstOf.set(key, draft)
+      return [draft]
+    }
+    for (const [i, scratch] of writtenScratch(draft).entries()) sameAs.set(scratch, writtenScratch(first)[i] ?? scratch)
+    return []
+  })
+}
+
+/** Equal for passes that write equal scratch; undefined where a pass writes a tensor. */
+function derivation(draft: DraftPass): string | undefined {
+  const { pass, operands } = draft
+  const read = operands.filter((_, i) => !isWritten(pass, i)).map(operand => (typeof operand === 'string' ? operand : operand.storage))
+  if (writtenScratch(draft).length + read.length !== operands.length) return undefined
+  return JSON.stringify([pass.file, pass.entryPoint, pass.constants, pass.bindings, read])
+}
+
+function writtenScratch({ pass, operands }: DraftPass): string[] {
+  return operands.flatMap((operand, i) => (isWritten(pass, i) && typeof operand === 'string' ? [operand] : []))
+}
+
+function isWritten(pass: Pass, binding: number): boolean {
+  return boundBindings(pass)[binding]?.access !== 'read'
+}
