@@ -51,8 +51,17 @@ export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: nu
   const manifest = await storeDataset(imported, blobs)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw new GridError('job-invalid', `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`)
-  const description: Description = { spec, manifest, submittedAt }
+  const description: Description = { spec: withScheduledSteps(spec, manifest), manifest, submittedAt }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
+}
+
+/** A schedule that names no number of steps runs over the whole training. */
+function withScheduledSteps(spec: JobSpec, manifest: DatasetManifest): JobSpec {
+  const { optimizer, epochs, batchBlocks, blockSamples, maxSteps } = spec
+  if (optimizer.schedule === undefined || optimizer.schedule.steps !== undefined) return spec
+  const stepsPerEpoch = Math.ceil(blockRanges(manifest.train, blockSamples).length / batchBlocks)
+  const steps = Math.min(maxSteps ?? Number.POSITIVE_INFINITY, epochs * stepsPerEpoch)
+  return { ...spec, optimizer: { ...optimizer, schedule: { ...optimizer.schedule, steps } } }
 }
 
 /** A job as it was stored by importJob, which checked it. */

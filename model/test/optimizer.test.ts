@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import { GridError, readSafetensors, writeSafetensors } from '@starling-grid/protocol'
-import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient, type OptimizerSpec } from '@starling-grid/shaders'
+import { applyUpdate, clipGlobalNorm, createOptimizerState, learningRate, meanGradient, type OptimizerSpec } from '@starling-grid/shaders'
 import { optimizerTensors, parseOptimizerSpec, randomWords, restoreOptimizer } from '@starling-grid/model'
 
 const COUNT = 1000
@@ -104,4 +104,10 @@ test('a wrong optimizer is refused by attribute', () => {
       return true
     })
   assert.deepEqual(parseOptimizerSpec({ type: 'adamw', lr: 1e-3, betas: [0.9, 0.95] }), { type: 'adamw', lr: 1e-3, betas: [0.9, 0.95] })
+})
+
+test('a linear schedule falls from the full rate to its fraction, and stays there', () => {
+  const spec = { type: 'sgd', lr: 1, schedule: { type: 'linear', to: 0.5, steps: 4 } } as const
+  assert.deepEqual([0, 1, 2, 4, 9].map(step => learningRate(spec, step)), [1, 0.875, 0.75, 0.5, 0.5])
+  assert.equal(learningRate({ type: 'sgd', lr: 0.25 }, 100), 0.25)
 })

@@ -11,6 +11,13 @@ export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'
 const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
 const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
+/** Falls in a straight line from lr to lr × `to` over `steps`; a submitted job may leave out `steps`: then it is the whole run. */
+const ScheduleSchema = strict({
+  type: Type.Literal('linear'),
+  to: Type.Number({ minimum: 0, maximum: 1 }),
+  steps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
+})
+
 /** PyTorch's names and semantics; the arithmetic is `@starling-grid/shaders` optimizers'. */
 export const OptimizerSchema = Type.Union([
   strict({
@@ -19,6 +26,7 @@ export const OptimizerSchema = Type.Union([
     momentum: Type.Optional(Fraction),
     nesterov: Type.Optional(Type.Boolean()),
     weightDecay: Type.Optional(Fraction),
+    schedule: Type.Optional(ScheduleSchema),
   }),
   strict({
     type: Type.Union([Type.Literal('adam'), Type.Literal('adamw')]),
@@ -26,6 +34,7 @@ export const OptimizerSchema = Type.Union([
     betas: Type.Optional(Type.Tuple([Fraction, Fraction])),
     eps: Type.Optional(Positive),
     weightDecay: Type.Optional(Fraction),
+    schedule: Type.Optional(ScheduleSchema),
   }),
 ])
 

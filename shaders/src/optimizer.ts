@@ -4,12 +4,21 @@
 import { adam } from './reference/adamw.ts'
 import { sgd } from './reference/sgd.ts'
 
+/** The learning rate falls in a straight line to lr × `to` over `steps`, and stays there. */
+export interface LearningRateSchedule {
+  readonly type: 'linear'
+  readonly to: number
+  /** the job's own number of steps where a job leaves it out; applyUpdate needs it */
+  readonly steps?: number
+}
+
 export interface SgdSpec {
   readonly type: 'sgd'
   readonly lr: number
   readonly momentum?: number
   readonly nesterov?: boolean
   readonly weightDecay?: number
+  readonly schedule?: LearningRateSchedule
 }
 
 export interface AdamSpec {
@@ -18,6 +27,7 @@ export interface AdamSpec {
   readonly betas?: readonly [number, number]
   readonly eps?: number
   readonly weightDecay?: number
+  readonly schedule?: LearningRateSchedule
 }
 
 export type OptimizerSpec = SgdSpec | AdamSpec
@@ -70,20 +80,30 @@ export function applyUpdate(
   outState.step = state.step + 1
 }
 
+/** Additions, products and quotients of doubles only: the same bits everywhere, which a cosine would not be. */
+export function learningRate({ lr, schedule }: OptimizerSpec, step: number): number {
+  if (schedule === undefined) return lr
+  if (schedule.steps === undefined) throw new Error('internal: a schedule without its number of steps')
+  const done = Math.min(1, step / schedule.steps)
+  return lr * (1 - (1 - schedule.to) * done)
+}
+
 interface Version {
   readonly parameters: Float32Array
   readonly state: OptimizerState
 }
 
 function applySgd(spec: SgdSpec, from: Version, gradient: Float32Array, to: Version): void {
-  const { lr, momentum = 0, nesterov = false, weightDecay = 0 } = spec
+  const { momentum = 0, nesterov = false, weightDecay = 0 } = spec
+  const lr = learningRate(spec, from.state.step)
   const vectors = ({ parameters, state }: Version) => ({ parameters, velocity: state.slots[0] })
   sgd({ lr, momentum, nesterov, weightDecay }, vectors(from), gradient, vectors(to))
 }
 
 function applyAdam(spec: AdamSpec, from: Version, gradient: Float32Array, to: Version): void {
   const decoupled = spec.type === 'adamw'
-  const { lr, betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
+  const lr = learningRate(spec, from.state.step)
+  const { betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
   const beta1Power = (from.state.scalars[0] ?? 1) * beta1
   const beta2Power = (from.state.scalars[1] ?? 1) * beta2
   adam({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }, adamVectors(from), gradient, adamVectors(to))
