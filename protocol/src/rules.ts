@@ -19,7 +19,7 @@ export const SWITCHABLE_RULES = {
   R13: 'the next epoch is planned when all blocks of this one are on the chain',
   R15: 'an upload becomes a checkpoint only when its id is on the chain',
   R16: 'a rewind does not touch the counters',
-  R17: 'a ring that keeps failing gives way to async mode',
+  R17: 'who keeps failing the ring is left out of it, and a ring that keeps failing gives way to async mode',
   A2: 'a push is taken only with current lease tokens, once',
   A4: 'a parameter server that restarts goes back to its newest checkpoint',
   A5: 'the parameter server starts from the version that the ring decided',

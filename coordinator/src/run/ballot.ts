@@ -1,5 +1,6 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
-import { type BlockId, type Claim, fold, type MemberId, type MessageFrom, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type BlockId, type Claim, type MemberId, type MessageFrom, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { highest, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { ringCandidates } from './membership.ts'
 import { planSteps } from './scheduler.ts'
@@ -7,15 +8,6 @@ import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 type Form = Extract<RunPhase, { type: 'form' }>
-
-/** A valid claim: the records that it adds to the committed chain, and where they lead. */
-interface ValidClaim {
-  readonly member: MemberId
-  readonly records: readonly StepRecord[]
-  readonly version: VersionRef
-  /** generation of its last record: breaks ties */
-  readonly lastGen: number
-}
 
 /** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
 export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] }): void {
@@ -42,7 +34,7 @@ export function stateAnswered(turn: Turn, member: MemberId, { claim }: MessageFr
   const { state } = turn
   const here = state.members.get(member)
   if (here !== undefined) here.silent = false
-  if (state.phase.type === 'lost' && claim !== null && validate(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
+  if (state.phase.type === 'lost' && claim !== null && validClaim(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
   turn.then({ type: 'decide' })
@@ -67,9 +59,10 @@ export function decide(turn: Turn): void {
   const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
   if (missing.length > 0 && now < phase.deadline) return
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const valid = [...phase.claims].flatMap(([member, claim]) => (claim === null ? [] : (validate(state, member, claim) ?? []))).filter(({ member }) => phase.goal === 'ring' || canHandOver(state, member, now))
+  const valid = validClaims(state, phase.claims).filter(({ member }) => phase.goal === 'ring' || canHandOver(state, member, now))
   const best = highest(turn, valid)
   if (best === undefined) return decideWithoutClaims(turn, phase.goal, phase.claims)
+  if (best.revived.length > 0) turn.journal({ type: 'commit', records: best.revived })
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
   if (phase.goal === 'async') return handOver(turn, best, holders)
   form(turn, { target: best.version, records: best.records, sources: holders, answered: new Set(phase.claims.keys()) })
@@ -78,45 +71,6 @@ export function decide(turn: Turn): void {
 /** A member that was asked to upload and did not is no source for the parameter server, whatever it holds. */
 function canHandOver(state: RunState, member: MemberId, now: number): boolean {
   return (state.members.get(member)?.cannotUploadUntil ?? 0) <= now
-}
-
-/** R4: id(C) stands at position C of the claim's chain; also one that brings back what a rewind cut off (R6). */
-function validate(state: RunState, member: MemberId, claim: Claim): ValidClaim | undefined {
-  const { chain } = state
-  const records = [...recordsBefore(state, claim.base), ...claim.records]
-  const skipped = chain.head.v - (claim.base.v - (records.length - claim.records.length))
-  const base = records.length > claim.records.length ? chain.head : claim.base
-  const version = fold(base, records)
-  if (version === undefined || skipped < 0 || skipped > records.length) return undefined
-  const atHead = fold(base, records.slice(0, skipped))
-  if (!state.config.off.has('R4') && atHead?.id !== chain.head.id) return undefined
-  const last = records.at(-1) ?? chain.records[version.v - 1]
-  return { member, records: records.slice(skipped), version, lastGen: last?.gen ?? 0 }
-}
-
-/** Records of the abandoned branch that lead from the head to `base`, when the head is still at the fork. */
-function recordsBefore(state: RunState, base: VersionRef): readonly StepRecord[] {
-  const fork = state.chain.head
-  if (base.v <= fork.v || base.v > fork.v + state.abandoned.length) return []
-  const between = state.abandoned.slice(0, base.v - fork.v)
-  return fold(fork, between)?.id === base.id ? between : []
-}
-
-/**
- * R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. The
- * members of that generation differ by at most one version; others that hold a record of it prove nothing.
- */
-function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
-  const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || (a.member < b.member ? -1 : 1))
-  const [first, ...others] = order
-  if (first === undefined) return undefined
-  const ring = turn.state.rings.get(first.lastGen) ?? []
-  const fellows = others.filter((claim) => ring.includes(claim.member))
-  const outOfRange = fellows.length > 0 && fellows.every((claim) => first.version.v - claim.version.v > 1)
-  if (!outOfRange) return first
-  turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}, more than one ahead of its generation`)
-  turn.refuse(first.member, 'message-unexpected', 'a claim more than one version ahead of its generation')
-  return highest(turn, others)
 }
 
 function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {

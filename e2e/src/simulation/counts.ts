@@ -1,7 +1,7 @@
 // What happened in a simulation: tests ask whether the rare states were reached.
 
 export const FAULTS = [
-  'member-crash', 'member-leave', 'socket-loss', 'coordinator-crash', 'crash-between-effects', 'takeover', 'spurious-abort', 'link-partition', 'bad-gradient', 'everybody-dies',
+  'member-crash', 'member-leave', 'socket-loss', 'socket-loss-in-exchange', 'all-sockets-lost', 'coordinator-crash', 'crash-between-effects', 'takeover', 'spurious-abort', 'link-partition', 'bad-gradient', 'everybody-dies',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 

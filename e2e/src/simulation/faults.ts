@@ -5,10 +5,15 @@ import { type Fault, FAULTS } from './counts.ts'
 import type { Context } from './context.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 
+/** When a member's socket breaks at the worst moment: as it sends this, or begins to fetch a state from another member. */
+const MOMENTS = ['state', 'state', 'fetch', 'fetch', 'fetch', 'confirm', 'held', 'abort'] as const
+
 /** Draws: a crash between effects must meet a decision with several of them, so it is tried more often. */
 const WEIGHTS: Record<Fault, number> = {
-  'member-crash': 4, 'member-leave': 1, 'socket-loss': 5, 'coordinator-crash': 3, 'crash-between-effects': 4, 'takeover': 1, 'spurious-abort': 3, 'link-partition': 2, 'bad-gradient': 1, 'everybody-dies': 1,
+  'member-crash': 4, 'member-leave': 1, 'socket-loss': 4, 'socket-loss-in-exchange': 3, 'all-sockets-lost': 2, 'coordinator-crash': 3, 'crash-between-effects': 4, 'takeover': 1, 'spurious-abort': 3, 'link-partition': 2, 'bad-gradient': 1, 'everybody-dies': 1,
 }
+/** These wait for their moment, and count when it comes. */
+const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
 const LOTS = FAULTS.flatMap((fault) => new Array<Fault>(WEIGHTS[fault]).fill(fault))
 
 /** What faults do to the world. */
@@ -43,7 +48,7 @@ export class Faults {
     if (!this.#happens(fault)) return
     this.left--
     this.#context.trace(() => `FAULT ${fault}`)
-    if (fault !== 'crash-between-effects') this.#context.counts.faults[fault]++ // counted when it comes to pass
+    if (!WAITING.has(fault)) this.#context.counts.faults[fault]++
   }
 
   #happens(fault: Fault): boolean {
@@ -54,6 +59,11 @@ export class Faults {
         return this.#withVolunteer((volunteer) => this.#leave(volunteer), ({ connection }) => connection !== undefined)
       case 'socket-loss':
         return this.#withVolunteer(({ connection }) => connection?.break(), ({ connection }) => connection?.up === true)
+      case 'socket-loss-in-exchange':
+        return this.#withVolunteer((volunteer) => (volunteer.breaksAt = this.#context.dice.pick(MOMENTS)))
+      case 'all-sockets-lost':
+        for (const { connection } of this.#victims.volunteers) connection?.break()
+        return true
       case 'coordinator-crash':
         return this.#withCoordinator((coordinator) => this.#victims.crashCoordinator(coordinator))
       case 'crash-between-effects':

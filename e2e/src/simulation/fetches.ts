@@ -1,20 +1,21 @@
 // How a member gets to the target of a ballot: it asks a source, or the coordinator, and stages what comes (R7).
 import { type MemberId, sameVersion, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberInput } from '@starling-grid/volunteer'
+import type { Connection } from './connection.ts'
 import type { Context, FetchWish } from './context.ts'
 import type { Replica } from './replica.ts'
 
 /** of the answers between members: how many come twice, because the question was repeated */
-const REPEATED = 0.1
-/** ms that asking and answering take at most, each: states are long */
-const TRANSFER_MS = 1500
-const LONG_TRANSFER_MS = 9000
-const LONG_TRANSFERS = 0.1
+const REPEATED = 0.25
+
+/** ms instead of Scenario.transferMs for a member that lost its coordinator: its network is bad */
+const BAD_NETWORK_MS = 8000
 
 interface Asker {
   readonly id: MemberId
   readonly seat: number
   readonly core: MemberCore
+  readonly connection: Connection | undefined
   take(input: MemberInput): void
 }
 
@@ -51,8 +52,9 @@ export class Fetches {
 
   #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
     const { id } = this.#asker
-    const { agenda, dice } = this.#context
-    agenda.later(dice.between(0, dice.chance(LONG_TRANSFERS) ? LONG_TRANSFER_MS : TRANSFER_MS), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
+    const { agenda, dice, scenario } = this.#context
+    const most = this.#asker.connection?.up === true ? scenario.transferMs : BAD_NETWORK_MS
+    agenda.later(dice.between(0, most), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
   }
 
   #answered(wish: FetchWish, wanted: Wanted, source: MemberId, answer: Float32Array | undefined): void {
@@ -68,8 +70,8 @@ export class Fetches {
 
   #download({ gen, target, coordinatorHolds }: Wanted): void {
     if (coordinatorHolds !== true) return this.#failed(gen, null)
-    const { agenda, dice } = this.#context
-    agenda.later(dice.between(0, TRANSFER_MS), () => `${this.#asker.id} downloads version ${target.v}`, () => {
+    const { agenda, dice, scenario } = this.#context
+    agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} downloads version ${target.v}`, () => {
       if (this.#asker.core.ring?.gen !== gen) return
       const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
       if (stored === undefined) return this.#failed(gen, null)

@@ -25,6 +25,10 @@ export interface Scenario {
   readonly faults: number
   /** ms that computing a share takes at most: short or long beside the times of TIMING */
   readonly computeMs: number
+  /** ms that opening links takes at most */
+  readonly linksMs: number
+  /** ms that a question for a state, and its answer, take at most, each */
+  readonly transferMs: number
   /** of the events: how many are faults, as long as there are some left */
   readonly faultRate: number
   /** frames from the first to the second seat never arrive (R17) */
@@ -39,6 +43,11 @@ const TIMING: Timing = {
   leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, excludeMs: 10_000, stalenessBound: 3,
 }
 
+/** epochs, blocks in each, blocks in a batch; and of the runs, how many have more steps than a plan may be long (R14) */
+const SHAPES = [[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1]] as const
+const LONG_RUN = [1, 150, 1] as const
+const LONG_RUNS = 0.02
+
 export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5ca1ab1e)
   const network = options.network ?? (dice.chance(0.5) ? 'fifo' : 'shuffled')
@@ -51,12 +60,14 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
   const defect = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
   const computeMs = dice.pick([500, 500, 4000]) ?? 500
-  return { seed, computeMs, network, off, config: configOf(dice, mode, off), seats, faults, faultRate, brokenLink, defect }
+  const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
+  const linksMs = dice.pick([200, 3000]) ?? 200
+  return { seed, computeMs, linksMs, transferMs, network, off, config: configOf(dice, mode, off), seats, faults, faultRate, brokenLink, defect }
 }
 
 function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): RunConfig {
   const job = jobId('simulated')
-  const [epochs, blocks, batchBlocks] = dice.pick([[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1]] as const) ?? [2, 6, 3]
+  const [epochs, blocks, batchBlocks] = dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {
     job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
     validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, minVolunteers: dice.between(1, 2),

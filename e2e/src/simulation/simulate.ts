@@ -5,8 +5,9 @@ import { scenarioOf, type Scenario, type SimulationOptions } from './scenario.ts
 import { type Invariant, type Violation, Violations } from './violations.ts'
 import { World } from './world.ts'
 
-/** I9: events that may follow the last fault before the run is finished; the slowest of 100,000 seeds took a third. */
-const CALM_EVENTS = 6_000
+/** I9: events that may follow the last fault before the run is finished, and more for each step of it. */
+const CALM_EVENTS = 5000
+const CALM_EVENTS_PER_STEP = 150
 /** Lines of trace that are kept. */
 const TRACE_LINES = 60
 
@@ -32,6 +33,8 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
   const trace: string[] = []
   const keep = (line: () => string): void => void (trace.push(line()) > TRACE_LINES && trace.shift())
   const world = new World(scenario, violations, options.trace === true ? keep : () => undefined)
+  const { epochs, blocks, batchBlocks } = scenario.config
+  const patience = CALM_EVENTS + CALM_EVENTS_PER_STEP * epochs * Math.ceil(blocks / batchBlocks)
   let events = 0
   let calmEvents = 0
   while (violations.first === undefined && !world.chronicle.finished) {
@@ -39,7 +42,7 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
     world.check()
     events++
     calmEvents = world.faults.left > 0 ? 0 : calmEvents + 1
-    if (calmEvents > CALM_EVENTS) violations.report('I9', `not finished ${CALM_EVENTS} events after the last fault`)
+    if (calmEvents > patience) violations.report('I9', `not finished ${patience} events after the last fault`)
   }
   return { scenario, violation: violations.first, events, calmEvents, counts: world.counts, trace }
 }

@@ -1,6 +1,6 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayServe, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
@@ -11,8 +11,6 @@ import { RingWork } from './ring-work.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
-/** ms that opening links takes at most */
-const LINKS_MS = 3000
 /** ms until a broken link is noticed */
 const LINK_NOTICE_MS = 2000
 
@@ -22,6 +20,8 @@ export class VolunteerProcess implements Peer {
   readonly core: MemberCore
   replica: Replica | undefined
   connection: Connection | undefined
+  /** its socket breaks when it next sends this, or fetches */
+  breaksAt: ToCoordinator['type'] | 'fetch' | undefined
   alive = true
   readonly #context: Context
   readonly #fetches: Fetches
@@ -111,16 +111,16 @@ export class VolunteerProcess implements Peer {
   #carryOut(effect: MemberEffect, ring: RingWork | undefined): void {
     switch (effect.type) {
       case 'send':
-        return this.connection?.toCoordinator(effect.message)
+        return this.#send(effect.message)
       case 'halt':
         this.#ring = undefined
         return
       case 'open-links':
         return this.#openLinks(effect)
       case 'fetch-state':
-        return this.#fetches.begin('state', effect)
       case 'fetch-reduced':
-        return this.#fetches.begin('reduced', effect)
+        if (effect.sources.length > 0) this.#mayBreak('fetch')
+        return this.#fetches.begin(effect.type === 'fetch-state' ? 'state' : 'reduced', effect)
       case 'adopt':
         this.replica = this.#fetches.takeState(effect.version)
         this.#kept = undefined
@@ -142,10 +142,22 @@ export class VolunteerProcess implements Peer {
     }
   }
 
+  #send(message: ToCoordinator): void {
+    this.#mayBreak(message.type)
+    this.connection?.toCoordinator(message)
+  }
+
+  #mayBreak(moment: ToCoordinator['type'] | 'fetch'): void {
+    if (moment !== this.breaksAt || this.connection?.up !== true) return
+    this.breaksAt = undefined
+    this.#context.counts.faults['socket-loss-in-exchange']++
+    this.connection.break()
+  }
+
   #openLinks({ gen, neighbours }: EffectOf<'open-links'>): void {
-    const { agenda, dice } = this.#context
+    const { agenda, dice, scenario } = this.#context
     if (this.core.ring !== undefined) this.#ring = new RingWork(this.#context, this.core)
-    agenda.later(dice.between(0, LINKS_MS), () => `${this.id} opens its links for g${gen}`, () => {
+    agenda.later(dice.between(0, scenario.linksMs), () => `${this.id} opens its links for g${gen}`, () => {
       const dead = neighbours.find((id) => this.#context.peer(id)?.alive !== true)
       if (dead === undefined) this.take({ type: 'links-open', gen })
       else this.take({ type: 'trouble', gen, blamed: dead, code: 'link-timeout', message: 'the link could not be opened' })
@@ -164,7 +176,7 @@ export class VolunteerProcess implements Peer {
   }
 
   #report({ owner, gen, version }: EffectOf<'confirm'>  | EffectOf<'report-digest'>, type: 'confirm' | 'version-digest'): void {
-    if (this.replica !== undefined) this.connection?.toCoordinator({ type, owner, gen, version, digest: digestOf(this.replica) })
+    if (this.replica !== undefined) this.#send({ type, owner, gen, version, digest: digestOf(this.replica) })
   }
 
   #compute({ gen, step, blocks }: EffectOf<'compute'>): void {

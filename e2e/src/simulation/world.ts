@@ -25,7 +25,7 @@ const RESTART_MS = 6000
 const RETURN_MS = 8000
 const RECONNECT_MS = 2500
 const LONG_ABSENCE_MS = 40_000
-const LONG_ABSENCES = 0.15
+const LONG_ABSENCES = 0.25
 /** ms that a link stays cut */
 const CUT_MS = 1500
 /** ms until a coordinator that was replaced learns of it from its lease */

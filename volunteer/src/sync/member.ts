@@ -88,10 +88,15 @@ function reach(core: MemberCore, ring: RingView, parent: VersionRef | undefined,
   const others = sources.filter((source) => source !== core.id)
   const record = order.records.at(-1)
   if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
-  if (core.version !== undefined && record !== undefined && parent !== undefined && sameVersion(core.version, parent) && others.length > 0)
+  if (core.version !== undefined && record !== undefined && parent !== undefined && isParent(core, core.version, parent) && others.length > 0)
     return [{ type: 'fetch-reduced', gen, record, target, sources: others }]
   if (core.off.has('R7-learner')) setVersion(core, target, ring)
   return [{ type: 'fetch-state', gen, target, sources: others, coordinatorHolds }]
+}
+
+/** Rule R7 switched off: a number is taken for a version. */
+function isParent(core: MemberCore, version: VersionRef, parent: VersionRef): boolean {
+  return core.off.has('R7') ? version.v === parent.v : sameVersion(version, parent)
 }
 
 /** The predecessor and the successor, without repetition and without self. */

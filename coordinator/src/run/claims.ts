@@ -1,0 +1,57 @@
+// What members say they hold, against the committed chain (R4), and which of it is the version to go on with (R5).
+import { type Claim, fold, type MemberId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import type { RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+export interface ValidClaim {
+  readonly member: MemberId
+  readonly version: VersionRef
+  /** once committed, cut off by the last rewind, and held by this member: on the chain again when its claim is chosen (R6) */
+  readonly revived: readonly StepRecord[]
+  /** beyond the committed chain and what is revived */
+  readonly records: readonly StepRecord[]
+  /** generation of the last record: breaks ties */
+  readonly lastGen: number
+}
+
+export function validClaims(state: RunState, claims: ReadonlyMap<MemberId, Claim | null>): ValidClaim[] {
+  return [...claims].flatMap(([member, claim]) => (claim === null ? [] : (validClaim(state, member, claim) ?? [])))
+}
+
+/** R4: id(C) stands at position C of the claim's chain; or its base is on the branch that the last rewind cut off. */
+export function validClaim(state: RunState, member: MemberId, claim: Claim): ValidClaim | undefined {
+  const { chain, config } = state
+  const revived = cutOffBefore(state, claim.base)
+  const version = fold(claim.base, claim.records)
+  const skipped = revived.length > 0 ? 0 : chain.head.v - claim.base.v
+  if (version === undefined || skipped < 0 || skipped > claim.records.length) return undefined
+  const onChain = revived.length > 0 || fold(claim.base, claim.records.slice(0, skipped))?.id === chain.head.id
+  if (!onChain && !config.off.has('R4')) return undefined
+  const last = claim.records.at(-1) ?? revived.at(-1) ?? chain.records[version.v - 1]
+  return { member, version, revived, records: claim.records.slice(skipped), lastGen: last?.gen ?? 0 }
+}
+
+/** Records of the abandoned branch that lead from the head to `base`, when the head is still at the fork. */
+function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] {
+  const fork = state.chain.head
+  if (base.v <= fork.v || base.v > fork.v + state.abandoned.length) return []
+  const between = state.abandoned.slice(0, base.v - fork.v)
+  return fold(fork, between)?.id === base.id ? between : []
+}
+
+/**
+ * R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. The
+ * members of that generation differ by at most one version; others that hold a record of it prove nothing.
+ */
+export function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
+  const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || (a.member < b.member ? -1 : 1))
+  const [first, ...others] = order
+  if (first === undefined) return undefined
+  const ring = turn.state.rings.get(first.lastGen) ?? []
+  const fellows = others.filter((claim) => ring.includes(claim.member))
+  const outOfRange = fellows.length > 0 && fellows.every((claim) => first.version.v - claim.version.v > 1)
+  if (!outOfRange) return first
+  turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}, more than one ahead of its generation`)
+  turn.refuse(first.member, 'message-unexpected', 'a claim more than one version ahead of its generation')
+  return highest(turn, others)
+}
