@@ -2,7 +2,7 @@
 // effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
 import { decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
 import type { MemberId, MessageFrom, Push, Sha256, ToCoordinator } from '@starling-grid/protocol'
-import { digest } from '@starling-grid/protocol'
+import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
 import type { Chronicle, Journal } from './journal.ts'
@@ -125,6 +125,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
       case 'journal':
         return this.#append(effect.entries)
       case 'send':
+        if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW) this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
         return this.sessions.get(effect.to)?.toMember(effect.message)
       case 'refuse':
         return this.#refuse(effect)

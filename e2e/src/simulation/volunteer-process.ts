@@ -100,7 +100,13 @@ export class VolunteerProcess implements Peer {
     if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOut(effect, this.#ring)
     else ring.reactFor(this.core, input, (effect) => (effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOut(effect, ring)))
     this.#context.touched()
+    this.#countExhausted(input)
     this.#finishReduce(ring ?? this.#ring)
+  }
+
+  #countExhausted({ type }: MemberInput): void {
+    const { ring } = this.core
+    if (type === 'reduced' && ring?.plan.size === 0 && this.connection?.up !== true) this.#context.counts.plansExhausted++
   }
 
   #finishReduce(ring: RingWork | undefined): void {
