@@ -3,7 +3,7 @@ import type { Sha256, VersionRef } from '@starling-grid/protocol'
 import { checkpointDue } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { expireLeases } from './leases.ts'
-import { nextMode } from './mode-policy.ts'
+import { countFallback, nextMode } from './mode-policy.ts'
 import type { RunPhase } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -16,11 +16,11 @@ export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; r
   const { phase } = state
   const handover = phase.type === 'handover' && upload !== undefined
   if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', version: upload.version, blob: upload.blob, bytes: upload.bytes, witnessed: false, agreeing: 1, members: 1 })
-  const reason = nextMode(now, state.health, state.mode, state.config.mode, state.config.timing).reason
+  const { reason } = nextMode(now, state.health, state.mode, state.config)
+  if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
   state.leases.clear()
   state.validation = undefined
-  state.health.fallbacks++
   state.health.disturbedAt = now
   state.phase = { type: 'async', since: now, checkpointAskedAt: undefined }
   turn.effect({ type: 'server-load', checkpoint: newestCheckpoint(state) })
@@ -33,7 +33,7 @@ export function asyncTick(turn: Turn, phase: Extract<RunPhase, { type: 'async' }
   const { state, now } = turn
   expireLeases(turn)
   if (checkpointDue(state, now)) askServer(turn, phase)
-  const next = nextMode(now, state.health, 'async', state.config.mode, state.config.timing)
+  const next = nextMode(now, state.health, 'async', state.config)
   if (next.mode === 'ring' && state.members.size >= 1) return leaveAsync(turn, next.reason)
   turn.then({ type: 'advance' })
 }
@@ -52,6 +52,8 @@ function leaveAsync(turn: Turn, reason: string): void {
   state.leases.clear()
   state.validation = undefined
   state.health.consecutiveAborts = 0
+  state.health.leftAsyncAt = now
+  state.health.ballots = []
   for (const member of state.members.values()) member.hungry = false
   const settled = newestCheckpoint(state).version.id === state.chain.head.id
   state.phase = { type: 'settle', since: now, target: state.chain.head }

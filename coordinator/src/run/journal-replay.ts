@@ -18,7 +18,7 @@ export function createRunState(config: RunConfig): RunState {
     leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
     phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), failures: new Map(), validation: undefined,
     provisional: undefined, digests: new Map(),
-    health: { consecutiveAborts: 0, ballots: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0 }, everPlanned: new Set(),
+    health: { consecutiveAborts: 0, ballots: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined }, everPlanned: new Set(),
   }
 }
 

@@ -1,6 +1,6 @@
 // Which way gradients travel next. Knows nothing of sockets or storage.
 import type { Mode } from '@starling-grid/protocol'
-import type { RingHealth, Timing } from './state.ts'
+import type { RingHealth, RunConfig, Timing } from './state.ts'
 
 export interface ModeDecision {
   readonly mode: Mode
@@ -10,8 +10,8 @@ export interface ModeDecision {
 const MINUTE_MS = 60_000
 
 /** ring → async when reduces keep failing; async → ring after a calm that doubles with every fallback (hysteresis). */
-export function nextMode(now: number, health: RingHealth, current: Mode, wanted: 'auto' | Mode, timing: Timing): ModeDecision {
-  if (wanted !== 'auto') return { mode: wanted, reason: `the job asks for ${wanted}` }
+export function nextMode(now: number, health: RingHealth, current: Mode, { mode, timing }: Pick<RunConfig, 'mode' | 'timing'>): ModeDecision {
+  if (mode !== 'auto') return { mode, reason: `the job asks for ${mode}` }
   return current === 'async' ? fromAsync(now, health, timing) : fromRing(now, health, timing)
 }
 
@@ -28,6 +28,12 @@ function fromAsync(now: number, health: RingHealth, timing: Timing): ModeDecisio
   const needed = calmNeeded(health, timing)
   if (calm < needed) return { mode: 'async', reason: `the ring is tried again after ${Math.round(needed / 1000)} s of calm` }
   return { mode: 'ring', reason: `calm for ${Math.round(calm / 1000)} s` }
+}
+
+/** Entering async mode: the next try of the ring waits longer, unless the ring had worked for long. */
+export function countFallback(now: number, health: RingHealth, timing: Timing): void {
+  const worked = health.leftAsyncAt !== undefined && now - health.leftAsyncAt >= timing.quietMaxMs
+  health.fallbacks = worked ? 1 : health.fallbacks + 1
 }
 
 /** ms without joins, departures and aborts before the ring is tried again */

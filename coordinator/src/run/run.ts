@@ -153,7 +153,7 @@ function ballot(turn: Turn, { reason, trouble }: Extract<FollowUp, { type: 'ball
   const { state, now } = turn
   if (state.phase.type === 'finished') return
   if (trouble) state.health.consecutiveAborts++
-  const next = nextMode(now, state.health, state.mode, state.config.mode, state.config.timing)
+  const next = nextMode(now, state.health, state.mode, state.config)
   const fallBack = next.mode === 'async' && !state.config.off.has('R17')
   const goal = state.mode === 'async' || fallBack ? 'async' : 'ring'
   if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason

@@ -168,8 +168,9 @@ export interface RingHealth {
   aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
   /** last join, departure or abort */
   disturbedAt: number
-  /** fallbacks to async without a long calm between them */
+  /** fallbacks to async with no long time of a working ring between them */
   fallbacks: number
+  leftAsyncAt: number | undefined
 }
 
 export interface RunState {
