@@ -1,4 +1,5 @@
-// LeNet-5 for 28×28 grey images, with relu and average pooling: 61,706 parameters.
+// LeNet-5 for 28×28 grey images, with relu: 61,706 parameters. Source: LeCun et al., "Gradient-Based Learning Applied to
+// Document Recognition" (1998), whose pooling is the average; the maximum learns more from few images.
 
 import { parseModelSpec } from '../parse.ts'
 import type { ModelSpec } from '../spec.ts'
@@ -6,18 +7,24 @@ import type { ModelSpec } from '../spec.ts'
 /** Grey levels are stored as bytes. */
 const PIXEL_SCALE = 1 / 255
 
+export interface LeNet5Options {
+  readonly classes?: number
+  readonly pooling?: 'average' | 'maximum'
+}
+
 /** @example const start = initialParameters(lenet5(), 42) */
-export function lenet5(classes = 10): ModelSpec {
+export function lenet5({ classes = 10, pooling = 'average' }: LeNet5Options = {}): ModelSpec {
+  const pool = { type: pooling === 'average' ? 'avgpool2d' : 'maxpool2d', kernel: 2 }
   return parseModelSpec({
     name: 'lenet5',
     input: [1, 28, 28],
     layers: [
       { type: 'conv2d', name: 'conv1', out: 6, kernel: 5, padding: 2 },
       { type: 'relu' },
-      { type: 'avgpool2d', kernel: 2 },
+      pool,
       { type: 'conv2d', name: 'conv2', out: 16, kernel: 5 },
       { type: 'relu' },
-      { type: 'avgpool2d', kernel: 2 },
+      pool,
       { type: 'flatten' },
       { type: 'linear', name: 'fc1', out: 120 },
       { type: 'relu' },
