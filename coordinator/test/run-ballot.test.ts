@@ -1,0 +1,254 @@
+// From a disturbance to a running ring: who is waited for, whose claim wins, who is left out (R2–R8, R17).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Desk, recordsAfter, versionAfter } from './run-desk.ts'
+
+/** A ring of two that holds version 1, which is committed. */
+function runningDesk(options: ConstructorParameters<typeof Desk>[0] = {}): Desk {
+  const desk = new Desk({ minVolunteers: 2, ...options })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  desk.step(1)
+  return desk
+}
+
+test('a ring starts when all members confirmed, not before, and the start commits what they hold', () => {
+  const desk = new Desk({ minVolunteers: 2 })
+  desk.join('a')
+  assert.equal(desk.phase, 'waiting')
+  desk.join('b')
+  desk.answer('a')
+  desk.answer('b')
+  desk.confirm('a')
+  assert.equal(desk.phase, 'form')
+  desk.confirm('b')
+  assert.deepEqual(desk.journalled('start').map(({ members }) => members), [['a', 'b']])
+  assert.deepEqual(desk.sent('start').map(({ to }) => to), ['a', 'b'])
+})
+
+test('the ballot is in the journal before anybody hears of it', () => {
+  const desk = runningDesk()
+  desk.lose('b')
+  const order = desk.effects.map((effect) => (effect.type === 'send' ? effect.message.type : effect.type))
+  assert.ok(order.indexOf('journal') < order.indexOf('freeze'))
+})
+
+test('messages of an older ballot change nothing', () => {
+  const desk = runningDesk()
+  const { gen } = desk.state
+  const record = desk.record(2)
+  desk.lose('b')
+  assert.deepEqual(desk.say('a', { type: 'held', record }, gen), [])
+  assert.deepEqual(desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'link-lost', message: 'late' }, gen), [])
+  assert.equal(desk.phase, 'freeze')
+})
+
+test('the highest claim wins, and those behind it get it from its holders', () => {
+  const desk = runningDesk()
+  const ahead = desk.record(2)
+  desk.join('c')
+  desk.wait(60_000)
+  desk.answer('a', [])
+  desk.answer('b', [ahead])
+  desk.answer('c')
+  const [form] = desk.sent('form')
+  assert.equal(form?.target.v, 2)
+  assert.deepEqual(form?.sources, ['b'])
+  assert.deepEqual(form?.members, ['a', 'b', 'c'])
+  assert.equal(desk.state.chain.head.v, 1, 'nothing is committed before all confirmed')
+})
+
+test('of two claims for the same number the one of the newer generation wins', () => {
+  const desk = runningDesk()
+  const [older, newer] = [recordsAfter(desk.state.chain.head, 1, 1), recordsAfter(desk.state.chain.head, 2, 1)]
+  desk.lose('b')
+  desk.join('b')
+  desk.answer('a', older)
+  desk.answer('b', newer)
+  const { phase } = desk.state
+  assert.equal(phase.type === 'form' && phase.target.id, versionAfter(desk.state.chain.head, newer).id)
+})
+
+test('a claim of another branch with the right number is a learner', () => {
+  const desk = runningDesk()
+  const other = recordsAfter(desk.state.config.genesis, 7, 1)
+  desk.lose('b')
+  desk.join('b')
+  desk.answer('a', [])
+  desk.answer('b', other, desk.state.config.genesis)
+  const [form] = desk.sent('form')
+  assert.deepEqual(form?.sources, ['a'])
+  assert.equal(form?.target.id, desk.state.chain.head.id)
+})
+
+test('a claim more than one ahead of a fellow of its generation is refused', () => {
+  const desk = runningDesk()
+  const lie = recordsAfter(desk.state.chain.head, desk.state.gen, 5)
+  desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'reduce-timeout', message: 'test' })
+  desk.answer('a', [])
+  desk.answer('b', lie)
+  assert.deepEqual(desk.refusals, ['b message-unexpected'])
+  assert.equal(desk.sent('form')[0]?.target.v, 1)
+})
+
+test('a member alone may come back further ahead than others that only fetched its version', () => {
+  const desk = new Desk()
+  desk.join('a')
+  desk.run('a')
+  desk.step(1)
+  const ahead = recordsAfter(desk.state.chain.head, desk.state.gen, 3)
+  desk.checkpoint()
+  desk.lose('a')
+  desk.join('b')
+  desk.run('b')
+  desk.join('a')
+  desk.wait(60_000)
+  desk.answer('b', [])
+  desk.answer('a', ahead)
+  assert.deepEqual(desk.refusals, [])
+  assert.equal(desk.sent('form')[0]?.target.v, 4)
+})
+
+test('everybody vanishing is waited for, and the work comes back with the first who returns', () => {
+  const desk = runningDesk()
+  desk.lose('a')
+  desk.lose('b')
+  assert.equal(desk.phase, 'lost')
+  desk.wait(59_000)
+  desk.join('b')
+  desk.answer('b', [])
+  assert.equal(desk.sent('form')[0]?.target.v, 1)
+})
+
+test('when nobody comes back in time the run goes back to its checkpoint, with a new ballot and old counters', () => {
+  const desk = runningDesk()
+  const { gen } = desk.state
+  desk.lose('a')
+  desk.lose('b')
+  desk.wait(60_000)
+  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0])
+  assert.equal(desk.state.chain.head.v, 0)
+  assert.ok(desk.state.gen > gen)
+  assert.equal(desk.state.chain.doneIn(0).size, 0)
+})
+
+test('a holder that returns after a rewind brings its branch back, in records that fit a message', () => {
+  const desk = new Desk({ blocks: 400, batchBlocks: 1, epochs: 1, timing: { checkpointSteps: 1000, checkpointMs: 1e9, stallMs: 1e9 } })
+  desk.join('a')
+  desk.run('a')
+  for (let v = 1; v <= 200; v++) desk.step(v)
+  const held = desk.state.chain.head
+  desk.lose('a')
+  desk.wait(60_000)
+  assert.equal(desk.state.chain.head.v, 0)
+  desk.join('a')
+  desk.answer('a', recordsAfter(held, 99, 2), held)
+  assert.equal(desk.state.chain.head.id, held.id)
+  assert.deepEqual(desk.sent('form').map(({ target, records }) => [target.v, records.length]), [[202, 2]])
+})
+
+test('a member that does not answer is left behind, and asked again without being waited for', () => {
+  const desk = runningDesk()
+  desk.join('mute')
+  desk.wait(60_000)
+  desk.answer('a', [])
+  desk.answer('b', [])
+  assert.equal(desk.phase, 'freeze')
+  desk.wait(2000)
+  desk.confirm('a')
+  desk.confirm('b')
+  assert.equal(desk.phase, 'ring')
+  desk.wait(30_000)
+  assert.equal(desk.phase, 'ring', 'it is no newcomer')
+  desk.lose('b')
+  desk.answer('a', [])
+  assert.equal(desk.phase, 'form', 'it is not waited for')
+  desk.confirm('a')
+  desk.answer('mute')
+  desk.wait(30_000)
+  assert.equal(desk.phase, 'freeze', 'it spoke: it may join')
+})
+
+test('a new socket of a member in the ring opens a ballot, even before the old one is missed', () => {
+  const desk = runningDesk()
+  desk.join('b')
+  assert.equal(desk.phase, 'freeze')
+  assert.deepEqual(desk.sent('freeze').map(({ to }) => to), ['a', 'b'])
+})
+
+test('who holds other parameters than the majority is expelled', () => {
+  const desk = new Desk({ minVolunteers: 3 })
+  desk.join('a', 'b', 'c')
+  for (const name of ['a', 'b', 'c']) desk.answer(name)
+  desk.confirm('a', 'wrong')
+  desk.confirm('b')
+  desk.confirm('c')
+  assert.deepEqual(desk.refusals, ['a digest-mismatch'])
+  assert.deepEqual([...desk.state.members.keys()], ['b', 'c'])
+  assert.equal(desk.phase, 'freeze')
+})
+
+test('who does not confirm in time is out of the next ring, and back after a while', () => {
+  const desk = new Desk({ minVolunteers: 2 })
+  desk.join('a', 'b')
+  desk.answer('a')
+  desk.answer('b')
+  desk.confirm('a')
+  desk.wait(30_000)
+  desk.run('a', 'b')
+  assert.deepEqual(desk.members, ['a'])
+  desk.wait(50_000)
+  assert.equal(desk.phase, 'ring')
+  desk.wait(10_000)
+  assert.equal(desk.phase, 'freeze', 'there is a newcomer to admit')
+})
+
+test('one accuser may be the culprit, two are believed', () => {
+  const desk = new Desk({ minVolunteers: 3 })
+  desk.join('a', 'b', 'c')
+  const accuse = (by: string): void => {
+    desk.run('a', 'b', 'c')
+    desk.say(by, { type: 'abort', step: 1, blamed: desk.members[2] ?? null, code: 'link-lost', message: 'test' })
+  }
+  accuse('a')
+  desk.run('a', 'b', 'c')
+  assert.deepEqual(desk.members, ['a', 'b', 'c'])
+  accuse('b')
+  desk.run('a', 'b', 'c')
+  assert.deepEqual(desk.members, ['a', 'b'])
+})
+
+test('who gives up again and again is out, unless those it accused were gone indeed', () => {
+  const desk = new Desk({ minVolunteers: 2 })
+  desk.join('a', 'b')
+  for (let i = 0; i < 3; i++) {
+    desk.run('a', 'b')
+    desk.say('a', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  }
+  desk.run('a', 'b')
+  assert.deepEqual(desk.members, ['b'])
+
+  const other = new Desk({ minVolunteers: 2 })
+  other.join('a', 'b')
+  for (let i = 0; i < 3; i++) {
+    other.run('a', 'b')
+    other.say('a', { type: 'abort', step: 1, blamed: other.members[1] ?? null, code: 'link-lost', message: 'test' })
+    other.lose('b')
+    other.join('b')
+  }
+  other.run('a', 'b')
+  assert.deepEqual(other.members, ['a', 'b'])
+})
+
+test('a restarted coordinator raises its fence and waits for the last generation', () => {
+  const desk = runningDesk()
+  const restarted = new Desk({ minVolunteers: 2 }, desk)
+  assert.equal(restarted.state.owner, desk.state.owner + 1)
+  assert.equal(restarted.state.gen, desk.state.gen + 1)
+  assert.equal(restarted.state.chain.head.id, desk.state.chain.head.id)
+  restarted.join('a')
+  restarted.answer('a', [])
+  assert.equal(restarted.phase, 'freeze', 'b is waited for')
+  restarted.wait(10_000)
+  assert.equal(restarted.phase, 'form')
+})

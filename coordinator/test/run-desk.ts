@@ -1,0 +1,153 @@
+// One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members come
+// ready-made. Used by the run-*.test.ts files.
+import { type BlockId, type Claim, digest, extend, fold, genesis, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { applyEntry, createRunState, decide, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
+
+type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
+/** A member's message without the ballot, which is filled in. */
+export type Saying = Without<RunMessage, 'owner' | 'gen'>
+
+export const hashOf = (text: string): Sha256 => digest(new TextEncoder().encode(text))
+
+export interface DeskOptions extends Partial<Omit<RunConfig, 'timing'>> {
+  readonly timing?: Partial<Timing>
+}
+
+export class Desk {
+  readonly state: RunState
+  readonly entries: { readonly entry: JournalEntry; readonly at: number }[] = []
+  /** effects of the last input */
+  effects: readonly Effect[] = []
+  now = 0
+
+  constructor(options: DeskOptions = {}, earlier?: Desk) {
+    const job = jobId('desk')
+    const config: RunConfig = {
+      job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, epochs: 2, maxSteps: undefined, validateEvery: 1,
+      minVolunteers: 1, mode: 'ring', off: new Set(), ...options, timing: { ...DEFAULT_TIMING, ...options.timing },
+    }
+    this.entries.push(...(earlier?.entries ?? []))
+    this.now = earlier?.now ?? 0
+    this.state = earlier === undefined ? createRunState(config) : replay(config, earlier.entries)
+    this.feed({ type: 'coordinator-started' })
+  }
+
+  feed(input: RunInput): readonly Effect[] {
+    this.effects = decide(this.state, input, this.now).effects
+    for (const effect of this.effects) if (effect.type === 'journal') for (const entry of effect.entries) this.entries.push({ entry, at: this.now })
+    return this.effects
+  }
+
+  /** Time passes, then one tick. */
+  wait(ms: number): readonly Effect[] {
+    this.now += ms
+    return this.feed({ type: 'tick' })
+  }
+
+  join(...names: string[]): void {
+    for (const name of names)
+      this.feed({ type: 'member-joined', samplesPerSecond: 100, member: { id: memberId(name), name, client: 'node', adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' } } })
+  }
+
+  lose(name: string): void {
+    this.feed({ type: 'member-lost', member: memberId(name), reason: 'the socket broke', expected: false })
+  }
+
+  say(name: string, saying: Saying, gen = this.state.gen): readonly Effect[] {
+    const { owner } = this.state
+    return this.feed({ type: 'message', member: memberId(name), message: { owner, gen, ...saying } as RunMessage })
+  }
+
+  /** STATE of a member: nothing held, or the records since the committed version. */
+  answer(name: string, records?: readonly StepRecord[], base: VersionRef = this.state.chain.head): void {
+    const claim: Claim | null = records === undefined ? null : { base, records: [...records] }
+    this.say(name, { type: 'state', claim })
+  }
+
+  confirm(name: string, bytes = 'right'): void {
+    const { phase } = this.state
+    if (phase.type === 'form') this.say(name, { type: 'confirm', version: phase.target, digest: hashOf(bytes) })
+  }
+
+  /** From whatever ballot is open to a running ring of those that answer, who hold the committed version or nothing. */
+  run(...names: string[]): void {
+    for (const name of names) this.answer(name, this.state.chain.head.v === 0 ? undefined : [])
+    for (const name of names) this.confirm(name)
+  }
+
+  /** The record that all members of the running generation make of step v. */
+  record(v: number, blocks: readonly BlockId[] = this.planned(v)): StepRecord {
+    const { gen, modeEpoch } = this.state
+    return { v, gen, modeEpoch, kind: 'ring', blocks: [...blocks], samples: blocks.length, targets: blocks.length, lossSum: 1, correct: 0, gradDigest: hashOf(`sum of ${v}`) }
+  }
+
+  hold(name: string, record: StepRecord): readonly Effect[] {
+    return this.say(name, { type: 'held', record })
+  }
+
+  /** All members of the ring hold step v. */
+  step(v: number): void {
+    const record = this.record(v)
+    const { phase } = this.state
+    if (phase.type === 'ring') for (const member of phase.members) this.hold(member, record)
+  }
+
+  planned(v: number): readonly BlockId[] {
+    const { phase } = this.state
+    return phase.type === 'ring' ? (phase.planned.get(v) ?? []) : []
+  }
+
+  get members(): readonly MemberId[] {
+    const { phase } = this.state
+    return phase.type === 'ring' || phase.type === 'form' ? phase.members : []
+  }
+
+  /** Messages of one type that the last input sent. */
+  sent<K extends ToVolunteer['type']>(type: K): (MessageTo<K> & { readonly to: MemberId })[] {
+    return this.effects.flatMap((effect) => (effect.type === 'send' && effect.message.type === type ? [{ ...(effect.message as MessageTo<K>), to: effect.to }] : []))
+  }
+
+  /** Entries of one type that the last input journalled. */
+  journalled<K extends JournalEntry['type']>(type: K): Extract<JournalEntry, { type: K }>[] {
+    const entries = this.effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries : []))
+    return entries.filter((entry): entry is Extract<JournalEntry, { type: K }> => entry.type === type)
+  }
+
+  get refusals(): string[] {
+    return this.effects.flatMap((effect) => (effect.type === 'refuse' ? [`${effect.to} ${effect.code}`] : []))
+  }
+
+  get verdict(): string | undefined {
+    return this.effects.flatMap((effect) => (effect.type === 'push-verdict' ? [effect.verdict] : [])).at(0)
+  }
+
+  get phase(): RunPhase['type'] {
+    return this.state.phase.type
+  }
+
+  get mode(): Mode {
+    return this.state.mode
+  }
+
+  /** Parameters at the committed version become a checkpoint. */
+  checkpoint(): void {
+    applyEntry(this.state, { type: 'checkpoint', version: this.state.chain.head, blob: hashOf('right'), bytes: 1, witnessed: true, agreeing: 2, members: 2 }, this.now)
+  }
+}
+
+/** The version that these records lead to. */
+export function versionAfter(base: VersionRef, records: readonly StepRecord[]): VersionRef {
+  const version = fold(base, records)
+  if (version === undefined) throw new Error('internal: records that do not follow each other')
+  return version
+}
+
+/** Records that follow a version, as a member alone would make them. */
+export function recordsAfter(base: VersionRef, gen: number, count: number): StepRecord[] {
+  const records: StepRecord[] = []
+  for (let version = base; records.length < count; version = extend(version, records.at(-1) as StepRecord)) {
+    const v = version.v + 1
+    records.push({ v, gen, modeEpoch: 0, kind: 'ring', blocks: [`0:${v}` as BlockId], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: hashOf(`${gen} ${v}`) })
+  }
+  return records
+}

@@ -1,0 +1,130 @@
+// A running generation: when a step is committed (R11), what is planned (R12, R13), what ends it (R2).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { sha256Name } from '@starling-grid/protocol'
+import { Desk, type DeskOptions } from './run-desk.ts'
+
+function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {
+  const desk = new Desk({ minVolunteers: names.length, ...options })
+  desk.join(...names)
+  desk.run(...names)
+  return desk
+}
+
+test('a step is committed when all members hold it', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.hold('a', desk.record(1))
+  assert.equal(desk.state.chain.head.v, 0)
+  desk.hold('b', desk.record(1))
+  assert.equal(desk.journalled('commit').length, 1)
+  assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('a step is committed when one member holds the next, which it could not without everybody', () => {
+  const desk = ringOf(['a', 'b', 'c'])
+  const [first, second] = [desk.record(1), desk.record(2)]
+  desk.hold('a', first)
+  desk.hold('a', second)
+  assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('the second HELD may come before the first', () => {
+  const desk = ringOf(['a', 'b'])
+  const [first, second] = [desk.record(1), desk.record(2)]
+  desk.hold('a', second)
+  assert.equal(desk.state.chain.head.v, 0)
+  desk.hold('a', first)
+  assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('members that hold different bytes for a step are told, and a ballot opens', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.hold('a', desk.record(1))
+  desk.hold('b', { ...desk.record(1), gradDigest: sha256Name('0'.repeat(64)) })
+  assert.deepEqual(desk.refusals, ['b digest-mismatch'])
+  assert.equal(desk.phase, 'freeze')
+})
+
+test('a record that does not hold its planned blocks, or names another generation, is refused', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.hold('a', desk.record(1, desk.planned(1).slice(1)))
+  assert.deepEqual(desk.refusals, ['a message-unexpected'])
+  desk.hold('a', { ...desk.record(1), gen: 99 })
+  assert.deepEqual(desk.refusals, ['a message-unexpected'])
+  desk.hold('a', desk.record(7, desk.planned(1)))
+  assert.deepEqual(desk.refusals, ['a message-unexpected'])
+})
+
+test('the plan ends with the epoch, and the next is planned when this one is on the chain', () => {
+  const desk = ringOf(['a'], { blocks: 7, batchBlocks: 3 })
+  const plan = [1, 2, 3].map((v) => desk.planned(v))
+  assert.deepEqual(plan.map((blocks) => blocks.length), [3, 3, 1])
+  assert.equal(new Set(plan.flat()).size, 7)
+  assert.deepEqual(desk.planned(4), [])
+  desk.step(1)
+  desk.step(2)
+  assert.deepEqual(desk.planned(4), [])
+  desk.step(3)
+  assert.deepEqual(desk.sent('plan').flatMap(({ steps }) => steps.map(({ step }) => step)), [4, 5, 6])
+  assert.ok(desk.planned(4).every((block) => block.startsWith('1:')))
+})
+
+test('who is present changes the split and not the batch', () => {
+  const [alone, three] = [ringOf(['a']), ringOf(['a', 'b', 'c'])]
+  assert.deepEqual(alone.planned(1), three.planned(1))
+})
+
+test('blocks of a step that was not committed are planned again, in the same order', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.step(1)
+  const second = desk.planned(2)
+  desk.lose('b')
+  desk.run('a')
+  assert.deepEqual(desk.planned(2), second)
+})
+
+test('a long epoch is planned a window ahead and topped up', () => {
+  const desk = ringOf(['a'], { blocks: 200, batchBlocks: 1, epochs: 1 })
+  assert.equal(desk.planned(64).length, 1)
+  assert.equal(desk.planned(65).length, 0)
+  for (let v = 1; v <= 32; v++) desk.step(v)
+  assert.deepEqual(desk.sent('plan').map(({ steps }) => [steps.at(0)?.step, steps.at(-1)?.step]), [[65, 96]])
+  assert.deepEqual(desk.sent('ack').map(({ committed }) => committed.v), [32])
+})
+
+test('the run ends after maxSteps', () => {
+  const desk = ringOf(['a'], { maxSteps: 1 })
+  assert.deepEqual(desk.planned(2), [])
+  desk.step(1)
+  assert.deepEqual(desk.sent('checkpoint-at').map(({ v }) => v), [1])
+})
+
+test('planned steps that make no progress open a ballot', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.wait(60_000)
+  assert.equal(desk.phase, 'ring')
+  desk.wait(1)
+  assert.equal(desk.phase, 'freeze')
+})
+
+test('newcomers are admitted together, some time after the last of them came', () => {
+  const desk = ringOf(['a'])
+  desk.now += 5000
+  desk.join('b')
+  desk.now += 1900
+  desk.join('c')
+  desk.wait(1900)
+  assert.equal(desk.phase, 'ring')
+  desk.wait(200)
+  desk.run('a', 'b', 'c')
+  assert.deepEqual(desk.members, ['a', 'b', 'c'])
+})
+
+test('an abort opens a ballot; one from outside the ring does not', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.join('c')
+  desk.say('c', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  assert.equal(desk.phase, 'ring')
+  desk.say('b', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  assert.equal(desk.phase, 'freeze')
+})
