@@ -25,6 +25,8 @@ export interface Audience {
   send(to: MemberId, message: ToVolunteer): void
   /** fatal: it is no member any more */
   refuse(to: MemberId, refusal: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void
+  /** a member that asked to leave may go */
+  dismiss(member: MemberId): void
   /** open sessions, of members and of those who prepare */
   present(): Iterable<Presence>
 }
@@ -162,6 +164,8 @@ export class RunHost {
       case 'refuse':
         this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`)
         return this.#parts.audience.refuse(effect.to, { code: effect.code, message: effect.message, fatal: !this.state.members.has(effect.to) })
+      case 'dismiss':
+        return this.#parts.audience.dismiss(effect.member)
       case 'note':
         return this.history.note(effect.kind, effect.text, at)
       case 'server-load':

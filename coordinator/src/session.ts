@@ -169,11 +169,16 @@ export class VolunteerSession {
       case 'heartbeat':
         return this.#beat(message)
       case 'leave':
-        return this.close(CLOSE_AWAY, 'left', { reason: 'left', expected: true })
+        return this.#run === undefined ? this.dismiss() : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
       default:
         if (this.#run === undefined) throw new GridError('message-unexpected', `${message.type} comes after ready`)
         this.#run.feed({ type: 'message', member: this.#hello.incarnation, message })
     }
+  }
+
+  /** A graceful end: it said that it leaves. */
+  dismiss(): void {
+    this.close(CLOSE_AWAY, 'left', { reason: 'left', expected: true })
   }
 
   #greeted(hello: Hello): void {

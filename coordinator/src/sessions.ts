@@ -109,6 +109,11 @@ export class Sessions implements Audience, SessionDesk {
     this.#byId.get(to)?.refuse(code, message, fatal)
   }
 
+  /** It asked to leave, and nobody waits for it any more. */
+  dismiss(member: MemberId): void {
+    this.#byId.get(member)?.dismiss()
+  }
+
   *present(): Iterable<Presence> {
     for (const session of this.#byId.values()) if (session.presence !== undefined) yield session.presence
   }

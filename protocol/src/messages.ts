@@ -109,6 +109,8 @@ const toVolunteer = {
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
   /** more steps of the running generation (R12, R13) */
   plan: strict({ type: literal('plan'), ...ballot, steps: Plan }),
+  /** begin no step after this one: members change then, and nobody loses work to it (R2) */
+  until: strict({ type: literal('until'), ...ballot, step: Count }),
   /** the chain is committed up to here (R11) */
   ack: strict({ type: literal('ack'), ...ballot, committed: VersionRefSchema }),
   /** at version v, `uploader` uploads its state, the others send its digest (R15) */

@@ -63,6 +63,12 @@ export class CoordinatorLink {
     }
   }
 
+  /** Says goodbye; the coordinator closes the socket when nobody depends on this member any more. */
+  leave(): void {
+    this.#stopped = true
+    this.send({ type: 'leave' })
+  }
+
   stop(): void {
     this.#stopped = true
     this.#socket?.close()

@@ -85,7 +85,7 @@ export class JobSession {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal)
     if (message.type === 'grant') return this.#granted(message)
     if (!isRunOrder(message)) return
-    if (message.type !== 'ack' && message.type !== 'checkpoint-at' && message.type !== 'plan') this.#rest()
+    if (message.type !== 'ack' && message.type !== 'checkpoint-at' && message.type !== 'plan' && message.type !== 'until') this.#rest()
     this.ring.order(message)
   }
 

@@ -25,8 +25,8 @@ export function createVolunteer(host: VolunteerHost, options: VolunteerOptions):
   return new VolunteerLife(host, options)
 }
 
-/** ms for `leave` to reach the coordinator before the socket closes */
-const LEAVE_MS = 300
+/** ms for the step under way to end before a member leaves anyway */
+const LEAVE_MS = 4000
 
 class VolunteerLife implements Volunteer {
   readonly #host: VolunteerHost
@@ -36,6 +36,7 @@ class VolunteerLife implements Volunteer {
   readonly #board: StatusBoard
   readonly #end = new AbortController()
   #failure: unknown
+  #ended: Promise<unknown> = Promise.resolve()
   #network: PeerNetwork | undefined
   #session: JobSession | undefined
   #preparing: string | undefined
@@ -53,7 +54,13 @@ class VolunteerLife implements Volunteer {
     this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session)
   }
 
-  async run(): Promise<void> {
+  run(): Promise<void> {
+    const running = this.#live()
+    this.#ended = running.catch(() => undefined)
+    return running
+  }
+
+  async #live(): Promise<void> {
     this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS)
     try {
       await this.#link.run(this.#end.signal)
@@ -68,10 +75,12 @@ class VolunteerLife implements Volunteer {
 
   async stop(): Promise<void> {
     if (this.#end.signal.aborted) return
-    this.#link.send({ type: 'leave' })
-    this.#board.stopped()
-    await new Promise((resolve) => setTimeout(resolve, LEAVE_MS))
+    const timer = setTimeout(() => this.#finish(), this.#link.connected ? LEAVE_MS : 0)
+    this.#link.leave()
+    await this.#ended
+    clearTimeout(timer)
     this.#finish()
+    this.#board.stopped()
   }
 
   #finish(): void {

@@ -178,7 +178,7 @@ export function enterRing(turn: Turn, members: readonly MemberId[], shares: read
   const plan = planSteps(state, new Map(), v)
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
-  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined }
+  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined, until: undefined }
   turn.reason(`ring of ${members.length}`)
   return plan
 }

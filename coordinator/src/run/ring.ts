@@ -9,6 +9,10 @@ import { validationDue } from './validation.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
+/** Steps beyond C after which members change: nobody has begun the one after it when the message arrives. */
+const DRAIN_STEPS = 2
+/** ms for these steps; then the change costs the step that is under way */
+const DRAIN_MS = 3000
 /** Commits between two ACKs: far below W, far above one message a step. */
 const ACK_EVERY = 8
 
@@ -108,8 +112,37 @@ export function ringTick(turn: Turn, phase: Ring): void {
   const { timing } = state.config
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
   if (working && now - phase.progressAt > timing.stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${timing.stallMs / 1000} s`, trouble: true })
+  if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const newcomers = waitingForRing(state, phase.members, now)
-  if (newcomers > 0 && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs)
-    return turn.then({ type: 'ballot', reason: `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit`, trouble: false })
+  if (newcomers > 0 && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs) drain(turn, phase)
   turn.then({ type: 'advance' })
+}
+
+/** A planned change of members waits for the end of a step: what is computed is then also committed. */
+function drain(turn: Turn, phase: Ring): void {
+  if (phase.until !== undefined) return
+  const step = Math.min(turn.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
+  phase.until = { step, at: turn.now }
+  turn.broadcast(phase.members, { type: 'until', ...turn.ballot, step })
+  if (step === turn.state.chain.head.v) change(turn, phase)
+}
+
+/** The step is committed, or took too long: those who asked may go, those who wait may come. */
+export function change(turn: Turn, phase: Ring): void {
+  const { state, now } = turn
+  const leaving = phase.members.filter((id) => state.members.get(id)?.leaving)
+  for (const member of leaving) turn.effect({ type: 'dismiss', member })
+  if (leaving.length > 0) return // their departure opens the ballot, which also admits who waits
+  const newcomers = waitingForRing(state, phase.members, now)
+  turn.then({ type: 'ballot', reason: `${newcomers} newcomer${newcomers === 1 ? '' : 's'} to admit`, trouble: false })
+}
+
+/** Leaves between two steps when it is in the ring, and at once when nobody depends on it. */
+export function memberLeaving(turn: Turn, id: MemberId): void {
+  const { state } = turn
+  const member = state.members.get(id)
+  if (member === undefined) return
+  member.leaving = true
+  if (state.phase.type === 'ring' && state.phase.members.includes(id) && state.phase.members.length > 1) return drain(turn, state.phase)
+  turn.effect({ type: 'dismiss', member: id })
 }

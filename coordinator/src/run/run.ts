@@ -8,7 +8,7 @@ import { newestCheckpoint } from './journal-replay.ts'
 import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
-import { aborted, formTimedOut, held, ringTick, topUp } from './ring.ts'
+import { aborted, change, formTimedOut, held, memberLeaving, ringTick, topUp } from './ring.ts'
 import { trainingIsOver } from './scheduler.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
@@ -29,6 +29,8 @@ function take(turn: Turn, input: RunInput): void {
       return memberJoined(turn, input.member, input.samplesPerSecond)
     case 'member-lost':
       return memberLost(turn, input.member, input)
+    case 'member-leaving':
+      return memberLeaving(turn, input.member)
     case 'speed': {
       const member = turn.state.members.get(input.member)
       if (member !== undefined) member.samplesPerSecond = input.samplesPerSecond
@@ -170,6 +172,7 @@ function advance(turn: Turn): void {
   if (idle && validationDue(state)) return validate(turn)
   if (idle && trainingIsOver(state)) return finish(turn)
   if (phase.type === 'async') return grantTraining(turn)
+  if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(turn, phase)
   topUp(turn, phase)
   if (checkpointDue(state, turn.now)) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
   turn.reason(`ring of ${phase.members.length}`)

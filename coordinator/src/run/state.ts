@@ -78,6 +78,8 @@ export interface MemberInfo {
 export interface Member extends MemberInfo {
   samplesPerSecond: number
   readonly joinedAt: number
+  /** asked to leave */
+  leaving: boolean
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
   /** no source for the parameter server before this time (was asked to upload and did not) */
@@ -146,6 +148,8 @@ export type RunPhase =
       readonly planned: Map<number, readonly BlockId[]>
       /** last commit, plan or validation result */
       progressAt: number
+      /** members change after this step */
+      until: { readonly step: number; readonly at: number } | undefined
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
@@ -210,6 +214,8 @@ export type RunInput =
   | { readonly type: 'coordinator-started' }
   | { readonly type: 'member-joined'; readonly member: MemberInfo; readonly samplesPerSecond: number }
   | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }
+  /** asked to leave: it goes between two steps, so that the others lose none */
+  | { readonly type: 'member-leaving'; readonly member: MemberId }
   | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number }
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
   /** a member's state arrived whole: its bytes are stored under `blob` */
@@ -237,6 +243,8 @@ export type Effect =
   /** write the server's state as a blob and answer with server-checkpoint */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef }
   | { readonly type: 'server-unload' }
+  /** a member that asked to leave may go: its session closes, and member-lost follows */
+  | { readonly type: 'dismiss'; readonly member: MemberId }
   /** answer to the push that this decision is about */
   | { readonly type: 'push-verdict'; readonly verdict: 'received' | ErrorCode; readonly message: string }
 

@@ -73,8 +73,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
     if (this.sessions.get(member) !== connection) return
     switch (message.type) {
       case 'leave':
-        this.#lost(connection, 'left', true)
-        return connection.forget('coordinator')
+        return this.decide({ type: 'member-leaving', member })
       case 'ready':
       case 'heartbeat':
         return
@@ -129,6 +128,8 @@ export class CoordinatorProcess implements CoordinatorEnd {
         return this.sessions.get(effect.to)?.toMember(effect.message)
       case 'refuse':
         return this.#refuse(effect)
+      case 'dismiss':
+        return this.sessions.get(effect.member)?.break()
       case 'note':
         return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
       case 'server-load':

@@ -103,7 +103,8 @@ export class Faults {
 
   #leave(volunteer: VolunteerProcess): void {
     volunteer.connection?.toCoordinator({ type: 'leave' })
-    this.#victims.crash(volunteer)
+    // A tab is gone at once; a process waits until it may go.
+    if (this.#context.dice.chance(0.5)) this.#victims.crash(volunteer)
   }
 
   #abort(volunteer: VolunteerProcess): void {

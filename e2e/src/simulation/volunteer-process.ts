@@ -66,6 +66,7 @@ export class VolunteerProcess implements Peer {
       case 'form':
       case 'start':
       case 'plan':
+      case 'until':
       case 'ack':
       case 'checkpoint-at':
       case 'upload-request':

@@ -18,6 +18,8 @@ export interface RingView {
   /** forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next ballot */
   stage: 'forming' | 'ready' | 'running' | 'broken'
   readonly plan: Map<number, PlanStep>
+  /** no step after this one begins */
+  until: number
   /** the step that is being computed or reduced */
   flight: { readonly step: number; stage: 'computing' | 'reducing' } | undefined
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
@@ -39,7 +41,7 @@ export interface MemberCore {
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'ack' | 'checkpoint-at' | 'upload-request' | 'async'>
+export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'until' | 'ack' | 'checkpoint-at' | 'upload-request' | 'async'>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }

@@ -46,6 +46,8 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       return start(core, order)
     case 'plan':
       return extendPlan(core, order)
+    case 'until':
+      return current(core, order.gen, (ring) => ((ring.until = order.step), []))
     case 'ack':
       return acknowledge(core, order.committed)
     case 'checkpoint-at':
@@ -76,7 +78,7 @@ function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
   const parent = fold(order.committed, order.records.slice(0, -1))
   const reached = fold(order.committed, order.records)
   if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
-  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), flight: undefined, checkpoint: undefined }
+  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined }
   core.ring = ring
   const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position) }
   return [links, ...reach(core, ring, parent, order)]
@@ -160,7 +162,7 @@ function extendPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] 
 function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
   const step = (core.version?.v ?? 0) + 1
   const planned = ring.plan.get(step)
-  if (ring.stage !== 'running' || ring.flight !== undefined || planned === undefined || core.tail.length >= PLAN_WINDOW) return []
+  if (ring.stage !== 'running' || ring.flight !== undefined || planned === undefined || step > ring.until || core.tail.length >= PLAN_WINDOW) return []
   ring.flight = { step, stage: 'computing' }
   return [{ type: 'compute', gen: ring.gen, step, blocks: splitBlocks(planned.blocks, ring.shares)[ring.position] ?? [] }]
 }

@@ -274,4 +274,4 @@ function successorOf(ring: RingView): MemberId | undefined {
 export function isRunOrder(message: { readonly type: string }): message is RunOrder {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'ack', 'checkpoint-at', 'upload-request', 'async'])
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'until', 'ack', 'checkpoint-at', 'upload-request', 'async'])
