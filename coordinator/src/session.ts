@@ -6,6 +6,7 @@ import {
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
+import { requireHonestMessage } from './honest-counts.ts'
 import { plainText } from './plain-text.ts'
 import type { RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
@@ -172,6 +173,7 @@ export class VolunteerSession {
         return this.#run === undefined ? this.dismiss() : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
       default:
         if (this.#run === undefined) throw new GridError('message-unexpected', `${message.type} comes after ready`)
+        requireHonestMessage(this.#run.job, message)
         this.#run.feed({ type: 'message', member: this.#hello.incarnation, message })
     }
   }

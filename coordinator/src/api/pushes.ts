@@ -1,8 +1,8 @@
 // Gradients of async mode: checked here for form and honesty of their numbers, decided about in run/leases.ts.
 import { createHash } from 'node:crypto'
-import { blockIndex, type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
-import { targetsPerSample } from '@starling-grid/model'
+import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { requireHonestCounts } from '../honest-counts.ts'
 import { readGradient } from '../parameter-server/parameter-server.ts'
 import type { RunHost } from '../run-host.ts'
 import type { Runs } from '../runs.ts'
@@ -43,7 +43,7 @@ export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRou
 
 async function decided(run: RunHost, push: Push, request: FastifyRequest): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
   try {
-    requireHonestCounts(run, push)
+    requireHonestCounts(run.job, { ...push, blocks: push.leases.map(({ block }) => block) })
     const body = bytesOf(request)
     const sum = readGradient(body, run.job.form.layout.total)
     return await run.push(push, sum, sha256Name(createHash('sha256').update(body).digest('hex')))
@@ -52,13 +52,6 @@ async function decided(run: RunHost, push: Push, request: FastifyRequest): Promi
     run.feed({ type: 'push-refused', push, code: error.code })
     return { verdict: error.code, message: error.message }
   }
-}
-
-/** The mean divides by the targets and the loss is weighted by the samples: both follow from the blocks, so both are checked. */
-function requireHonestCounts({ job }: RunHost, { leases, samples, targets, correct }: Push): void {
-  const expected = leases.reduce((sum, { block }) => sum + (job.training[blockIndex(block)]?.samples ?? 0), 0)
-  if (samples !== expected) throw new GridError('message-malformed', `the blocks of this push hold ${expected} samples, got ${samples}`)
-  if (targets !== samples * targetsPerSample(job.form.spec) || correct > targets) throw new GridError('message-malformed', `${samples} samples do not have ${targets} targets, ${correct} of them right`)
 }
 
 function readPush(request: FastifyRequest): Push {

@@ -5,6 +5,7 @@ export class ChainIndex {
   readonly genesis: VersionRef
   readonly #records: StepRecord[] = []
   readonly #versions: VersionRef[] = []
+  #samples = 0
   readonly #done = new Map<number, Set<BlockId>>()
 
   constructor(genesis: VersionRef) {
@@ -33,6 +34,7 @@ export class ChainIndex {
     for (const record of records) {
       this.#versions.push(extend(this.head, record))
       this.#records.push(record)
+      this.#samples += record.samples
       for (const block of record.blocks) this.doneIn(epochOf(block)).add(block)
     }
   }
@@ -40,6 +42,7 @@ export class ChainIndex {
   /** Back to version v (a rewind, R6). `forget`: what was DONE by the records that go is no longer. */
   truncate(v: number, forget = true): void {
     const gone = this.#records.splice(v)
+    for (const record of gone) this.#samples -= record.samples
     this.#versions.length = v + 1
     if (forget) for (const record of gone) for (const block of record.blocks) this.doneIn(epochOf(block)).delete(block)
   }
@@ -55,6 +58,6 @@ export class ChainIndex {
   }
 
   get samplesCommitted(): number {
-    return this.#records.reduce((sum, record) => sum + record.samples, 0)
+    return this.#samples
   }
 }

@@ -204,10 +204,10 @@ function finish(turn: Turn): void {
   turn.reason(`trained; writing version ${head.v}`)
   askFor(turn)
   if (newestCheckpoint(state).version.id !== head.id) return
-  const reason = `all ${state.config.epochs} epochs are trained`
-  turn.journal({ type: 'finished', reason: state.config.maxSteps === head.v ? `${head.v} steps are trained` : reason })
+  const reason = state.config.maxSteps === head.v ? `${head.v} steps are trained` : `all ${state.config.epochs} epochs are trained`
+  turn.journal({ type: 'finished', reason })
   state.phase = { type: 'finished' }
-  turn.reason(state.finished ?? reason)
-  turn.note('run', turn.state.phaseReason)
+  turn.reason(reason)
+  turn.note('run', reason)
   turn.broadcast(state.members.keys(), { type: 'finished', version: head, reason })
 }

@@ -1,0 +1,29 @@
+// Numbers that follow from the blocks: the mean divides by the targets, loss and accuracy are weighted by the samples. What a
+// volunteer says of them is compared with the dataset before a decision sees it.
+import { targetsPerSample } from '@starling-grid/model'
+import { type BlockId, blockIndex, GridError } from '@starling-grid/protocol'
+import type { Job } from './jobs.ts'
+import type { RunMessage } from './run/state.ts'
+
+export interface Counts {
+  readonly blocks: readonly BlockId[]
+  readonly samples: number
+  readonly targets: number
+  readonly correct: number
+}
+
+/** @throws GridError 'message-malformed' when the numbers are not those of the blocks */
+export function requireHonestCounts({ training, validation, form }: Job, { blocks, samples, targets, correct }: Counts): void {
+  const expected = blocks.reduce((sum, block) => sum + ((block.startsWith('v:') ? validation : training)[blockIndex(block)]?.samples ?? 0), 0)
+  if (samples !== expected) throw new GridError('message-malformed', `these blocks hold ${expected} samples, got ${samples}`)
+  const perSample = targetsPerSample(form.spec)
+  if (targets !== samples * perSample || correct > targets) throw new GridError('message-malformed', `${samples} samples have ${samples * perSample} targets, got ${targets}, ${correct} of them right`)
+}
+
+/** @throws GridError 'message-malformed' for a record or a validation result that no honest member sends */
+export function requireHonestMessage(job: Job, message: RunMessage): void {
+  if (message.type === 'held') requireHonestCounts(job, message.record)
+  if (message.type !== 'validated') return
+  const { lease, samples, correct } = message
+  requireHonestCounts(job, { blocks: [lease.block], samples, targets: samples * targetsPerSample(job.form.spec), correct })
+}
