@@ -47,7 +47,7 @@ test('the highest claim wins, and those behind it get it from its holders', () =
   const desk = runningDesk()
   const ahead = desk.record(2)
   desk.join('c')
-  desk.wait(60_000)
+  desk.admit()
   desk.answer('a', [])
   desk.answer('b', [ahead])
   desk.answer('c')
@@ -102,7 +102,7 @@ test('a member alone may come back further ahead than others that only fetched i
   desk.join('b')
   desk.run('b')
   desk.join('a')
-  desk.wait(60_000)
+  desk.admit()
   desk.answer('b', [])
   desk.answer('a', ahead)
   assert.deepEqual(desk.refusals, [])
@@ -150,7 +150,7 @@ test('a holder that returns after a rewind brings its branch back, in records th
 test('a member that does not answer is left behind, and asked again without being waited for', () => {
   const desk = runningDesk()
   desk.join('mute')
-  desk.wait(60_000)
+  desk.admit()
   desk.answer('a', [])
   desk.answer('b', [])
   assert.equal(desk.phase, 'freeze')
@@ -165,7 +165,7 @@ test('a member that does not answer is left behind, and asked again without bein
   assert.equal(desk.phase, 'form', 'it is not waited for')
   desk.confirm('a')
   desk.answer('mute')
-  desk.wait(30_000)
+  desk.admit()
   assert.equal(desk.phase, 'freeze', 'it spoke: it may join')
 })
 
@@ -189,7 +189,7 @@ test('who holds other parameters than the majority is expelled', () => {
 })
 
 test('who does not confirm in time is out of the next ring, and back after a while', () => {
-  const desk = new Desk({ minVolunteers: 2 })
+  const desk = new Desk({ minVolunteers: 2, timing: { stallMs: 1e9 } })
   desk.join('a', 'b')
   desk.answer('a')
   desk.answer('b')
@@ -199,7 +199,8 @@ test('who does not confirm in time is out of the next ring, and back after a whi
   assert.deepEqual(desk.members, ['a'])
   desk.wait(50_000)
   assert.equal(desk.phase, 'ring')
-  desk.wait(10_000)
+  desk.now += 10_000
+  desk.admit()
   assert.equal(desk.phase, 'freeze', 'there is a newcomer to admit')
 })
 

@@ -44,6 +44,12 @@ export class Desk {
     return this.feed({ type: 'tick' })
   }
 
+  /** Newcomers wait: the change of members is announced, and takes place although no step ends. */
+  admit(): void {
+    this.wait(3000)
+    this.wait(3001)
+  }
+
   join(...names: string[]): void {
     for (const name of names)
       this.feed({ type: 'member-joined', samplesPerSecond: 100, member: { id: memberId(name), name, client: 'node', adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' } } })

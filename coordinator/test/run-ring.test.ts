@@ -1,7 +1,7 @@
 // A running generation: when a step is committed (R11), what is planned (R12, R13), what ends it (R2).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sha256Name } from '@starling-grid/protocol'
+import { memberId, sha256Name } from '@starling-grid/protocol'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {
@@ -107,17 +107,29 @@ test('planned steps that make no progress open a ballot', () => {
   assert.equal(desk.phase, 'freeze')
 })
 
-test('newcomers are admitted together, some time after the last of them came', () => {
+test('newcomers are admitted together, some time after the last of them came, between two steps', () => {
   const desk = ringOf(['a'])
   desk.now += 5000
   desk.join('b')
   desk.now += 1900
   desk.join('c')
   desk.wait(1900)
-  assert.equal(desk.phase, 'ring')
+  assert.deepEqual(desk.sent('until'), [])
   desk.wait(200)
+  assert.deepEqual(desk.sent('until').map(({ step }) => step), [2])
+  desk.step(1)
+  assert.equal(desk.phase, 'ring')
+  desk.step(2)
+  assert.equal(desk.phase, 'freeze')
   desk.run('a', 'b', 'c')
   assert.deepEqual(desk.members, ['a', 'b', 'c'])
+})
+
+test('newcomers do not wait for a step that does not end', () => {
+  const desk = ringOf(['a'])
+  desk.join('b')
+  desk.admit()
+  assert.equal(desk.phase, 'freeze')
 })
 
 test('an abort opens a ballot; one from outside the ring does not', () => {
@@ -127,4 +139,38 @@ test('an abort opens a ballot; one from outside the ring does not', () => {
   assert.equal(desk.phase, 'ring')
   desk.say('b', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
   assert.equal(desk.phase, 'freeze')
+})
+
+test('newcomers wait for the end of a step, and nobody loses one to them', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.join('c')
+  desk.wait(60_000)
+  const [until] = desk.sent('until')
+  assert.equal(until?.step, 2)
+  assert.equal(desk.phase, 'ring')
+  for (const v of [1, 2]) for (const name of ['a', 'b']) desk.hold(name, desk.record(v))
+  assert.equal(desk.phase, 'freeze')
+  assert.equal(desk.state.chain.head.v, 2)
+})
+
+test('a member that asks to leave goes when the step is committed, not before', () => {
+  const desk = ringOf(['a', 'b', 'c'])
+  const dismissed = () => desk.effects.filter((effect) => effect.type === 'dismiss')
+  desk.feed({ type: 'member-leaving', member: memberId('c') })
+  assert.deepEqual(dismissed(), [])
+  for (const v of [1, 2]) for (const name of ['a', 'b', 'c']) desk.hold(name, desk.record(v))
+  assert.deepEqual(dismissed(), [{ type: 'dismiss', member: 'c' }])
+})
+
+test('a member that asks to leave goes after a while even if the step does not end', () => {
+  const desk = ringOf(['a', 'b'])
+  desk.feed({ type: 'member-leaving', member: memberId('b') })
+  desk.wait(4000)
+  assert.deepEqual(desk.effects.filter((effect) => effect.type === 'dismiss'), [{ type: 'dismiss', member: 'b' }])
+})
+
+test('a member on which nobody depends goes at once', () => {
+  const desk = ringOf(['a'])
+  desk.feed({ type: 'member-leaving', member: memberId('a') })
+  assert.deepEqual(desk.effects, [{ type: 'dismiss', member: 'a' }])
 })

@@ -6,6 +6,7 @@ import { ringCandidates } from './membership.ts'
 import { planSteps } from './scheduler.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
+import { validationDue } from './validation.ts'
 
 type Form = Extract<RunPhase, { type: 'form' }>
 
@@ -171,11 +172,11 @@ function start(turn: Turn, phase: Form): void {
   turn.then({ type: 'advance' })
 }
 
-/** The phase of a running generation; returns its first plan. */
+/** The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the next epoch. */
 export function enterRing(turn: Turn, members: readonly MemberId[], shares: readonly number[]): PlanStep[] {
   const { state, now } = turn
   const { v } = state.chain.head
-  const plan = planSteps(state, new Map(), v)
+  const plan = validationDue(state) ? [] : planSteps(state, new Map(), v)
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
   state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined, until: undefined }

@@ -1,0 +1,192 @@
+// The parameter server's side of a run: who takes over from whom (A5, A6), which pushes count (A2), what a crash costs (A4).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type BlockId, memberId, type MessageTo, type Push } from '@starling-grid/protocol'
+import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
+
+type Grant = MessageTo<'grant'>
+
+/** In async mode, each member with a grant. */
+function asyncDesk(names: readonly string[], options: DeskOptions = {}): { readonly desk: Desk; readonly grants: Grant[] } {
+  const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
+  desk.join(...names)
+  for (const name of names) desk.answer(name)
+  return { desk, grants: names.map((name) => ask(desk, name)) }
+}
+
+function ask(desk: Desk, name: string): Grant {
+  desk.say(name, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  const grant = desk.sent('grant').find(({ to }) => to === name)
+  assert.ok(grant, `${name} gets work`)
+  return grant
+}
+
+function push(desk: Desk, name: string, { modeEpoch, base, leases }: Grant, changed: Partial<Push> = {}): string | undefined {
+  const samples = leases.length
+  desk.feed({ type: 'push', gradDigest: hashOf('sum'), push: { incarnation: memberId(name), modeEpoch, base, leases, samples, targets: samples, lossSum: 1, correct: 0, ...changed } })
+  return desk.verdict
+}
+
+function blocksOf({ leases }: Grant): BlockId[] {
+  return leases.map(({ block }) => block)
+}
+
+test('two members get different blocks, and a push is a version at once', () => {
+  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'])
+  assert.ok(a && b)
+  assert.equal(new Set([...blocksOf(a), ...blocksOf(b)]).size, 6)
+  assert.equal(push(desk, 'a', a), 'received')
+  assert.deepEqual(desk.journalled('commit').flatMap(({ records }) => records.map(({ kind, blocks }) => [kind, blocks])), [['async', blocksOf(a)]])
+  const order = desk.effects.map(({ type }) => type)
+  assert.ok(order.indexOf('journal') < order.indexOf('server-apply'))
+})
+
+test('a lease is in the journal before it is granted', () => {
+  const { desk } = asyncDesk(['a'])
+  const order = desk.effects.map((effect) => (effect.type === 'send' ? effect.message.type : effect.type))
+  assert.ok(order.indexOf('journal') < order.indexOf('grant'))
+})
+
+test('a push counts once', () => {
+  const { desk, grants: [a] } = asyncDesk(['a'])
+  assert.ok(a)
+  assert.equal(push(desk, 'a', a), 'received')
+  assert.equal(push(desk, 'a', a), 'duplicate')
+})
+
+test('a push is refused by name when its mode, lease, holder or content is not right', () => {
+  const { desk, grants: [a] } = asyncDesk(['a'])
+  assert.ok(a)
+  assert.equal(push(desk, 'a', a, { modeEpoch: a.modeEpoch - 1 }), 'mode-stale')
+  assert.equal(push(desk, 'b', a), 'lease-stale')
+  assert.equal(push(desk, 'a', { ...a, leases: a.leases.map((token) => ({ ...token, leaseEpoch: token.leaseEpoch + 1 })) }), 'lease-stale')
+  assert.equal(push(desk, 'a', { ...a, leases: [...a.leases, ...a.leases] }), 'duplicate')
+  assert.equal(push(desk, 'a', a, { samples: 0 }), 'message-malformed')
+  assert.equal(push(desk, 'a', a, { base: { v: 0, id: hashOf('elsewhere') as never } }), 'base-stale')
+  assert.equal(desk.state.chain.head.v, 0)
+})
+
+test('a push that is too far behind is refused and its blocks go back', () => {
+  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'], { blocks: 12, batchBlocks: 1, timing: { stalenessBound: 2 } })
+  assert.ok(a && b)
+  let next = a
+  for (let i = 0; i < 3; i++, next = ask(desk, 'a')) assert.equal(push(desk, 'a', next), 'received')
+  assert.equal(push(desk, 'b', b), 'base-stale')
+  assert.deepEqual(blocksOf(ask(desk, 'b')), blocksOf(b))
+})
+
+test('an old push is damped by how far it is behind', () => {
+  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'])
+  assert.ok(a && b)
+  push(desk, 'a', a)
+  push(desk, 'b', b)
+  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-apply' ? [effect.damping] : [])), [0.5])
+})
+
+test('the blocks of a member that leaves go to the next at once', () => {
+  const { desk, grants: [a] } = asyncDesk(['a', 'b'])
+  assert.ok(a)
+  desk.lose('a')
+  const again = ask(desk, 'b')
+  assert.deepEqual(blocksOf(again), blocksOf(a))
+  assert.ok((again.leases[0]?.leaseEpoch ?? 0) > (a.leases[0]?.leaseEpoch ?? 0))
+})
+
+test('who asks again without a push gave its lease up, and is served after the others', () => {
+  const { desk, grants: [a] } = asyncDesk(['a', 'b'], { blocks: 6, batchBlocks: 3 })
+  assert.ok(a)
+  desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  assert.equal(desk.state.members.get(memberId('a'))?.misses, 1)
+  assert.equal(desk.state.leases.size, 6)
+})
+
+test('a lease that runs out goes to another, and the next one of the same member is longer', () => {
+  const { desk, grants: [a] } = asyncDesk(['a'])
+  assert.ok(a)
+  desk.wait(a.deadlineMs + 1)
+  assert.equal(desk.state.leases.size, 0)
+  assert.ok(ask(desk, 'a').deadlineMs > a.deadlineMs)
+  assert.equal(push(desk, 'a', a), 'lease-stale')
+})
+
+test('a block that keeps failing is set aside, visibly, and the epoch ends without it', () => {
+  const { desk, grants } = asyncDesk(['a'], { blocks: 1, batchBlocks: 1, epochs: 1 })
+  let [grant] = grants
+  for (let i = 0; i < 4; i++) {
+    assert.ok(grant)
+    const { modeEpoch, base, leases } = grant
+    desk.feed({ type: 'push-refused', code: 'gradient-not-finite', push: { incarnation: memberId('a'), modeEpoch, base, leases, samples: 1, targets: 1, lossSum: 0, correct: 0 } })
+    if (i < 3) grant = ask(desk, 'a')
+  }
+  assert.equal(desk.journalled('quarantine').length, 1)
+  assert.equal(desk.phase, 'finished')
+})
+
+test('from the ring, the server takes over in one append: records, checkpoint, mode', () => {
+  const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 } })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  const held = desk.record(1)
+  desk.say('a', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  desk.answer('a', [held])
+  desk.answer('b', [])
+  const [request] = desk.sent('upload-request')
+  assert.deepEqual([request?.to, request?.version.v], ['a', 1])
+  assert.ok(request)
+  desk.feed({ type: 'uploaded', member: memberId('a'), version: request.version, blob: hashOf('state'), bytes: 1 })
+  const types = desk.effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map(({ type }) => type) : []))
+  assert.deepEqual(types, ['commit', 'checkpoint', 'mode'])
+  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-load' ? [effect.checkpoint.version.v] : [])), [1])
+  assert.deepEqual(desk.sent('async').map(({ to }) => to), ['a', 'b'])
+})
+
+test('a source that does not upload is not asked again at once', () => {
+  const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 } })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  desk.step(1)
+  desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'link-lost', message: 'test' })
+  desk.answer('a', [])
+  desk.answer('b', [])
+  const [first] = desk.sent('upload-request')
+  desk.wait(30_000)
+  desk.answer('a', [])
+  desk.answer('b', [])
+  assert.deepEqual([first?.to, desk.sent('upload-request')[0]?.to].toSorted(), ['a', 'b'])
+})
+
+test('back to the ring: the mode epoch first, then the newest version as a checkpoint, then a ballot', () => {
+  const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 } })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  desk.say('a', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  desk.answer('a')
+  desk.answer('b')
+  const [a, b] = [ask(desk, 'a'), ask(desk, 'b')]
+  push(desk, 'a', a)
+  desk.wait(20_000)
+  assert.equal(desk.mode, 'ring')
+  assert.equal(push(desk, 'b', b), 'mode-stale')
+  const version = desk.state.chain.head
+  desk.feed({ type: 'server-checkpoint', version, blob: hashOf('state'), bytes: 1 })
+  assert.equal(desk.phase, 'freeze')
+  assert.deepEqual(desk.effects.map(({ type }) => type).filter((type) => type === 'server-unload'), ['server-unload'])
+  desk.answer('a', [], desk.state.config.genesis)
+  desk.answer('b')
+  assert.deepEqual(desk.sent('form').map(({ to, target, coordinatorHolds }) => [to, target.v, coordinatorHolds]), [['b', 1, true]], 'a is out of the ring for a while')
+})
+
+test('a coordinator that restarts in async mode goes back to the server\'s checkpoint, and to new leases', () => {
+  const { desk, grants: [a] } = asyncDesk(['a'])
+  assert.ok(a)
+  push(desk, 'a', a)
+  const restarted = new Desk({ mode: 'async' }, desk)
+  assert.equal(restarted.state.chain.head.v, 0)
+  assert.equal(restarted.phase, 'async')
+  assert.ok(restarted.state.modeEpoch > desk.state.modeEpoch)
+  restarted.join('a')
+  const again = ask(restarted, 'a')
+  assert.deepEqual(blocksOf(again), blocksOf(a))
+  assert.ok((again.leases[0]?.leaseEpoch ?? 0) > (a.leases[0]?.leaseEpoch ?? 0), 'lease epochs outlive the rewind')
+})
