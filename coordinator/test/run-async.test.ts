@@ -1,7 +1,7 @@
 // The parameter server's side of a run: who takes over from whom (A5, A6), which pushes count (A2), what a crash costs (A4).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type BlockId, memberId, type MessageTo, type Push } from '@starling-grid/protocol'
+import { type BlockId, memberId, type MessageTo, type Push, trainingBlock } from '@starling-grid/protocol'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
 type Grant = MessageTo<'grant'>
@@ -123,6 +123,28 @@ test('a block that keeps failing is set aside, visibly, and the epoch ends witho
   assert.equal(desk.phase, 'finished')
 })
 
+test('blocks of a failed push are leased alone, so that only the culprit is set aside', () => {
+  const { desk, grants: [a] } = asyncDesk(['a'])
+  assert.ok(a)
+  assert.equal(blocksOf(a).length, 3)
+  const { modeEpoch, base, leases } = a
+  desk.feed({ type: 'push-refused', code: 'gradient-not-finite', push: { incarnation: memberId('a'), modeEpoch, base, leases, samples: 3, targets: 3, lossSum: 0, correct: 0 } })
+  const again = ask(desk, 'a')
+  assert.deepEqual(blocksOf(again), blocksOf(a).slice(0, 1))
+  push(desk, 'a', again)
+  assert.deepEqual(blocksOf(ask(desk, 'a')), blocksOf(a).slice(1, 2))
+})
+
+test('an epoch that is set aside whole does not hold up the run', () => {
+  const { desk, grants } = asyncDesk(['a'], { blocks: 1, batchBlocks: 1, epochs: 2 })
+  const [grant] = grants
+  assert.ok(grant)
+  push(desk, 'a', grant)
+  desk.state.quarantined.add(trainingBlock(1, 0))
+  desk.wait(1000)
+  assert.match(desk.state.phaseReason, /trained/)
+})
+
 test('from the ring, the server takes over in one append: records, checkpoint, mode', () => {
   const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 } })
   desk.join('a', 'b')
@@ -154,6 +176,20 @@ test('a source that does not upload is not asked again at once', () => {
   desk.answer('a', [])
   desk.answer('b', [])
   assert.deepEqual([first?.to, desk.sent('upload-request')[0]?.to].toSorted(), ['a', 'b'])
+})
+
+test('when no holder uploads, a ring makes more holders', () => {
+  const desk = new Desk({ mode: 'auto', timing: { abortsBeforeFallback: 1 } })
+  desk.join('a')
+  desk.run('a')
+  desk.step(1)
+  desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'link-lost', message: 'test' })
+  desk.answer('a', [])
+  desk.join('b')
+  desk.wait(30_000)
+  desk.answer('a', [])
+  desk.answer('b')
+  assert.deepEqual(desk.sent('form').map(({ target, sources }) => [target.v, sources]), [[1, ['a']]])
 })
 
 test('back to the ring: the mode epoch first, then the newest version as a checkpoint, then a ballot', () => {

@@ -60,18 +60,13 @@ export function decide(turn: Turn): void {
   const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
   if (missing.length > 0 && now < phase.deadline) return
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const valid = validClaims(state, phase.claims).filter(({ member }) => phase.goal === 'ring' || canHandOver(state, member, now))
+  const valid = validClaims(state, phase.claims)
   const best = highest(turn, valid)
   if (best === undefined) return decideWithoutClaims(turn, phase.goal, phase.claims)
   if (best.revived.length > 0) turn.journal({ type: 'commit', records: best.revived })
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
-  if (phase.goal === 'async') return handOver(turn, best, holders)
+  if (phase.goal === 'async' && handOver(turn, best, holders)) return
   form(turn, { target: best.version, records: best.records, sources: holders, answered: new Set(phase.claims.keys()) })
-}
-
-/** A member that was asked to upload and did not is no source for the parameter server, whatever it holds. */
-function canHandOver(state: RunState, member: MemberId, now: number): boolean {
-  return (state.members.get(member)?.cannotUploadUntil ?? 0) <= now
 }
 
 function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {
@@ -104,16 +99,23 @@ export function rewind(turn: Turn, why: string): void {
   turn.then({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
 }
 
-/** A5: the server needs parameters and optimizer state of the decided version. */
-function handOver(turn: Turn, best: ValidClaim, holders: readonly MemberId[]): void {
+/**
+ * A5: the server needs parameters and optimizer state of the decided version. False: none of its holders can bring them
+ * (each was asked and did not upload), so a ring has to make more holders first.
+ */
+function handOver(turn: Turn, best: ValidClaim, holders: readonly MemberId[]): boolean {
   const { state, now } = turn
-  const [source] = holders
   const held = newestCheckpoint(state).version
-  if (held.id === best.version.id || (state.config.off.has('A5') && held.v > 0)) return turn.then({ type: 'enter-async' })
-  if (source === undefined) return
+  if (held.id === best.version.id || (state.config.off.has('A5') && held.v > 0)) {
+    turn.then({ type: 'enter-async' })
+    return true
+  }
+  const source = holders.find((id) => (state.members.get(id)?.cannotUploadUntil ?? 0) <= now)
+  if (source === undefined) return false
   state.phase = { type: 'handover', since: now, target: best.version, records: best.records, source }
   turn.reason(`handing version ${best.version.v} over to the parameter server`)
   turn.send(source, { type: 'upload-request', ...turn.ballot, version: best.version })
+  return true
 }
 
 function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly answered: ReadonlySet<MemberId> }): void {

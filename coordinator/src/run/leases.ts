@@ -1,5 +1,5 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import { type ErrorCode, type MemberId, type MessageFrom, type Push, type Sha256, type StepRecord, extend } from '@starling-grid/protocol'
+import { type BlockId, type ErrorCode, type MemberId, type MessageFrom, type Push, type Sha256, type StepRecord, extend } from '@starling-grid/protocol'
 import { releaseAll } from './membership.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { RunState } from './state.ts'
@@ -28,13 +28,21 @@ export function grantTraining(turn: Turn): void {
   if (trainingIsOver(state)) return
   const hungry = [...state.members.values()].filter((member) => member.hungry).sort((a, b) => a.misses - b.misses)
   for (const member of hungry) {
-    const blocks = available(state, (block) => state.leases.has(block)).slice(0, state.config.batchBlocks)
+    const blocks = nextLease(state)
     if (blocks.length === 0) return
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
     turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: state.chain.head, leases, deadlineMs: leaseMs(state, member.id) })
   }
   turn.reason(`parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased`)
+}
+
+/** A block that was in a failed push is leased alone, so that only the culprit is set aside. */
+function nextLease(state: RunState): BlockId[] {
+  const free = available(state, (block) => state.leases.has(block))
+  const [first] = free
+  if (first !== undefined && state.failures.has(first)) return [first]
+  return free.filter((block) => !state.failures.has(block)).slice(0, state.config.batchBlocks)
 }
 
 /** A2, A3: a taken push is one record and one version at once (K = 1: fully asynchronous). */
@@ -73,12 +81,12 @@ function refusePush(state: RunState, push: Push): { readonly verdict: ErrorCode;
   return undefined
 }
 
-function holds(state: RunState, holder: MemberId, block: Push['leases'][number]['block'], leaseEpoch: number): boolean {
+function holds(state: RunState, holder: MemberId, block: BlockId, leaseEpoch: number): boolean {
   const held = state.leases.get(block)
   return held !== undefined && held.holder === holder && held.leaseEpoch === leaseEpoch
 }
 
-function release(state: RunState, block: Push['leases'][number]['block']): void {
+function release(state: RunState, block: BlockId): void {
   state.leases.delete(block)
   state.failures.delete(block)
 }
@@ -111,7 +119,7 @@ export function expireLeases(turn: Turn): void {
   for (const [block] of overdue) fail(turn, block)
 }
 
-function fail(turn: Turn, block: Push['leases'][number]['block']): void {
+function fail(turn: Turn, block: BlockId): void {
   const { state } = turn
   const failures = (state.failures.get(block) ?? 0) + 1
   state.leases.delete(block)

@@ -3,11 +3,12 @@
 import { type BlockId, epochOf, epochOrder, PLAN_WINDOW, type PlanStep, trainingBlock } from '@starling-grid/protocol'
 import type { RunState } from './state.ts'
 
-/** The epoch that training is in: the one of the last record, or the next when nothing of it is left. */
+/** The epoch that training is in: the one of the last record, or the next of which something is left. */
 export function currentEpoch(state: RunState): number {
   const last = state.chain.records.at(-1)?.blocks[0]
-  const epoch = last === undefined ? 0 : epochOf(last)
-  return remaining(state, epoch) === 0 ? epoch + 1 : epoch
+  let epoch = last === undefined ? 0 : epochOf(last)
+  while (epoch < state.config.epochs && remaining(state, epoch) === 0) epoch++
+  return epoch
 }
 
 /** Blocks of the epoch that are neither on the chain nor quarantined. */

@@ -41,6 +41,8 @@ export interface Context {
   poisoned(blocks: readonly string[]): boolean
   /** Opens a new connection for the member some time later. */
   reconnect(member: VolunteerEnd): void
+  /** The member's process ends, as it wished. */
+  departed(member: VolunteerEnd): void
   /** Something changed that invariants speak of. */
   touched(): void
   /** A line of the trace, written only when there is one. */

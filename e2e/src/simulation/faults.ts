@@ -101,9 +101,9 @@ export class Faults {
     return true
   }
 
+  /** A process waits until it may go; a tab is gone at once. */
   #leave(volunteer: VolunteerProcess): void {
-    volunteer.connection?.toCoordinator({ type: 'leave' })
-    // A tab is gone at once; a process waits until it may go.
+    volunteer.leave()
     if (this.#context.dice.chance(0.5)) this.#victims.crash(volunteer)
   }
 

@@ -31,7 +31,7 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
   const scenario = scenarioOf(seed, options)
   const violations = new Violations(options.ignore ?? new Set())
   const trace: string[] = []
-  const keep = (line: () => string): void => void (trace.push(line()) > TRACE_LINES && trace.shift())
+  const keep = (line: () => string): void => remember(trace, line())
   const world = new World(scenario, violations, options.trace === true ? keep : () => undefined)
   const { epochs, blocks, batchBlocks } = scenario.config
   const patience = CALM_EVENTS + CALM_EVENTS_PER_STEP * epochs * Math.ceil(blocks / batchBlocks)
@@ -45,6 +45,10 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
     if (calmEvents > patience) violations.report('I9', `not finished ${patience} events after the last fault`)
   }
   return { scenario, violation: violations.first, events, calmEvents, counts: world.counts, trace }
+}
+
+function remember(trace: string[], line: string): void {
+  if (line !== '' && trace.push(line) > TRACE_LINES) trace.shift()
 }
 
 /** What to print for a seed that failed: what broke, and how to see it again. */

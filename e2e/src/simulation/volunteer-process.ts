@@ -22,6 +22,8 @@ export class VolunteerProcess implements Peer {
   connection: Connection | undefined
   /** its socket breaks when it next sends this, or fetches */
   breaksAt: ToCoordinator['type'] | 'fetch' | undefined
+  /** asked to leave: it ends with its socket */
+  leaving = false
   alive = true
   readonly #context: Context
   readonly #fetches: Fetches
@@ -50,7 +52,13 @@ export class VolunteerProcess implements Peer {
   closed(connection: Connection): void {
     if (this.connection !== connection) return
     this.connection = undefined
-    this.#context.reconnect(this)
+    if (this.leaving) this.#context.departed(this)
+    else this.#context.reconnect(this)
+  }
+
+  leave(): void {
+    this.leaving = true
+    this.connection?.toCoordinator({ type: 'leave' })
   }
 
   die(): void {

@@ -66,7 +66,10 @@ export class World implements Context, Victims {
   }
 
   trace(line: () => string): void {
-    this.#trace(() => `${(this.agenda.now / 1000).toFixed(3)} s  ${line()}`)
+    this.#trace(() => {
+      const text = line()
+      return text === '' ? '' : `${(this.agenda.now / 1000).toFixed(3)} s  ${text}`
+    })
   }
 
   /** One event: a fault, something under way, or time that passes. */
@@ -135,7 +138,7 @@ export class World implements Context, Victims {
 
   /** A supervisor: whenever no process is left, one starts. */
   #restartWhenDead(): void {
-    this.agenda.later(this.dice.between(0, RESTART_MS), () => 'the supervisor looks', () => {
+    this.agenda.later(this.dice.between(0, RESTART_MS), () => '', () => {
       if (this.#coordinators.some((process) => process.alive)) return this.#restartWhenDead()
       this.#startCoordinator()
     })
@@ -162,6 +165,11 @@ export class World implements Context, Victims {
     volunteer.die()
     for (const other of this.volunteers) if (other.alive) other.noticeDeathOf(volunteer.id)
     this.agenda.later(this.dice.between(0, this.#absence(RETURN_MS)), () => `seat ${volunteer.seat} is taken again`, () => this.#arrive(volunteer.seat))
+  }
+
+  departed(member: VolunteerEnd): void {
+    const volunteer = this.#peers.get(member.id)
+    if (volunteer?.alive === true) this.crash(volunteer)
   }
 
   reconnect(member: VolunteerEnd): void {
