@@ -1,0 +1,237 @@
+// A member's side of commit and recovery, answer by answer (R3, R7, R9, R10, R14).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { extend, fold, genesis, jobId, type Manifest, type MemberId, memberId, type MessageFrom, type MessageTo, PLAN_WINDOW, type PlanStep, sha256Name, splitBlocks, type StepRecord, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import { createMember, type MemberEffect, type MemberInput, mayServe, react, type RunOrder } from '@starling-grid/volunteer'
+
+const ZERO = genesis(jobId('test'), 'model', 1)
+const [A, B] = [memberId('a'), memberId('b')]
+const DIGEST = sha256Name('0'.repeat(64))
+
+type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
+
+/** A member, what it did last, and the orders of a coordinator ready-made. */
+class Bench {
+  readonly core = createMember(A, ZERO)
+  effects: MemberEffect[] = []
+
+  tell(input: MemberInput): this {
+    this.effects = react(this.core, input)
+    return this
+  }
+
+  order(order: RunOrder): this {
+    return this.tell({ type: 'order', order })
+  }
+
+  freeze(gen: number, owner = 1): this {
+    return this.order({ type: 'freeze', owner, gen })
+  }
+
+  form(gen: number, changed: Partial<MessageTo<'form'>> = {}): this {
+    return this.order({ type: 'form', owner: 1, gen, members: [A], shares: [1], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, ...changed })
+  }
+
+  start(gen: number, plan: readonly PlanStep[], after = this.core.version ?? ZERO): this {
+    return this.order({ type: 'start', owner: 1, gen, after, plan: [...plan] })
+  }
+
+  /** Alone in a running generation, at version 0. */
+  running(plan: readonly PlanStep[] = planOf(1, 2), members: readonly MemberId[] = [A]): this {
+    this.freeze(1).form(1, { members: [...members], shares: members.map(() => 1) })
+    this.tell({ type: 'links-open', gen: 1 }).tell({ type: 'state-fetched', gen: 1, version: ZERO })
+    return this.start(1, plan)
+  }
+
+  /** Carries out the computation that is asked for, alone. */
+  compute(): this {
+    const [compute] = this.did('compute')
+    assert.ok(compute)
+    const manifest = manifestOf(compute.blocks)
+    this.tell({ type: 'computed', gen: compute.gen, step: compute.step, manifest, finite: true })
+    return this.tell({ type: 'reduced', gen: compute.gen, step: compute.step, manifests: [manifest], gradDigest: DIGEST })
+  }
+
+  did<T extends MemberEffect['type']>(type: T): EffectOf<T>[] {
+    return this.effects.filter((effect): effect is EffectOf<T> => effect.type === type)
+  }
+
+  said<T extends 'state' | 'held' | 'abort' | 'lease-request'>(type: T): MessageFrom<T>[] {
+    return this.did('send').flatMap(({ message }) => (message.type === type ? [message as MessageFrom<T>] : []))
+  }
+}
+
+function planOf(...steps: readonly number[]): PlanStep[] {
+  return steps.map((step) => ({ step, blocks: [trainingBlock(0, 2 * step), trainingBlock(0, 2 * step + 1)] }))
+}
+
+function manifestOf(blocks: Manifest['blocks']): Manifest {
+  return { blocks, samples: blocks.length, targets: blocks.length, lossSum: 1, correct: 0 }
+}
+
+function recordOf(v: number, gen: number): StepRecord {
+  return { v, gen, modeEpoch: 0, kind: 'ring', blocks: [trainingBlock(0, v)], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: DIGEST }
+}
+
+test('a freeze stops the ring and is answered with what is held', () => {
+  const bench = new Bench().running().compute().freeze(2)
+  assert.deepEqual(bench.effects.map(({ type }) => type), ['halt', 'send'])
+  const [state] = bench.said('state')
+  assert.deepEqual([state?.gen, state?.claim?.base, state?.claim?.records.map(({ v }) => v)], [2, ZERO, [1]])
+  assert.equal(bench.core.ring, undefined)
+})
+
+test('a freeze with the same ballot is answered again, an older one is not', () => {
+  const bench = new Bench().freeze(3)
+  assert.equal(bench.freeze(3).said('state').length, 1)
+  assert.deepEqual(bench.freeze(2).effects, [])
+})
+
+test('a coordinator that was replaced is ignored', () => {
+  const bench = new Bench().freeze(1, 2)
+  assert.deepEqual(bench.freeze(5, 1).effects, [])
+})
+
+test('what a left generation still brings is ignored', () => {
+  const bench = new Bench().running()
+  const manifest = manifestOf(planOf(1)[0]?.blocks ?? [])
+  bench.tell({ type: 'computed', gen: 1, step: 1, manifest, finite: true }).freeze(2)
+  assert.deepEqual(bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects, [])
+  assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(3) }).effects, [])
+  assert.deepEqual(bench.tell({ type: 'trouble', gen: 1, blamed: B, code: 'link-lost', message: '' }).effects, [])
+  assert.equal(bench.core.version?.v, 0)
+})
+
+test('at the target a member confirms when its links are open', () => {
+  const bench = new Bench().running().freeze(2).form(2)
+  assert.deepEqual(bench.did('confirm'), [])
+  assert.deepEqual(bench.tell({ type: 'links-open', gen: 2 }).did('confirm').map(({ version }) => version), [ZERO])
+})
+
+test('a member that holds nothing fetches the whole state, and claims it only when it is adopted', () => {
+  const bench = new Bench().freeze(1).form(1, { sources: [B] })
+  assert.deepEqual(bench.did('fetch-state').map(({ sources, coordinatorHolds }) => [sources, coordinatorHolds]), [[[B], true]])
+  assert.equal(bench.core.version, undefined)
+  bench.tell({ type: 'links-open', gen: 1 })
+  assert.deepEqual(bench.did('confirm'), [])
+  bench.tell({ type: 'state-fetched', gen: 1, version: ZERO })
+  assert.deepEqual(bench.effects.map(({ type }) => type), ['adopt', 'confirm'])
+})
+
+test('one step behind, a member fetches the reduced gradient and applies it once', () => {
+  const record = recordOf(1, 1)
+  const target = extend(ZERO, record)
+  const bench = new Bench().running().freeze(2).form(2, { records: [record], target, sources: [B] })
+  assert.equal(bench.did('fetch-reduced').length, 1)
+  bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
+  assert.deepEqual(bench.did('apply').map(({ version }) => version), [target])
+  assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: target }).effects, [])
+})
+
+test('on another branch with the right number, a member fetches the whole state', () => {
+  const branch = extend(ZERO, recordOf(1, 7))
+  const bench = new Bench().running().compute().freeze(2)
+  const record = recordOf(2, 7)
+  bench.form(2, { committed: branch, records: [record], target: extend(branch, record), sources: [B] })
+  assert.deepEqual([bench.did('fetch-reduced').length, bench.did('fetch-state').length], [0, 1])
+})
+
+test('a form whose records do not lead to its target is not obeyed', () => {
+  const bench = new Bench().freeze(1).form(1, { records: [recordOf(1, 1)], target: ZERO })
+  assert.deepEqual(bench.effects, [])
+})
+
+test('a start without a confirm begins nothing', () => {
+  const bench = new Bench().freeze(1).form(1)
+  assert.deepEqual(bench.start(1, planOf(1), ZERO).effects, [])
+})
+
+test('a step is applied whole, then told, then the next begins', () => {
+  const bench = new Bench().running().compute()
+  assert.deepEqual(bench.effects.map(({ type }) => type), ['apply', 'send', 'compute'])
+  const [held] = bench.said('held')
+  assert.ok(held)
+  assert.deepEqual(bench.core.version, extend(ZERO, held.record))
+  assert.deepEqual(held.record.blocks, planOf(1)[0]?.blocks)
+})
+
+test('the plan may come before the start', () => {
+  const bench = new Bench().freeze(1).form(1)
+  bench.tell({ type: 'links-open', gen: 1 }).tell({ type: 'state-fetched', gen: 1, version: ZERO })
+  assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(2) }).effects, [])
+  bench.start(1, planOf(1)).compute()
+  assert.deepEqual(bench.did('compute').map(({ step }) => step), [2])
+})
+
+test('no step begins after the one that the members change at', () => {
+  const bench = new Bench().running(planOf(1, 2, 3)).order({ type: 'until', owner: 1, gen: 1, step: 1 })
+  bench.effects = [{ type: 'compute', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
+  assert.deepEqual(bench.compute().did('compute'), [])
+})
+
+test('a whole window ahead of the last acknowledged commit a member waits for the coordinator, without giving up', () => {
+  const steps = Array.from({ length: PLAN_WINDOW + 1 }, (_, i) => i + 1)
+  const bench = new Bench().running(planOf(...steps))
+  for (let step = 1; step <= PLAN_WINDOW; step++) bench.compute()
+  assert.deepEqual([bench.core.version?.v, bench.did('compute')], [PLAN_WINDOW, []])
+  const committed = fold(ZERO, bench.core.tail.slice(0, 10))
+  assert.ok(committed)
+  bench.order({ type: 'ack', owner: 1, gen: 1, committed })
+  assert.deepEqual(bench.did('compute').map(({ step }) => step), [PLAN_WINDOW + 1])
+  assert.deepEqual([bench.core.base, bench.core.tail.length], [committed, PLAN_WINDOW - 10])
+})
+
+test('an acknowledgement of another branch changes nothing', () => {
+  const bench = new Bench().running().compute()
+  bench.order({ type: 'ack', owner: 1, gen: 1, committed: extend(ZERO, recordOf(1, 9)) })
+  assert.deepEqual([bench.core.base, bench.core.tail.length], [ZERO, 1])
+})
+
+test('a share that does not hold its planned blocks ends the generation, and its author is named', () => {
+  const [step] = planOf(1)
+  const bench = new Bench().running(planOf(1), [A, B])
+  const [own, others] = splitBlocks(step?.blocks ?? [], [1, 1]).map(manifestOf)
+  assert.ok(own && others)
+  bench.tell({ type: 'computed', gen: 1, step: 1, manifest: own, finite: true })
+  bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [own, manifestOf([trainingBlock(0, 9)])], gradDigest: DIGEST })
+  assert.deepEqual(bench.said('abort').map(({ blamed }) => blamed), [B])
+  assert.equal(bench.core.version?.v, 0)
+})
+
+test('a gradient that is not finite goes nowhere', () => {
+  const bench = new Bench().running()
+  bench.tell({ type: 'computed', gen: 1, step: 1, manifest: manifestOf(planOf(1)[0]?.blocks ?? []), finite: false })
+  assert.deepEqual([bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])], [[], [[A, 'gradient-not-finite']]])
+})
+
+test('a generation is given up once', () => {
+  const trouble: MemberInput = { type: 'trouble', gen: 1, blamed: B, code: 'link-lost', message: 'gone' }
+  const bench = new Bench().running()
+  assert.equal(bench.tell(trouble).said('abort').length, 1)
+  assert.deepEqual(bench.tell(trouble).effects, [])
+})
+
+test('at a checkpoint one member uploads and the others say their digest', () => {
+  for (const [uploader, effect] of [[A, 'upload'], [B, 'report-digest']] as const) {
+    const bench = new Bench().running()
+    bench.core.ring?.plan.delete(2)
+    bench.order({ type: 'checkpoint-at', owner: 1, gen: 1, v: 1, uploader })
+    bench.effects = [{ type: 'compute', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
+    assert.deepEqual(bench.compute().effects.map(({ type }) => type), ['apply', 'send', effect])
+  }
+})
+
+test('a source serves only what it holds, and only in the ballot that it promised', () => {
+  const { core } = new Bench().running().compute().freeze(2)
+  const held: VersionRef | undefined = core.version
+  assert.ok(held)
+  assert.equal(mayServe(core, 2, held), true)
+  assert.equal(mayServe(core, 1, held), false)
+  assert.equal(mayServe(core, 2, ZERO), false)
+})
+
+test('async mode ends the ring and asks for work; the next freeze ends async mode', () => {
+  const bench = new Bench().running().order({ type: 'async', owner: 1, gen: 1, modeEpoch: 4 })
+  assert.deepEqual([bench.did('halt').length, bench.said('lease-request').map(({ modeEpoch }) => modeEpoch)], [1, [4]])
+  assert.equal(bench.freeze(2).core.asyncEpoch, undefined)
+})
