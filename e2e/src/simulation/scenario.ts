@@ -45,8 +45,8 @@ const TIMING: Timing = {
 
 /** epochs, blocks in each, blocks in a batch; and of the runs, how many have more steps than a plan may be long (R14) */
 const SHAPES = [[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1]] as const
-const LONG_RUN = [1, 150, 1] as const
-const LONG_RUNS = 0.03
+const LONG_RUN = [1, 120, 1] as const
+const LONG_RUNS = 0.02
 /** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
