@@ -53,7 +53,7 @@ export function leaseMs(state: RunState, holder: MemberId): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
   const member = state.members.get(holder)
   const measured = member?.pushMs ?? 0
-  const expected = (measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.misses ?? 0)
+  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.misses ?? 0)
   return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected))
 }
 

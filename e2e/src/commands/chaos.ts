@@ -116,7 +116,9 @@ function secondsToRecover(fault: Fault, records: readonly StepRecord[], steps: W
 }
 
 async function killVolunteer(grid: Grid, random: () => number): Promise<void> {
-  const alive = grid.volunteers.filter((child) => child.alive())
+  // One that a step depends on: a newcomer that still waits would be missed by nobody.
+  const working = new Set(grid.watch.run?.members.filter((member) => member.position !== null).map((member) => member.name))
+  const alive = grid.volunteers.filter((child) => child.alive() && working.has(child.name))
   const victim = alive[random() % alive.length]
   victim?.kill('SIGKILL')
   await victim?.ended

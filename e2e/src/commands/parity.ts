@@ -25,7 +25,7 @@ interface Outcome {
 }
 
 /** Not Adam: its first steps go by the sign of each gradient, so that rounding of those near zero becomes a whole step. */
-const OPTIMIZER = { type: 'sgd', lr: 0.1, momentum: 0.9 } as const
+const OPTIMIZER = { type: 'sgd', lr: 0.05, momentum: 0.9 } as const
 /** losses that differ by more than this do not come from the order of additions */
 const MAX_LOSS_DIFFERENCE = 1e-5
 
