@@ -1,7 +1,7 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
-import { ALL_RULES_ON, type StepRecord } from '@starling-grid/protocol'
+import { ALL_RULES_ON, type BlockId, type StepRecord } from '@starling-grid/protocol'
 import { ChainIndex } from './chain-index.ts'
-import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResults } from './state.ts'
+import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
 /** Generations whose members are remembered: claims are of the newest few. */
 const RINGS_KEPT = 64
@@ -67,8 +67,7 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       state.quarantined.add(entry.block)
       return
     case 'validated':
-      resultsOf(state, entry.version.id).set(entry.block, entry)
-      return
+      return addResult(state, entry)
     case 'finished':
       state.finished = entry.reason
       return
@@ -88,8 +87,14 @@ function commit(state: RunState, records: readonly StepRecord[]): void {
   state.chain.append(records)
 }
 
-export function resultsOf(state: RunState, id: string): ValidationResults {
-  const results = state.validated.get(id) ?? new Map()
-  state.validated.set(id, results)
-  return results
+const NO_RESULTS: ReadonlyMap<BlockId, ValidationResult> = new Map()
+
+export function resultsOf(state: RunState, id: string): ReadonlyMap<BlockId, ValidationResult> {
+  return state.validated.get(id) ?? NO_RESULTS
+}
+
+function addResult(state: RunState, { version, block, samples, correct, lossSum }: Extract<JournalEntry, { type: 'validated' }>): void {
+  const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()
+  results.set(block, { samples, correct, lossSum })
+  state.validated.set(version.id, results)
 }

@@ -114,7 +114,11 @@ export interface Lease {
   readonly deadline: number
 }
 
-export type ValidationResults = Map<BlockId, { readonly samples: number; readonly correct: number; readonly lossSum: number }>
+export interface ValidationResult {
+  readonly samples: number
+  readonly correct: number
+  readonly lossSum: number
+}
 
 /** Validation of one version: its blocks are leased like training blocks; results are in RunState.validated. */
 export interface ValidationRun {
@@ -190,7 +194,7 @@ export interface RunState {
   readonly leaseEpochs: Map<BlockId, number>
   readonly quarantined: Set<BlockId>
   /** version id → finished validation results by block */
-  readonly validated: Map<string, ValidationResults>
+  readonly validated: Map<string, Map<BlockId, ValidationResult>>
   finished: string | undefined
   /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
   abandoned: readonly StepRecord[]

@@ -1,5 +1,5 @@
 // What must hold after every event (COMMIT.md §2), of members and of the coordinator that owns the journal.
-import type { JournalEntry } from '@starling-grid/coordinator/run'
+import { type JournalEntry, replay, type RunState } from '@starling-grid/coordinator/run'
 import { fold, sameVersion, trainingBlock, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore } from '@starling-grid/volunteer'
 import { LATENCY_MS } from './agenda.ts'
@@ -69,6 +69,18 @@ function checkDone(context: Context, { state }: CoordinatorProcess): void {
       const block = trainingBlock(epoch, index)
       if (state.chain.isDone(block) !== (counts[context.history.seat(block)] === 1)) context.violations.report('I4', `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} it is otherwise`)
     }
+}
+
+/** What was written down is what is known: a restart would go on from the same state. */
+export function checkReplay(context: Context, { state }: CoordinatorProcess, entries: Parameters<typeof replay>[1]): void {
+  const [known, written] = [durable(state), durable(replay(state.config, entries))]
+  if (known !== written) context.violations.report('replay', `the journal makes ${written}, the coordinator knows ${known}`)
+}
+
+function durable(state: RunState): string {
+  const { owner, gen, chain, checkpoints, mode, modeEpoch, leaseEpochs, quarantined, validated, finished, abandoned, rings } = state
+  const results = [...validated].map(([id, blocks]) => [id, blocks.size])
+  return JSON.stringify([owner, gen, chain.head, checkpoints, mode, modeEpoch, [...leaseEpochs], [...quarantined], results, finished, abandoned, [...rings]])
 }
 
 /** Before an entry takes effect: a start needs all members at its version, a rewind nobody who holds more. */

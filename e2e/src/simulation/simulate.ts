@@ -44,6 +44,7 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
     calmEvents = world.faults.left > 0 ? 0 : calmEvents + 1
     if (calmEvents > patience) violations.report('I9', `not finished ${patience} events after the last fault`)
   }
+  world.checkEnd()
   return { scenario, violation: violations.first, events, calmEvents, counts: world.counts, trace }
 }
 

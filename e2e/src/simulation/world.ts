@@ -8,7 +8,7 @@ import { CoordinatorProcess } from './coordinator-process.ts'
 import { noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
 import { Faults, type Victims } from './faults.ts'
-import { checkEntry, checkInvariants } from './invariants.ts'
+import { checkEntry, checkInvariants, checkReplay } from './invariants.ts'
 import { Chronicle, Journal } from './journal.ts'
 import { History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
@@ -95,6 +95,12 @@ export class World implements Context, Victims {
     if (!this.#dirty) return
     this.#dirty = false
     checkInvariants(this, this.volunteers, this.coordinator())
+  }
+
+  /** After the last. */
+  checkEnd(): void {
+    const coordinator = this.coordinator()
+    if (coordinator !== undefined) checkReplay(this, coordinator, this.journal.entries)
   }
 
   touched(): void {
