@@ -128,6 +128,14 @@ test('one step behind, a member fetches the reduced gradient and applies it once
   assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: target }).effects, [])
 })
 
+test('when nobody has the reduced gradient any more, the whole state is fetched', () => {
+  const record = recordOf(1, 1)
+  const target = extend(ZERO, record)
+  const bench = new Bench().running().freeze(2).form(2, { records: [record], target, sources: [A, B] })
+  bench.tell({ type: 'reduced-missing', gen: 2 })
+  assert.deepEqual(bench.did('fetch-state').map(({ sources, target: wanted }) => [sources, wanted]), [[[B], target]])
+})
+
 test('on another branch with the right number, a member fetches the whole state', () => {
   const branch = extend(ZERO, recordOf(1, 7))
   const bench = new Bench().running().compute().freeze(2)

@@ -44,7 +44,7 @@ export class Fetches {
     this.#carry(source, 'asks', wish, () => {
       const peer = this.#context.peer(source)
       const answer = peer?.alive === true ? peer.serve(wish) : undefined
-      const arrive = (): void => this.#answered(wish, wanted, source, answer)
+      const arrive = (): void => this.#answered(wish, source, answer)
       this.#carry(source, answer === undefined ? 'is refused by' : 'hears from', wish, arrive)
       if (this.#context.dice.chance(REPEATED)) this.#carry(source, 'hears again from', wish, arrive)
     })
@@ -57,10 +57,10 @@ export class Fetches {
     agenda.later(dice.between(0, most), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
   }
 
-  #answered(wish: FetchWish, wanted: Wanted, source: MemberId, answer: Float32Array | undefined): void {
+  #answered(wish: FetchWish, source: MemberId, answer: Float32Array | undefined): void {
     const { gen, kind, version } = wish
     if (this.#asker.core.ring?.gen !== gen) return
-    if (answer === undefined && kind === 'reduced') return this.begin('state', wanted)
+    if (answer === undefined && kind === 'reduced') return this.#asker.take({ type: 'reduced-missing', gen })
     if (answer === undefined) return this.#failed(gen, source)
     this.#context.counts[kind === 'state' ? 'stateFetches' : 'catchUps']++
     if (kind === 'state') this.#state = { version, counts: answer }

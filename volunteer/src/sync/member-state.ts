@@ -14,6 +14,9 @@ export interface RingView {
   /** records that lead from `committed` to `target` */
   readonly records: readonly StepRecord[]
   readonly target: VersionRef
+  /** who can serve the target */
+  readonly sources: readonly MemberId[]
+  readonly coordinatorHolds: boolean
   linksOpen: boolean
   /** forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next ballot */
   stage: 'forming' | 'ready' | 'running' | 'broken'
@@ -51,6 +54,8 @@ export type MemberInput =
   | { readonly type: 'state-fetched'; readonly gen: number; readonly version: VersionRef }
   /** a kept reduced gradient was fetched and matches the digest in its record; staged */
   | { readonly type: 'reduced-fetched'; readonly gen: number; readonly version: VersionRef }
+  /** no source has the reduced gradient any more: some hold the version because they fetched it themselves */
+  | { readonly type: 'reduced-missing'; readonly gen: number }
   /** own share of a step is computed */
   | { readonly type: 'computed'; readonly gen: number; readonly step: number; readonly manifest: Manifest; readonly finite: boolean }
   /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */

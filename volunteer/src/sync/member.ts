@@ -18,6 +18,8 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
       return whileForming(core, input.gen, (ring) => adopt(core, ring, input.version))
     case 'reduced-fetched':
       return whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version))
+    case 'reduced-missing':
+      return whileForming(core, input.gen, (ring) => fetchWhole(core, ring))
     case 'computed':
       return inFlight(core, input, (ring) => contribute(core, ring, input))
     case 'reduced':
@@ -86,14 +88,23 @@ function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
 
 /** R7: at the target already; at its parent, one reduced gradient away; or anywhere else, in need of everything. */
 function reach(core: MemberCore, ring: RingView, parent: VersionRef | undefined, order: MessageTo<'form'>): MemberEffect[] {
-  const { gen, target, sources, coordinatorHolds } = order
-  const others = sources.filter((source) => source !== core.id)
+  const { gen, target } = order
+  const others = otherSources(core, ring)
   const record = order.records.at(-1)
   if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
   if (core.version !== undefined && record !== undefined && parent !== undefined && isParent(core, core.version, parent) && others.length > 0)
     return [{ type: 'fetch-reduced', gen, record, target, sources: others }]
   if (core.off.has('R7-learner')) setVersion(core, target, ring)
-  return [{ type: 'fetch-state', gen, target, sources: others, coordinatorHolds }]
+  return fetchWhole(core, ring)
+}
+
+function fetchWhole(core: MemberCore, ring: RingView): MemberEffect[] {
+  const { gen, target, coordinatorHolds } = ring
+  return [{ type: 'fetch-state', gen, target, sources: otherSources(core, ring), coordinatorHolds }]
+}
+
+function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
+  return sources.filter((source) => source !== core.id)
 }
 
 /** Rule R7 switched off: a number is taken for a version. */

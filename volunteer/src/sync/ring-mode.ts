@@ -142,7 +142,9 @@ export class RingMode {
       await this.#stage(effect, signal)
       if (!signal.aborted) this.tell({ type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched', gen: effect.gen, version: effect.target })
     } catch (error) {
-      if (!signal.aborted) this.#trouble(effect.gen, null, error)
+      if (signal.aborted) return
+      if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', gen: effect.gen })
+      else this.#trouble(effect.gen, null, error)
     }
   }
 
