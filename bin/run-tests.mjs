@@ -8,6 +8,8 @@ import { spec } from 'node:test/reporters'
 import { fileURLToPath } from 'node:url'
 
 const UNIT_FILES_AT_ONCE = 2
+/** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores. */
+const FILE_LIMIT_MS = 10 * 60_000
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 
 const wanted = process.argv.slice(2)
@@ -28,8 +30,8 @@ console.error(`Adapter: ${await prepareProcess()}`)
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.meta.resolve('tsx')}`
 
 Readable.from(asOneRun([
-  { files: files.filter((file) => !wholeGrid(file)), concurrency: UNIT_FILES_AT_ONCE },
-  { files: files.filter(wholeGrid), concurrency: 1 },
+  { files: files.filter((file) => !wholeGrid(file)), concurrency: UNIT_FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
+  { files: files.filter(wholeGrid), concurrency: 1, timeout: FILE_LIMIT_MS },
 ])).compose(new spec()).pipe(process.stdout)
 
 /** The events of several runs, with one closing summary whose counts are added up. */

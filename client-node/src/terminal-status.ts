@@ -1,7 +1,7 @@
 // A volunteer on a terminal: a line for every change of phase until the work runs, then one line that rewrites itself, or in
 // a pipe one line every ten seconds.
 import type { VolunteerStatus } from '@starling-grid/volunteer'
-import { createColors } from 'picocolors'
+import { colorsFor, type Colors } from './colors.ts'
 import { adapterLabel } from './gpu.ts'
 
 /** ms between two lines in a pipe */
@@ -10,7 +10,7 @@ const WORKING = new Set<VolunteerStatus['phase']>(['computing', 'exchanging', 'v
 
 export class TerminalStatus {
   readonly #out: NodeJS.WriteStream
-  readonly #colors: ReturnType<typeof createColors>
+  readonly #colors: Colors
   #said = new Set<string>()
   #rewriting = false
   #printedAt = 0
@@ -18,7 +18,7 @@ export class TerminalStatus {
 
   constructor(out: NodeJS.WriteStream) {
     this.#out = out
-    this.#colors = createColors(out.isTTY && !process.env['NO_COLOR'])
+    this.#colors = colorsFor(out)
   }
 
   show(status: VolunteerStatus): void {

@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline'
 import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
+const WITH_PARENT = `data:text/javascript,process.on('disconnect', () => process.exit(1))`
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 
 export interface CoordinatorProcess {
@@ -19,7 +20,9 @@ export interface CoordinatorProcess {
 }
 
 export function spawnCoordinator(args: readonly string[]): CoordinatorProcess {
-  const child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  // The channel says nothing; its end, when this test's process is ended, ends the coordinator.
+  const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
+  child.channel?.unref()
   const [stdout, stderr]: [string[], string[]] = [[], []]
   createInterface(child.stderr).on('line', (line) => stderr.push(line))
   const out = createInterface(child.stdout).on('line', (line) => stdout.push(line))

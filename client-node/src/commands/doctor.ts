@@ -1,6 +1,6 @@
 // `doctor [URL] [--json]`: what does this machine offer, and what is to be done about the rest?
 import { Command } from 'commander'
-import { createColors } from 'picocolors'
+import { colorsFor } from '../colors.ts'
 import type { CheckResult } from '../doctor/check.ts'
 import { checkCoordinator } from '../doctor/coordinator.ts'
 import { checkAdapter, checkBrowser, checkDisk, checkNode } from '../doctor/this-machine.ts'
@@ -44,7 +44,7 @@ function begin(url: string | undefined, dataFolder: string): Promise<CheckResult
 }
 
 function asText({ name, state, detail, cure }: CheckResult, to: NodeJS.WriteStream): string {
-  const colors = createColors(to.isTTY && !process.env['NO_COLOR'])
+  const colors = colorsFor(to)
   const paint = { ok: colors.green, warning: colors.yellow, failure: colors.red }[state]
   const first = `${paint(state.padEnd(STATE_WIDTH))}  ${name.padEnd(NAME_WIDTH)}  ${detail}`
   return cure === null ? first : `${first}\n${' '.repeat(STATE_WIDTH + 2 + NAME_WIDTH + 2)}${cure}`

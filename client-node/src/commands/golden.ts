@@ -7,7 +7,7 @@ import {
   createGpuRunner, readGoldenCase, REFERENCE_ADAPTER, ReferenceRunner, runGoldenCase, type Comparison, type GoldenBackend, type GoldenResult,
 } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
-import { createColors } from 'picocolors'
+import { colorsFor } from '../colors.ts'
 import { openGpu } from '../gpu.ts'
 
 const EXTENSION = '.safetensors'
@@ -88,7 +88,7 @@ async function runSafely(file: string, backend: GoldenBackend): Promise<Row['res
 }
 
 function asText({ name, result }: Row, adapter: string): string {
-  const colors = createColors(process.stdout.isTTY && !process.env['NO_COLOR'])
+  const colors = colorsFor(process.stdout)
   const paint = { passed: colors.green, failed: colors.red, unsupported: colors.yellow }[result.verdict]
   const detail = 'comparisons' in result ? result.comparisons.map(comparisonText).join('  ') : result.reason
   return `${paint(result.verdict.padEnd('unsupported'.length))}  ${name}  [${adapter}]  ${detail}`
