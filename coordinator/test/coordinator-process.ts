@@ -24,6 +24,7 @@ export function spawnCoordinator(args: readonly string[]): CoordinatorProcess {
   const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
   child.channel?.unref()
   const [stdout, stderr]: [string[], string[]] = [[], []]
+  if (child.stdout === null || child.stderr === null) throw new Error('internal: no pipes')
   createInterface(child.stderr).on('line', (line) => stderr.push(line))
   const out = createInterface(child.stdout).on('line', (line) => stdout.push(line))
   const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | string)
