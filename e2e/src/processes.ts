@@ -38,7 +38,7 @@ export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: Star
   const node = entry.endsWith('.ts') ? ['--import', 'tsx', entry] : [entry]
   // The channel says nothing; its end tells the child that we are gone (bin/command-line.mjs).
   // Its own process group: Ctrl-C on the terminal reaches us, and we decide in what order the others stop
-  const child = spawn(process.execPath, [...node, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { ...process.env, NO_COLOR: '1', ...env }, detached: true })
+  const child = spawn(process.execPath, [...node, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { ...process.env, FORCE_COLOR: undefined, NO_COLOR: '1', ...env }, detached: true })
   child.channel?.unref()
   const lines: string[] = []
   const keep = (stream: 'stdout' | 'stderr') => (line: string) => {

@@ -65,6 +65,17 @@ export class Fields {
     return value
   }
 
+  /** The attributes of an object inside this one, undefined when absent. */
+  object(key: string): Fields | undefined {
+    const value = this.take(key)
+    return value === undefined ? undefined : new Fields(`${this.place} \`${key}\``, value)
+  }
+
+  /** For attributes that stay away where the author left them out. */
+  present<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
+    return (value === undefined ? {} : { [key]: value }) as { [P in K]?: V }
+  }
+
   name(key: string, otherwise?: string): string {
     const value = this.take(key) ?? otherwise
     if (typeof value !== 'string' || value.length > MAX_LAYER_NAME_LENGTH || !NAME_PATTERN.test(value))

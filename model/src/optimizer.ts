@@ -21,7 +21,8 @@ export function parseOptimizerSpec(json: unknown): OptimizerSpec {
 
 function readOptimizer(fields: Fields): OptimizerSpec {
   const type = fields.choice('type', OPTIMIZERS)
-  const common = { lr: fields.positive('lr'), ...present('weightDecay', fields.fraction('weightDecay')) }
+  const decay = fields.take('decay') === undefined ? undefined : fields.choice('decay', ['all', 'matrices'])
+  const common = { lr: fields.positive('lr'), ...present('weightDecay', fields.fraction('weightDecay')), ...present('decay', decay) }
   const spec: OptimizerSpec = type === 'sgd'
     ? { type, ...common, ...present('momentum', fields.fraction('momentum')), ...present('nesterov', fields.optionalBoolean('nesterov')) }
     : { type, ...common, ...present('betas', readBetas(fields)), ...present('eps', fields.optionalPositive('eps')) }

@@ -1,7 +1,8 @@
 // Where each named parameter lies in the one flat vector that travels, is updated and is stored.
 
 import { elementCount, lastSize, type Shape } from '@starling-grid/shaders'
-import { layerShapes } from './parse.ts'
+import { layerShapes } from './expand.ts'
+import type { Initial, ParameterKind } from './layers/rule.ts'
 import type { ModelSpec } from './spec.ts'
 
 export interface ParameterEntry {
@@ -11,23 +12,31 @@ export interface ParameterEntry {
   /** first element in the flat vector */
   readonly offset: number
   readonly length: number
-  readonly fanIn: number
+  readonly kind: ParameterKind
+  readonly initial: Initial
+  /** statistics: share of each step's measurement */
+  readonly momentum?: number
 }
 
-/** Entries in layer order, weight before bias, without gaps. */
+/** Entries without gaps: those that the optimizer trains in layer order, weight before bias, then statistics. */
 export interface ParameterLayout {
   readonly total: number
+  /** elements that the optimizer trains; statistics follow them */
+  readonly trained: number
   readonly entries: readonly ParameterEntry[]
 }
 
 export function parameterLayout(spec: ModelSpec): ParameterLayout {
+  const parameters = layerShapes(spec).flatMap(layer => layer.parameters).filter(({ tied }) => tied !== true)
+  const isStatistic = ({ kind }: { kind: ParameterKind }) => kind === 'statistic'
   let total = 0
-  const entries = layerShapes(spec).flatMap(layer => layer.parameters).map(({ name, shape, fanIn }) => {
-    const entry = { name, shape, offset: total, length: elementCount(shape), fanIn }
-    total += entry.length
-    return entry
-  })
-  return { total, entries }
+  const entries = [...parameters.filter(parameter => !isStatistic(parameter)), ...parameters.filter(isStatistic)]
+    .map(({ name, shape, kind, initial, momentum }): ParameterEntry => {
+      const entry = { name, shape, offset: total, length: elementCount(shape), kind, initial, ...(momentum === undefined ? {} : { momentum }) }
+      total += entry.length
+      return entry
+    })
+  return { total, trained: entries.find(isStatistic)?.offset ?? total, entries }
 }
 
 export function parameterCount(spec: ModelSpec): number {
@@ -39,10 +48,15 @@ export function outputShape(spec: ModelSpec): Shape {
   return layerShapes(spec).at(-1)?.y ?? spec.input
 }
 
+/** Whether the model's input is token ids rather than numbers. */
+export function takesTokens(spec: ModelSpec): boolean {
+  return layerShapes(spec).some(({ layer, inputs }) => layer.type === 'embedding' && inputs[0] === 0)
+}
+
 /** How many targets the loss of one sample sums over: Σloss ÷ (samples × this) is the mean loss. */
 export function targetsPerSample(spec: ModelSpec): number {
   const output = outputShape(spec)
-  return spec.loss === 'mse' ? elementCount(output) : elementCount(output) / lastSize(output)
+  return spec.loss === 'cross_entropy' ? elementCount(output) / lastSize(output) : elementCount(output)
 }
 
 /** Backward computes a gradient for the inputs and one for the weights, each as dear as forward. */
@@ -52,4 +66,9 @@ const FLOPS_PER_MULTIPLY_ADD = 2
 /** Floating-point operations to train on one sample; rough, for estimates of time and for fair shares. */
 export function flopsPerSample(spec: ModelSpec): number {
   return layerShapes(spec).reduce((sum, { multiplyAdds }) => sum + multiplyAdds, 0) * FLOPS_PER_MULTIPLY_ADD * PASSES_PER_STEP
+}
+
+/** Bytes of all values that forward makes for one sample: what backward may need at once. */
+export function activationBytesPerSample(spec: ModelSpec): number {
+  return layerShapes(spec).reduce((sum, { y }) => sum + elementCount(y), 0) * Float32Array.BYTES_PER_ELEMENT
 }

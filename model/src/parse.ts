@@ -2,12 +2,21 @@
 
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { MAX_PARAMETERS } from '@starling-grid/protocol'
+import { layerShapes, placeOf } from './expand.ts'
 import { Fields, invalid } from './fields.ts'
-import { LAYERS, ruleOf, type LayerType, type ParameterSpec } from './layers.ts'
+import { MAX_NESTING, readGpt, readMultiheadAttention, readParallel, readResidual, type ReadLayers } from './layers/blocks.ts'
+import type { ParameterSpec } from './layers/rule.ts'
+import { LAYERS, type OperatorType } from './layers/table.ts'
 import { MAX_DIMENSIONS, MAX_LAYERS, MAX_SAMPLE_ELEMENTS, MAX_SIZE } from './limits.ts'
-import type { LayerSpec, ModelSpec } from './spec.ts'
+import type { BlockLayer, LayerSpec, ModelSpec } from './spec.ts'
 
-const LAYER_TYPES = Object.keys(LAYERS) as LayerType[]
+const BLOCKS: { readonly [T in BlockLayer['type']]: (fields: Fields, read: ReadLayers) => LayerSpec } = {
+  residual: readResidual, parallel: readParallel, multihead_attention: readMultiheadAttention, gpt: readGpt,
+}
+/** Operators with several inputs come out of blocks; in a list, where each layer has one input, they mean nothing. */
+const INSIDE_BLOCKS_ONLY: readonly string[] = ['add', 'concat']
+const LAYER_TYPES = [...Object.keys(LAYERS).filter(type => !INSIDE_BLOCKS_ONLY.includes(type)), ...Object.keys(BLOCKS)]
+const LOSSES = ['cross_entropy', 'mse', 'bce_with_logits'] as const
 
 /**
  * Checks a model description and fills in defaults.
@@ -19,8 +28,8 @@ export function parseModelSpec(json: unknown): ModelSpec {
   const spec: ModelSpec = {
     name: fields.name('name', 'model'),
     input: readInput(fields),
-    layers: fields.list('layers', MAX_LAYERS).map(readLayer),
-    loss: fields.choice('loss', ['cross_entropy', 'mse'], 'cross_entropy'),
+    layers: fields.list('layers', MAX_LAYERS).map((layer, index) => readLayer(layer, [index])),
+    ...readLoss(fields),
     inputScale: fields.positive('inputScale', 1),
   }
   fields.requireAllRead()
@@ -28,29 +37,15 @@ export function parseModelSpec(json: unknown): ModelSpec {
   return spec
 }
 
-/** One layer with everything that follows from the layers before it. */
-export interface PlacedLayer {
-  readonly layer: LayerSpec
-  readonly x: Shape
-  readonly y: Shape
-  readonly parameters: readonly ParameterSpec[]
-  /** of one forward pass over one sample */
-  readonly multiplyAdds: number
-}
-
-/** Follows the shape of one sample through the model. */
-export function layerShapes(spec: ModelSpec): PlacedLayer[] {
-  let x = spec.input
-  return spec.layers.map((layer, index) => {
-    const place = placeOf(index, layer.type)
-    const rule = ruleOf(layer)
-    const y = rule.shape(layer, x, place)
-    if (elementCount(y) > MAX_SAMPLE_ELEMENTS)
-      throw invalid(`${place} makes ${elementCount(y)} values per sample, the limit is ${MAX_SAMPLE_ELEMENTS}`)
-    const placed = { layer, x, y, parameters: rule.parameters(layer, x), multiplyAdds: rule.multiplyAdds(layer, x, y) }
-    x = y
-    return placed
-  })
+function readLoss(fields: Fields): Pick<ModelSpec, 'loss' | 'label_smoothing' | 'ignore_index'> {
+  const loss = fields.choice('loss', LOSSES, 'cross_entropy')
+  if (loss !== 'cross_entropy') return { loss }
+  const ignored = fields.take('ignore_index')
+  if (ignored !== undefined && !Number.isInteger(ignored)) throw fields.refuse('ignore_index', 'a whole number', ignored)
+  return {
+    loss, ...fields.present('label_smoothing', fields.fraction('label_smoothing')),
+    ...fields.present('ignore_index', ignored === undefined ? undefined : Number(ignored)),
+  }
 }
 
 function readInput(fields: Fields): Shape {
@@ -61,32 +56,37 @@ function readInput(fields: Fields): Shape {
   return sizes
 }
 
-function readLayer(json: unknown, index: number): LayerSpec {
-  const { type, place } = readType(json, index)
-  const fields = new Fields(place, json)
+function readLayer(json: unknown, path: readonly number[]): LayerSpec {
+  const type = new Fields(`layer ${path.join('.')}`, json).choice('type', LAYER_TYPES)
+  const fields = new Fields(placeOf(path, type), json)
   fields.take('type')
-  const layer = LAYERS[type].read(fields)
+  const layer = isBlock(type) ? BLOCKS[type](fields, readerInside(path, fields.place)) : LAYERS[type as OperatorType].read(fields)
   fields.requireAllRead()
   return layer
 }
 
-function readType(json: unknown, index: number): { type: LayerType; place: string } {
-  const type = new Fields(`layer ${index}`, json).choice('type', LAYER_TYPES)
-  return { type, place: placeOf(index, type) }
+function isBlock(type: string): type is BlockLayer['type'] {
+  return Object.hasOwn(BLOCKS, type)
 }
 
-/** Layers count from 0, as in the JSON list. */
-function placeOf(index: number, type: LayerType): string {
-  return `layer ${index} \`${type}\``
+function readerInside(path: readonly number[], place: string): ReadLayers {
+  return (json, index) => {
+    if (path.length >= MAX_NESTING) throw invalid(`${place} is nested ${path.length} deep, the limit is ${MAX_NESTING}`)
+    if (!Array.isArray(json) || json.length > MAX_LAYERS) throw invalid(`${place} expects a list of at most ${MAX_LAYERS} layers inside it`)
+    return json.map((layer: unknown, i) => readLayer(layer, [...path, ...index, i]))
+  }
 }
 
 function requireDistinctNames(parameters: readonly ParameterSpec[]): void {
-  const seen = new Set<string>()
+  const seen = new Map<string, ParameterSpec>()
   let total = 0
-  for (const { name, shape } of parameters) {
-    if (seen.has(name)) throw invalid(`two layers hold a parameter \`${name}\`; each layer needs a name of its own`)
-    seen.add(name)
-    total += elementCount(shape)
+  for (const parameter of parameters) {
+    const { name, shape, tied } = parameter
+    const first = seen.get(name)
+    if (first !== undefined && tied !== true) throw invalid(`two layers hold a parameter \`${name}\`; each layer needs a name of its own`)
+    if (first !== undefined && first.shape.join() !== shape.join()) throw invalid(`\`${name}\` is shared and has the shape [${first.shape.join(', ')}] in one layer and [${shape.join(', ')}] in another`)
+    if (first === undefined) total += elementCount(shape)
+    seen.set(name, first ?? parameter)
   }
   if (total > MAX_PARAMETERS) throw invalid(`the model has ${total} parameters, the limit is ${MAX_PARAMETERS}`)
 }

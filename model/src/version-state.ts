@@ -8,7 +8,7 @@ import { createOptimizerState, type OptimizerSpec, type OptimizerState, slotName
 import { modelHash } from './hash.ts'
 import { initialParameters } from './init.ts'
 import { optimizerTensors, restoreOptimizer } from './optimizer.ts'
-import type { ParameterLayout } from './param-layout.ts'
+import { parameterLayout, type ParameterLayout } from './param-layout.ts'
 import type { ModelSpec } from './spec.ts'
 
 /** What a version's bytes depend on besides what it holds; one per job. */
@@ -36,7 +36,7 @@ const HEADER_BYTES_BASE = 4096
 /** What version 0 holds: anybody can make it from the job alone. */
 export function initialVersionState(spec: ModelSpec, optimizer: OptimizerSpec, seed: number): VersionContent {
   const parameters = initialParameters(spec, seed)
-  return { parameters, optimizerState: createOptimizerState(optimizer, parameters.length) }
+  return { parameters, optimizerState: createOptimizerState(optimizer, parameterLayout(spec).trained) }
 }
 
 /** @example digest(encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState })) */
@@ -129,7 +129,7 @@ function parametersIn(tensors: ReadonlyMap<string, StoredTensor>, { total, entri
 }
 
 function optimizerIn(tensors: ReadonlyMap<string, StoredTensor>, { optimizer, layout }: VersionForm): OptimizerState {
-  const state = restoreOptimizer(optimizer, layout.total, tensors)
+  const state = restoreOptimizer(optimizer, layout.trained, tensors)
   const names = slotNames(optimizer)
   for (const [index, slot] of state.slots.entries()) requireFinite(slot, `optimizer.${names[index]}`)
   requireFinite(state.scalars, 'optimizer.scalars')

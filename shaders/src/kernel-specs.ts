@@ -5,7 +5,7 @@
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './recipes/conv2d.ts'
-import { elementwiseBackward, elementwiseForward } from './recipes/elementwise.ts'
+import { elementwiseBackward, elementwiseForward, elementwiseSum } from './recipes/elementwise.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
 import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
@@ -27,6 +27,7 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'maxpool2d.backward': maxpool2dBackward,
     'avgpool2d.forward': avgpool2dForward,
     'avgpool2d.backward': avgpool2dBackward,
+    'add.forward': elementwiseSum,
     'relu.forward': elementwiseForward('relu'),
     'relu.backward': elementwiseBackward('relu'),
     'tanh.forward': elementwiseForward('tanh'),

@@ -6,6 +6,7 @@ export const KERNEL_URLS = {
   'conv2d': new URL('../kernels/conv2d.wgsl', import.meta.url),
   'maxpool2d': new URL('../kernels/maxpool2d.wgsl', import.meta.url),
   'avgpool2d': new URL('../kernels/avgpool2d.wgsl', import.meta.url),
+  'add': new URL('../kernels/add.wgsl', import.meta.url),
   'relu': new URL('../kernels/relu.wgsl', import.meta.url),
   'tanh': new URL('../kernels/tanh.wgsl', import.meta.url),
   'sigmoid': new URL('../kernels/sigmoid.wgsl', import.meta.url),

@@ -51,6 +51,8 @@ export interface Kernels<F, I> {
   'maxpool2d.backward': { dims: Pool2dDims; operands: { x: F; dy: F; dx: F } }
   'avgpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
   'avgpool2d.backward': { dims: Pool2dDims; operands: { dy: F; dx: F } }
+  // y = a + b
+  'add.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
   'relu.forward': Elementwise<F>['forward']
   'relu.backward': Elementwise<F>['backward']
   'tanh.forward': Elementwise<F>['forward']

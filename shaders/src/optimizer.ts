@@ -4,12 +4,21 @@
 import { adam } from './reference/adamw.ts'
 import { sgd } from './reference/sgd.ts'
 
-/** The learning rate falls in a straight line to lr × `to` over `steps`, and stays there. */
+/** After rising from 0 over `warmup` steps, the learning rate falls to lr × `to` until step `steps`, and stays there. */
 export interface LearningRateSchedule {
-  readonly type: 'linear'
+  /** in a straight line, or as half a wave of the cosine */
+  readonly type: 'linear' | 'cosine'
   readonly to: number
   /** the job's own number of steps where a job leaves it out; applyUpdate needs it */
   readonly steps?: number
+  readonly warmup?: number
+}
+
+/** Parameters `start` ≤ i < `end` of the flat vector, for all of which weight decay holds or does not. */
+export interface DecayGroup {
+  readonly start: number
+  readonly end: number
+  readonly decayed: boolean
 }
 
 export interface SgdSpec {
@@ -18,6 +27,8 @@ export interface SgdSpec {
   readonly momentum?: number
   readonly nesterov?: boolean
   readonly weightDecay?: number
+  /** what weight decay holds for: every parameter, or only matrices and filters, as GPTs are trained; 'all' when absent */
+  readonly decay?: 'all' | 'matrices'
   readonly schedule?: LearningRateSchedule
 }
 
@@ -27,6 +38,8 @@ export interface AdamSpec {
   readonly betas?: readonly [number, number]
   readonly eps?: number
   readonly weightDecay?: number
+  /** what weight decay holds for: every parameter, or only matrices and filters, as GPTs are trained; 'all' when absent */
+  readonly decay?: 'all' | 'matrices'
   readonly schedule?: LearningRateSchedule
 }
 
@@ -70,23 +83,45 @@ export function createOptimizerState(spec: OptimizerSpec, parameterCount: number
 // oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
 export function applyUpdate(
   spec: OptimizerSpec, state: OptimizerState, parameters: Float32Array, gradient: Float32Array,
-  outParameters: Float32Array, outState: OptimizerState,
+  outParameters: Float32Array, outState: OptimizerState, groups: readonly DecayGroup[] = [{ start: 0, end: parameters.length, decayed: true }],
 ): void {
-  const from = { parameters, state }
-  const to = { parameters: outParameters, state: outState }
-  requireLengths(from, gradient.length, to)
-  if (spec.type === 'sgd') applySgd(spec, from, gradient, to)
-  else applyAdam(spec, from, gradient, to)
+  requireLengths({ parameters, state }, gradient.length, { parameters: outParameters, state: outState })
+  const scalars = nextScalars(spec, state)
+  for (const { start, end, decayed } of groups) {
+    const part = (whole: Float32Array, of: OptimizerState): Version => ({
+      parameters: whole.subarray(start, end), state: { ...of, slots: of.slots.map(slot => slot.subarray(start, end)) },
+    })
+    const rule = decayed ? spec : { ...spec, weightDecay: 0 }
+    const [from, to] = [part(parameters, state), part(outParameters, outState)]
+    if (rule.type === 'sgd') applySgd(rule, from, gradient.subarray(start, end), to)
+    else applyAdam(rule, { from, to, scalars }, gradient.subarray(start, end))
+  }
+  outState.scalars.set(scalars)
   outState.step = state.step + 1
 }
 
-/** Additions, products and quotients of doubles only: the same bits everywhere, which a cosine would not be. */
+/** Additions, products and quotients of doubles only: the same bits everywhere, which Math.cos would not give. */
 export function learningRate({ lr, schedule }: OptimizerSpec, step: number): number {
   if (schedule === undefined) return lr
-  if (schedule.steps === undefined) throw new Error('internal: a schedule without its number of steps')
-  const done = Math.min(1, step / schedule.steps)
-  return lr * (1 - (1 - schedule.to) * done)
+  const { type, to, steps, warmup = 0 } = schedule
+  if (steps === undefined) throw new Error('internal: a schedule without its number of steps')
+  if (step < warmup) return (lr * (step + 1)) / (warmup + 1)
+  const done = steps <= warmup ? 1 : Math.min(1, (step - warmup) / (steps - warmup))
+  return lr * (to + (1 - to) * (type === 'linear' ? 1 - done : halfWave(done)))
 }
+
+/** (1 + cos πx)/2 = cos²(πx/2) for 0 ≤ x ≤ 1, by Taylor's series of the sine of the smaller angle. */
+function halfWave(x: number): number {
+  const angle = (Math.PI / 2) * (1 - x) // cos(πx/2) = sin(π/2 − πx/2)
+  const square = angle * angle
+  let series = 1
+  for (let k = SINE_TERMS; k >= 1; k--) series = 1 - (square / (2 * k * (2 * k + 1))) * series
+  const sine = angle * series
+  return sine * sine
+}
+
+/** Terms of the series after the first: the next one is below 2⁻⁵³ for angles up to π/2. */
+const SINE_TERMS = 10
 
 interface Version {
   readonly parameters: Float32Array
@@ -100,14 +135,26 @@ function applySgd(spec: SgdSpec, from: Version, gradient: Float32Array, to: Vers
   sgd({ lr, momentum, nesterov, weightDecay }, vectors(from), gradient, vectors(to))
 }
 
-function applyAdam(spec: AdamSpec, from: Version, gradient: Float32Array, to: Version): void {
+/** Adam's powers of β after this step, multiplied up because Math.pow differs between machines. */
+function nextScalars(spec: OptimizerSpec, { scalars: [beta1Power = 1, beta2Power = 1] }: OptimizerState): readonly number[] {
+  if (spec.type === 'sgd') return []
+  const { betas: [beta1, beta2] = ADAM_BETAS } = spec
+  return [beta1Power * beta1, beta2Power * beta2]
+}
+
+interface AdamStep {
+  readonly from: Version
+  readonly to: Version
+  /** β₁ᵗ and β₂ᵗ of the step being taken */
+  readonly scalars: readonly number[]
+}
+
+function applyAdam(spec: AdamSpec, { from, to, scalars }: AdamStep, gradient: Float32Array): void {
   const decoupled = spec.type === 'adamw'
   const lr = learningRate(spec, from.state.step)
   const { betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
-  const beta1Power = (from.state.scalars[0] ?? 1) * beta1
-  const beta2Power = (from.state.scalars[1] ?? 1) * beta2
+  const [beta1Power = beta1, beta2Power = beta2] = scalars
   adam({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }, adamVectors(from), gradient, adamVectors(to))
-  to.state.scalars.set([beta1Power, beta2Power])
 }
 
 function adamVectors({ parameters, state: { slots: [mean, square] } }: Version) {

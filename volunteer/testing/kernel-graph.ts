@@ -17,8 +17,8 @@ export function kernelGraph(
   const first = factory.create('input', 'unused', [1])
   const graph: Graph = {
     spec: { name: 'kernel', input: [1], layers: [], loss: 'mse', inputScale: 1 },
-    input: first, output: first, outputGradient: first, inputGradient: undefined, lossTensors: undefined,
-    parameters: [], parameterCount: 0, forward: [call(operand)], loss: [], backward: [],
+    input: first, output: first, outputGradient: first, inputGradient: undefined, vocab: undefined, keys: undefined, mixesSamples: false, lossTensors: undefined,
+    parameters: [], parameterCount: 0, forward: [call(operand)], evaluation: [], loss: [], backward: [],
   }
   return { graph, operand }
 }

@@ -1,8 +1,8 @@
 // The one writer of async mode (A1): holds the newest version in memory and turns each accepted push into the next, with the
 // arithmetic of ring members. Which pushes are accepted is decided in run/leases.ts; this file only computes.
-import { encodeVersionState, type VersionForm, type VersionState } from '@starling-grid/model'
+import { encodeVersionState, nextVersion, type VersionForm, type VersionState } from '@starling-grid/model'
 import { GridError, type VersionId, type VersionRef } from '@starling-grid/protocol'
-import { applyUpdate, createOptimizerState, meanGradient, type OptimizerState } from '@starling-grid/shaders'
+import { createOptimizerState, meanGradient, type OptimizerState } from '@starling-grid/shaders'
 import { NormClip } from './norm-clip.ts'
 
 /** Versions whose parameters are kept for volunteers that were granted them: leases name the head, and pulls follow at once. */
@@ -55,7 +55,7 @@ export class ParameterServer {
     this.#clip = new NormClip()
     this.#kept = [{ version, parameters }]
     this.#state = optimizerState
-    this.#spare = createOptimizerState(this.#form.optimizer, parameters.length)
+    this.#spare = createOptimizerState(this.#form.optimizer, this.#form.layout.trained)
   }
 
   /** A6: the ring is the writer again. */
@@ -71,10 +71,11 @@ export class ParameterServer {
     if (head === undefined || version.v !== head.version.v + 1) throw new Error(`internal: version ${version.v} cannot follow ${head?.version.v}`)
     const mean = this.#mean
     meanGradient(sum, targets, mean)
-    const norm = this.#clip.clip(mean, this.#clipNorm)
-    if (damping < 1) for (let i = 0; i < mean.length; i++) mean[i] = Math.fround((mean[i] ?? 0) * damping)
+    const { trained } = this.#form.layout
+    const norm = this.#clip.clip(mean.subarray(0, trained), this.#clipNorm)
+    if (damping < 1) for (let i = 0; i < trained; i++) mean[i] = Math.fround((mean[i] ?? 0) * damping)
     const next = this.#freeVector()
-    applyUpdate(this.#form.optimizer, this.#state, head.parameters, mean, next, this.#spare)
+    nextVersion(this.#form, { parameters: head.parameters, optimizerState: this.#state }, mean, { parameters: next, optimizerState: this.#spare })
     ;[this.#state, this.#spare] = [this.#spare, this.#state]
     this.#kept.push({ version, parameters: next })
     return norm

@@ -3,7 +3,7 @@
 import type { ElementwiseDims } from '../kernels.ts'
 import { array, STREAM_WORKGROUP, type Recipe } from '../recipe.ts'
 
-type ElementwiseFile = 'relu' | 'tanh' | 'sigmoid'
+type ElementwiseFile = 'add' | 'relu' | 'tanh' | 'sigmoid'
 
 const FORWARD = { x: 'read', y: 'write' } as const
 const BACKWARD = { y: 'read', dy: 'read', dx: 'write' } as const
@@ -17,6 +17,9 @@ export function elementwiseForward(file: ElementwiseFile): MakeRecipe {
 export function elementwiseBackward(file: ElementwiseFile): MakeRecipe {
   return onePass(file, 'backward', BACKWARD)
 }
+
+// a, b (B, size) → y (B, size)
+export const elementwiseSum: MakeRecipe = (dims, capacity) => onePass('add', 'forward', { a: 'read', b: 'read', y: 'write' })(dims, capacity)
 
 type MakeRecipe = (dims: ElementwiseDims, capacity: number) => Recipe
 

@@ -1,6 +1,7 @@
 // The table of plain references: kernel name → function on Float32Array. Buffers may be longer than the samples need.
 
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from '../kernels.ts'
+import { addForward } from './add.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
@@ -26,6 +27,7 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'maxpool2d.backward': maxpool2dBackward,
   'avgpool2d.forward': avgpool2dForward,
   'avgpool2d.backward': avgpool2dBackward,
+  'add.forward': addForward,
   'relu.forward': reluForward,
   'relu.backward': reluBackward,
   'tanh.forward': tanhForward,

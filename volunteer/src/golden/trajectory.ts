@@ -1,7 +1,9 @@
 // A golden training run: the same batches, the same optimizer, every loss and the final parameters compared.
 
-import { parameterLayout, parseModelSpec, parseOptimizerSpec, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
-import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient, type OptimizerSpec } from '@starling-grid/shaders'
+import {
+  initialVersionState, meanOfStep, nextVersion, parameterLayout, parseModelSpec, parseOptimizerSpec, type ModelSpec, type ParameterEntry,
+} from '@starling-grid/model'
+import type { OptimizerSpec } from '@starling-grid/shaders'
 import { buildGraph } from '../graph/build.ts'
 import type { Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
@@ -46,9 +48,11 @@ interface Trained {
 }
 
 async function train(golden: GoldenCase, spec: ModelSpec, optimizer: OptimizerSpec, executor: Executor): Promise<Trained> {
-  const parameters = flatten(golden, spec, 'init')
-  const gradient = new Float32Array(parameters.length)
-  const state = createOptimizerState(optimizer, parameters.length)
+  const layout = parameterLayout(spec)
+  const version = initialVersionState(spec, optimizer, 0)
+  const { parameters } = version
+  parameters.set(flatten(golden, spec, 'init'))
+  const gradient = new Float32Array(layout.total)
   const steps = floatsOf(golden, 'losses').length
   const losses: number[] = []
   let firstGradient = new Float32Array()
@@ -56,13 +60,12 @@ async function train(golden: GoldenCase, spec: ModelSpec, optimizer: OptimizerSp
     executor.loadParameters(parameters)
     const sums = await executor.gradient(batchOf(golden, spec, step), gradient)
     losses.push(sums.lossSum / sums.targets)
-    meanGradient(gradient, sums.targets, gradient)
     const { clip_norm: clipNorm } = golden.description
-    if (typeof clipNorm === 'number') clipGlobalNorm(gradient, clipNorm)
-    if (step === 0) firstGradient = gradient.slice()
-    applyUpdate(optimizer, state, parameters, gradient, parameters, state)
+    meanOfStep({ layout }, gradient, { targets: sums.targets, mean: gradient, clipNorm: typeof clipNorm === 'number' ? clipNorm : undefined })
+    if (step === 0) firstGradient = gradient.slice(0, layout.trained)
+    nextVersion({ layout, optimizer }, version, gradient, version)
   }
-  return { losses, firstGradient, final: parameters }
+  return { losses, firstGradient, final: parameters.slice(0, layout.trained) }
 }
 
 function batchOf(golden: GoldenCase, spec: ModelSpec, step: number) {
@@ -84,9 +87,9 @@ function compare(golden: GoldenCase, spec: ModelSpec, { losses, firstGradient, f
 }
 
 function flatten(golden: GoldenCase, spec: ModelSpec, prefix: string): Float32Array<ArrayBuffer> {
-  const { total, entries } = parameterLayout(spec)
-  const flat = new Float32Array(total)
-  for (const entry of entries) flat.set(checked(floatsOf(golden, `${prefix}.${entry.name}`), entry), entry.offset)
+  const { trained, entries } = parameterLayout(spec)
+  const flat = new Float32Array(trained)
+  for (const entry of entries) if (entry.kind !== 'statistic') flat.set(checked(floatsOf(golden, `${prefix}.${entry.name}`), entry), entry.offset)
   return flat
 }
 

@@ -1,13 +1,17 @@
-// Backward derived from forward by the table: nodes in reverse, each handing its input's gradient to the node before it.
+// Backward derived from forward by the table: nodes in reverse, each giving its inputs their share of the gradient. A value
+// that several nodes read gets the sum of what they give.
 
 import type { KernelCall } from '@starling-grid/shaders'
-import { opOf, type Node, type NodeGradients } from './ops.ts'
+import type { Node, NodeGradients } from './ops/op.ts'
+import { opOf } from './ops/table.ts'
 import type { Tensor, TensorFactory } from './tensor.ts'
 
 export interface BackwardOptions {
-  /** ∂/∂output of the last node */
+  readonly output: Tensor
+  /** ∂/∂output */
   readonly outputGradient: Tensor
-  /** whether anybody needs ∂/∂input of the first node */
+  readonly input: Tensor
+  /** whether anybody needs ∂/∂input */
   readonly inputGradient: boolean
 }
 
@@ -17,31 +21,68 @@ export interface Backward {
 }
 
 export function deriveBackward(nodes: readonly Node[], tensors: TensorFactory, options: BackwardOptions): Backward {
-  const calls: KernelCall<Tensor>[] = []
-  const first = firstLearningNode(nodes, options.inputGradient)
-  let dy: Tensor | undefined = options.outputGradient
-  for (const [index, node] of [...nodes.entries()].reverse()) {
-    if (!dy) break
-    const dx: Tensor | undefined = index > first || options.inputGradient ? gradientOf(node, dy, tensors) : undefined
-    calls.push(...opOf(node.op).backward(node, { ...parameterGradients(node, tensors), dy, ...(dx ? { dx } : {}) }))
-    dy = dx
+  const derivation = new Derivation(tensors, valuesThatLearn(nodes, options))
+  derivation.give(options.output, options.outputGradient)
+  for (const node of [...nodes].reverse()) derivation.through(node)
+  const inputGradient = options.inputGradient ? derivation.gradientOf(options.input) : undefined
+  return { calls: derivation.calls, inputGradient }
+}
+
+/** Ids of the values whose gradient somebody needs: what lies before the first parameter learns nothing. */
+function valuesThatLearn(nodes: readonly Node[], { input, inputGradient }: BackwardOptions): ReadonlySet<number> {
+  const learning = new Set(inputGradient ? [input.id] : [])
+  for (const { inputs, parameters, y } of nodes)
+    if (Object.keys(parameters).length > 0 || inputs.some(({ id }) => learning.has(id))) learning.add(y.id)
+  return learning
+}
+
+class Derivation {
+  readonly calls: KernelCall<Tensor>[] = []
+  readonly #tensors: TensorFactory
+  readonly #learning: ReadonlySet<number>
+  /** id of a value → what its readers gave so far, already summed */
+  readonly #gradients = new Map<number, Tensor>()
+
+  constructor(tensors: TensorFactory, learning: ReadonlySet<number>) {
+    this.#tensors = tensors
+    this.#learning = learning
   }
-  return { calls, inputGradient: options.inputGradient ? dy : undefined }
-}
 
-/** Nodes before the first one with parameters need no gradient: nothing there learns. */
-function firstLearningNode(nodes: readonly Node[], inputGradient: boolean): number {
-  if (inputGradient) return 0
-  const first = nodes.findIndex(node => node.weight !== undefined)
-  return first === -1 ? nodes.length : first
-}
+  gradientOf({ id }: Tensor): Tensor | undefined {
+    return this.#gradients.get(id)
+  }
 
-function gradientOf(node: Node, dy: Tensor, tensors: TensorFactory): Tensor {
-  if (opOf(node.op).view) return tensors.view(dy, node.x.shape)
-  return tensors.create('activationGradient', `∂${node.x.name}`, node.x.shape)
-}
+  give(value: Tensor, gradient: Tensor): void {
+    const before = this.#gradients.get(value.id)
+    this.#gradients.set(value.id, before ? this.#sum(value, before, gradient) : gradient)
+  }
 
-function parameterGradients({ weight, bias }: Node, tensors: TensorFactory): Pick<NodeGradients, 'dweight' | 'dbias'> {
-  const gradient = ({ name, shape, offset }: Tensor) => tensors.create('parameterGradient', `∂${name}`, shape, offset)
-  return { ...(weight ? { dweight: gradient(weight) } : {}), ...(bias ? { dbias: gradient(bias) } : {}) }
+  through(node: Node): void {
+    const dy = this.gradientOf(node.y)
+    if (!dy || !this.#learning.has(node.y.id)) return
+    const op = opOf(node.layer.type)
+    const dinputs = node.inputs.map(input => (this.#learning.has(input.id) ? this.#gradientFor(node, input, dy) : undefined))
+    this.calls.push(...op.backward(node, { dy, dinputs, dparameters: this.#parameterGradients(node) }))
+    for (const [i, input] of node.inputs.entries()) {
+      const dx = dinputs[i]
+      if (dx) this.give(input, dx)
+    }
+  }
+
+  #gradientFor({ layer, y }: Node, input: Tensor, dy: Tensor): Tensor {
+    const op = opOf(layer.type)
+    if (op.view) return this.#tensors.view(dy, input.shape)
+    return op.passesGradient && input.size === y.size ? dy : this.#tensors.create('activationGradient', `∂${input.name}`, input.shape)
+  }
+
+  #parameterGradients({ parameters }: Node): NodeGradients['dparameters'] {
+    return Object.fromEntries(Object.entries(parameters).map(([role, { name, shape, offset }]) =>
+      [role, this.#tensors.createFlat('parameterGradient', `∂${name}`, shape, offset)]))
+  }
+
+  #sum(value: Tensor, a: Tensor, b: Tensor): Tensor {
+    const y = this.#tensors.create('activationGradient', `∂${value.name}`, value.shape)
+    this.calls.push({ kernel: 'add.forward', dims: { size: value.size }, operands: { a, b, y } })
+    return y
+  }
 }

@@ -1,19 +1,27 @@
 // ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Knows nothing of devices.
 
-import { layerShapes, parameterLayout, type LayerSpec, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
+import { parameterLayout, takesTokens, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import type { KernelCall } from '@starling-grid/shaders'
 import { deriveBackward } from './backward.ts'
-import { LOSSES } from './losses.ts'
-import { opOf, type Node } from './ops.ts'
+import { lossRule } from './losses.ts'
+import { buildNodes } from './nodes.ts'
+import type { Node } from './ops/op.ts'
+import { opOf } from './ops/table.ts'
 import { TensorFactory, type Tensor } from './tensor.ts'
 
 export interface Graph {
   readonly spec: ModelSpec
   readonly input: Tensor
+  /** the model's input is token ids, which must be below this; undefined: numbers */
+  readonly vocab: number | undefined
+  /** (1,) per sample: what dropout draws from; undefined in models without random operators */
+  readonly keys: Tensor | undefined
   readonly output: Tensor
   readonly parameters: readonly ParameterEntry[]
   readonly parameterCount: number
   readonly forward: readonly KernelCall<Tensor>[]
+  /** forward without what only training does; the same list where nothing differs */
+  readonly evaluation: readonly KernelCall<Tensor>[]
   readonly loss: readonly KernelCall<Tensor>[]
   readonly backward: readonly KernelCall<Tensor>[]
   /** what the loss reads and writes; undefined in a graph whose output gradient is given */
@@ -22,6 +30,8 @@ export interface Graph {
   readonly outputGradient: Tensor
   /** ∂/∂input, where it was asked for */
   readonly inputGradient: Tensor | undefined
+  /** samples of a batch influence each other: a batch must not be cut anywhere but between its blocks */
+  readonly mixesSamples: boolean
 }
 
 export interface GraphOptions {
@@ -34,45 +44,36 @@ export interface GraphOptions {
 export function buildGraph(spec: ModelSpec, options: GraphOptions = {}): Graph {
   const tensors = new TensorFactory()
   const input = tensors.create('input', 'input', spec.input)
-  const { nodes, output } = buildNodes(spec, input, tensors)
+  const keys = tensors.create('keys', 'keys', [1])
+  const { nodes, output } = buildNodes(spec, { input, keys }, tensors)
   const end = options.outputGradient === 'given' ? openEnd(output, tensors) : lossEnd(spec, output, tensors)
-  const backward = deriveBackward(nodes, tensors, { ...end, inputGradient: options.inputGradient ?? false })
+  const backward = deriveBackward(nodes, tensors, { input, output, outputGradient: end.outputGradient, inputGradient: options.inputGradient ?? false })
   const layout = parameterLayout(spec)
   return {
-    spec, input, output, ...end,
+    spec, input, output, ...end, ...passesOf(nodes),
     parameters: layout.entries, parameterCount: layout.total,
-    forward: nodes.flatMap(node => opOf(node.op).forward(node)),
-    backward: backward.calls,
-    inputGradient: backward.inputGradient,
+    vocab: takesTokens(spec) ? vocabOf(nodes, input) : undefined,
+    keys: nodes.some(({ layer }) => opOf(layer.type).random) ? keys : undefined,
+    mixesSamples: nodes.some(({ layer }) => opOf(layer.type).mixesSamples),
+    backward: backward.calls, inputGradient: backward.inputGradient,
   }
 }
 
-function buildNodes(spec: ModelSpec, input: Tensor, tensors: TensorFactory): { nodes: Node[]; output: Tensor } {
-  const entries = new Map(parameterLayout(spec).entries.map(entry => [entry.name, entry]))
-  let x = input
-  const nodes = layerShapes(spec).map(({ layer, parameters }, index) => {
-    const op = opOf(layer.type)
-    const shape = op.shape(layer, x.shape)
-    const y = op.view ? tensors.view(x, shape) : tensors.create('activation', `${layer.type} ${index}`, shape)
-    const node: Node = { op: layer.type, attrs: layer, x, y, ...parameterTensors(layer, parameters.map(({ name }) => entries.get(name)), tensors) }
-    x = y
-    return node
-  })
-  return { nodes, output: x }
+function passesOf(nodes: readonly Node[]): Pick<Graph, 'forward' | 'evaluation'> {
+  const forward = nodes.flatMap(node => opOf(node.layer.type).forward(node))
+  if (!nodes.some(({ layer }) => opOf(layer.type).evaluate)) return { forward, evaluation: forward }
+  return { forward, evaluation: nodes.flatMap(node => opOf(node.layer.type).evaluate?.(node) ?? opOf(node.layer.type).forward(node)) }
 }
 
-function parameterTensors(layer: LayerSpec, entries: readonly (ParameterEntry | undefined)[], tensors: TensorFactory): Pick<Node, 'weight' | 'bias'> {
-  const [weight, bias] = entries.map(entry => {
-    if (!entry) throw new Error(`internal: a parameter of ${layer.type} is not in the layout`)
-    return tensors.create('parameter', entry.name, entry.shape, entry.offset)
-  })
-  return { ...(weight ? { weight } : {}), ...(bias ? { bias } : {}) }
+/** The smallest table that the ids index. */
+function vocabOf(nodes: readonly Node[], input: Tensor): number {
+  return Math.min(...nodes.flatMap(({ layer, inputs }) => (layer.type === 'embedding' && inputs[0].id === input.id ? [layer.vocab] : [])))
 }
 
 type End = Pick<Graph, 'loss' | 'lossTensors' | 'outputGradient'>
 
 function lossEnd(spec: ModelSpec, output: Tensor, tensors: TensorFactory): End {
-  const rule = LOSSES[spec.loss]
+  const rule = lossRule(spec.loss)
   const rows = [rule.rows(output.shape)]
   const lossTensors = {
     target: tensors.create('target', 'target', rule.targetShape(output.shape)),
@@ -80,7 +81,7 @@ function lossEnd(spec: ModelSpec, output: Tensor, tensors: TensorFactory): End {
     correct: tensors.create('rowCorrect', 'correct', rows),
   }
   const outputGradient = tensors.create('activationGradient', '∂output', output.shape)
-  return { lossTensors, outputGradient, loss: [rule.kernel({ x: output, dx: outputGradient, ...lossTensors })] }
+  return { lossTensors, outputGradient, loss: [rule.kernel({ x: output, dx: outputGradient, ...lossTensors }, spec)] }
 }
 
 function openEnd(output: Tensor, tensors: TensorFactory): End {

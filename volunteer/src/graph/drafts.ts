@@ -12,10 +12,12 @@ export interface DraftPass {
   readonly operands: readonly (Tensor | string)[]
 }
 
-export const PARTS = ['forward', 'loss', 'backward'] as const
+/** In this order for lifetimes: what evaluation makes is overwritten by forward, and needed by the loss at the latest. */
+export const PARTS = ['evaluation', 'forward', 'loss', 'backward'] as const
 
 export function draftPasses(graph: Graph, family: KernelFamily, capacity: number): DraftPass[] {
-  return PARTS.flatMap(part => graph[part].flatMap((call, index) =>
+  const parts = PARTS.filter(part => part !== 'evaluation' || graph.evaluation !== graph.forward)
+  return parts.flatMap(part => graph[part].flatMap((call, index) =>
     draftsOf(part, call, recipeFor(family, call, capacity), `${part}.${index}`)))
 }
 
@@ -39,7 +41,7 @@ export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
   const sameAs = new Map<string, string>()
   return drafts.flatMap(({ part, pass, operands }) => {
     const draft = { part, pass, operands: operands.map(operand => (typeof operand === 'string' ? sameAs.get(operand) ?? operand : operand)) }
-    const key = derivation(draft)
+    const key = part === 'evaluation' ? undefined : derivation(draft)
     const first = key === undefined ? undefined : firstOf.get(key)
     if (key === undefined || !first) {
       if (key !== undefined) firstOf.set(key, draft)

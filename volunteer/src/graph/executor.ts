@@ -11,6 +11,10 @@ export interface Batch {
   readonly x: Float32Array | Int32Array
   /** cross-entropy: (samples,) class indices; MSE: (samples, …output shape) */
   readonly y: Int32Array | Float32Array
+  /** samples of each block in order; models that normalise over a batch do so within each. Absent: one block */
+  readonly groups?: readonly number[]
+  /** (samples,) any integers; what dropout draws from, so that a sample's mask does not depend on who computes it. Absent: 0, 1, … */
+  readonly keys?: Int32Array
 }
 
 /** Sums over the batch, never means: the division by Σtargets happens once, after the reduce (DESIGN §3). */

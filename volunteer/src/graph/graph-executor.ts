@@ -1,13 +1,13 @@
 // The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Knows nothing of devices.
 
 import { targetsPerSample } from '@starling-grid/model'
-import { checkBatch, checkInput, microBatches } from './batches.ts'
+import { checkBatch, checkInput, microBatches, piecesOf } from './batches.ts'
 import type { Graph } from './build.ts'
 import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
 import type { GraphPart, GraphRunner, RunRequest } from './runner.ts'
 
 const TRAIN: readonly GraphPart[] = ['forward', 'loss', 'backward']
-const EVALUATE: readonly GraphPart[] = ['forward', 'loss']
+const EVALUATE: readonly GraphPart[] = ['evaluation', 'loss']
 
 export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription): Executor {
   const { graph } = runner
@@ -23,13 +23,13 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
       if (into.length !== graph.parameterCount) throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
       checkBatch(graph, batch)
       if (batch.samples === 0) into.fill(0)
-      return inTurn(() => sumOver(runner, batch, (first, last) => ({
+      return inTurn(() => sumOver(runner, batch, piecesOf(graph, batch, runner.capacity), (first, last) => ({
         parts: TRAIN, clearGradient: first, ...(last ? { gradientInto: into } : {}),
       })))
     },
     async evaluate(batch) {
       checkBatch(graph, batch)
-      return inTurn(() => sumOver(runner, batch, () => ({ parts: EVALUATE })))
+      return inTurn(() => sumOver(runner, batch, microBatches(batch.samples, runner.capacity), () => ({ parts: EVALUATE })))
     },
     async predict(x, samples) {
       checkInput(graph, x, samples)
@@ -41,16 +41,19 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
 
 type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'write' | 'read'>
 
+type Pieces = ReturnType<typeof microBatches>
+
 /** Issues every micro-batch without waiting for the one before; the runner limits how many are under way. */
-async function sumOver(runner: GraphRunner, batch: Batch, options: RunOptions): Promise<BatchSums> {
+async function sumOver(runner: GraphRunner, batch: Batch, pieces: Pieces, options: RunOptions): Promise<BatchSums> {
   const { graph } = runner
   if (!graph.lossTensors) throw new Error('internal: the graph has no loss')
   const { target, loss, correct } = graph.lossTensors
-  const pieces = microBatches(batch.samples, runner.capacity)
+  const keys = graph.keys && (batch.keys ?? Int32Array.from({ length: batch.samples }, (_, i) => i))
   const runs = pieces.map(({ start, count }, index) => {
     const write = [
-      [graph.input, slice(batch.x, start, count, graph.input.size)], [target, slice(batch.y, start, count, target.size)],
-    ] as const
+      [graph.input, slice(batch.x, start, count, graph.input.size)] as const, [target, slice(batch.y, start, count, target.size)] as const,
+      ...(graph.keys && keys ? [[graph.keys, keys.subarray(start, start + count)] as const] : []),
+    ]
     return runner.run({ samples: count, write, read: [loss, correct], ...options(index === 0, index === pieces.length - 1) })
   })
   return addUp(await Promise.all(runs), graph, batch.samples)
@@ -72,7 +75,7 @@ async function predict(runner: GraphRunner, x: Batch['x'], samples: number): Pro
   const all = new Float32Array(samples * output.size)
   const runs = microBatches(samples, runner.capacity).map(async ({ start, count }) => {
     const write = [[input, slice(x, start, count, input.size)]] as const
-    const [values] = await runner.run({ samples: count, write, parts: ['forward'], read: [output] })
+    const [values] = await runner.run({ samples: count, write, parts: ['evaluation'], read: [output] })
     if (values) all.set(values, start * output.size)
   })
   await Promise.all(runs)

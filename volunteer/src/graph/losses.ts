@@ -1,7 +1,8 @@
 // The losses: loss → what its target looks like, and the kernel that makes Σloss and the gradient it starts backward with.
 
+import { GridError } from '@starling-grid/protocol'
 import { elementCount, lastSize, type KernelCall, type Shape } from '@starling-grid/shaders'
-import type { Loss } from '@starling-grid/model'
+import type { Loss, ModelSpec } from '@starling-grid/model'
 import type { Tensor } from './tensor.ts'
 
 /** What a loss kernel reads and writes. */
@@ -21,7 +22,7 @@ export interface LossRule {
   targetShape(output: Shape): Shape
   /** numbers of loss that one sample gives */
   rows(output: Shape): number
-  kernel(tensors: LossTensors): KernelCall<Tensor>
+  kernel(tensors: LossTensors, spec: ModelSpec): KernelCall<Tensor>
 }
 
 // x (…, classes), target (…) of class indices
@@ -43,4 +44,10 @@ const mse: LossRule = {
   kernel: ({ x, target, loss, dx }) => ({ kernel: 'mse.loss', dims: { size: x.size }, operands: { x, target, loss, dx } }),
 }
 
-export const LOSSES: { readonly [L in Loss]: LossRule } = { cross_entropy: crossEntropy, mse }
+export const LOSSES: { readonly [L in Loss]?: LossRule } = { cross_entropy: crossEntropy, mse }
+
+export function lossRule(loss: Loss): LossRule {
+  const rule = LOSSES[loss]
+  if (!rule) throw new GridError('unsupported', `the loss \`${loss}\``)
+  return rule
+}

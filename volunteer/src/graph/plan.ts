@@ -89,9 +89,10 @@ function planCapacity(graph: Graph, drafts: readonly DraftPass[], capacity: numb
   const planned = (part: GraphPart) => drafts.filter(draft => draft.part === part).map(({ pass, operands }) => ({
     pass, resources: operands.map((operand, i) => resourceOf(operand, boundBindings(pass)[i], flat, bufferOf)),
   }))
+  const forward = planned('forward')
   return {
     capacity, buffers, flat,
-    parts: { forward: planned('forward'), loss: planned('loss'), backward: planned('backward') },
+    parts: { forward, evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'), loss: planned('loss'), backward: planned('backward') },
     placement: new Map([...bufferOf].flatMap(([key, buffer]) => (typeof key === 'number' ? [[key, buffer]] : []))),
   }
 }
@@ -101,8 +102,8 @@ class Pool {
   private readonly lives = new Map<number | string, { bytes: number; first: number; last: number }>()
 
   constructor(graph: Graph, capacity: number) {
-    for (const tensor of [graph.input, graph.outputGradient, graph.lossTensors?.target])
-      if (tensor && ['input', 'target', 'upstream'].includes(tensor.role)) this.keep(tensor, capacity, -1, -1)
+    for (const tensor of [graph.input, graph.keys, graph.outputGradient, graph.lossTensors?.target])
+      if (tensor && ['input', 'keys', 'target', 'upstream'].includes(tensor.role)) this.keep(tensor, capacity, -1, -1)
     for (const tensor of [graph.output, graph.inputGradient, graph.lossTensors?.loss, graph.lossTensors?.correct])
       if (tensor) this.keep(tensor, capacity, Infinity, Infinity)
   }

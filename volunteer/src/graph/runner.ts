@@ -4,7 +4,8 @@
 import type { Graph } from './build.ts'
 import type { Tensor } from './tensor.ts'
 
-export type GraphPart = 'forward' | 'loss' | 'backward'
+/** 'evaluation' is forward without what only training does */
+export type GraphPart = 'forward' | 'evaluation' | 'loss' | 'backward'
 
 export type Values = Float32Array | Int32Array
 

@@ -5,6 +5,7 @@ import { elementCount, type Shape } from '@starling-grid/shaders'
 export type TensorRole =
   | 'input' // written by the executor before forward
   | 'target' // what the loss compares with
+  | 'keys' // one random number per sample, what dropout draws from
   | 'upstream' // ∂/∂output given from outside, in graphs without a loss
   | 'parameter' // a view into the flat parameters
   | 'parameterGradient' // a view into the flat gradient, accumulated over micro-batches
@@ -18,37 +19,49 @@ export interface Tensor {
   readonly role: TensorRole
   /** for messages: `conv1.weight`, `relu 3` */
   readonly name: string
-  /** per sample; a batch dimension leads it unless the role is a parameter's */
+  /** per sample, or of the whole value when it is shared */
   readonly shape: Shape
-  /** elements of one sample, or of the whole parameter */
+  /** elements of one sample, or of the whole value when it is shared */
   readonly size: number
+  /** true: one value for all samples, such as a parameter or the mean over a batch */
+  readonly shared: boolean
   /** tensors with the same storage hold the same elements: a flattened tensor and its source */
   readonly storage: number
   /** first element in the flat vector, for the two parameter roles */
   readonly offset: number
 }
 
-export function isPerSample({ role }: Tensor): boolean {
-  return role !== 'parameter' && role !== 'parameterGradient'
-}
-
 /** Elements that the tensor holds for this many samples. */
 export function lengthFor(tensor: Tensor, samples: number): number {
-  return isPerSample(tensor) ? tensor.size * samples : tensor.size
+  return tensor.shared ? tensor.size : tensor.size * samples
 }
 
 /** Makes the tensors of one graph, numbered from 0. */
 export class TensorFactory {
   private next = 0
 
-  create(role: TensorRole, name: string, shape: Shape, offset = 0): Tensor {
-    const id = this.next++
-    return { id, role, name, shape, size: elementCount(shape), storage: id, offset }
+  create(role: TensorRole, name: string, shape: Shape): Tensor {
+    return this.make({ role, name, shape, shared: false, offset: 0 })
+  }
+
+  /** One value for all samples. */
+  createShared(role: TensorRole, name: string, shape: Shape): Tensor {
+    return this.make({ role, name, shape, shared: true, offset: 0 })
+  }
+
+  /** A view into a flat vector. */
+  createFlat(role: 'parameter' | 'parameterGradient', name: string, shape: Shape, offset: number): Tensor {
+    return this.make({ role, name, shape, shared: true, offset })
   }
 
   /** The same elements under another shape. */
   view(source: Tensor, shape: Shape): Tensor {
     if (elementCount(shape) !== source.size) throw new Error(`internal: [${shape.join(', ')}] is no view of ${source.name}`)
     return { ...source, id: this.next++, shape }
+  }
+
+  private make(tensor: Pick<Tensor, 'role' | 'name' | 'shape' | 'shared' | 'offset'>): Tensor {
+    const id = this.next++
+    return { ...tensor, id, size: elementCount(tensor.shape), storage: id }
   }
 }

@@ -1,8 +1,10 @@
 // The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either whole
 // or not there (R10), and the reduced gradient that made it, for members that are one step behind (R7).
-import { decodeVersionState, encodeVersionState, initialParameters, parameterLayout, type ModelSpec, type ParameterLayout } from '@starling-grid/model'
+import {
+  decodeVersionState, encodeVersionState, initialVersionState, meanOfStep, nextVersion, parameterLayout, type ModelSpec, type ParameterLayout, type VersionContent,
+} from '@starling-grid/model'
 import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
+import { createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders'
 
 export type VersionState = ReturnType<typeof decodeVersionState>
 
@@ -12,16 +14,11 @@ export interface TrainingTerms {
   readonly clipNorm: number | undefined
 }
 
-interface Copy {
-  parameters: Float32Array
-  state: OptimizerState
-}
-
 export class HeldVersion {
   readonly layout: ParameterLayout
   readonly #terms: TrainingTerms
-  #held: Copy
-  #spare: Copy
+  #held: VersionContent
+  #spare: VersionContent
   readonly #mean: Float32Array
   #version: VersionRef | undefined
   /** Σ gradients of the step that made the held version */
@@ -46,12 +43,12 @@ export class HeldVersion {
 
   /** Version 0 from the seed: nobody has to be asked for it. */
   adoptInitial(genesis: VersionRef, seed: number): void {
-    this.#held = { parameters: initialParameters(this.#terms.spec, seed), state: createOptimizerState(this.#terms.optimizer, this.layout.total) }
+    this.#held = initialVersionState(this.#terms.spec, this.#terms.optimizer, seed)
     this.#become(genesis)
   }
 
   adopt({ parameters, optimizerState }: VersionState, version: VersionRef): void {
-    this.#held = { parameters, state: optimizerState }
+    this.#held = { parameters, optimizerState }
     this.#become(version)
   }
 
@@ -65,10 +62,8 @@ export class HeldVersion {
    * clip, update into the spare copy, swap.
    */
   apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {
-    meanGradient(sum, record.targets, this.#mean)
-    if (this.#terms.clipNorm !== undefined) clipGlobalNorm(this.#mean, this.#terms.clipNorm)
-    const { parameters, state } = this.#held
-    applyUpdate(this.#terms.optimizer, state, parameters, this.#mean, this.#spare.parameters, this.#spare.state)
+    meanOfStep(this, sum, { targets: record.targets, mean: this.#mean, clipNorm: this.#terms.clipNorm })
+    nextVersion({ layout: this.layout, optimizer: this.#terms.optimizer }, this.#held, this.#mean, this.#spare)
     const old = this.#held
     this.#held = this.#spare
     this.#spare = old
@@ -84,8 +79,7 @@ export class HeldVersion {
   /** The whole state as bytes; equal on all members that hold the version, so their SHA-256 is its digest (R15). */
   encode(): Uint8Array {
     if (this.#version === undefined) throw new Error('internal: no version is held')
-    const { parameters, state } = this.#held
-    return encodeVersionState({ spec: this.#terms.spec, layout: this.layout, optimizer: this.#terms.optimizer, version: this.#version, parameters, optimizerState: state })
+    return encodeVersionState({ spec: this.#terms.spec, layout: this.layout, optimizer: this.#terms.optimizer, version: this.#version, ...this.#held })
   }
 
   #become(version: VersionRef): void {
@@ -93,7 +87,7 @@ export class HeldVersion {
     this.#reduced = undefined
   }
 
-  #empty(): Copy {
-    return { parameters: new Float32Array(this.layout.total), state: createOptimizerState(this.#terms.optimizer, this.layout.total) }
+  #empty(): VersionContent {
+    return { parameters: new Float32Array(this.layout.total), optimizerState: createOptimizerState(this.#terms.optimizer, this.layout.trained) }
   }
 }

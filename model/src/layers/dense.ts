@@ -1,0 +1,57 @@
+// Layers over the last dimension, whatever dimensions lead it; and those that only arrange elements anew.
+
+import { elementCount, flattenShape, lastSize, linearShape } from '@starling-grid/shaders'
+import { invalid } from '../fields.ts'
+import type { AddLayer, ConcatLayer, FlattenLayer, LinearLayer } from '../spec.ts'
+import { type LayerRule, NO_PARAMETERS, requireInputs, SIZE, weightAndBias } from './rule.ts'
+
+export const linear: LayerRule<LinearLayer> = {
+  read: fields => ({
+    type: 'linear', name: fields.name('name'), out: fields.integer('out', SIZE), bias: fields.boolean('bias', true),
+    ...fields.present('in', fields.optionalInteger('in', SIZE)),
+  }),
+  shape(layer, [x], place) {
+    requireInputs(place, layer.in, lastSize(x), 'inputs')
+    return linearShape(x, layer.out)
+  },
+  parameters: ({ name, out, bias, tied, deviation }, x) => {
+    const [weight, ...rest] = weightAndBias(name, [out, lastSize(x)], bias)
+    if (weight === undefined) throw new Error('internal: a linear layer without a weight')
+    if (tied !== undefined) return [{ ...weight, name: tied, tied: true }, ...rest]
+    if (deviation === undefined) return [weight, ...rest]
+    return [{ ...weight, initial: { type: 'normal', deviation } }, ...rest.map(bias0 => ({ ...bias0, initial: { type: 'constant', value: 0 } as const }))]
+  },
+  multiplyAdds: (_, x, y) => elementCount(y) * lastSize(x),
+}
+
+export const flatten: LayerRule<FlattenLayer> = {
+  read: () => ({ type: 'flatten' }),
+  shape: (_, [x]) => flattenShape(x),
+  parameters: NO_PARAMETERS,
+  multiplyAdds: () => 0,
+}
+
+export const add: LayerRule<AddLayer> = {
+  read: () => ({ type: 'add' }),
+  shape(_, [x, ...others], place) {
+    for (const other of others)
+      if (other.join() !== x.join()) throw invalid(`${place} adds its branches and expects one shape of them all; it gets [${x.join(', ')}] and [${other.join(', ')}]`)
+    return x
+  },
+  parameters: NO_PARAMETERS,
+  multiplyAdds: (_, __, y) => elementCount(y),
+}
+
+/** Joins along the first dimension of a sample: the channels of images. */
+export const concat: LayerRule<ConcatLayer> = {
+  read: () => ({ type: 'concat' }),
+  shape(_, inputs, place) {
+    const [[, ...rest]] = inputs
+    for (const other of inputs)
+      if (other.slice(1).join() !== rest.join())
+        throw invalid(`${place} joins its branches along the first dimension and expects the others to agree; it gets ${inputs.map(x => `[${x.join(', ')}]`).join(' and ')}`)
+    return [inputs.reduce((sum, [first = 1]) => sum + first, 0), ...rest]
+  },
+  parameters: NO_PARAMETERS,
+  multiplyAdds: () => 0,
+}

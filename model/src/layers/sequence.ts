@@ -1,0 +1,52 @@
+// Layers over sequences: token ids or vectors, (T,) or (T, channels).
+
+import { elementCount, lastSize, type Shape } from '@starling-grid/shaders'
+import { invalid } from '../fields.ts'
+import type { AttentionLayer, EmbeddingLayer, PositionsLayer } from '../spec.ts'
+import { type LayerRule, NO_PARAMETERS, SIZE } from './rule.ts'
+
+/** Standard deviation of initial embeddings in GPT-2. */
+const EMBEDDING_DEVIATION = 0.02
+
+// ids (…) → (…, channels)
+export const embedding: LayerRule<EmbeddingLayer> = {
+  read: fields => ({ type: 'embedding', name: fields.name('name'), vocab: fields.integer('vocab', SIZE), channels: fields.integer('channels', SIZE) }),
+  shape: ({ channels }, [x]) => [...x, channels],
+  parameters: ({ name, vocab, channels, parameter }) => [{
+    role: 'weight', name: parameter ?? `${name}.weight`, shape: [vocab, channels], kind: 'trained', initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+  }],
+  multiplyAdds: (_, __, y) => elementCount(y),
+}
+
+// x (T, channels) + weight (context, channels), the first T rows
+export const positions: LayerRule<PositionsLayer> = {
+  read: fields => ({ type: 'positions', name: fields.name('name'), context: fields.integer('context', SIZE) }),
+  shape({ context }, [x], place) {
+    const { length } = requireSequence(place, x)
+    if (length > context) throw invalid(`${place} has ${context} positions and gets a sequence of ${length}`)
+    return x
+  },
+  parameters: ({ name, context, parameter }, x) => [{
+    role: 'weight', name: parameter ?? `${name}.weight`, shape: [context, lastSize(x)], kind: 'trained', initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+  }],
+  multiplyAdds: (_, __, y) => elementCount(y),
+}
+
+// x (T, 3 · channels): queries, keys and values of all heads side by side → (T, channels)
+export const attention: LayerRule<AttentionLayer> = {
+  read: fields => ({ type: 'attention', heads: fields.integer('heads', SIZE), causal: fields.boolean('causal', false) }),
+  shape({ heads }, [x], place) {
+    const { length, channels } = requireSequence(place, x)
+    if (channels % (3 * heads) !== 0) throw invalid(`${place} expects queries, keys and values for ${heads} heads, a last dimension divisible by ${3 * heads}, and gets ${channels}`)
+    return [length, channels / 3]
+  },
+  parameters: NO_PARAMETERS,
+  multiplyAdds: (_, __, y) => 2 * elementCount(y) * (y[0] ?? 1),
+}
+
+export function requireSequence(place: string, x: Shape): { length: number; channels: number } {
+  const [length, channels] = x
+  if (x.length !== 2 || length === undefined || channels === undefined)
+    throw invalid(`${place} expects a sequence of vectors (T, channels) and gets the shape [${x.join(', ')}]`)
+  return { length, channels }
+}

@@ -1,0 +1,36 @@
+// Operators over the last dimension, and those that only arrange elements anew.
+
+import { lastSize, type LinearDims } from '@starling-grid/shaders'
+import { type Node, type Op, weightAndBias, weightAndBiasGradients } from './op.ts'
+
+// x (…, in), weight (out, in), bias (out,) → y (…, out)
+export const linear: Op<'linear'> = {
+  forward: node => [{ kernel: 'linear.forward', dims: linearDims(node), operands: { x: node.inputs[0], y: node.y, ...weightAndBias(node) } }],
+  backward(node, gradients) {
+    const dims = linearDims(node)
+    const { weight } = weightAndBias(node)
+    const { dy, dinputs: [dx] } = gradients
+    return [
+      { kernel: 'linear.parameterGradient', dims, operands: { x: node.inputs[0], dy, ...weightAndBiasGradients(gradients) } },
+      ...(dx ? [{ kernel: 'linear.inputGradient', dims, operands: { weight, dy, dx } } as const] : []),
+    ]
+  },
+}
+
+// x (…) → y (elements,)
+export const flatten: Op<'flatten'> = { forward: () => [], backward: () => [], view: true }
+
+// a (…) + b (…) → y (…)
+export const add: Op<'add'> = {
+  forward({ inputs: [a, b, ...more], y }) {
+    if (!b || more.length > 0) throw new Error('internal: sums of more than two branches are built two by two')
+    return [{ kernel: 'add.forward', dims: { size: y.size }, operands: { a, b, y } }]
+  },
+  backward: () => [],
+  passesGradient: true,
+}
+
+function linearDims({ inputs: [x], y }: Pick<Node, 'inputs' | 'y'>): LinearDims {
+  const inputs = lastSize(x.shape)
+  return { rows: x.size / inputs, in: inputs, out: lastSize(y.shape) }
+}

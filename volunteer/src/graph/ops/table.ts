@@ -1,0 +1,20 @@
+// THE TABLE: operator → forward kernels, backward rule. Adding an operator is adding a row here and in the model's table of
+// layers, a kernel with its reference in the shaders package, and a golden case.
+
+import { GridError } from '@starling-grid/protocol'
+import { add, flatten, linear } from './dense.ts'
+import { fromOutput } from './elementwise.ts'
+import type { Op, OpName } from './op.ts'
+import { avgpool2d, conv2d, maxpool2d } from './window.ts'
+
+export const OPS: { readonly [O in OpName]?: Op<O> } = {
+  linear, conv2d, maxpool2d, avgpool2d, flatten, add,
+  relu: fromOutput('relu'), tanh: fromOutput('tanh'), sigmoid: fromOutput('sigmoid'),
+}
+
+/** The row of an operator. The table pairs each with its own rule, which the compiler cannot follow through a union. */
+export function opOf(op: OpName): Op<OpName> {
+  const found = OPS[op]
+  if (!found) throw new GridError('unsupported', `the operator \`${op}\``)
+  return found as unknown as Op<OpName>
+}
