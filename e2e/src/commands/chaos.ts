@@ -1,5 +1,5 @@
 // `chaos SCENARIO`: a real run whose processes are killed at random instants; the chain is audited at the end.
-import { GridError, random32, type StepRecord } from '@starling-grid/protocol'
+import { GridError, random32, type RunView, type StepRecord } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
@@ -94,11 +94,18 @@ async function calmRate({ watch }: Grid): Promise<number> {
   return (samples * 1000) / Math.max(last.at - first.at, 1)
 }
 
+/** Who kills the only holder of a version tests the wait for its return (R6, 60 s), which the simulation does. */
+const SURVIVABLE = 2
+
+function ringSize({ members }: RunView): number {
+  return members.filter(({ position }) => position !== null).length
+}
+
 /** Strikes at a random instant. */
 async function oneFault(grid: Grid, { strike, random, number, line }: { readonly strike: Strike; readonly random: () => number; readonly number: number; readonly line: ProgressLine }): Promise<Fault> {
   const { watch } = grid
   const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
-  const run = await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.version.v >= target || run.phase === 'finished') && run)
+  const run = await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)) && run)
   if (run.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number}; ask for more epochs or fewer faults`)
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
   const fault = { at: Date.now(), generation: watch.run?.generation ?? 0 }
