@@ -41,12 +41,15 @@ export interface OptionalBinding extends NamedBinding {
 
 export type Binding = MatrixBinding | ArrayBinding | OptionalBinding
 
+/** A whole number, or a rounded one made by `real`. */
+export type Constant = number | { readonly f32: number }
+
 /** One dispatch. */
 export interface Pass {
   readonly file: KernelFile
   readonly entryPoint: string
-  /** become `const NAME: u32` */
-  readonly constants: Readonly<Record<string, number>>
+  /** become `const NAME`, whole numbers as u32 */
+  readonly constants: Readonly<Record<string, Constant>>
   readonly bindings: readonly Binding[]
   /** invocations in one workgroup */
   readonly workgroup: number
@@ -82,6 +85,10 @@ export function ofOperand(operand: string, binding: Binding): Binding {
 
 export function optional(name: string, access: Access, length: number, operand: unknown): OptionalBinding {
   return { kind: 'optional', name, operand: name, access, length, present: operand !== undefined }
+}
+
+export function real(value: number): Constant {
+  return { f32: Math.fround(value) }
 }
 
 export function tiles(size: number): number {

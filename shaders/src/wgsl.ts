@@ -1,7 +1,7 @@
 // Makes the text of one pass's shader: constants, declarations and accessors of its bindings, then the kernel file.
 // Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix product).
 
-import type { ArrayBinding, Binding, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
+import type { ArrayBinding, Binding, Constant, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
 
 /** WebGPU's limit of workgroups in one dimension; larger dispatches are folded into a second one. */
 export const MAX_WORKGROUPS = 65_535
@@ -39,11 +39,15 @@ export function workgroupGrid(threads: number, workgroup: number): { x: number; 
 export function passSource(pass: Pass, fileText: string): string {
   const numbers = new Map(boundBindings(pass).map((binding, index) => [binding.name, index + 1]))
   return [
-    ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${value}u;`),
+    ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${constantText(value)};`),
     RUN,
     ...pass.bindings.map(binding => declaration(binding, numbers.get(binding.name))),
     reachable(fileText, pass.entryPoint),
   ].join('\n')
+}
+
+function constantText(value: Constant): string {
+  return typeof value === 'number' ? `${value}u` : `${value.f32}f`
 }
 
 const COMMENT = /\/\/.*$/gm
