@@ -5,11 +5,14 @@
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './recipes/conv2d.ts'
-import { elementwiseBackward, elementwiseForward, elementwiseSum } from './recipes/elementwise.ts'
+import {
+  elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
+} from './recipes/elementwise.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
 import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
+import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
 
 export type KernelFamily = 'register'
 
@@ -34,6 +37,16 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'tanh.backward': elementwiseBackward('tanh'),
     'sigmoid.forward': elementwiseForward('sigmoid'),
     'sigmoid.backward': elementwiseBackward('sigmoid'),
+    'leaky_relu.forward': leakyReluForward,
+    'leaky_relu.backward': leakyReluBackward,
+    'gelu.forward': elementwiseForward('gelu'),
+    'gelu.backward': elementwiseBackwardFromInput('gelu'),
+    'gelu_tanh.forward': elementwiseForward('gelu-tanh'),
+    'gelu_tanh.backward': elementwiseBackwardFromInput('gelu-tanh'),
+    'silu.forward': elementwiseForward('silu'),
+    'silu.backward': elementwiseBackwardFromInput('silu'),
+    'softmax.forward': softmaxForward,
+    'softmax.backward': softmaxBackward,
     'cross_entropy.loss': crossEntropyLoss,
     'mse.loss': mseLoss,
     'sgd.update': sgdUpdate,

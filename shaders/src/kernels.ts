@@ -22,6 +22,12 @@ export type Pool2dDims = {
 /** x (samples, size) */
 export type ElementwiseDims = { readonly size: number }
 
+/** x (samples, size); what is below 0 is multiplied by `slope` */
+export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
+
+/** x (samples·rows, columns), each row by itself */
+export type RowDims = { readonly rows: number; readonly columns: number }
+
 /** logits (samples·rows, classes) */
 export type CrossEntropyDims = { readonly rows: number; readonly classes: number }
 
@@ -32,6 +38,12 @@ type Elementwise<F> = {
   forward: { dims: ElementwiseDims; operands: { x: F; y: F } }
   /** from the output: what relu, tanh and sigmoid need of their input can be read off it */
   backward: { dims: ElementwiseDims; operands: { y: F; dy: F; dx: F } }
+}
+
+/** Activations whose derivative needs their input. */
+type ElementwiseFromInput<F> = {
+  forward: Elementwise<F>['forward']
+  backward: { dims: ElementwiseDims; operands: { x: F; dy: F; dx: F } }
 }
 
 /**
@@ -59,6 +71,16 @@ export interface Kernels<F, I> {
   'tanh.backward': Elementwise<F>['backward']
   'sigmoid.forward': Elementwise<F>['forward']
   'sigmoid.backward': Elementwise<F>['backward']
+  'leaky_relu.forward': { dims: LeakyReluDims; operands: { x: F; y: F } }
+  'leaky_relu.backward': { dims: LeakyReluDims; operands: { y: F; dy: F; dx: F } }
+  'gelu.forward': ElementwiseFromInput<F>['forward']
+  'gelu.backward': ElementwiseFromInput<F>['backward']
+  'gelu_tanh.forward': ElementwiseFromInput<F>['forward']
+  'gelu_tanh.backward': ElementwiseFromInput<F>['backward']
+  'silu.forward': ElementwiseFromInput<F>['forward']
+  'silu.backward': ElementwiseFromInput<F>['backward']
+  'softmax.forward': { dims: RowDims; operands: { x: F; y: F } }
+  'softmax.backward': { dims: RowDims; operands: { y: F; dy: F; dx: F } }
   // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the target;
   // dx is ∂Σloss/∂x
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }

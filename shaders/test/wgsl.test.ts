@@ -10,6 +10,7 @@ const pool = { channels: 3, height: 7, width: 9, outHeight: 3, outWidth: 4, kern
 const conv = { ...pool, out: 6, groups: 3 }
 const linear = { rows: 2, in: 5, out: 8 }
 const vector = { size: 7 }
+const rows = { rows: 3, columns: 5 }
 const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1 }
 const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1, square: 1 }
 
@@ -21,6 +22,11 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'maxpool2d.forward', dims: pool, operands: all }, { kernel: 'maxpool2d.backward', dims: pool, operands: all },
   { kernel: 'avgpool2d.forward', dims: pool, operands: all }, { kernel: 'avgpool2d.backward', dims: pool, operands: all },
   { kernel: 'relu.forward', dims: vector, operands: all }, { kernel: 'relu.backward', dims: vector, operands: all },
+  { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all }, { kernel: 'leaky_relu.backward', dims: { ...vector, slope: 0.01 }, operands: all },
+  { kernel: 'gelu.forward', dims: vector, operands: all }, { kernel: 'gelu.backward', dims: vector, operands: all },
+  { kernel: 'gelu_tanh.forward', dims: vector, operands: all }, { kernel: 'gelu_tanh.backward', dims: vector, operands: all },
+  { kernel: 'silu.forward', dims: vector, operands: all }, { kernel: 'silu.backward', dims: vector, operands: all },
+  { kernel: 'softmax.forward', dims: rows, operands: all }, { kernel: 'softmax.backward', dims: rows, operands: all },
   { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all }, { kernel: 'mse.loss', dims: vector, operands: all },
   { kernel: 'sgd.update', dims: { length: 9 }, operands: updated }, { kernel: 'adamw.update', dims: { length: 9 }, operands: updated },
   { kernel: 'sum_of_squares.sum', dims: { length: 9 }, operands: all },

@@ -25,6 +25,12 @@ const CASES: readonly (readonly [input: number[], layer: object, samples: number
   [[11], { type: 'relu' }, 3],
   [[11], { type: 'tanh' }, 3],
   [[2, 3], { type: 'sigmoid' }, 1],
+  [[11], { type: 'leaky_relu', negative_slope: 0.3 }, 3],
+  [[7], { type: 'gelu' }, 3],
+  [[1, 5], { type: 'gelu_tanh' }, 2],
+  [[1], { type: 'silu' }, 1],
+  [[2, 5], { type: 'softmax' }, 3],
+  [[1, 1, 1], { type: 'softmax' }, 1],
   [[2, 3, 5], { type: 'flatten' }, 2],
 ]
 

@@ -1,12 +1,15 @@
 // Elementwise operators: four elements per invocation.
 
-import type { ElementwiseDims } from '../kernels.ts'
-import { array, STREAM_WORKGROUP, type Recipe } from '../recipe.ts'
+import type { ElementwiseDims, LeakyReluDims } from '../kernels.ts'
+import { array, real, STREAM_WORKGROUP, type Constant, type Recipe } from '../recipe.ts'
 
-type ElementwiseFile = 'add' | 'relu' | 'tanh' | 'sigmoid'
+type ElementwiseFile = 'add' | 'relu' | 'tanh' | 'sigmoid' | 'leaky-relu' | FromInputFile
+/** Their derivatives need x, those of the others are read off y. */
+type FromInputFile = 'gelu' | 'gelu-tanh' | 'silu'
 
 const FORWARD = { x: 'read', y: 'write' } as const
 const BACKWARD = { y: 'read', dy: 'read', dx: 'write' } as const
+const BACKWARD_FROM_INPUT = { x: 'read', dy: 'read', dx: 'write' } as const
 
 // x (B, size) → y (B, size)
 export function elementwiseForward(file: ElementwiseFile): MakeRecipe {
@@ -14,19 +17,32 @@ export function elementwiseForward(file: ElementwiseFile): MakeRecipe {
 }
 
 // y, dy (B, size) → dx (B, size)
-export function elementwiseBackward(file: ElementwiseFile): MakeRecipe {
+export function elementwiseBackward(file: Exclude<ElementwiseFile, FromInputFile>): MakeRecipe {
   return onePass(file, 'backward', BACKWARD)
 }
 
+// x, dy (B, size) → dx (B, size)
+export function elementwiseBackwardFromInput(file: FromInputFile): MakeRecipe {
+  return onePass(file, 'backward', BACKWARD_FROM_INPUT)
+}
+
 // a, b (B, size) → y (B, size)
-export const elementwiseSum: MakeRecipe = (dims, capacity) => onePass('add', 'forward', { a: 'read', b: 'read', y: 'write' })(dims, capacity)
+export const elementwiseSum: MakeRecipe = onePass('add', 'forward', { a: 'read', b: 'read', y: 'write' })
+
+export function leakyReluForward(dims: LeakyReluDims, capacity: number): Recipe {
+  return onePass('leaky-relu', 'forward', FORWARD, { SLOPE: real(dims.slope) })(dims, capacity)
+}
+
+export function leakyReluBackward(dims: LeakyReluDims, capacity: number): Recipe {
+  return onePass('leaky-relu', 'backward', BACKWARD, { SLOPE: real(dims.slope) })(dims, capacity)
+}
 
 type MakeRecipe = (dims: ElementwiseDims, capacity: number) => Recipe
 
-function onePass(file: ElementwiseFile, entryPoint: string, access: Record<string, 'read' | 'write'>): MakeRecipe {
+function onePass(file: ElementwiseFile, entryPoint: string, access: Record<string, 'read' | 'write'>, more: Record<string, Constant> = {}): MakeRecipe {
   return ({ size }, capacity) => {
     const bindings = Object.entries(access).map(([name, how]) => array(name, how, capacity * size, 'vec4f'))
     const threads = (samples: number) => Math.ceil((samples * size) / 4)
-    return { scratch: {}, passes: [{ file, entryPoint, constants: { SIZE: size }, bindings, workgroup: STREAM_WORKGROUP, threads }] }
+    return { scratch: {}, passes: [{ file, entryPoint, constants: { SIZE: size, ...more }, bindings, workgroup: STREAM_WORKGROUP, threads }] }
   }
 }

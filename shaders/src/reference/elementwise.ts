@@ -10,3 +10,10 @@ export function mapGradient(
 ): void {
   for (let i = 0; i < count; i++) dx[i] = f(y[i] ?? 0, dy[i] ?? 0)
 }
+
+/** dx = dy · slope(x), for the others. */
+export function mapGradientOfInput(
+  count: number, { x, dy, dx }: { x: Float32Array; dy: Float32Array; dx: Float32Array }, slope: (x: number) => number,
+): void {
+  for (let i = 0; i < count; i++) dx[i] = (dy[i] ?? 0) * slope(x[i] ?? 0)
+}

@@ -5,12 +5,17 @@ import { addForward } from './add.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
+import { geluBackward, geluForward } from './gelu.ts'
+import { geluTanhBackward, geluTanhForward } from './gelu-tanh.ts'
+import { leakyReluBackward, leakyReluForward } from './leaky-relu.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './linear.ts'
 import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
 import { mseLoss } from './mse.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './optimizer-kernels.ts'
 import { reluBackward, reluForward } from './relu.ts'
 import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
+import { siluBackward, siluForward } from './silu.ts'
+import { softmaxBackward, softmaxForward } from './softmax.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
 
 type Reference<K extends KernelName> =
@@ -34,6 +39,16 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'tanh.backward': tanhBackward,
   'sigmoid.forward': sigmoidForward,
   'sigmoid.backward': sigmoidBackward,
+  'leaky_relu.forward': leakyReluForward,
+  'leaky_relu.backward': leakyReluBackward,
+  'gelu.forward': geluForward,
+  'gelu.backward': geluBackward,
+  'gelu_tanh.forward': geluTanhForward,
+  'gelu_tanh.backward': geluTanhBackward,
+  'silu.forward': siluForward,
+  'silu.backward': siluBackward,
+  'softmax.forward': softmaxForward,
+  'softmax.backward': softmaxBackward,
   'cross_entropy.loss': crossEntropyLoss,
   'mse.loss': mseLoss,
   'sgd.update': sgdUpdate,

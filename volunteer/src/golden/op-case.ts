@@ -1,6 +1,6 @@
 // A golden case of one operator: a model of that one layer, or of a loss alone, run by the same graph and runner as training.
 
-import { parameterLayout, parseModelSpec, type Loss, type ModelSpec } from '@starling-grid/model'
+import { parseModelSpec, type Loss, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import { LOSSES } from '../graph/losses.ts'
@@ -14,7 +14,7 @@ import {
 const EXACT_TOLERANCE = 1e-5
 /** … and operators that sum */
 const REDUCING_TOLERANCE = 1e-4
-const REDUCING_OPS = new Set(['linear', 'conv2d', 'cross_entropy', 'mse'])
+const REDUCING_OPS = new Set(['linear', 'conv2d', 'cross_entropy', 'mse', 'softmax', 'layernorm', 'rmsnorm', 'groupnorm', 'batchnorm2d'])
 
 /** The layer's name in its one-layer model. */
 const LAYER_NAME = 'op'
@@ -38,20 +38,36 @@ async function runLayer(golden: GoldenCase, backend: GoldenBackend): Promise<Com
   return [
     { what: 'y', error: relativeError(ran.read[0] ?? [], floatsOf(golden, 'y')), tolerance },
     { what: 'grad.x', error: relativeError(ran.read[1] ?? [], floatsOf(golden, 'grad.x')), tolerance },
-    ...graph.parameters.map(({ name, offset, length }) => {
+    ...learnedParameters(graph).map(({ name, offset, length }) => {
       const what = name.replace(LAYER_NAME, 'grad')
       return { what, error: relativeError(ran.gradient.subarray(offset, offset + length), floatsOf(golden, what)), tolerance }
     }),
   ]
 }
 
+/** Attributes of cases that say in words what our layer always does. */
+const IMPLIED: Readonly<Record<string, Readonly<Record<string, unknown>>>> = { softmax: { axis: -1 }, batchnorm2d: { training: true } }
+/** Layers of which the tensors tell more than that they have a name. */
+const SIZED_BY_WEIGHT: readonly unknown[] = ['linear', 'conv2d']
+const WITH_OPTIONAL_BIAS: readonly unknown[] = [...SIZED_BY_WEIGHT, 'layernorm']
+
 /** The case's attributes are those of the layer; its sizes are read off the tensors. */
 function oneLayerModel(golden: GoldenCase): ModelSpec {
   const { op, bias: _, ...attributes } = golden.description
+  const implied = IMPLIED[String(op)] ?? {}
+  const own = Object.entries(attributes).filter(([name, value]) => !(name in implied && implied[name] === value))
   const weight = golden.tensors.get('in.weight')
-  const learned = weight ? { name: LAYER_NAME, out: weight.shape[0], bias: golden.tensors.has('in.bias') } : {}
+  const learned = {
+    ...(weight ? { name: LAYER_NAME } : {}), ...(SIZED_BY_WEIGHT.includes(op) ? { out: weight?.shape[0] } : {}),
+    ...(WITH_OPTIONAL_BIAS.includes(op) ? { bias: golden.tensors.has('in.bias') } : {}),
+  }
   const input = golden.tensors.get('in.x')?.shape.slice(1)
-  return parseModelSpec({ input: input ?? [1], layers: [{ type: op, ...attributes, ...learned }] })
+  return parseModelSpec({ input: input ?? [1], layers: [{ type: op, ...Object.fromEntries(own), ...learned }] })
+}
+
+/** Statistics follow what is measured: a case of one forward and backward says nothing of them. */
+function learnedParameters({ parameters }: Graph): readonly ParameterEntry[] {
+  return parameters.filter(({ kind }) => kind !== 'statistic')
 }
 
 /** y is the mean loss, so both y and grad.x divide our sums by the number of targets. */
@@ -98,7 +114,7 @@ async function runGraph(golden: GoldenCase, graph: Graph, backend: GoldenBackend
 
 function flatParameters(golden: GoldenCase, graph: Graph): Float32Array {
   const flat = new Float32Array(graph.parameterCount)
-  for (const { name, offset } of parameterLayout(graph.spec).entries) flat.set(floatsOf(golden, name.replace(LAYER_NAME, 'in')), offset)
+  for (const { name, offset } of learnedParameters(graph)) flat.set(floatsOf(golden, name.replace(LAYER_NAME, 'in')), offset)
   return flat
 }
 

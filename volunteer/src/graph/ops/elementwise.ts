@@ -1,9 +1,12 @@
-// Operators that look at one element at a time.
+// Activations: operators that look at one element at a time, and softmax.
 
-import type { Op } from './op.ts'
+import { lastSize, type RowDims } from '@starling-grid/shaders'
+import type { Node, Op } from './op.ts'
 
-/** Activations whose derivative can be read off their output. */
+/** Activations whose derivative can be read off their output … */
 type FromOutput = 'relu' | 'tanh' | 'sigmoid'
+/** … and those that need their input for it. */
+type FromInput = 'gelu' | 'gelu_tanh' | 'silu'
 
 // x (…) → y (…)
 export function fromOutput<O extends FromOutput>(op: O): Op<O> {
@@ -13,4 +16,33 @@ export function fromOutput<O extends FromOutput>(op: O): Op<O> {
     forward: ({ inputs: [x], y }) => [{ kernel: forward, dims: { size: x.size }, operands: { x, y } }],
     backward: ({ y }, { dy, dinputs: [dx] }) => (dx ? [{ kernel: backward, dims: { size: y.size }, operands: { y, dy, dx } }] : []),
   }
+}
+
+// x (…) → y (…)
+export function fromInput<O extends FromInput>(op: O): Op<O> {
+  const forward: `${FromInput}.forward` = `${op}.forward`
+  const backward: `${FromInput}.backward` = `${op}.backward`
+  return {
+    forward: ({ inputs: [x], y }) => [{ kernel: forward, dims: { size: x.size }, operands: { x, y } }],
+    backward: ({ inputs: [x] }, { dy, dinputs: [dx] }) => (dx ? [{ kernel: backward, dims: { size: x.size }, operands: { x, dy, dx } }] : []),
+  }
+}
+
+// x (…) → y (…)
+export const leakyRelu: Op<'leaky_relu'> = {
+  forward: ({ layer, inputs: [x], y }) => [{ kernel: 'leaky_relu.forward', dims: { size: x.size, slope: layer.negative_slope }, operands: { x, y } }],
+  backward: ({ layer, y }, { dy, dinputs: [dx] }) =>
+    (dx ? [{ kernel: 'leaky_relu.backward', dims: { size: y.size, slope: layer.negative_slope }, operands: { y, dy, dx } }] : []),
+}
+
+// x (…, columns) → y (…, columns), each row sums to 1
+export const softmax: Op<'softmax'> = {
+  forward: node => [{ kernel: 'softmax.forward', dims: rowDims(node), operands: { x: node.inputs[0], y: node.y } }],
+  backward: (node, { dy, dinputs: [dx] }) => (dx ? [{ kernel: 'softmax.backward', dims: rowDims(node), operands: { y: node.y, dy, dx } }] : []),
+}
+
+/** The last dimension by itself, whatever dimensions lead it. */
+export function rowDims({ inputs: [x] }: Pick<Node, 'inputs'>): RowDims {
+  const columns = lastSize(x.shape)
+  return { rows: x.size / columns, columns }
 }

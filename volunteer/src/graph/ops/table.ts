@@ -3,13 +3,15 @@
 
 import { GridError } from '@starling-grid/protocol'
 import { add, flatten, linear } from './dense.ts'
-import { fromOutput } from './elementwise.ts'
+import { fromInput, fromOutput, leakyRelu, softmax } from './elementwise.ts'
 import type { Op, OpName } from './op.ts'
 import { avgpool2d, conv2d, maxpool2d } from './window.ts'
 
 export const OPS: { readonly [O in OpName]?: Op<O> } = {
   linear, conv2d, maxpool2d, avgpool2d, flatten, add,
   relu: fromOutput('relu'), tanh: fromOutput('tanh'), sigmoid: fromOutput('sigmoid'),
+  gelu: fromInput('gelu'), gelu_tanh: fromInput('gelu_tanh'), silu: fromInput('silu'),
+  leaky_relu: leakyRelu, softmax,
 }
 
 /** The row of an operator. The table pairs each with its own rule, which the compiler cannot follow through a union. */

@@ -1,0 +1,16 @@
+// Elementwise leaky relu, four elements per invocation. y = x above 0, else SLOPE · x; the gradient at 0 is SLOPE.
+// The last invocation may cover elements past the samples; they are inside the buffer and never read.
+
+@compute @workgroup_size(WORKGROUP)
+fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i * 4u >= run.samples * SIZE) { return; }
+  y[i] = select(SLOPE * x[i], x[i], x[i] > vec4f());
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i * 4u >= run.samples * SIZE) { return; }
+  dx[i] = select(SLOPE * dy[i], dy[i], y[i] > vec4f());
+}
