@@ -2,6 +2,9 @@
 // β₁ᵗ and β₂ᵗ come in as repeated products: Math.pow differs between machines.
 // Out of place: `to` may hold the same arrays as `from`.
 
+import { SLOT } from './simd-kernels.ts'
+import { simd } from './simd.ts'
+
 const f32 = Math.fround
 
 export interface AdamSettings {
@@ -28,16 +31,22 @@ export interface AdamVectors {
 
 // m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← p − lr/(1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + eps)
 export function adam(settings: AdamSettings, from: AdamVectors, gradient: Float32Array, to: AdamVectors): void {
+  const run = simd()
+  if (!run) return plainAdam(settings, from, gradient, to)
+  const { beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink, decay } = adamScalars(settings)
+  const scalars = [beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink]
+  const vectors = [
+    { slot: SLOT.parameters, from: from.parameters, to: to.parameters }, { slot: SLOT.gradient, from: gradient },
+    { slot: SLOT.mean, from: from.mean, to: to.mean }, { slot: SLOT.square, from: from.square, to: to.square },
+  ]
+  if (decay === 0) run('adam', scalars, vectors)
+  else run('adamJoined', [...scalars, decay], vectors)
+}
+
+/** The same bits in plain TypeScript: what the formula means, and the way where WebAssembly SIMD is missing. */
+export function plainAdam(settings: AdamSettings, from: AdamVectors, gradient: Float32Array, to: AdamVectors): void {
   const { parameters, mean, square } = from
-  const beta1 = f32(settings.beta1)
-  const beta2 = f32(settings.beta2)
-  const rest1 = f32(1 - settings.beta1)
-  const rest2 = f32(1 - settings.beta2)
-  const eps = f32(settings.eps)
-  const stepSize = f32(settings.lr / (1 - settings.beta1Power))
-  const rootCorrection = f32(Math.sqrt(1 - settings.beta2Power))
-  const shrink = settings.decoupled ? f32(1 - settings.lr * settings.weightDecay) : 1
-  const decay = settings.decoupled ? 0 : f32(settings.weightDecay)
+  const { beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink, decay } = adamScalars(settings)
   for (let i = 0; i < parameters.length; i++) {
     const old = parameters[i] ?? 0
     const raw = gradient[i] ?? 0
@@ -48,5 +57,15 @@ export function adam(settings: AdamSettings, from: AdamVectors, gradient: Float3
     to.square[i] = v
     const denominator = f32(f32(f32(Math.sqrt(v)) / rootCorrection) + eps)
     to.parameters[i] = f32(f32(shrink * old) - f32(f32(stepSize * m) / denominator))
+  }
+}
+
+function adamScalars({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }: AdamSettings) {
+  return {
+    beta1: f32(beta1), rest1: f32(1 - beta1), beta2: f32(beta2), rest2: f32(1 - beta2), eps: f32(eps),
+    stepSize: f32(lr / (1 - beta1Power)),
+    rootCorrection: f32(Math.sqrt(1 - beta2Power)),
+    shrink: decoupled ? f32(1 - lr * weightDecay) : 1,
+    decay: decoupled ? 0 : f32(weightDecay),
   }
 }

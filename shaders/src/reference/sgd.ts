@@ -2,6 +2,9 @@
 // each operation is one IEEE f32 operation, because the result of a double +, −, ×, ÷ or √ of f32 operands rounds to the f32 result.
 // Out of place: `out…` may be the same arrays as the inputs.
 
+import { sgdName, SLOT } from './simd-kernels.ts'
+import { simd } from './simd.ts'
+
 const f32 = Math.fround
 
 export interface SgdSettings {
@@ -19,11 +22,24 @@ export interface SgdVectors {
 
 // g ← gradient + weightDecay·p;  v ← momentum·v + g;  p ← p − lr·(nesterov ? g + momentum·v : v)
 export function sgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Array, to: SgdVectors): void {
-  if (hasVelocity(from) && hasVelocity(to)) sgdWithMomentum(settings, from, gradient, to)
-  else plainSgd(settings, from.parameters, gradient, to.parameters)
+  const run = simd()
+  if (!run) return plainSgd(settings, from, gradient, to)
+  const moving = hasVelocity(from) && hasVelocity(to)
+  const [lr, momentum, decay] = [f32(settings.lr), f32(settings.momentum), f32(settings.weightDecay)]
+  const kernel = sgdName({ moving, nesterov: settings.nesterov, decayed: decay !== 0 })
+  run(kernel, [lr, momentum, decay], [
+    { slot: SLOT.parameters, from: from.parameters, to: to.parameters }, { slot: SLOT.gradient, from: gradient },
+    ...(moving ? [{ slot: SLOT.velocity, from: from.velocity, to: to.velocity }] : []),
+  ])
 }
 
-function plainSgd(settings: SgdSettings, parameters: Float32Array, gradient: Float32Array, outParameters: Float32Array): void {
+/** The same bits in plain TypeScript: what the formula means, and the way where WebAssembly SIMD is missing. */
+export function plainSgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Array, to: SgdVectors): void {
+  if (hasVelocity(from) && hasVelocity(to)) sgdWithMomentum(settings, from, gradient, to)
+  else sgdAtRest(settings, from.parameters, gradient, to.parameters)
+}
+
+function sgdAtRest(settings: SgdSettings, parameters: Float32Array, gradient: Float32Array, outParameters: Float32Array): void {
   const lr = f32(settings.lr)
   const decay = f32(settings.weightDecay)
   for (let i = 0; i < parameters.length; i++) {

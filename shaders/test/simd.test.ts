@@ -1,0 +1,104 @@
+// WebAssembly SIMD against the plain TypeScript that says what an optimizer step is: not close, but the same bits.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { adam, plainAdam, type AdamSettings, type AdamVectors } from '../src/reference/adamw.ts'
+import { plainSgd, sgd, type SgdSettings } from '../src/reference/sgd.ts'
+import { BLOCK } from '../src/reference/simd-module.ts'
+import { simd } from '../src/reference/simd.ts'
+import { clipGlobalNorm, meanGradient, sumOfSquares } from '../src/reference/sum-of-squares.ts'
+
+/** Whole blocks, and an end that fills neither a block nor a group of four. */
+const COUNT = 250 * BLOCK + 7
+const SIGN = 0x8000_0000
+const EXPONENT_MASK = 0x7f80_0000
+/** ±0, the smallest and largest denormals, the smallest normal number, 1, the largest number, infinity */
+const EDGES = [0, 1, 0x007f_ffff, 0x0080_0000, 0x3f80_0000, 0x7f7f_ffff, EXPONENT_MASK]
+
+/** Every exponent is as likely as every other, so a hundredth of the values is denormal or infinite. */
+function anyFloats(seed: number, { positive = false } = {}): Float32Array<ArrayBuffer> {
+  let state = seed
+  const bits = Uint32Array.from({ length: COUNT }, (_, i) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    const random = (state ^ (state >>> 15) ^ (Math.imul(state, 0x2c1b_3c6d) >>> 7)) >>> 0
+    const chosen = i % 97 === 0 ? (EDGES[random % EDGES.length] ?? 0) + (random & 64 ? SIGN : 0) : random
+    const finite = i % 97 !== 0 && (chosen & EXPONENT_MASK) === EXPONENT_MASK ? chosen - 0x0080_0000 : chosen
+    return positive ? finite & ~SIGN : finite
+  })
+  return new Float32Array(bits.buffer)
+}
+
+/** Values near those of a training: not everything overflows. */
+function usualFloats(seed: number, { positive = false } = {}): Float32Array<ArrayBuffer> {
+  const wild = new Uint32Array(anyFloats(seed, { positive }).buffer)
+  // exponents −16 … 15
+  return new Float32Array(wild.map((bits) => (bits & (SIGN | 0x007f_ffff)) | ((111 + ((bits >>> 23) % 32)) << 23)).buffer)
+}
+
+function assertSameBits(ours: Float32Array, wanted: Float32Array, what: string): void {
+  const [a, b] = [new Uint32Array(ours.buffer), new Uint32Array(wanted.buffer)]
+  let [different, numbers] = [0, 0]
+  for (let i = 0; i < b.length; i++) {
+    if (!Number.isNaN(wanted[i])) numbers++
+    // What bits a NaN has is nobody's promise; that it is one is.
+    if (a[i] !== b[i] && !(Number.isNaN(ours[i]) && Number.isNaN(wanted[i]))) different++
+  }
+  assert.equal(different, 0, `${different} of ${b.length} values of ${what} differ`)
+  assert.ok(numbers > b.length / 2, `${what}: most values are numbers`)
+}
+
+test('WebAssembly SIMD runs here', () => {
+  assert.notEqual(simd(), undefined)
+})
+
+const ADAM: AdamSettings = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, decoupled: true, beta1Power: 0.729, beta2Power: 0.857 }
+
+for (const [name, floats] of [['any', anyFloats], ['usual', usualFloats]] as const) {
+  for (const change of [{}, { decoupled: false }, { decoupled: false, weightDecay: 0 }])
+    test(`adam ${JSON.stringify(change)} gives the bits of plain TypeScript for ${name} numbers`, () => {
+      const from: AdamVectors = { parameters: floats(1), mean: floats(2), square: floats(3, { positive: true }) }
+      const fresh = (): AdamVectors => ({ parameters: new Float32Array(COUNT), mean: new Float32Array(COUNT), square: new Float32Array(COUNT) })
+      const [ours, wanted] = [fresh(), fresh()]
+      adam({ ...ADAM, ...change }, from, floats(4), ours)
+      plainAdam({ ...ADAM, ...change }, from, floats(4), wanted)
+      for (const vector of ['parameters', 'mean', 'square'] as const) assertSameBits(ours[vector], wanted[vector], vector)
+    })
+
+  for (const settings of everySgd())
+    test(`sgd ${JSON.stringify(settings)} gives the bits of plain TypeScript for ${name} numbers`, () => {
+      const moving = settings.momentum !== 0
+      const [ours, wanted] = [0, 1].map(() => ({ parameters: floats(5), velocity: moving ? floats(6) : undefined }))
+      assert.ok(ours && wanted)
+      sgd(settings, ours, floats(7), ours)
+      plainSgd(settings, wanted, floats(7), wanted)
+      assertSameBits(ours.parameters, wanted.parameters, 'parameters')
+      if (ours.velocity && wanted.velocity) assertSameBits(ours.velocity, wanted.velocity, 'velocity')
+    })
+}
+
+function everySgd(): SgdSettings[] {
+  return [0, 0.01].flatMap((weightDecay) => [
+    { lr: 0.1, momentum: 0, nesterov: false, weightDecay }, ...[false, true].map((nesterov) => ({ lr: 0.1, momentum: 0.9, nesterov, weightDecay })),
+  ])
+}
+
+test('mean and clipping round once, as plain arithmetic does', () => {
+  const sum = usualFloats(8)
+  const mean = new Float32Array(COUNT)
+  meanGradient(sum, 4093, mean)
+  assertSameBits(mean, sum.map((value) => value / 4093), 'mean')
+  const clipped = mean.slice()
+  const norm = clipGlobalNorm(clipped, 1)
+  const factor = Math.fround(1 / (norm + 1e-6))
+  assertSameBits(clipped, mean.map((value) => value * factor), 'clipped')
+})
+
+test('more targets than an f32 can count are divided by exactly', () => {
+  const out = new Float32Array(1)
+  meanGradient(Float32Array.of(3), 2 ** 24 + 1, out)
+  assert.equal(out[0], Math.fround(3 / (2 ** 24 + 1)))
+})
+
+test('the sum of squares counts every element once, whatever the length', () => {
+  for (const length of [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    assert.equal(sumOfSquares(Float32Array.from({ length }, (_, i) => 2 ** i)), (4 ** length - 1) / 3)
+})
