@@ -45,7 +45,8 @@ const JOINS_PER_MINUTE = 600
 const CONTENT_SECURITY_POLICY = {
   'default-src': ["'self'"],
   'style-src': ["'self'"],
-  'script-src': ["'self'"],
+  // Optimizer steps are WebAssembly, which is compiled from our own bytes and from nothing that was fetched.
+  'script-src': ["'self'", "'wasm-unsafe-eval'"],
   'worker-src': ["'self'"],
   'connect-src': ["'self'", 'ws:', 'wss:'],
   'img-src': ["'self'", 'data:'],
