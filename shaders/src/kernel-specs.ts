@@ -5,6 +5,7 @@
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './recipes/conv2d.ts'
+import { batchnorm2dEvaluate, batchnorm2dStatistics, channelNormBackward, channelNormForward } from './recipes/channel-norm.ts'
 import {
   elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
 } from './recipes/elementwise.ts'
@@ -12,6 +13,7 @@ import { linearForward, linearInputGradient, linearParameterGradient } from './r
 import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
+import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
 import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
 
 export type KernelFamily = 'register'
@@ -47,6 +49,18 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'silu.backward': elementwiseBackwardFromInput('silu'),
     'softmax.forward': softmaxForward,
     'softmax.backward': softmaxBackward,
+    'layernorm.forward': layernormForward,
+    'layernorm.inputGradient': rowNormInputGradient,
+    'layernorm.parameterGradient': rowNormParameterGradient,
+    'rmsnorm.forward': rmsnormForward,
+    'rmsnorm.inputGradient': rowNormInputGradient,
+    'rmsnorm.parameterGradient': rowNormParameterGradient,
+    'groupnorm.forward': channelNormForward('sample'),
+    'groupnorm.backward': channelNormBackward('sample'),
+    'batchnorm2d.forward': channelNormForward('batch'),
+    'batchnorm2d.backward': channelNormBackward('batch'),
+    'batchnorm2d.evaluate': batchnorm2dEvaluate,
+    'batchnorm2d.statistics': batchnorm2dStatistics,
     'cross_entropy.loss': crossEntropyLoss,
     'mse.loss': mseLoss,
     'sgd.update': sgdUpdate,

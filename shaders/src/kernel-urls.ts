@@ -15,6 +15,8 @@ export const KERNEL_URLS = {
   'gelu-tanh': new URL('../kernels/gelu-tanh.wgsl', import.meta.url),
   'silu': new URL('../kernels/silu.wgsl', import.meta.url),
   'softmax': new URL('../kernels/softmax.wgsl', import.meta.url),
+  'row-norm': new URL('../kernels/row-norm.wgsl', import.meta.url),
+  'channel-norm': new URL('../kernels/channel-norm.wgsl', import.meta.url),
   'cross-entropy': new URL('../kernels/cross-entropy.wgsl', import.meta.url),
   'mse': new URL('../kernels/mse.wgsl', import.meta.url),
   'sgd': new URL('../kernels/sgd.wgsl', import.meta.url),

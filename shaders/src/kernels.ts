@@ -28,6 +28,15 @@ export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
 /** x (samples·rows, columns), each row by itself */
 export type RowDims = { readonly rows: number; readonly columns: number }
 
+/** x (samples·rows, columns), each row normalised */
+export type RowNormDims = RowDims & { readonly eps: number }
+
+/** x (samples, channels, plane), normalised over one channel of all samples or over `groupChannels` neighbouring ones of a sample */
+export type ChannelNormDims = { readonly channels: number; readonly plane: number; readonly groupChannels: number; readonly eps: number }
+
+/** mean (channels,) over samples·plane elements each; `targets` of the loss in one sample */
+export type StatisticsDims = { readonly channels: number; readonly plane: number; readonly eps: number; readonly targets: number }
+
 /** logits (samples·rows, classes) */
 export type CrossEntropyDims = { readonly rows: number; readonly classes: number }
 
@@ -44,6 +53,12 @@ type Elementwise<F> = {
 type ElementwiseFromInput<F> = {
   forward: Elementwise<F>['forward']
   backward: { dims: ElementwiseDims; operands: { x: F; dy: F; dx: F } }
+}
+
+/** mean and inverse are those of each group of channels; inverse = 1/√(variance + eps) */
+type ChannelNorm<F> = {
+  forward: { dims: ChannelNormDims; operands: { x: F; weight: F; bias: F; y: F; mean: F; inverse: F } }
+  backward: { dims: ChannelNormDims; operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx?: F; dweight: F; dbias: F } }
 }
 
 /**
@@ -81,6 +96,21 @@ export interface Kernels<F, I> {
   'silu.backward': ElementwiseFromInput<F>['backward']
   'softmax.forward': { dims: RowDims; operands: { x: F; y: F } }
   'softmax.backward': { dims: RowDims; operands: { y: F; dy: F; dx: F } }
+  // weight, bias (columns,); mean and inverse = 1/√(variance + eps) of each row are kept for backward
+  'layernorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; bias?: F; y: F; mean: F; inverse: F } }
+  'layernorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx: F } }
+  'layernorm.parameterGradient': { dims: RowNormDims; operands: { x: F; dy: F; mean: F; inverse: F; dweight: F; dbias?: F } }
+  'rmsnorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; y: F; inverse: F } }
+  'rmsnorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; inverse: F; dx: F } }
+  'rmsnorm.parameterGradient': { dims: RowNormDims; operands: { x: F; dy: F; inverse: F; dweight: F } }
+  'groupnorm.forward': ChannelNorm<F>['forward']
+  'groupnorm.backward': ChannelNorm<F>['backward']
+  'batchnorm2d.forward': ChannelNorm<F>['forward']
+  'batchnorm2d.backward': ChannelNorm<F>['backward']
+  // mean, variance (channels,) as training left them
+  'batchnorm2d.evaluate': { dims: ChannelNormDims; operands: { x: F; weight: F; bias: F; mean: F; variance: F; y: F } }
+  // dmean, dvariance (channels,) += samples · targets · what was measured; the variance is the unbiased one
+  'batchnorm2d.statistics': { dims: StatisticsDims; operands: { mean: F; inverse: F; dmean: F; dvariance: F } }
   // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the target;
   // dx is ∂Σloss/∂x
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }

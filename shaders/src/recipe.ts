@@ -67,6 +67,8 @@ export interface Recipe {
 export const TILE_WORKGROUP = 32
 /** … and of kernels that stream. */
 export const STREAM_WORKGROUP = 64
+/** Invocations that keep every core of a software adapter busy with streaming: 16 workgroups. Sums are split into so many. */
+export const BUSY_STREAM = 16 * STREAM_WORKGROUP
 /** Edge of the square of results that one invocation of a matrix kernel keeps in registers. */
 export const TILE = 8
 

@@ -11,7 +11,9 @@ const conv = { ...pool, out: 6, groups: 3 }
 const linear = { rows: 2, in: 5, out: 8 }
 const vector = { size: 7 }
 const rows = { rows: 3, columns: 5 }
-const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1 }
+const rowNorm = { ...rows, eps: 1e-5 }
+const channelNorm = { channels: 6, plane: 63, groupChannels: 2, eps: 1e-5 }
+const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1, mean: 1, inverse: 1, variance: 1, dmean: 1, dvariance: 1 }
 const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1, square: 1 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
@@ -27,6 +29,14 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'gelu_tanh.forward', dims: vector, operands: all }, { kernel: 'gelu_tanh.backward', dims: vector, operands: all },
   { kernel: 'silu.forward', dims: vector, operands: all }, { kernel: 'silu.backward', dims: vector, operands: all },
   { kernel: 'softmax.forward', dims: rows, operands: all }, { kernel: 'softmax.backward', dims: rows, operands: all },
+  { kernel: 'layernorm.forward', dims: rowNorm, operands: all }, { kernel: 'layernorm.inputGradient', dims: rowNorm, operands: all },
+  { kernel: 'layernorm.parameterGradient', dims: rowNorm, operands: all },
+  { kernel: 'rmsnorm.forward', dims: rowNorm, operands: all }, { kernel: 'rmsnorm.inputGradient', dims: rowNorm, operands: all },
+  { kernel: 'rmsnorm.parameterGradient', dims: rowNorm, operands: all },
+  { kernel: 'groupnorm.forward', dims: channelNorm, operands: all }, { kernel: 'groupnorm.backward', dims: channelNorm, operands: all },
+  { kernel: 'batchnorm2d.forward', dims: channelNorm, operands: all }, { kernel: 'batchnorm2d.backward', dims: channelNorm, operands: all },
+  { kernel: 'batchnorm2d.evaluate', dims: channelNorm, operands: all },
+  { kernel: 'batchnorm2d.statistics', dims: { ...channelNorm, targets: 1 }, operands: all },
   { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all }, { kernel: 'mse.loss', dims: vector, operands: all },
   { kernel: 'sgd.update', dims: { length: 9 }, operands: updated }, { kernel: 'adamw.update', dims: { length: 9 }, operands: updated },
   { kernel: 'sum_of_squares.sum', dims: { length: 9 }, operands: all },

@@ -1,7 +1,7 @@
 // Every backward rule against differences of its forward, at sizes that divide by nothing, batch 1 and one channel included.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { initialParameters, parseModelSpec, type ModelSpec } from '@starling-grid/model'
+import { initialParameters, parameterLayout, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { ReferenceRunner } from '../src/cpu/runner.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { noise } from '../testing/executor-suite.ts'
@@ -31,11 +31,18 @@ const CASES: readonly (readonly [input: number[], layer: object, samples: number
   [[1], { type: 'silu' }, 1],
   [[2, 5], { type: 'softmax' }, 3],
   [[1, 1, 1], { type: 'softmax' }, 1],
+  [[7], { type: 'layernorm' }, 3],
+  [[3, 5], { type: 'layernorm', bias: false }, 2],
+  [[2, 6], { type: 'rmsnorm' }, 2],
+  [[4, 3, 5], { type: 'groupnorm', groups: 2 }, 2],
+  [[1, 2, 3], { type: 'groupnorm', groups: 1 }, 1],
+  [[3, 3, 5], { type: 'batchnorm2d' }, 4],
+  [[1, 2, 3], { type: 'batchnorm2d' }, 1],
   [[2, 3, 5], { type: 'flatten' }, 2],
 ]
 
 function modelOf(input: number[], layer: { type?: string }): ModelSpec {
-  const learns = layer.type === 'linear' || layer.type === 'conv2d'
+  const learns = /^(linear|conv2d|\w*norm\w*)$/.test(layer.type ?? '')
   return parseModelSpec({ input, layers: [learns ? { name: 'a', ...layer } : layer] })
 }
 
@@ -56,6 +63,7 @@ function operator(spec: ModelSpec, samples: number) {
         read: [graph.output, inputGradient], clearGradient: true, gradientInto: gradient,
       })
       assert.ok(y && dx)
+      gradient.fill(0, parameterLayout(spec).trained) // statistics are measured, not derived
       return { value: y.reduce((sum, element, i) => sum + element * (dy[i] ?? 0), 0), dx, gradient }
     },
   }

@@ -3,6 +3,9 @@
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from '../kernels.ts'
 import { addForward } from './add.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
+import {
+  batchnorm2dBackward, batchnorm2dEvaluate, batchnorm2dForward, batchnorm2dStatistics, groupnormBackward, groupnormForward,
+} from './channel-norm.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
 import { geluBackward, geluForward } from './gelu.ts'
@@ -13,6 +16,7 @@ import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
 import { mseLoss } from './mse.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './optimizer-kernels.ts'
 import { reluBackward, reluForward } from './relu.ts'
+import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './row-norm.ts'
 import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
 import { siluBackward, siluForward } from './silu.ts'
 import { softmaxBackward, softmaxForward } from './softmax.ts'
@@ -49,6 +53,18 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'silu.backward': siluBackward,
   'softmax.forward': softmaxForward,
   'softmax.backward': softmaxBackward,
+  'layernorm.forward': layernormForward,
+  'layernorm.inputGradient': rowNormInputGradient,
+  'layernorm.parameterGradient': rowNormParameterGradient,
+  'rmsnorm.forward': rmsnormForward,
+  'rmsnorm.inputGradient': rowNormInputGradient,
+  'rmsnorm.parameterGradient': rowNormParameterGradient,
+  'groupnorm.forward': groupnormForward,
+  'groupnorm.backward': groupnormBackward,
+  'batchnorm2d.forward': batchnorm2dForward,
+  'batchnorm2d.backward': batchnorm2dBackward,
+  'batchnorm2d.evaluate': batchnorm2dEvaluate,
+  'batchnorm2d.statistics': batchnorm2dStatistics,
   'cross_entropy.loss': crossEntropyLoss,
   'mse.loss': mseLoss,
   'sgd.update': sgdUpdate,

@@ -4,6 +4,7 @@
 import { GridError } from '@starling-grid/protocol'
 import { add, flatten, linear } from './dense.ts'
 import { fromInput, fromOutput, leakyRelu, softmax } from './elementwise.ts'
+import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { Op, OpName } from './op.ts'
 import { avgpool2d, conv2d, maxpool2d } from './window.ts'
 
@@ -12,6 +13,7 @@ export const OPS: { readonly [O in OpName]?: Op<O> } = {
   relu: fromOutput('relu'), tanh: fromOutput('tanh'), sigmoid: fromOutput('sigmoid'),
   gelu: fromInput('gelu'), gelu_tanh: fromInput('gelu_tanh'), silu: fromInput('silu'),
   leaky_relu: leakyRelu, softmax,
+  layernorm, rmsnorm, groupnorm, batchnorm2d,
 }
 
 /** The row of an operator. The table pairs each with its own rule, which the compiler cannot follow through a union. */
