@@ -1,9 +1,5 @@
-// The headless volunteer's command line: one command per file, loaded when it is called, and the one place
-// where a thrown error becomes a message.
-import { CommanderError } from 'commander'
-import { describeError, isGridError } from '@starling-grid/protocol'
-
-type RunCommand = (argv: string[]) => Promise<number>
+// The headless volunteer's command line: one command per file, loaded when it is called.
+import { runCommand, type RunCommand } from './run-command.ts'
 
 const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
@@ -11,34 +7,5 @@ const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   golden: async () => (await import('./commands/golden.ts')).golden,
 }
 
-const FAILURE = 1
-const WRONG_USE = 2
-
-async function main(argv: readonly string[]): Promise<number> {
-  const verbose = argv.includes('--verbose')
-  const [name = '', ...args] = argv.filter((argument) => argument !== '--verbose')
-  const load = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
-  if (load === undefined) {
-    console.error(`"${name}" is no command; expected one of ${Object.keys(COMMANDS).join(', ')}.`)
-    return WRONG_USE
-  }
-  try {
-    const run = await load()
-    return await run(args)
-  } catch (error) {
-    return report(error, verbose)
-  }
-}
-
-/** One to three lines, the last that are printed; the stack only when asked for. */
-function report(error: unknown, verbose: boolean): number {
-  // Commander has said what is wrong, or shown the help that was asked for.
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USE
-  console.error(describeError(error))
-  if (verbose && error instanceof Error) console.error(error.stack)
-  else if (!isGridError(error)) console.error('This is a defect. Run the command again with --verbose for details to report.')
-  return isGridError(error) && error.code === 'usage' ? WRONG_USE : FAILURE
-}
-
 // Not left to the event loop: a native library that still has threads would keep a finished command alive.
-process.exit(await main(process.argv.slice(2)))
+process.exit(await runCommand(COMMANDS, process.argv.slice(2)))

@@ -1,20 +1,33 @@
 // `golden DIR`: compares the arithmetic of an executor with reference values, one row per file. Exit code 1 when a case
-// fails or is not supported, so that what is missing is said too.
+// fails or is not supported, so that what is missing is said too. Cases run in this process, or where somebody else opens a place.
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
-import { describeError, GridError } from '@starling-grid/protocol'
+import { type AdapterDescription, describeError, GridError } from '@starling-grid/protocol'
 import {
   createGpuRunner, readGoldenCase, REFERENCE_ADAPTER, ReferenceRunner, runGoldenCase, type Comparison, type GoldenBackend, type GoldenResult,
 } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
 import { colorsFor } from '../colors.ts'
-import { openGpu } from '../gpu.ts'
+import { adapterLabel, openGpu } from '../gpu.ts'
 
 const EXTENSION = '.safetensors'
 
-interface Options {
+/** Where cases run. */
+export interface GoldenPlace {
+  readonly adapter: AdapterDescription
+  /** `file` holds the bytes of one case. */
+  run(file: Uint8Array): Promise<GoldenResult>
+  close(): Promise<void>
+}
+
+export interface GoldenPlaceOptions {
   readonly executor: 'reference' | 'webgpu'
+  /** part of the wanted adapter's name */
   readonly adapter?: string
+}
+
+interface Options extends GoldenPlaceOptions {
+  readonly in: 'node' | 'browser'
   readonly json?: true
 }
 
@@ -24,27 +37,29 @@ interface Row {
   readonly result: GoldenResult | { readonly verdict: 'failed'; readonly reason: string }
 }
 
-export async function golden(argv: string[]): Promise<number> {
+/** `openBrowser` opens a place in a browser; without it only this process computes. */
+export async function golden(argv: string[], openBrowser: (options: GoldenPlaceOptions) => Promise<GoldenPlace> = noBrowser): Promise<number> {
   const program = new Command('starling golden')
     .description('Runs every *.safetensors case below a folder. Exit code 0 when all pass, 1 when one fails or is not supported.')
     .argument('<dir>', 'folder of golden vectors')
     .addOption(new Option('--executor <kind>', 'what computes').choices(['reference', 'webgpu']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--in <place>', 'where it computes').choices(['node', 'browser']).default('node'))
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
   const folder = program.args[0] ?? ''
   const options = program.opts<Options>()
   const files = await goldenFiles(folder)
-  const backend = await openBackend(options)
+  const place = await (options.in === 'browser' ? openBrowser(options) : openHere(options))
   const print = options.json ? console.error : console.log
   try {
-    print(`${files.length} cases on ${backend.adapter.name}${backend.adapter.software ? ' (software)' : ''}`)
+    print(`${files.length} cases on ${adapterLabel(place.adapter)} in ${options.in}`)
     const rows: Row[] = []
-    for (const file of files) rows.push(await runFile(folder, file, backend, print))
-    return conclude(rows, backend, options.json ?? false)
+    for (const file of files) rows.push(await runFile(folder, file, place, print))
+    return conclude(rows, place, options.json ?? false)
   } finally {
-    backend.close()
+    await place.close()
   }
 }
 
@@ -57,30 +72,35 @@ async function goldenFiles(folder: string): Promise<string[]> {
   return files.sort()
 }
 
-type OpenBackend = GoldenBackend & { close(): void }
-
-async function openBackend({ executor, adapter }: Options): Promise<OpenBackend> {
-  if (executor === 'reference')
-    return { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity), close: () => undefined }
-  const gpu = await openGpu({ adapter })
-  const readText = (url: URL) => readFile(url, 'utf8')
-  return {
-    adapter: gpu.description, close: () => gpu.close(),
-    createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, graph, readText, maxMicroBatch: capacity }),
-  }
+async function noBrowser(): Promise<GoldenPlace> {
+  throw new GridError('unsupported', 'This command runs cases in Node only; `npm run golden` has the browser.')
 }
 
-async function runFile(folder: string, file: string, backend: GoldenBackend, print: (line: string) => void): Promise<Row> {
+async function openHere({ executor, adapter }: GoldenPlaceOptions): Promise<GoldenPlace> {
+  if (executor === 'reference')
+    return placeOf({ adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) }, () => undefined)
+  const gpu = await openGpu({ adapter })
+  const readText = (url: URL) => readFile(url, 'utf8')
+  return placeOf({
+    adapter: gpu.description, createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, graph, readText, maxMicroBatch: capacity }),
+  }, () => gpu.close())
+}
+
+function placeOf(backend: GoldenBackend, close: () => void): GoldenPlace {
+  return { adapter: backend.adapter, run: (file) => runGoldenCase(readGoldenCase(file), backend), close: async () => close() }
+}
+
+async function runFile(folder: string, file: string, place: GoldenPlace, print: (line: string) => void): Promise<Row> {
   const name = relative(folder, file).slice(0, -EXTENSION.length)
-  const row = { name, result: await runSafely(file, backend) }
-  print(asText(row, backend.adapter.name))
+  const row = { name, result: await runSafely(file, place) }
+  print(asText(row, place.adapter.name))
   return row
 }
 
 /** A damaged file must not hide the result of the files after it; a lost device ends the command. */
-async function runSafely(file: string, backend: GoldenBackend): Promise<Row['result']> {
+async function runSafely(file: string, place: GoldenPlace): Promise<Row['result']> {
   try {
-    return await runGoldenCase(readGoldenCase(await readFile(file)), backend)
+    return await place.run(await readFile(file))
   } catch (error) {
     if (error instanceof GridError && error.code === 'device-lost') throw error
     return { verdict: 'failed', reason: describeError(error) }
@@ -98,7 +118,7 @@ function comparisonText({ what, error, tolerance }: Comparison): string {
   return `${what} ${error.toExponential(1)}${error <= tolerance ? '' : ` > ${tolerance.toExponential(0)}`}`
 }
 
-function conclude(rows: readonly Row[], { adapter }: GoldenBackend, json: boolean): number {
+function conclude(rows: readonly Row[], { adapter }: GoldenPlace, json: boolean): number {
   const named = (verdict: Row['result']['verdict']) => rows.filter(({ result }) => result.verdict === verdict).map(({ name }) => name)
   const [passed, failed, unsupported] = [named('passed'), named('failed'), named('unsupported')]
   if (json) console.log(JSON.stringify({ cases: rows.length, passed: passed.length, failed, unsupported, adapter: adapter.name }))

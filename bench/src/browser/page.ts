@@ -1,0 +1,88 @@
+// A page of ours in a headless browser: built by Vite, served on this machine only, and called like a library.
+// The page isolates itself from other origins, because WebAssembly threads want that.
+import { createServer, type Server } from 'node:http'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { extname, join, normalize } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { launchBrowser } from '@starling-grid/client-node'
+
+const PAGES = fileURLToPath(new URL('../pages', import.meta.url))
+const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.wgsl': 'text/plain', '.wasm': 'application/wasm' }
+const HEADERS = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp', 'cache-control': 'no-store' }
+
+export interface OpenPage {
+  /** Calls a function that the page has put into `globalThis.page`, from JSON to JSON. What it throws is thrown here, with its message. */
+  call(name: string, argument?: unknown): Promise<unknown>
+  close(): Promise<void>
+}
+
+export interface PageOptions {
+  /** a module of the folder `pages`, without its extension */
+  readonly entry: string
+  /** files to serve beside the page, by the last part of their address */
+  readonly files?: Readonly<Record<string, string>>
+}
+
+/** @throws GridError('browser-missing') with the command that gets one */
+export async function openPage({ entry, files = {} }: PageOptions): Promise<OpenPage> {
+  const folder = await mkdtemp(join(tmpdir(), 'starling-page-'))
+  const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })]
+  const close = async () => { for (const step of undo.splice(0).reverse()) await step() }
+  try {
+    await buildPage(entry, folder)
+    const server = await serve(folder, files)
+    undo.push(() => closed(server))
+    const browser = await launchBrowser()
+    undo.push(() => browser.close())
+    const page = await browser.newPage()
+    const refused = new Promise<never>((_, reject) => page.once('pageerror', reject))
+    const { port } = server.address() as AddressInfo
+    await page.goto(`http://localhost:${port}/index.html`)
+    await Promise.race([page.waitForFunction(() => 'page' in globalThis), refused])
+    refused.catch(() => undefined)
+    return { close, call: (name, argument = null) => page.evaluate(callInPage, { name, argument }) }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+/** Runs in the page. */
+async function callInPage({ name, argument }: { readonly name: string; readonly argument: unknown }): Promise<unknown> {
+  const offered = Reflect.get(globalThis, 'page') as Readonly<Record<string, (argument: unknown) => unknown>>
+  const wanted = offered[name]
+  if (!wanted) throw new Error(`the page has no function ${name}`)
+  return wanted(argument)
+}
+
+async function buildPage(entry: string, folder: string): Promise<void> {
+  const { build } = await import('vite') // late: only this needs it
+  await build({
+    configFile: false, logLevel: 'error', root: PAGES,
+    build: {
+      outDir: folder, emptyOutDir: true, assetsInlineLimit: 0, target: 'es2022', minify: false, modulePreload: { polyfill: false },
+      rolldownOptions: { input: join(PAGES, `${entry}.ts`), output: { entryFileNames: 'page.js' } },
+    },
+  })
+  await writeFile(join(folder, 'index.html'), '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module" src="/page.js"></script>')
+}
+
+async function serve(folder: string, files: Readonly<Record<string, string>>): Promise<Server> {
+  const server = createServer((request, response) => {
+    const path = normalize(new URL(request.url ?? '/', 'http://localhost').pathname)
+    const file = files[path.split('/').at(-1) ?? ''] ?? join(folder, path)
+    readFile(file).then(
+      (body) => response.writeHead(200, { ...HEADERS, 'content-type': TYPES[extname(file)] ?? 'application/octet-stream' }).end(body),
+      () => response.writeHead(404).end(),
+    )
+  })
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))
+  return server
+}
+
+function closed(server: Server): Promise<void> {
+  server.closeAllConnections()
+  return new Promise((resolve) => void server.close(() => resolve()))
+}

@@ -1,0 +1,22 @@
+// `golden DIR`: the headless volunteer's command, which here can also run its cases in a browser.
+import { golden, type GoldenPlace, type GoldenPlaceOptions, runCommand } from '@starling-grid/client-node'
+import { type AdapterDescription, GridError } from '@starling-grid/protocol'
+import type { GoldenResult } from '@starling-grid/volunteer'
+import { toBase64 } from './browser/base64.ts'
+import { openPage } from './browser/page.ts'
+
+async function openBrowser({ executor, adapter: wanted = '' }: GoldenPlaceOptions): Promise<GoldenPlace> {
+  const page = await openPage({ entry: 'golden' })
+  try {
+    // Our own page: its answers are what its TypeScript says.
+    const adapter = (await page.call('open', executor)) as AdapterDescription
+    if (!`${adapter.name} ${adapter.vendor}`.toLowerCase().includes(wanted.toLowerCase()))
+      throw new GridError('no-adapter', `No adapter's name contains "${wanted}"; the browser offers ${adapter.name}.`)
+    return { adapter, close: () => page.close(), run: async (file) => (await page.call('run', toBase64(file))) as GoldenResult }
+  } catch (error) {
+    await page.close()
+    throw error
+  }
+}
+
+process.exit(await runCommand({ golden: async () => (argv) => golden(argv, openBrowser) }, ['golden', ...process.argv.slice(2)]))
