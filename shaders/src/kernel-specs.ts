@@ -13,6 +13,9 @@ import { linearForward, linearInputGradient, linearParameterGradient } from './r
 import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
+import { concatBackward, concatForward } from './recipes/concat.ts'
+import { dropoutForward } from './recipes/dropout.ts'
+import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
 import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
 
@@ -32,6 +35,11 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'maxpool2d.backward': maxpool2dBackward,
     'avgpool2d.forward': avgpool2dForward,
     'avgpool2d.backward': avgpool2dBackward,
+    'globalavgpool.forward': globalavgpoolForward,
+    'globalavgpool.backward': globalavgpoolBackward,
+    'concat.forward': concatForward,
+    'concat.backward': concatBackward,
+    'dropout.forward': dropoutForward,
     'add.forward': elementwiseSum,
     'relu.forward': elementwiseForward('relu'),
     'relu.backward': elementwiseBackward('relu'),

@@ -22,6 +22,15 @@ export type Pool2dDims = {
 /** x (samples, size) */
 export type ElementwiseDims = { readonly size: number }
 
+/** x (samples, size); `node` tells several dropouts of one model apart, `p` is the share of elements that become 0 */
+export type DropoutDims = ElementwiseDims & { readonly node: number; readonly p: number }
+
+/** x (samples, channels, plane) → y (samples, channels) */
+export type GlobalAvgPoolDims = { readonly channels: number; readonly plane: number }
+
+/** x (samples, size) is the part of y (samples, total) that begins at `offset` */
+export type ConcatDims = ElementwiseDims & { readonly offset: number; readonly total: number }
+
 /** x (samples, size); what is below 0 is multiplied by `slope` */
 export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
 
@@ -78,6 +87,13 @@ export interface Kernels<F, I> {
   'maxpool2d.backward': { dims: Pool2dDims; operands: { x: F; dy: F; dx: F } }
   'avgpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
   'avgpool2d.backward': { dims: Pool2dDims; operands: { dy: F; dx: F } }
+  'globalavgpool.forward': { dims: GlobalAvgPoolDims; operands: { x: F; y: F } }
+  'globalavgpool.backward': { dims: GlobalAvgPoolDims; operands: { dy: F; dx: F } }
+  // one call for each input
+  'concat.forward': { dims: ConcatDims; operands: { x: F; y: F } }
+  'concat.backward': { dims: ConcatDims; operands: { dy: F; dx: F } }
+  // keys (samples,) any integers; the gradient is the same kernel applied to dy
+  'dropout.forward': { dims: DropoutDims; operands: { x: F; keys: I; y: F } }
   // y = a + b
   'add.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
   'relu.forward': Elementwise<F>['forward']

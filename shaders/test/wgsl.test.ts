@@ -13,7 +13,7 @@ const vector = { size: 7 }
 const rows = { rows: 3, columns: 5 }
 const rowNorm = { ...rows, eps: 1e-5 }
 const channelNorm = { channels: 6, plane: 63, groupChannels: 2, eps: 1e-5 }
-const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1, mean: 1, inverse: 1, variance: 1, dmean: 1, dvariance: 1 }
+const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1, mean: 1, inverse: 1, variance: 1, dmean: 1, dvariance: 1, keys: 1 }
 const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1, square: 1 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
@@ -23,6 +23,9 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'conv2d.parameterGradient', dims: conv, operands: all },
   { kernel: 'maxpool2d.forward', dims: pool, operands: all }, { kernel: 'maxpool2d.backward', dims: pool, operands: all },
   { kernel: 'avgpool2d.forward', dims: pool, operands: all }, { kernel: 'avgpool2d.backward', dims: pool, operands: all },
+  { kernel: 'globalavgpool.forward', dims: channelNorm, operands: all }, { kernel: 'globalavgpool.backward', dims: channelNorm, operands: all },
+  { kernel: 'concat.forward', dims: { size: 7, offset: 2, total: 11 }, operands: all }, { kernel: 'concat.backward', dims: { size: 7, offset: 2, total: 11 }, operands: all },
+  { kernel: 'dropout.forward', dims: { size: 7, node: 3, p: 0.2 }, operands: all },
   { kernel: 'relu.forward', dims: vector, operands: all }, { kernel: 'relu.backward', dims: vector, operands: all },
   { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all }, { kernel: 'leaky_relu.backward', dims: { ...vector, slope: 0.01 }, operands: all },
   { kernel: 'gelu.forward', dims: vector, operands: all }, { kernel: 'gelu.backward', dims: vector, operands: all },

@@ -38,6 +38,13 @@ const CASES: readonly (readonly [input: number[], layer: object, samples: number
   [[1, 2, 3], { type: 'groupnorm', groups: 1 }, 1],
   [[3, 3, 5], { type: 'batchnorm2d' }, 4],
   [[1, 2, 3], { type: 'batchnorm2d' }, 1],
+  [[3, 5, 3], { type: 'globalavgpool' }, 2],
+  [[1, 1, 1], { type: 'globalavgpool' }, 1],
+  [[3, 2, 3], { type: 'parallel', combine: 'concat', branches: [[{ type: 'tanh' }], [], [{ type: 'silu' }]] }, 2],
+  [[5], { type: 'parallel', branches: [[{ type: 'tanh' }], [], [{ type: 'silu' }]] }, 3],
+  [[5], { type: 'residual', layers: [{ type: 'gelu' }] }, 1],
+  [[7], { type: 'dropout', p: 0.4 }, 3],
+  [[1, 5], { type: 'dropout', p: 0 }, 1],
   [[2, 3, 5], { type: 'flatten' }, 2],
 ]
 

@@ -6,10 +6,13 @@ import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import {
   batchnorm2dBackward, batchnorm2dEvaluate, batchnorm2dForward, batchnorm2dStatistics, groupnormBackward, groupnormForward,
 } from './channel-norm.ts'
+import { concatBackward, concatForward } from './concat.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
+import { dropoutForward } from './dropout.ts'
 import { geluBackward, geluForward } from './gelu.ts'
 import { geluTanhBackward, geluTanhForward } from './gelu-tanh.ts'
+import { globalavgpoolBackward, globalavgpoolForward } from './globalavgpool.ts'
 import { leakyReluBackward, leakyReluForward } from './leaky-relu.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './linear.ts'
 import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
@@ -36,6 +39,11 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'maxpool2d.backward': maxpool2dBackward,
   'avgpool2d.forward': avgpool2dForward,
   'avgpool2d.backward': avgpool2dBackward,
+  'globalavgpool.forward': globalavgpoolForward,
+  'globalavgpool.backward': globalavgpoolBackward,
+  'concat.forward': concatForward,
+  'concat.backward': concatBackward,
+  'dropout.forward': dropoutForward,
   'add.forward': addForward,
   'relu.forward': reluForward,
   'relu.backward': reluBackward,

@@ -1,6 +1,7 @@
 // Operators over the last dimension, and those that only arrange elements anew.
 
-import { lastSize, type LinearDims } from '@starling-grid/shaders'
+import { type ConcatDims, lastSize, type LinearDims } from '@starling-grid/shaders'
+import type { Tensor } from '../tensor.ts'
 import { type Node, type Op, weightAndBias, weightAndBiasGradients } from './op.ts'
 
 // x (…, in), weight (out, in), bias (out,) → y (…, out)
@@ -28,6 +29,20 @@ export const add: Op<'add'> = {
   },
   backward: () => [],
   passesGradient: true,
+}
+
+// x (c, …) and others of (d, …) → y (c + d + …, …)
+export const concat: Op<'concat'> = {
+  forward: node => placesOf(node).map(({ input, dims }) => ({ kernel: 'concat.forward', dims, operands: { x: input, y: node.y } }) as const),
+  backward: (node, { dy, dinputs }) => placesOf(node).flatMap(({ dims }, i) => {
+    const dx = dinputs[i]
+    return dx ? [{ kernel: 'concat.backward', dims, operands: { dy, dx } } as const] : []
+  }),
+}
+
+function placesOf({ inputs, y }: Pick<Node, 'inputs' | 'y'>): { readonly input: Tensor; readonly dims: ConcatDims }[] {
+  let offset = 0
+  return inputs.map(input => ({ input, dims: { size: input.size, offset: (offset += input.size) - input.size, total: y.size } }))
 }
 
 function linearDims({ inputs: [x], y }: Pick<Node, 'inputs' | 'y'>): LinearDims {

@@ -2,18 +2,19 @@
 // layers, a kernel with its reference in the shaders package, and a golden case.
 
 import { GridError } from '@starling-grid/protocol'
-import { add, flatten, linear } from './dense.ts'
+import { add, concat, flatten, linear } from './dense.ts'
+import { dropout } from './dropout.ts'
 import { fromInput, fromOutput, leakyRelu, softmax } from './elementwise.ts'
 import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { Op, OpName } from './op.ts'
-import { avgpool2d, conv2d, maxpool2d } from './window.ts'
+import { avgpool2d, conv2d, globalavgpool, maxpool2d } from './window.ts'
 
 export const OPS: { readonly [O in OpName]?: Op<O> } = {
   linear, conv2d, maxpool2d, avgpool2d, flatten, add,
   relu: fromOutput('relu'), tanh: fromOutput('tanh'), sigmoid: fromOutput('sigmoid'),
   gelu: fromInput('gelu'), gelu_tanh: fromInput('gelu_tanh'), silu: fromInput('silu'),
   leaky_relu: leakyRelu, softmax,
-  layernorm, rmsnorm, groupnorm, batchnorm2d,
+  layernorm, rmsnorm, groupnorm, batchnorm2d, globalavgpool, concat, dropout,
 }
 
 /** The row of an operator. The table pairs each with its own rule, which the compiler cannot follow through a union. */

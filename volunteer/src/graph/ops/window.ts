@@ -1,6 +1,6 @@
 // Operators that slide a window over an image: convolution and pooling.
 
-import { imageSizes, type Conv2dDims, type Pool2dAttrs, type Pool2dDims } from '@starling-grid/shaders'
+import { imageSizes, type Conv2dDims, type GlobalAvgPoolDims, type Pool2dAttrs, type Pool2dDims } from '@starling-grid/shaders'
 import { type Node, type Op, weightAndBias, weightAndBiasGradients } from './op.ts'
 
 // x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W')
@@ -27,6 +27,17 @@ export const maxpool2d: Op<'maxpool2d'> = {
 export const avgpool2d: Op<'avgpool2d'> = {
   forward: node => [{ kernel: 'avgpool2d.forward', dims: pool2dDims(node), operands: { x: node.inputs[0], y: node.y } }],
   backward: (node, { dy, dinputs: [dx] }) => (dx ? [{ kernel: 'avgpool2d.backward', dims: pool2dDims(node), operands: { dy, dx } }] : []),
+}
+
+// x (B, C, H, W) → y (B, C)
+export const globalavgpool: Op<'globalavgpool'> = {
+  forward: node => [{ kernel: 'globalavgpool.forward', dims: globalavgpoolDims(node), operands: { x: node.inputs[0], y: node.y } }],
+  backward: (node, { dy, dinputs: [dx] }) => (dx ? [{ kernel: 'globalavgpool.backward', dims: globalavgpoolDims(node), operands: { dy, dx } }] : []),
+}
+
+function globalavgpoolDims({ inputs: [x] }: Pick<Node, 'inputs'>): GlobalAvgPoolDims {
+  const { channels, height, width } = imageSizes(x.shape)
+  return { channels, plane: height * width }
 }
 
 type Window = Pick<Node, 'inputs' | 'y'> & { readonly layer: Pool2dAttrs }
