@@ -1,22 +1,95 @@
-// Softmax cross-entropy, one row of CLASSES logits per invocation, with R = samples · ROWS rows.
-// x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − one-hot.
+// Softmax cross-entropy over rows of CLASSES logits, with R = samples · ROWS rows. The target's share is 1 − SMOOTHING, and
+// SMOOTHING is spread evenly over all classes; rows whose label is IGNORED (where IGNORING = 1) count for nothing.
+// x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is wanted.
+// Few classes: one row per invocation. Many: PARTS invocations look at PART classes each, and four classes of a gradient are
+// an invocation's, so that adapters with thousands of lanes have work.
+
+// What is known of some classes of a row. `at` is the first of the largest, `sum` is Σ exp(x − top).
+struct Seen { top: f32, sum: f32, total: f32, at: u32 }
+
+const LOWEST = -3.4e38f;
+
+fn look(row: u32, first: u32, end: u32) -> Seen {
+  let start = row * x_stride;
+  var seen = Seen(LOWEST, 0.0, 0.0, first);
+  for (var c = first; c < end; c += 4u) {
+    let columns = vec4u(c) + vec4u(0u, 1u, 2u, 3u);
+    let inside = columns < vec4u(end);
+    let raw = x_quad(start, c);
+    let v = select(vec4f(LOWEST), raw, inside);
+    let higher = max(seen.top, max(max(v.x, v.y), max(v.z, v.w)));
+    if (higher > seen.top) {
+      let at = select(vec4u(CLASSES), columns, v == vec4f(higher));
+      seen.at = min(min(at.x, at.y), min(at.z, at.w));
+    }
+    let e = select(vec4f(), exp(v - higher), inside);
+    seen.sum = seen.sum * exp(seen.top - higher) + e.x + e.y + e.z + e.w;
+    seen.top = higher;
+    seen.total += raw.x + raw.y + raw.z + raw.w;
+  }
+  return seen;
+}
+
+fn counts(row: u32) -> bool { return IGNORING == 0u || u32(labels[row]) != IGNORED; }
+
+fn write_loss(row: u32, seen: Seen) {
+  let label = min(u32(labels[row]), CLASSES - 1u);
+  let log_sum = log(seen.sum) + seen.top;
+  let wanted = x_quad(row * x_stride, label / 4u * 4u)[label % 4u];
+  let value = log_sum - (1.0 - SMOOTHING) * wanted - SMOOTHING / f32(CLASSES) * seen.total;
+  loss[row] = select(0.0, value, counts(row));
+  correct[row] = select(0.0, 1.0, counts(row) && seen.at == label);
+}
+
+fn write_gradient(row: u32, c: u32, log_sum: f32) {
+  let columns = vec4u(c) + vec4u(0u, 1u, 2u, 3u);
+  let wanted = select(vec4f(), vec4f(1.0 - SMOOTHING), columns == vec4u(u32(labels[row]))) + SMOOTHING / f32(CLASSES);
+  dx_put(row, c, select(vec4f(), exp(x_quad(row * x_stride, c) - log_sum) - wanted, counts(row)));
+}
 
 @compute @workgroup_size(WORKGROUP)
 fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let row = thread_of(group, lane);
   if (row >= run.samples * ROWS) { return; }
-  let first = row * CLASSES;
-  var best = 0u;
-  var top = x[first];
-  for (var i = 1u; i < CLASSES; i++) {
-    if (x[first + i] > top) { best = i; top = x[first + i]; }
+  let seen = look(row, 0u, CLASSES);
+  write_loss(row, seen);
+  let log_sum = log(seen.sum) + seen.top;
+  for (var c = 0u; c < CLASSES; c += 4u) { write_gradient(row, c, log_sum); }
+}
+
+// parts (R · PARTS,) of what one invocation saw
+@compute @workgroup_size(WORKGROUP)
+fn look_at_part(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  let row = i / PARTS;
+  if (row >= run.samples * ROWS) { return; }
+  let first = i % PARTS * PART;
+  let seen = look(row, first, min(CLASSES, first + PART));
+  parts[i] = vec4f(seen.top, seen.sum, seen.total, f32(seen.at));
+}
+
+// log_sums (R,) of whole rows
+@compute @workgroup_size(WORKGROUP)
+fn join_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let row = thread_of(group, lane);
+  if (row >= run.samples * ROWS) { return; }
+  var seen = Seen(LOWEST, 0.0, 0.0, 0u);
+  for (var i = row * PARTS; i < (row + 1u) * PARTS; i++) {
+    let part = parts[i];
+    let higher = max(seen.top, part.x);
+    if (part.x > seen.top) { seen.at = u32(part.w); }
+    seen.sum = seen.sum * exp(seen.top - higher) + part.y * exp(part.x - higher);
+    seen.total += part.z;
+    seen.top = higher;
   }
-  var sum = 0.0;
-  for (var i = 0u; i < CLASSES; i++) { sum += exp(x[first + i] - top); }
-  let label = u32(labels[row]);
-  loss[row] = log(sum) + top - x[first + label];
-  correct[row] = select(0.0, 1.0, best == label);
-  for (var i = 0u; i < CLASSES; i++) {
-    dx[first + i] = exp(x[first + i] - top) / sum - select(0.0, 1.0, i == label);
-  }
+  write_loss(row, seen);
+  log_sums[row] = log(seen.sum) + seen.top;
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  let row = i / QUADS;
+  if (row >= run.samples * ROWS) { return; }
+  write_gradient(row, i % QUADS * 4u, log_sums[row]);
 }

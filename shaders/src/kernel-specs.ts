@@ -4,19 +4,22 @@
 
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
+import { attentionBackward, attentionForward } from './recipes/attention.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './recipes/conv2d.ts'
 import { batchnorm2dEvaluate, batchnorm2dStatistics, channelNormBackward, channelNormForward } from './recipes/channel-norm.ts'
 import {
   elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
 } from './recipes/elementwise.ts'
+import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
-import { crossEntropyLoss, mseLoss } from './recipes/losses.ts'
+import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
 import { concatBackward, concatForward } from './recipes/concat.ts'
 import { dropoutForward } from './recipes/dropout.ts'
 import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
+import { embeddingForward, embeddingParameterGradient, positionsForward, positionsParameterGradient } from './recipes/sequence.ts'
 import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
 
 export type KernelFamily = 'register'
@@ -69,8 +72,17 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'batchnorm2d.backward': channelNormBackward('batch'),
     'batchnorm2d.evaluate': batchnorm2dEvaluate,
     'batchnorm2d.statistics': batchnorm2dStatistics,
+    'embedding.forward': embeddingForward,
+    'embedding.parameterGradient': embeddingParameterGradient,
+    'positions.forward': positionsForward,
+    'positions.parameterGradient': positionsParameterGradient,
+    'attention.forward': attentionForward,
+    'attention.backward': attentionBackward,
+    'flash_attention.forward': flashAttentionForward,
+    'flash_attention.backward': flashAttentionBackward,
     'cross_entropy.loss': crossEntropyLoss,
     'mse.loss': mseLoss,
+    'bce_with_logits.loss': bceWithLogitsLoss,
     'sgd.update': sgdUpdate,
     'adamw.update': adamwUpdate,
     'sum_of_squares.sum': sumOfSquaresSum,

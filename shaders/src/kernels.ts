@@ -46,8 +46,17 @@ export type ChannelNormDims = { readonly channels: number; readonly plane: numbe
 /** mean (channels,) over samples·plane elements each; `targets` of the loss in one sample */
 export type StatisticsDims = { readonly channels: number; readonly plane: number; readonly eps: number; readonly targets: number }
 
-/** logits (samples·rows, classes) */
-export type CrossEntropyDims = { readonly rows: number; readonly classes: number }
+/** logits (samples·rows, classes); `smoothing` of a target is spread over all classes, targets that are `ignored` count for nothing */
+export type CrossEntropyDims = { readonly rows: number; readonly classes: number; readonly smoothing?: number; readonly ignored?: number }
+
+/** ids (samples·tokens,), each below `vocab` → y (samples·tokens, channels) */
+export type EmbeddingDims = { readonly tokens: number; readonly vocab: number; readonly channels: number }
+
+/** x (samples, size) with size = T · channels; weight may have more rows than the first T */
+export type PositionsDims = { readonly size: number }
+
+/** qkv (samples, length, 3, heads, headSize) → y (samples, length, heads, headSize); causal: query t sees keys 0 … t */
+export type AttentionDims = { readonly length: number; readonly heads: number; readonly headSize: number; readonly causal: boolean }
 
 /** one flat vector, whatever the number of samples */
 export type FlatDims = { readonly length: number }
@@ -127,11 +136,25 @@ export interface Kernels<F, I> {
   'batchnorm2d.evaluate': { dims: ChannelNormDims; operands: { x: F; weight: F; bias: F; mean: F; variance: F; y: F } }
   // dmean, dvariance (channels,) += samples · targets · what was measured; the variance is the unbiased one
   'batchnorm2d.statistics': { dims: StatisticsDims; operands: { mean: F; inverse: F; dmean: F; dvariance: F } }
+  // y = weight[ids]
+  'embedding.forward': { dims: EmbeddingDims; operands: { ids: I; weight: F; y: F } }
+  'embedding.parameterGradient': { dims: EmbeddingDims; operands: { ids: I; dy: F; dweight: F } }
+  // y = x + weight; dx is dy
+  'positions.forward': { dims: PositionsDims; operands: { x: F; weight: F; y: F } }
+  'positions.parameterGradient': { dims: PositionsDims; operands: { dy: F; dweight: F } }
+  // probabilities (samples, heads, length, length); above the diagonal of causal attention they are 0 or not written
+  'attention.forward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; y: F } }
+  'attention.backward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; dy: F; dqkv: F } }
+  // the same without probabilities, for long sequences; logSums (samples, heads, length) = ln Σ exp(scores)
+  'flash_attention.forward': { dims: AttentionDims; operands: { qkv: F; logSums: F; y: F } }
+  'flash_attention.backward': { dims: AttentionDims; operands: { qkv: F; y: F; logSums: F; dy: F; dqkv: F } }
   // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the target;
   // dx is ∂Σloss/∂x
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }
   // loss (samples,) sums the squared errors of a sample; dx is ∂Σloss/∂x
   'mse.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; dx: F } }
+  // loss (samples,); correct (samples,) counts the outputs on the right side of ½; dx is ∂Σloss/∂x
+  'bce_with_logits.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; correct: F; dx: F } }
   // Updates in place, for steps that stay on one device. settings: see reference/optimizer-kernels.ts
   'sgd.update': { dims: FlatDims; operands: { settings: F; gradient: F; parameters: F; velocity: F } }
   'adamw.update': { dims: FlatDims; operands: { settings: F; gradient: F; parameters: F; mean: F; square: F } }

@@ -46,10 +46,14 @@ const CASES: readonly (readonly [input: number[], layer: object, samples: number
   [[7], { type: 'dropout', p: 0.4 }, 3],
   [[1, 5], { type: 'dropout', p: 0 }, 1],
   [[2, 3, 5], { type: 'flatten' }, 2],
+  [[5, 12], { type: 'attention', heads: 2, causal: true }, 2],
+  [[7, 9], { type: 'attention', heads: 1 }, 1],
+  [[257, 6], { type: 'attention', heads: 2, causal: true }, 1],
+  [[3, 5], { type: 'positions', context: 4 }, 2],
 ]
 
 function modelOf(input: number[], layer: { type?: string }): ModelSpec {
-  const learns = /^(linear|conv2d|\w*norm\w*)$/.test(layer.type ?? '')
+  const learns = /^(linear|conv2d|positions|\w*norm\w*)$/.test(layer.type ?? '')
   return parseModelSpec({ input, layers: [learns ? { name: 'a', ...layer } : layer] })
 }
 

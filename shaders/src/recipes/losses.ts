@@ -1,37 +1,68 @@
-// Losses: one row per invocation. `target` is a reserved word of WGSL.
+// Losses. `target` is a reserved word of WGSL.
 
 import type { CrossEntropyDims, ElementwiseDims } from '../kernels.ts'
-import { array, ofOperand, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
+import { array, matrix, ofOperand, real, STREAM_WORKGROUP, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
 
 const rowPass = { entryPoint: 'loss_and_gradient', workgroup: TILE_WORKGROUP } as const
 
+/** From here on a row is worth more than one invocation: its maximum alone is as much reading as a layer's product. */
+const MANY_CLASSES = 2048
+/** Classes that one invocation then looks at. */
+const PART = 512
+
 // x (R, classes), target (R,) → loss (R,), correct (R,), dx (R, classes)
 export function crossEntropyLoss(dims: CrossEntropyDims, capacity: number): Recipe {
-  const rows = capacity * dims.rows
+  return dims.classes < MANY_CLASSES ? rowByRow(dims, capacity) : partByPart(dims, capacity)
+}
+
+function rowByRow(dims: CrossEntropyDims, capacity: number): Recipe {
+  const { pass, x, labels, sums, dx } = crossEntropyParts(dims, capacity)
+  const threads = (samples: number) => samples * dims.rows
+  return { scratch: {}, passes: [{ ...pass, ...rowPass, bindings: [x, labels, ...sums, dx], threads }] }
+}
+
+function partByPart(dims: CrossEntropyDims, capacity: number): Recipe {
+  const { pass, rows, x, labels, sums, dx } = crossEntropyParts(dims, capacity)
+  const partCount = Math.ceil(dims.classes / PART)
+  const quads = Math.ceil(dims.classes / 4)
+  const constants = { ...pass.constants, PART, PARTS: partCount, QUADS: quads }
+  const common = { ...pass, constants, workgroup: STREAM_WORKGROUP }
+  const length = rows * partCount * 4
   return {
-    scratch: {},
-    passes: [{
-      ...rowPass, file: 'cross-entropy', constants: { ROWS: dims.rows, CLASSES: dims.classes },
-      bindings: [
-        array('x', 'read', rows * dims.classes), ofOperand('target', array('labels', 'read', rows, 'i32')),
-        array('loss', 'write', rows), array('correct', 'write', rows), array('dx', 'write', rows * dims.classes),
-      ],
-      threads: samples => samples * dims.rows,
-    }],
+    scratch: { parts: length, log_sums: rows },
+    passes: [
+      { ...common, entryPoint: 'look_at_part', bindings: [x, array('parts', 'write', length, 'vec4f')], threads: samples => samples * dims.rows * partCount },
+      { ...common, entryPoint: 'join_parts', bindings: [x, labels, array('parts', 'read', length, 'vec4f'), ...sums, array('log_sums', 'write', rows)], threads: samples => samples * dims.rows },
+      { ...common, entryPoint: 'gradient', bindings: [x, labels, array('log_sums', 'read', rows), dx], threads: samples => samples * dims.rows * quads },
+    ],
+  }
+}
+
+function crossEntropyParts({ rows: perSample, classes, smoothing = 0, ignored }: CrossEntropyDims, capacity: number) {
+  const rows = capacity * perSample
+  // labels are compared as u32: a negative one by its two's complement
+  const constants = { ROWS: perSample, CLASSES: classes, SMOOTHING: real(smoothing), IGNORING: ignored === undefined ? 0 : 1, IGNORED: (ignored ?? 0) >>> 0 }
+  return {
+    rows, pass: { file: 'cross-entropy', constants } as const,
+    x: matrix('x', 'read', rows, classes), labels: ofOperand('target', array('labels', 'read', rows, 'i32')),
+    sums: [array('loss', 'write', rows), array('correct', 'write', rows)], dx: matrix('dx', 'write', rows, classes),
   }
 }
 
 // x, target (B, size) → loss (B,), dx (B, size)
 export function mseLoss({ size }: ElementwiseDims, capacity: number): Recipe {
-  return {
-    scratch: {},
-    passes: [{
-      ...rowPass, file: 'mse', constants: { SIZE: size },
-      bindings: [
-        array('x', 'read', capacity * size), ofOperand('target', array('wanted', 'read', capacity * size)),
-        array('loss', 'write', capacity), array('dx', 'write', capacity * size),
-      ],
-      threads: samples => samples,
-    }],
-  }
+  return perSample('mse', size, capacity, false)
+}
+
+// x, target (B, size) → loss (B,), correct (B,), dx (B, size)
+export function bceWithLogitsLoss({ size }: ElementwiseDims, capacity: number): Recipe {
+  return perSample('bce-with-logits', size, capacity, true)
+}
+
+function perSample(file: 'mse' | 'bce-with-logits', size: number, capacity: number, counts: boolean): Recipe {
+  const bindings = [
+    array('x', 'read', capacity * size), ofOperand('target', array('wanted', 'read', capacity * size)),
+    array('loss', 'write', capacity), ...(counts ? [array('correct', 'write', capacity)] : []), array('dx', 'write', capacity * size),
+  ]
+  return { scratch: {}, passes: [{ ...rowPass, file, constants: { SIZE: size }, bindings, threads: samples => samples }] }
 }

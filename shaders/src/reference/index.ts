@@ -2,13 +2,16 @@
 
 import type { KernelCall, KernelDims, KernelName, KernelOperands } from '../kernels.ts'
 import { addForward } from './add.ts'
+import { attentionBackward, attentionForward, flashAttentionBackward, flashAttentionForward } from './attention.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import {
   batchnorm2dBackward, batchnorm2dEvaluate, batchnorm2dForward, batchnorm2dStatistics, groupnormBackward, groupnormForward,
 } from './channel-norm.ts'
 import { concatBackward, concatForward } from './concat.ts'
+import { bceWithLogitsLoss } from './bce-with-logits.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
+import { embeddingForward, embeddingParameterGradient } from './embedding.ts'
 import { dropoutForward } from './dropout.ts'
 import { geluBackward, geluForward } from './gelu.ts'
 import { geluTanhBackward, geluTanhForward } from './gelu-tanh.ts'
@@ -18,6 +21,7 @@ import { linearForward, linearInputGradient, linearParameterGradient } from './l
 import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
 import { mseLoss } from './mse.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './optimizer-kernels.ts'
+import { positionsForward, positionsParameterGradient } from './positions.ts'
 import { reluBackward, reluForward } from './relu.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './row-norm.ts'
 import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
@@ -73,8 +77,17 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'batchnorm2d.backward': batchnorm2dBackward,
   'batchnorm2d.evaluate': batchnorm2dEvaluate,
   'batchnorm2d.statistics': batchnorm2dStatistics,
+  'embedding.forward': embeddingForward,
+  'embedding.parameterGradient': embeddingParameterGradient,
+  'positions.forward': positionsForward,
+  'positions.parameterGradient': positionsParameterGradient,
+  'attention.forward': attentionForward,
+  'attention.backward': attentionBackward,
+  'flash_attention.forward': flashAttentionForward,
+  'flash_attention.backward': flashAttentionBackward,
   'cross_entropy.loss': crossEntropyLoss,
   'mse.loss': mseLoss,
+  'bce_with_logits.loss': bceWithLogitsLoss,
   'sgd.update': sgdUpdate,
   'adamw.update': adamwUpdate,
   'sum_of_squares.sum': sumOfSquaresSum,

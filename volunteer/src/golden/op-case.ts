@@ -1,7 +1,8 @@
 // A golden case of one operator: a model of that one layer, or of a loss alone, run by the same graph and runner as training.
 
-import { parseModelSpec, type Loss, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
+import { parseModelSpec, takesTokens, type Loss, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
+import { countTargets } from '../graph/batches.ts'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import { LOSSES } from '../graph/losses.ts'
 import type { GraphPart } from '../graph/runner.ts'
@@ -9,19 +10,20 @@ import type { Tensor } from '../graph/tensor.ts'
 import {
   floatsOf, judge, orUnsupported, relativeError, tensorOf, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
 } from './case.ts'
+import { inOurLayout, inputGradients } from './layouts.ts'
 
 /** float32 agreement with float64: elementwise and pooling operators */
 const EXACT_TOLERANCE = 1e-5
 /** … and operators that sum */
 const REDUCING_TOLERANCE = 1e-4
-const REDUCING_OPS = new Set(['linear', 'conv2d', 'cross_entropy', 'mse', 'softmax', 'layernorm', 'rmsnorm', 'groupnorm', 'batchnorm2d'])
+const REDUCING_OPS = new Set(['linear', 'conv2d', 'cross_entropy', 'mse', 'softmax', 'layernorm', 'rmsnorm', 'groupnorm', 'batchnorm2d', 'attention', 'embedding', 'bce_with_logits'])
 
 /** The layer's name in its one-layer model. */
 const LAYER_NAME = 'op'
 
 export async function runOpCase(golden: GoldenCase, backend: GoldenBackend): Promise<GoldenResult> {
   const { op } = golden.description
-  return orUnsupported(async () => judge(isLoss(op) ? await runLoss(golden, op, backend) : await runLayer(golden, backend)))
+  return orUnsupported(async () => judge(isLoss(op) ? await runLoss(golden, op, backend) : await runLayer(inOurLayout(golden), backend)))
 }
 
 function isLoss(op: unknown): op is Loss {
@@ -30,14 +32,14 @@ function isLoss(op: unknown): op is Loss {
 
 async function runLayer(golden: GoldenCase, backend: GoldenBackend): Promise<Comparison[]> {
   const spec = oneLayerModel(golden)
-  const graph = buildGraph(spec, { outputGradient: 'given', inputGradient: true })
+  const graph = buildGraph(spec, { outputGradient: 'given', inputGradient: !takesTokens(spec) })
   const ran = await runGraph(golden, graph, backend, {
-    parts: ['forward', 'backward'], read: [graph.output, inputGradientOf(graph)], write: [[graph.outputGradient, 'dy']],
+    parts: ['forward', 'backward'], read: [graph.output, ...(graph.inputGradient ? [graph.inputGradient] : [])], write: [[graph.outputGradient, 'dy']],
   })
   const tolerance = toleranceOf(golden)
   return [
     { what: 'y', error: relativeError(ran.read[0] ?? [], floatsOf(golden, 'y')), tolerance },
-    { what: 'grad.x', error: relativeError(ran.read[1] ?? [], floatsOf(golden, 'grad.x')), tolerance },
+    ...inputGradients(golden, ran.read[1] ?? new Float32Array()).map(({ what, ours, wanted }) => ({ what, error: relativeError(ours, wanted), tolerance })),
     ...learnedParameters(graph).map(({ name, offset, length }) => {
       const what = name.replace(LAYER_NAME, 'grad')
       return { what, error: relativeError(ran.gradient.subarray(offset, offset + length), floatsOf(golden, what)), tolerance }
@@ -72,16 +74,15 @@ function learnedParameters({ parameters }: Graph): readonly ParameterEntry[] {
 
 /** y is the mean loss, so both y and grad.x divide our sums by the number of targets. */
 async function runLoss(golden: GoldenCase, loss: Loss, backend: GoldenBackend): Promise<Comparison[]> {
-  const { op: _, reduction, ...rest } = golden.description
-  const [unknown] = Object.keys(rest)
-  if (unknown !== undefined || reduction !== 'mean')
-    throw new GridError('unsupported', `\`${loss}\` with \`${unknown ?? `reduction ${String(reduction)}`}\``)
-  const graph = buildGraph({ name: 'loss', input: tensorOf(golden, 'in.x').shape.slice(1), layers: [], loss, inputScale: 1 }, { inputGradient: true })
+  const { op: _, reduction, ...options } = golden.description
+  if (reduction !== 'mean') throw new GridError('unsupported', `\`${loss}\` with \`reduction ${String(reduction)}\``)
+  const input = tensorOf(golden, 'in.x').shape.slice(1)
+  const graph = buildGraph({ ...parseModelSpec({ input, layers: [{ type: 'relu' }], loss, ...options }), layers: [] }, { inputGradient: true })
   if (!graph.lossTensors) throw new Error('internal: a loss graph without a loss')
   const ran = await runGraph(golden, graph, backend, {
     parts: ['forward', 'loss', 'backward'], read: [graph.lossTensors.loss, inputGradientOf(graph)], write: [[graph.lossTensors.target, 'in.target']],
   })
-  const targets = valuesOf(golden, 'in.target').length
+  const targets = countTargets(graph, valuesOf(golden, 'in.target'))
   const [lossRows = new Float32Array(), dx = new Float32Array()] = ran.read
   const mean = lossRows.reduce((sum, value) => sum + value, 0) / targets
   const [dy = 1] = floatsOf(golden, 'dy')

@@ -14,7 +14,15 @@ export function checkBatch(graph: Graph, batch: Batch): void {
     throw new Error(`internal: ${batch.samples} samples need ${batch.samples * target.size} targets and have ${batch.y.length}`)
   const classes = lossRule(graph.spec.loss).target === 'classes' ? graph.output.shape.at(-1) : undefined
   if (classes !== undefined) checkClasses(batch.y, classes, graph.spec.ignore_index)
-  else if (!(batch.y instanceof Float32Array)) throw new Error('internal: targets of mse must be floats')
+  else if (!(batch.y instanceof Float32Array)) throw new Error(`internal: targets of ${graph.spec.loss} must be floats`)
+}
+
+/** How many targets the loss sums over: those that are not ignored. */
+export function countTargets({ spec: { ignore_index: ignored } }: Graph, y: Batch['y']): number {
+  if (ignored === undefined) return y.length
+  let count = 0
+  for (const label of y) if (label !== ignored) count++
+  return count
 }
 
 export function checkInput(graph: Graph, x: Batch['x'], samples: number): void {

@@ -9,7 +9,7 @@ export interface Batch {
   readonly samples: number
   /** (samples, …input shape) */
   readonly x: Float32Array | Int32Array
-  /** cross-entropy: (samples,) class indices; MSE: (samples, …output shape) */
+  /** cross_entropy: class indices (samples, …output shape without classes); other losses: values (samples, …output shape) */
   readonly y: Int32Array | Float32Array
   /** samples of each block in order; models that normalise over a batch do so within each. Absent: one block */
   readonly groups?: readonly number[]
@@ -21,9 +21,9 @@ export interface Batch {
 export interface BatchSums {
   /** Σ loss over all targets */
   readonly lossSum: number
-  /** how many targets the loss summed over (samples for cross-entropy, samples × outputs for MSE) */
+  /** how many targets the loss summed over: what cross_entropy does not ignore; samples × outputs of the other losses */
   readonly targets: number
-  /** samples whose arg-max is the target class; 0 where the loss has no classes */
+  /** cross_entropy: targets that are the arg-max; bce_with_logits: outputs on the right side of ½; mse: 0 */
   readonly correct: number
 }
 

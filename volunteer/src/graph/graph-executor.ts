@@ -1,9 +1,9 @@
 // The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Knows nothing of devices.
 
-import { targetsPerSample } from '@starling-grid/model'
-import { checkBatch, checkInput, microBatches, piecesOf } from './batches.ts'
+import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
 import type { Graph } from './build.ts'
 import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
+import { lossRule } from './losses.ts'
 import type { GraphPart, GraphRunner, RunRequest } from './runner.ts'
 
 const TRAIN: readonly GraphPart[] = ['forward', 'loss', 'backward']
@@ -56,18 +56,17 @@ async function sumOver(runner: GraphRunner, batch: Batch, pieces: Pieces, option
     ]
     return runner.run({ samples: count, write, read: [loss, correct], ...options(index === 0, index === pieces.length - 1) })
   })
-  return addUp(await Promise.all(runs), graph, batch.samples)
+  return addUp(await Promise.all(runs), graph, batch)
 }
 
-function addUp(runs: readonly Float32Array[][], graph: Graph, samples: number): BatchSums {
+function addUp(runs: readonly Float32Array[][], graph: Graph, batch: Batch): BatchSums {
   let lossSum = 0
   let correctRows = 0
   for (const [loss, correct] of runs) {
     for (const value of loss ?? []) lossSum += value
     for (const value of correct ?? []) correctRows += value
   }
-  const classes = graph.spec.loss === 'cross_entropy'
-  return { lossSum, targets: samples * targetsPerSample(graph.spec), correct: classes ? correctRows : 0 }
+  return { lossSum, targets: countTargets(graph, batch.y), correct: lossRule(graph.spec.loss).counts ? correctRows : 0 }
 }
 
 async function predict(runner: GraphRunner, x: Batch['x'], samples: number): Promise<Float32Array> {

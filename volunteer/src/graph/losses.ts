@@ -1,6 +1,5 @@
 // The losses: loss → what its target looks like, and the kernel that makes Σloss and the gradient it starts backward with.
 
-import { GridError } from '@starling-grid/protocol'
 import { elementCount, lastSize, type KernelCall, type Shape } from '@starling-grid/shaders'
 import type { Loss, ModelSpec } from '@starling-grid/model'
 import type { Tensor } from './tensor.ts'
@@ -17,9 +16,11 @@ export interface LossTensors {
 }
 
 export interface LossRule {
-  /** elements of one sample's target: class indices, or values */
+  /** what a target is: a class index, or a value */
   readonly target: 'classes' | 'values'
   targetShape(output: Shape): Shape
+  /** whether `correct` says how many targets were met */
+  readonly counts: boolean
   /** numbers of loss that one sample gives */
   rows(output: Shape): number
   kernel(tensors: LossTensors, spec: ModelSpec): KernelCall<Tensor>
@@ -29,10 +30,12 @@ export interface LossRule {
 const crossEntropy: LossRule = {
   target: 'classes',
   targetShape: output => output.slice(0, -1),
+  counts: true,
   rows: output => elementCount(output) / lastSize(output),
-  kernel(operands) {
+  kernel(operands, { label_smoothing: smoothing, ignore_index: ignored }) {
     const classes = lastSize(operands.x.shape)
-    return { kernel: 'cross_entropy.loss', dims: { rows: operands.x.size / classes, classes }, operands }
+    const options = { ...(smoothing === undefined ? {} : { smoothing }), ...(ignored === undefined ? {} : { ignored }) }
+    return { kernel: 'cross_entropy.loss', dims: { rows: operands.x.size / classes, classes, ...options }, operands }
   },
 }
 
@@ -40,14 +43,22 @@ const crossEntropy: LossRule = {
 const mse: LossRule = {
   target: 'values',
   targetShape: output => output,
+  counts: false,
   rows: () => 1,
   kernel: ({ x, target, loss, dx }) => ({ kernel: 'mse.loss', dims: { size: x.size }, operands: { x, target, loss, dx } }),
 }
 
-export const LOSSES: { readonly [L in Loss]?: LossRule } = { cross_entropy: crossEntropy, mse }
+// x and target (…), each target from 0 to 1; an output is correct on the side of ½ on which its target is
+const bceWithLogits: LossRule = {
+  target: 'values',
+  targetShape: output => output,
+  counts: true,
+  rows: () => 1,
+  kernel: operands => ({ kernel: 'bce_with_logits.loss', dims: { size: operands.x.size }, operands }),
+}
+
+export const LOSSES: { readonly [L in Loss]: LossRule } = { cross_entropy: crossEntropy, mse, bce_with_logits: bceWithLogits }
 
 export function lossRule(loss: Loss): LossRule {
-  const rule = LOSSES[loss]
-  if (!rule) throw new GridError('unsupported', `the loss \`${loss}\``)
-  return rule
+  return LOSSES[loss]
 }

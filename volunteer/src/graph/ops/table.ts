@@ -7,9 +7,11 @@ import { dropout } from './dropout.ts'
 import { fromInput, fromOutput, leakyRelu, softmax } from './elementwise.ts'
 import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { Op, OpName } from './op.ts'
+import { attention, embedding, positions } from './sequence.ts'
 import { avgpool2d, conv2d, globalavgpool, maxpool2d } from './window.ts'
 
 export const OPS: { readonly [O in OpName]?: Op<O> } = {
+  embedding, positions, attention,
   linear, conv2d, maxpool2d, avgpool2d, flatten, add,
   relu: fromOutput('relu'), tanh: fromOutput('tanh'), sigmoid: fromOutput('sigmoid'),
   gelu: fromInput('gelu'), gelu_tanh: fromInput('gelu_tanh'), silu: fromInput('silu'),

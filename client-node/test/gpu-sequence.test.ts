@@ -1,0 +1,142 @@
+// Embedding, positions, attention and the losses on the GPU against the plain reference, at sizes that meet no tile and no
+// group of four.
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { after, test } from 'node:test'
+import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
+import {
+  buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, ReferenceRunner, type Batch, type Graph, type GraphRunner,
+} from '@starling-grid/volunteer'
+import { expectClose, noise } from '@starling-grid/volunteer/testing'
+import { openGpu } from '../src/gpu.ts'
+import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
+
+const { description } = await adapterEnvironment()
+const skip = description.startsWith('none') && `no adapter: ${description}`
+const gpu = skip ? undefined : await openGpu()
+after(() => gpu?.close())
+
+const readText = (url: URL) => readFile(url, 'utf8')
+const TOLERANCE = 1e-5
+const SAMPLES = 2
+
+function theGpu() {
+  assert.ok(gpu)
+  return gpu
+}
+
+/** y and ∂/∂x of a graph whose output gradient is given, the same numbers for every runner. */
+async function throughGraph(runner: GraphRunner): Promise<readonly (readonly [string, Float32Array])[]> {
+  const { input, output, outputGradient, inputGradient } = runner.graph
+  assert.ok(inputGradient)
+  const write = [[input, noise(input.size * SAMPLES, 1).map(value => 3 * value)], [outputGradient, noise(output.size * SAMPLES, 2)]] as const
+  const [y, dx] = await runner.run({ samples: SAMPLES, write, parts: ['forward', 'backward'], read: [output, inputGradient] })
+  runner.destroy()
+  assert.ok(y && dx)
+  return [['y', y], ['dx', dx]]
+}
+
+async function compareGraph(graph: Graph): Promise<void> {
+  const ours = await throughGraph(await createGpuRunner({ device: theGpu().device, graph, readText, maxMicroBatch: SAMPLES }))
+  const wanted = new Map(await throughGraph(new ReferenceRunner(graph, SAMPLES)))
+  for (const [name, values] of ours) expectClose(values, wanted.get(name) ?? [], TOLERANCE, name)
+}
+
+/** The graph as it is for long sequences; what would hold probabilities is large enough for one number a row. */
+function withoutProbabilities(graph: Graph): Graph {
+  const long = (call: Call): Call => {
+    if (call.kernel === 'attention.forward') {
+      const { qkv, y, probabilities: logSums } = call.operands
+      return { kernel: 'flash_attention.forward', dims: call.dims, operands: { qkv, y, logSums } }
+    }
+    if (call.kernel !== 'attention.backward') throw new Error(`no attention but ${call.kernel}`)
+    const { qkv, dy, dqkv, probabilities: logSums } = call.operands
+    return { kernel: 'flash_attention.backward', dims: call.dims, operands: { qkv, y: graph.output, logSums, dy, dqkv } }
+  }
+  const forward = graph.forward.map(long)
+  return { ...graph, forward, evaluation: forward, backward: graph.backward.map(long) }
+}
+
+type Call = Graph['forward'][number]
+
+const ATTENTION = [
+  { length: 1, heads: 1, size: 1, causal: true },
+  { length: 11, heads: 3, size: 5, causal: true },
+  { length: 13, heads: 1, size: 12, causal: false },
+  { length: 16, heads: 2, size: 8, causal: true },
+] as const
+
+for (const { length, heads, size, causal } of ATTENTION) {
+  const what = `${causal ? 'causal' : 'bidirectional'}, ${length} tokens, ${heads} heads of ${size}`
+  const build = () => buildGraph(
+    parseModelSpec({ input: [length, 3 * heads * size], layers: [{ type: 'attention', heads, causal }] }), { outputGradient: 'given', inputGradient: true },
+  )
+  test(`attention on the GPU agrees with the reference: ${what}`, { skip }, () => compareGraph(build()))
+  test(`attention without kept probabilities agrees with the reference: ${what}`, { skip }, () => compareGraph(withoutProbabilities(build())))
+}
+
+interface Sizes {
+  readonly tokens: number
+  readonly channels: number
+  readonly vocab: number
+  readonly loss?: { readonly label_smoothing?: number; readonly ignore_index?: number }
+}
+
+function languageModel({ tokens, channels, vocab, loss = {} }: Sizes, layers: object[] = []): ModelSpec {
+  return parseModelSpec({
+    input: [tokens],
+    layers: [
+      { type: 'embedding', name: 'tokens', vocab, channels }, { type: 'positions', name: 'places', context: tokens + 3 }, ...layers,
+      { type: 'linear', name: 'head', out: vocab, bias: false },
+    ],
+    ...loss,
+  })
+}
+
+/** Few distinct tokens often, all of them sometimes. */
+function tokenBatch({ tokens, vocab }: Sizes, samples: number, ignored?: number): Batch {
+  const word = randomWords(5, 7)
+  const id = (i: number) => (word(i) % 3 === 0 ? word(i + 1) % vocab : word(i) % Math.min(4, vocab))
+  const x = Int32Array.from({ length: samples * tokens }, (_, i) => id(2 * i))
+  return { samples, x, y: Int32Array.from(x, (_, i) => (ignored !== undefined && i % 3 === 1 ? ignored : id(2 * i + 1))) }
+}
+
+async function compareTraining(spec: ModelSpec, batch: Batch): Promise<void> {
+  const { device, description: adapter } = theGpu()
+  const [ours, reference] = [await createGpuExecutor({ device, adapter, spec, readText }), createReferenceExecutor(spec)]
+  const [gradient, again, wanted] = [new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec))]
+  for (const executor of [ours, reference]) executor.loadParameters(initialParameters(spec, 4).map(value => 10 * value))
+  const sums = await ours.gradient(batch, gradient)
+  const wantedSums = await reference.gradient(batch, wanted)
+  await ours.gradient(batch, again)
+  ours.destroy()
+  expectClose([sums.lossSum], [wantedSums.lossSum], TOLERANCE, 'loss')
+  expectClose(gradient, wanted, TOLERANCE, 'gradient')
+  assert.deepEqual([sums.targets, sums.correct], [wantedSums.targets, wantedSums.correct])
+  assert.deepEqual(again, gradient, 'the same batch gives the same bits')
+}
+
+const MODELS: readonly Sizes[] = [
+  { tokens: 1, channels: 1, vocab: 2 },
+  { tokens: 11, channels: 5, vocab: 23 },
+  { tokens: 8, channels: 12, vocab: 7, loss: { label_smoothing: 0.2 } },
+  { tokens: 9, channels: 6, vocab: 13, loss: { label_smoothing: 0.1, ignore_index: -100 } },
+  { tokens: 5, channels: 3, vocab: 2051, loss: { label_smoothing: 0.1, ignore_index: 2 } },
+  { tokens: 300, channels: 4, vocab: 5003 },
+]
+
+for (const sizes of MODELS)
+  for (const samples of [1, 5])
+    test(`tokens are embedded, placed and predicted as by the reference: ${JSON.stringify(sizes)}, batch ${samples}`, { skip }, () =>
+      compareTraining(languageModel(sizes), tokenBatch(sizes, samples, sizes.loss?.ignore_index)))
+
+test('a decoder over a long sequence trains as by the reference', { skip }, () => {
+  const sizes = { tokens: 261, channels: 8, vocab: 19 }
+  const spec = languageModel(sizes, [{ type: 'multihead_attention', name: 'mix', heads: 2, causal: true }])
+  return compareTraining(spec, tokenBatch(sizes, 2))
+})
+
+test('binary targets train as by the reference, and count outputs on the right side', { skip }, () => {
+  const spec = parseModelSpec({ input: [7], layers: [{ type: 'linear', name: 'a', out: 5 }], loss: 'bce_with_logits' })
+  return compareTraining(spec, { samples: 9, x: noise(63, 1).map(value => 30 * value), y: noise(45, 2).map(value => (value > 0 ? 1 : value > -0.2 ? 0.5 : 0)) })
+})

@@ -1,0 +1,41 @@
+// Attention over long sequences: one query or one key per invocation, nothing of the size T × T.
+
+import type { AttentionDims } from '../kernels.ts'
+import { array, matrix, ofOperand, real, STREAM_WORKGROUP, type Pass, type Recipe } from '../recipe.ts'
+
+// qkv (B, T, 3, H, D) → y (B, T, H, D), logSums (B, H, T)
+export function flashAttentionForward(dims: AttentionDims, capacity: number): Recipe {
+  const { qkv, mixed, rows, pass } = parts(dims, capacity)
+  const logSums = ofOperand('logSums', array('log_sums', 'write', rows))
+  return { scratch: {}, passes: [{ ...pass, entryPoint: 'forward', bindings: [qkv, mixed('y', 'write'), logSums] }] }
+}
+
+// qkv, y, logSums, dy → dqkv (B, T, 3, H, D)
+export function flashAttentionBackward(dims: AttentionDims, capacity: number): Recipe {
+  const { qkv, dqkv, mixed, rows, pass } = parts(dims, capacity)
+  const dy = mixed('dy', 'read')
+  const perRow = [ofOperand('logSums', array('log_sums', 'read', rows)), array('dots', 'read', rows)]
+  return {
+    scratch: { dots: rows },
+    passes: [
+      { ...pass, entryPoint: 'dot_outputs', bindings: [mixed('y', 'read'), dy, array('dots', 'write', rows)] },
+      { ...pass, entryPoint: 'query_gradient', bindings: [qkv, dy, ...perRow, dqkv] },
+      { ...pass, entryPoint: 'key_value_gradient', bindings: [qkv, dy, ...perRow, dqkv] },
+    ],
+  }
+}
+
+function parts({ length, heads, headSize, causal }: AttentionDims, capacity: number) {
+  const tokens = capacity * length
+  const constants = { T: length, HEADS: heads, QUADS: Math.ceil(headSize / 4), CAUSAL: causal ? 1 : 0, SCALE: real(1 / Math.sqrt(headSize)) }
+  const pass: Omit<Pass, 'entryPoint' | 'bindings'> = {
+    file: 'flash-attention', constants, workgroup: STREAM_WORKGROUP, threads: samples => samples * heads * length,
+  }
+  return {
+    qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),
+    dqkv: matrix('dqkv', 'write', tokens * 3 * heads, headSize),
+    mixed: (name: string, access: 'read' | 'write') => matrix(name, access, tokens * heads, headSize),
+    rows: tokens * heads,
+    pass,
+  }
+}
