@@ -42,16 +42,17 @@ function present<K extends string, V>(key: K, value: V | undefined): { [P in K]?
   return (value === undefined ? {} : { [key]: value }) as { [P in K]?: V }
 }
 
-const PREFIX = 'optimizer.'
+/** Whose state it is: of the optimizer of steps, or of the outer one of local rounds. */
+export type OptimizerPrefix = 'optimizer.' | 'outer.'
 
 /** State as named tensors: `optimizer.step`, `optimizer.scalars` and one vector per slot, such as `optimizer.exp_avg`. */
-export function optimizerTensors(spec: OptimizerSpec, state: OptimizerState): Map<string, StoredTensor> {
+export function optimizerTensors(spec: OptimizerSpec, state: OptimizerState, prefix: OptimizerPrefix = 'optimizer.'): Map<string, StoredTensor> {
   const names = slotNames(spec)
   const tensors = new Map<string, StoredTensor>([
-    [`${PREFIX}step`, doubles([], Float64Array.of(state.step))],
-    [`${PREFIX}scalars`, doubles([state.scalars.length], state.scalars)],
+    [`${prefix}step`, doubles([], Float64Array.of(state.step))],
+    [`${prefix}scalars`, doubles([state.scalars.length], state.scalars)],
   ])
-  for (const [index, slot] of state.slots.entries()) tensors.set(`${PREFIX}${names[index]}`, floatTensor([slot.length], slot))
+  for (const [index, slot] of state.slots.entries()) tensors.set(`${prefix}${names[index]}`, floatTensor([slot.length], slot))
   return tensors
 }
 
@@ -59,14 +60,14 @@ export function optimizerTensors(spec: OptimizerSpec, state: OptimizerState): Ma
  * State from the tensors of a checkpoint, copied.
  * @throws GridError('message-malformed') when a tensor is missing or has another length
  */
-export function restoreOptimizer(spec: OptimizerSpec, parameterCount: number, tensors: ReadonlyMap<string, StoredTensor>): OptimizerState {
+export function restoreOptimizer(spec: OptimizerSpec, parameterCount: number, tensors: ReadonlyMap<string, StoredTensor>, prefix: OptimizerPrefix = 'optimizer.'): OptimizerState {
   const state = createOptimizerState(spec, parameterCount)
-  const [step = 0] = readDoubles(tensors, 'step', 1)
-  if (!Number.isSafeInteger(step) || step < 0) throw malformed(`${PREFIX}step is ${step}`)
+  const [step = 0] = readDoubles(tensors, `${prefix}step`, 1)
+  if (!Number.isSafeInteger(step) || step < 0) throw malformed(`${prefix}step is ${step}`)
   state.step = step
-  state.scalars.set(readDoubles(tensors, 'scalars', state.scalars.length))
+  state.scalars.set(readDoubles(tensors, `${prefix}scalars`, state.scalars.length))
   for (const [index, name] of slotNames(spec).entries())
-    state.slots[index]?.set(float32Values(find(tensors, name, 'F32', parameterCount)))
+    state.slots[index]?.set(float32Values(find(tensors, prefix + name, 'F32', parameterCount)))
   return state
 }
 
@@ -80,10 +81,10 @@ function readDoubles(tensors: ReadonlyMap<string, StoredTensor>, name: string, l
 }
 
 function find(tensors: ReadonlyMap<string, StoredTensor>, name: string, dtype: 'F32' | 'F64', length: number): StoredTensor {
-  const tensor = tensors.get(PREFIX + name)
+  const tensor = tensors.get(name)
   const bytes = length * (dtype === 'F32' ? Float32Array.BYTES_PER_ELEMENT : Float64Array.BYTES_PER_ELEMENT)
   if (tensor?.dtype !== dtype || tensor.data.byteLength !== bytes)
-    throw malformed(`${PREFIX}${name} is missing or not ${length} values of ${dtype}`)
+    throw malformed(`${name} is missing or not ${length} values of ${dtype}`)
   return tensor
 }
 

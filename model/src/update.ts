@@ -1,40 +1,72 @@
 // One step of a run: from the sums that were reduced to the next version. Members and the parameter server share it.
 // Exact f32 and so equal on every machine (DESIGN §4.1.7).
 
-import { applyUpdate, clipGlobalNorm, meanGradient, type DecayGroup, type OptimizerSpec } from '@starling-grid/shaders'
+import { applyUpdate, clipGlobalNorm, meanGradient, type DecayGroup, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
 import type { ParameterEntry, ParameterLayout } from './param-layout.ts'
-import type { VersionContent } from './version-state.ts'
+import type { VersionContent, VersionForm } from './version-state.ts'
 
 /** What a step does with Σ gradients, besides the optimizer's own rule. */
-export interface UpdateRule {
-  readonly layout: ParameterLayout
-  readonly optimizer: OptimizerSpec
+export type UpdateRule = Omit<VersionForm, 'spec'>
+
+/** Of local rounds: SGD with Nesterov's momentum on the mean difference (DiLoCo). */
+export function outerOptimizer({ outerLr, outerMomentum }: { readonly outerLr: number; readonly outerMomentum: number }): OptimizerSpec {
+  return { type: 'sgd', lr: outerLr, momentum: outerMomentum, nesterov: true }
 }
 
-/** Σ → mean over the targets, in `mean`; the norm of what the optimizer will see is then at most `clipNorm`. Returns the norm before. */
-export function meanOfStep({ layout }: Pick<UpdateRule, 'layout'>, sum: Float32Array, { targets, mean, clipNorm }: { readonly targets: number; readonly mean: Float32Array; readonly clipNorm: number | undefined }): number {
+/** 'round': the mean is the mean difference that members made in their inner steps, and the outer optimizer follows it. */
+export type UpdateKind = 'step' | 'round'
+
+/** Σ → mean over the targets, in `mean`; the norm of what the optimizer will see is then at most `clipNorm`. */
+export function meanOfStep({ layout }: Pick<UpdateRule, 'layout'>, sum: Float32Array, { targets, mean, clipNorm }: { readonly targets: number; readonly mean: Float32Array; readonly clipNorm: number | undefined }): void {
   meanGradient(sum, targets, mean)
-  return clipGlobalNorm(mean.subarray(0, layout.trained), clipNorm ?? Number.POSITIVE_INFINITY)
+  if (clipNorm !== undefined) clipGlobalNorm(mean.subarray(0, layout.trained), clipNorm)
 }
 
 /**
  * The version after `from`, out of place: `from` stays whole until the new one is committed. `to` may be `from`.
  * @example nextVersion({ layout, optimizer }, held, mean, spare)
  */
-export function nextVersion({ layout, optimizer }: UpdateRule, from: VersionContent, mean: Float32Array, to: VersionContent): void {
+// oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
+export function nextVersion(rule: UpdateRule, from: VersionContent, mean: Float32Array, to: VersionContent, kind: UpdateKind = 'step'): void {
+  const { layout } = rule
+  const { optimizer, state, nextState } = optimizerOf(rule, from, to, kind)
   const trained = (vector: Float32Array) => vector.subarray(0, layout.trained)
-  applyUpdate(
-    optimizer, from.optimizerState, trained(from.parameters), trained(mean), trained(to.parameters), to.optimizerState, decayGroups(layout, optimizer),
-  )
-  for (const entry of layout.entries) if (entry.kind === 'statistic') follow(entry, from.parameters, mean, to.parameters)
+  applyUpdate(optimizer, state, trained(from.parameters), trained(mean), trained(to.parameters), nextState, decayGroups(layout, optimizer))
+  for (const entry of layout.entries) if (entry.kind === 'statistic') follow(entry, { from: from.parameters, mean, to: to.parameters, kind })
 }
 
-// statistic ← statistic + momentum · (measured − statistic)
-function follow({ offset, length, momentum = 0 }: ParameterEntry, from: Float32Array, measured: Float32Array, to: Float32Array): void {
+/** The optimizer that takes this step; the state of the other goes over as it is. */
+function optimizerOf({ optimizer, outer }: UpdateRule, from: VersionContent, to: VersionContent, kind: UpdateKind) {
+  if (kind === 'step') {
+    if (from.outerState && to.outerState) copyState(from.outerState, to.outerState)
+    return { optimizer, state: from.optimizerState, nextState: to.optimizerState }
+  }
+  if (!outer || !from.outerState || !to.outerState) throw new Error('internal: a round in a job without an outer optimizer')
+  copyState(from.optimizerState, to.optimizerState)
+  return { optimizer: outer, state: from.outerState, nextState: to.outerState }
+}
+
+function copyState(from: OptimizerState, to: OptimizerState): void {
+  if (from === to) return
+  to.step = from.step
+  to.scalars.set(from.scalars)
+  for (const [i, slot] of to.slots.entries()) slot.set(from.slots[i] ?? slot)
+}
+
+interface Followed {
+  readonly from: Float32Array
+  readonly mean: Float32Array
+  readonly to: Float32Array
+  readonly kind: UpdateKind
+}
+
+// step: statistic ← statistic + momentum · (measured − statistic); round: statistic ← statistic − mean difference
+function follow({ offset, length, momentum = 0 }: ParameterEntry, { from, mean, to, kind }: Followed): void {
   const share = Math.fround(momentum)
   for (let i = offset; i < offset + length; i++) {
     const old = from[i] ?? 0
-    to[i] = Math.fround(old + Math.fround(share * Math.fround((measured[i] ?? 0) - old)))
+    const value = mean[i] ?? 0
+    to[i] = kind === 'round' ? Math.fround(old - value) : Math.fround(old + Math.fround(share * Math.fround(value - old)))
   }
 }
 

@@ -7,7 +7,7 @@ import {
 import { createOptimizerState, type OptimizerSpec, type OptimizerState, slotNames } from '@starling-grid/shaders'
 import { modelHash } from './hash.ts'
 import { initialParameters } from './init.ts'
-import { optimizerTensors, restoreOptimizer } from './optimizer.ts'
+import { optimizerTensors, restoreOptimizer, type OptimizerPrefix } from './optimizer.ts'
 import { parameterLayout, type ParameterLayout } from './param-layout.ts'
 import type { ModelSpec } from './spec.ts'
 
@@ -16,12 +16,16 @@ export interface VersionForm {
   readonly spec: ModelSpec
   readonly layout: ParameterLayout
   readonly optimizer: OptimizerSpec
+  /** of jobs with local rounds: what moves the parameters by the mean difference that members made */
+  readonly outer?: OptimizerSpec | undefined
 }
 
 /** All that training goes on from; `parameters` as long as the layout's total. */
 export interface VersionContent {
   readonly parameters: Float32Array
   readonly optimizerState: OptimizerState
+  /** of the outer optimizer, in jobs with local rounds */
+  readonly outerState?: OptimizerState
 }
 export interface VersionState extends VersionContent {
   readonly version: VersionRef
@@ -34,14 +38,18 @@ const HEADER_BYTES_PER_TENSOR = 400
 const HEADER_BYTES_BASE = 4096
 
 /** What version 0 holds: anybody can make it from the job alone. */
-export function initialVersionState(spec: ModelSpec, optimizer: OptimizerSpec, seed: number): VersionContent {
-  const parameters = initialParameters(spec, seed)
-  return { parameters, optimizerState: createOptimizerState(optimizer, parameterLayout(spec).trained) }
+export function initialVersionState(spec: ModelSpec, optimizer: OptimizerSpec, seed: number, outer?: OptimizerSpec): VersionContent {
+  return { parameters: initialParameters(spec, seed), ...emptyStates({ layout: parameterLayout(spec), optimizer, outer }) }
+}
+
+/** States before the first step, of both optimizers. */
+export function emptyStates({ layout, optimizer, outer }: Omit<VersionForm, 'spec'>): Omit<VersionContent, 'parameters'> {
+  return { optimizerState: createOptimizerState(optimizer, layout.trained), ...(outer ? { outerState: createOptimizerState(outer, layout.trained) } : {}) }
 }
 
 /** @example digest(encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState })) */
-export function encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState }: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
-  const tensors = new Map([...parameterTensors(layout, parameters), ...optimizerTensors(optimizer, optimizerState)])
+export function encodeVersionState({ spec, layout, optimizer, outer, version, parameters, optimizerState, outerState }: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
+  const tensors = new Map([...parameterTensors(layout, parameters), ...optimizerTensors(optimizer, optimizerState), ...(outer && outerState ? optimizerTensors(outer, outerState, 'outer.') : [])])
   return writeSafetensors(tensors, { format: FORMAT, ...identity(spec, version) })
 }
 
@@ -57,15 +65,18 @@ export function decodeVersionState(bytes: Uint8Array, form: VersionForm & { read
     if (metadata['model'] !== modelHash(form.spec)) throw corrupt('it belongs to another model')
     const version = versionIn(metadata)
     if (form.version !== undefined) requireVersion(version, form.version)
-    requireNames(tensors, form.layout, optimizerTensors(form.optimizer, createOptimizerState(form.optimizer, 0)).size)
-    return { version, parameters: parametersIn(tensors, form.layout), optimizerState: optimizerIn(tensors, form) }
+    requireNames(tensors, form.layout, [form.optimizer, form.outer].reduce((sum, spec) => sum + (spec ? optimizerTensors(spec, createOptimizerState(spec, 0)).size : 0), 0))
+    return {
+      version, parameters: parametersIn(tensors, form.layout), optimizerState: optimizerIn(tensors, form.optimizer, form.layout, 'optimizer.'),
+      ...(form.outer ? { outerState: optimizerIn(tensors, form.outer, form.layout, 'outer.') } : {}),
+    }
   })
 }
 
 /** No version of this model has more bytes; an upload beyond it is refused before it is read. */
-export function maxVersionBytes({ layout, optimizer }: Omit<VersionForm, 'spec'>): number {
-  const vectors = 1 + slotNames(optimizer).length
-  const tensors = layout.entries.length + vectors + 2
+export function maxVersionBytes({ layout, optimizer, outer }: Omit<VersionForm, 'spec'>): number {
+  const vectors = 1 + slotNames(optimizer).length + (outer ? slotNames(outer).length : 0)
+  const tensors = layout.entries.length + vectors + 4
   return vectors * layout.total * Float32Array.BYTES_PER_ELEMENT + tensors * HEADER_BYTES_PER_TENSOR + HEADER_BYTES_BASE
 }
 
@@ -128,11 +139,11 @@ function parametersIn(tensors: ReadonlyMap<string, StoredTensor>, { total, entri
   return flat
 }
 
-function optimizerIn(tensors: ReadonlyMap<string, StoredTensor>, { optimizer, layout }: VersionForm): OptimizerState {
-  const state = restoreOptimizer(optimizer, layout.trained, tensors)
+function optimizerIn(tensors: ReadonlyMap<string, StoredTensor>, optimizer: OptimizerSpec, { trained }: ParameterLayout, prefix: OptimizerPrefix): OptimizerState {
+  const state = restoreOptimizer(optimizer, trained, tensors, prefix)
   const names = slotNames(optimizer)
-  for (const [index, slot] of state.slots.entries()) requireFinite(slot, `optimizer.${names[index]}`)
-  requireFinite(state.scalars, 'optimizer.scalars')
+  for (const [index, slot] of state.slots.entries()) requireFinite(slot, `${prefix}${names[index]}`)
+  requireFinite(state.scalars, `${prefix}scalars`)
   return state
 }
 

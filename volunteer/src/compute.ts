@@ -43,6 +43,15 @@ export class Compute {
     return this.#alone(() => this.#gradient(from, batch))
   }
 
+  /** Gradient with parameters that no version names (inner steps of a local round), into `gradient`. */
+  localGradient(parameters: Float32Array, batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
+    return this.#alone(() => {
+      this.#loaded = undefined
+      this.executor.loadParameters(parameters)
+      return this.#run(batch)
+    })
+  }
+
   evaluate(from: NamedParameters, batch: Batch): Promise<BatchSums> {
     return this.#alone(async () => {
       this.#load(from)
@@ -67,6 +76,10 @@ export class Compute {
       return { sums: NOTHING, finite: true }
     }
     this.#load(from)
+    return this.#run(batch)
+  }
+
+  async #run(batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
     const start = performance.now()
     const sums = await this.executor.gradient(batch, this.gradient)
     this.#measured(batch.samples, performance.now() - start)

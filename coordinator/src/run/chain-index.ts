@@ -6,6 +6,8 @@ export class ChainIndex {
   readonly #records: StepRecord[] = []
   readonly #versions: VersionRef[] = []
   #samples = 0
+  /** how often records were taken off again */
+  truncations = 0
   readonly #done = new Map<number, Set<BlockId>>()
 
   constructor(genesis: VersionRef) {
@@ -41,6 +43,7 @@ export class ChainIndex {
 
   /** Back to version v (a rewind, R6). `forget`: what was DONE by the records that go is no longer. */
   truncate(v: number, forget = true): void {
+    this.truncations++
     const gone = this.#records.splice(v)
     for (const record of gone) this.#samples -= record.samples
     this.#versions.length = v + 1

@@ -1,5 +1,6 @@
 // Which way gradients travel next. Knows nothing of sockets or storage.
 import type { Mode } from '@starling-grid/protocol'
+import { cheaper, costsAsText } from './exchange-cost.ts'
 import type { RingHealth, RunConfig, Timing } from './state.ts'
 
 export interface ModeDecision {
@@ -9,18 +10,24 @@ export interface ModeDecision {
 
 const MINUTE_MS = 60_000
 
-/** ring → async when reduces keep failing; async → ring after a calm that doubles with every fallback (hysteresis). */
-export function nextMode(now: number, health: RingHealth, current: Mode, { mode, timing }: Pick<RunConfig, 'mode' | 'timing'>): ModeDecision {
+/** ring → local and back by what a batch costs; ring → async when reduces keep failing; async → ring after a calm that doubles with every fallback (hysteresis). */
+export function nextMode(now: number, health: RingHealth, current: Mode, { mode, timing, roundSteps }: Pick<RunConfig, 'mode' | 'timing' | 'roundSteps'>): ModeDecision {
   if (mode !== 'auto') return { mode, reason: `the job asks for ${mode}` }
-  return current === 'async' ? fromAsync(now, health, timing) : fromRing(now, health, timing)
+  return current === 'async' ? fromAsync(now, health, timing) : (troubled(now, health, timing) ?? byCost(health, current, roundSteps))
 }
 
-function fromRing(now: number, health: RingHealth, timing: Timing): ModeDecision {
+function troubled(now: number, health: RingHealth, timing: Timing): ModeDecision | undefined {
   if (health.consecutiveAborts >= timing.abortsBeforeFallback)
     return { mode: 'async', reason: `${health.consecutiveAborts} attempts in a row to reduce gradients in the ring failed` }
   const ballots = health.ballots.filter((at) => now - at < MINUTE_MS).length
   if (ballots > timing.ballotsPerMinute) return { mode: 'async', reason: `membership changed ${ballots} times in a minute` }
-  return { mode: 'ring', reason: 'the ring works' }
+  return undefined
+}
+
+function byCost({ pace }: RingHealth, current: 'ring' | 'local', roundSteps: number): ModeDecision {
+  const choice = cheaper(pace, current, roundSteps)
+  if (choice === undefined || choice.mode === current) return { mode: current, reason: current === 'ring' ? 'the ring works' : 'local rounds work' }
+  return { mode: choice.mode, reason: costsAsText(choice.costs) }
 }
 
 function fromAsync(now: number, health: RingHealth, timing: Timing): ModeDecision {

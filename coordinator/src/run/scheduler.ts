@@ -24,41 +24,57 @@ export function trainingIsOver(state: RunState): boolean {
   return state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch(state) >= epochs
 }
 
-/** Blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while this one is open). */
-export function available(state: RunState, taken: (block: BlockId) => boolean): BlockId[] {
+/** At most `most` blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while this one is open). */
+export function available(state: RunState, taken: (block: BlockId) => boolean, most: number): BlockId[] {
   const epoch = currentEpoch(state)
-  const free = freeIn(state, epoch, taken)
-  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs ? freeIn(state, epoch + 1, taken) : free
+  const free = freeIn(state, { epoch, taken, most })
+  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs ? freeIn(state, { epoch: epoch + 1, taken, most }) : free
 }
 
-function freeIn(state: RunState, epoch: number, taken: (block: BlockId) => boolean): BlockId[] {
-  const { seed, blocks } = state.config
+function freeIn(state: RunState, { epoch, taken, most }: { readonly epoch: number; readonly taken: (block: BlockId) => boolean; readonly most: number }): BlockId[] {
+  const front = frontOf(state, epoch)
+  const over = (block: BlockId): boolean => state.chain.isDone(block) || state.quarantined.has(block)
+  const { order } = front
+  while (front.index < order.length && over(trainingBlock(epoch, order[front.index] ?? 0))) front.index++
   const free: BlockId[] = []
-  for (const index of cachedOrder(seed, epoch, blocks)) {
-    const block = trainingBlock(epoch, index)
-    if (!state.chain.isDone(block) && !state.quarantined.has(block) && !taken(block)) free.push(block)
+  for (let i = front.index; i < order.length && free.length < most; i++) {
+    const block = trainingBlock(epoch, order[i] ?? 0)
+    if (!over(block) && !taken(block)) free.push(block)
   }
   return free
 }
 
 /** plan(g, s) for the steps after `plannedTo`, up to PLAN_WINDOW ahead of C (R12): only of the current epoch (R13). */
 export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, plannedTo: number): PlanStep[] {
-  const { batchBlocks, maxSteps, off } = state.config
+  const { maxSteps, off } = state.config
+  const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
   if (trainingIsOver(state)) return []
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
-  const free = available(state, (block) => given.has(block))
   const last = Math.min(state.chain.head.v + PLAN_WINDOW, maxSteps ?? Number.POSITIVE_INFINITY)
+  const free = available(state, (block) => given.has(block), Math.max(0, last - plannedTo) * batchBlocks)
   const steps: PlanStep[] = []
   for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks) steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
   return steps
 }
 
-let cached: { readonly key: string; readonly order: Uint32Array } | undefined
+/** The order of an epoch, and how much of it is over: a plan must not cost as much as the epoch is long. */
+interface Front {
+  readonly epoch: number
+  readonly truncations: number
+  readonly order: Uint32Array
+  index: number
+}
 
-/** epochOrder, remembered for the last epoch asked for: it is asked again at every plan. */
-function cachedOrder(seed: number, epoch: number, blocks: number): Uint32Array {
-  const key = `${seed} ${epoch} ${blocks}`
-  if (cached?.key !== key) cached = { key, order: epochOrder(seed, epoch, blocks) }
-  return cached.order
+const fronts = new WeakMap<RunState, Front>()
+
+/** Remembered, not state: blocks before it stay done or set aside until a rewind. */
+function frontOf(state: RunState, epoch: number): Front {
+  const known = fronts.get(state)
+  const { truncations } = state.chain
+  if (known?.epoch === epoch && known.truncations === truncations) return known
+  const { seed, blocks } = state.config
+  const front = { epoch, truncations, order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks), index: 0 }
+  fronts.set(state, front)
+  return front
 }

@@ -1,16 +1,18 @@
 // The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either whole
 // or not there (R10), and the reduced gradient that made it, for members that are one step behind (R7).
 import {
-  decodeVersionState, encodeVersionState, initialVersionState, meanOfStep, nextVersion, parameterLayout, type ModelSpec, type ParameterLayout, type VersionContent,
+  decodeVersionState, emptyStates, encodeVersionState, initialVersionState, meanOfStep, nextVersion, parameterLayout, type ModelSpec, type ParameterLayout, type VersionContent,
 } from '@starling-grid/model'
 import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders'
+import type { OptimizerSpec } from '@starling-grid/shaders'
 
 export type VersionState = ReturnType<typeof decodeVersionState>
 
 export interface TrainingTerms {
   readonly spec: ModelSpec
   readonly optimizer: OptimizerSpec
+  /** of jobs with local rounds */
+  readonly outer?: OptimizerSpec
   readonly clipNorm: number | undefined
 }
 
@@ -43,18 +45,18 @@ export class HeldVersion {
 
   /** Version 0 from the seed: nobody has to be asked for it. */
   adoptInitial(genesis: VersionRef, seed: number): void {
-    this.#held = initialVersionState(this.#terms.spec, this.#terms.optimizer, seed)
+    this.#held = initialVersionState(this.#terms.spec, this.#terms.optimizer, seed, this.#terms.outer)
     this.#become(genesis)
   }
 
-  adopt({ parameters, optimizerState }: VersionState, version: VersionRef): void {
-    this.#held = { parameters, optimizerState }
+  adopt({ parameters, optimizerState, outerState }: VersionState, version: VersionRef): void {
+    this.#held = { parameters, optimizerState, ...(outerState ? { outerState } : {}) }
     this.#become(version)
   }
 
   /** @throws GridError 'version-corrupt' when the bytes are not the whole state of `version` */
   decode(bytes: Uint8Array, version: VersionRef): VersionState {
-    return decodeVersionState(bytes, { spec: this.#terms.spec, layout: this.layout, optimizer: this.#terms.optimizer, version })
+    return decodeVersionState(bytes, { ...this.#terms, layout: this.layout, version })
   }
 
   /**
@@ -62,8 +64,10 @@ export class HeldVersion {
    * clip, update into the spare copy, swap.
    */
   apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {
-    meanOfStep(this, sum, { targets: record.targets, mean: this.#mean, clipNorm: this.#terms.clipNorm })
-    nextVersion({ layout: this.layout, optimizer: this.#terms.optimizer }, this.#held, this.#mean, this.#spare)
+    // the job's bound is on gradients, and members of a round kept to it in their inner steps
+    const clipNorm = record.kind === 'round' ? undefined : this.#terms.clipNorm
+    meanOfStep(this, sum, { targets: record.targets, mean: this.#mean, clipNorm })
+    nextVersion({ ...this.#terms, layout: this.layout }, this.#held, this.#mean, this.#spare, record.kind === 'round' ? 'round' : 'step')
     const old = this.#held
     this.#held = this.#spare
     this.#spare = old
@@ -79,7 +83,7 @@ export class HeldVersion {
   /** The whole state as bytes; equal on all members that hold the version, so their SHA-256 is its digest (R15). */
   encode(): Uint8Array {
     if (this.#version === undefined) throw new Error('internal: no version is held')
-    return encodeVersionState({ spec: this.#terms.spec, layout: this.layout, optimizer: this.#terms.optimizer, version: this.#version, ...this.#held })
+    return encodeVersionState({ ...this.#terms, layout: this.layout, version: this.#version, ...this.#held })
   }
 
   #become(version: VersionRef): void {
@@ -88,6 +92,6 @@ export class HeldVersion {
   }
 
   #empty(): VersionContent {
-    return { parameters: new Float32Array(this.layout.total), optimizerState: createOptimizerState(this.#terms.optimizer, this.layout.trained) }
+    return { parameters: new Float32Array(this.layout.total), ...emptyStates({ ...this.#terms, layout: this.layout }) }
   }
 }

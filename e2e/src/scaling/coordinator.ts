@@ -1,0 +1,118 @@
+// The production decisions on virtual time, with what they cost in real time: the CPU of deciding and of reading and writing
+// messages is measured while the model runs. The parameter server and the network card are queues with a rate.
+import { createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type RunInput, type RunState } from '@starling-grid/coordinator/run'
+import { ALL_RULES_ON, genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import type { Clock } from './clock.ts'
+import type { Setting } from './setting.ts'
+
+/** As in coordinator/src/run-host.ts. */
+const TICK_MS = 200
+/** ms of one append with its fsync */
+const FSYNC_MS = 1
+/** The coordinator's line: 1 Gbit/s. */
+const COORDINATOR_BYTES_PER_MS = 125_000
+/** Bytes of gradient that the parameter server takes in a ms: clip, optimizer and copy on one core. */
+const APPLY_BYTES_PER_MS = 400_000
+/** Blocks of an epoch: more than any run of the model uses up. */
+const BLOCKS = 1_000_000
+
+export interface Audience {
+  hear(member: MemberId, message: ToVolunteer): void
+  dismissed(member: MemberId): void
+}
+
+export class ModelCoordinator {
+  readonly state: RunState
+  samples = 0
+  cpuMs = 0
+  bytes = 0
+  ballots = 0
+  readonly #clock: Clock
+  readonly #setting: Setting
+  readonly #audience: Audience
+  #lineFreeAt = 0
+  #serverFreeAt = 0
+
+  constructor(clock: Clock, setting: Setting, audience: Audience) {
+    const job = jobId('scaling')
+    this.#clock = clock
+    this.#setting = setting
+    this.#audience = audience
+    this.state = createRunState({
+      job, genesis: genesis(job, 'model', setting.seed), seed: setting.seed, blocks: BLOCKS, validationBlocks: 0, batchBlocks: setting.batchBlocks, epochs: 1,
+      maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: 1, mode: setting.mode, timing: DEFAULT_TIMING, async: DEFAULT_ASYNC, off: ALL_RULES_ON,
+    })
+    this.feed({ type: 'coordinator-started' })
+    this.#tick()
+  }
+
+  /** A decision, and what follows from it after its fsync. */
+  feed(input: RunInput): void {
+    const began = performance.now()
+    const { effects } = decide(this.state, input, this.#clock.now)
+    this.cpuMs += performance.now() - began
+    let delay = 0
+    for (const effect of effects) {
+      if (effect.type === 'journal') delay += FSYNC_MS
+      this.#carryOut(effect, delay)
+    }
+  }
+
+  /** A message that came over the wire. */
+  receive(input: RunInput, message: object): void {
+    const text = JSON.stringify(message)
+    const began = performance.now()
+    JSON.parse(text)
+    this.cpuMs += performance.now() - began
+    this.bytes += text.length
+    this.feed(input)
+  }
+
+  /** Bulk through the coordinator's line; calls back when the last byte is through. */
+  transfer(bytes: number, then: () => void): void {
+    this.bytes += bytes
+    this.#lineFreeAt = Math.max(this.#lineFreeAt, this.#clock.now) + bytes / COORDINATOR_BYTES_PER_MS
+    this.#clock.after(this.#lineFreeAt - this.#clock.now, then)
+  }
+
+  #tick(): void {
+    this.#clock.after(TICK_MS, () => (this.feed({ type: 'tick' }), this.#tick()))
+  }
+
+  #carryOut(effect: Effect, delay: number): void {
+    switch (effect.type) {
+      case 'journal':
+        for (const entry of effect.entries) {
+          if (entry.type === 'commit' || entry.type === 'start') for (const record of entry.records) this.samples += record.samples
+          if (entry.type === 'ballot') this.ballots++
+        }
+        return
+      case 'send':
+        return this.#send(effect.to, effect.message, delay)
+      case 'dismiss':
+        return this.#clock.after(delay, () => this.#audience.dismissed(effect.member))
+      case 'server-close':
+        this.#serverFreeAt = Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS
+        return
+      case 'server-checkpoint':
+        return this.#clock.after(this.#setting.stateBytes / APPLY_BYTES_PER_MS, () => this.#written(effect.version))
+      default:
+    }
+  }
+
+  /** ms until the parameter server is through with what it has. */
+  get serverQueueMs(): number {
+    return Math.max(0, this.#serverFreeAt - this.#clock.now)
+  }
+
+  #written(version: VersionRef): void {
+    this.feed({ type: 'server-checkpoint', version, blob: version.id as never, bytes: this.#setting.stateBytes })
+  }
+
+  #send(to: MemberId, message: ToVolunteer, delay: number): void {
+    const began = performance.now()
+    this.bytes += JSON.stringify(message).length
+    this.cpuMs += performance.now() - began
+    this.#clock.after(delay + this.#setting.links.latencyMs, () => this.#audience.hear(to, message))
+  }
+}

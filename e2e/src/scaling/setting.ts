@@ -1,0 +1,32 @@
+// One question to the model of scale: how many volunteers, of what kind, how restless, training what.
+import type { LinkProfile, MachineProfile } from './profiles.ts'
+
+export interface Setting {
+  readonly volunteers: number
+  readonly links: LinkProfile
+  readonly machines: MachineProfile
+  /** share of all volunteers that goes in one minute, each replaced by a newcomer; half of them without a word */
+  readonly churnPerMinute: number
+  readonly mode: 'auto' | 'ring' | 'async'
+  /** bytes of the gradient, and of a whole state with its optimizer */
+  readonly gradientBytes: number
+  readonly stateBytes: number
+  readonly batchBlocks: number
+  readonly blockSamples: number
+  /** virtual seconds that are measured, after those that let the grid form */
+  readonly warmUpSeconds: number
+  readonly seconds: number
+  readonly seed: number
+}
+
+export interface Prediction {
+  readonly samplesPerSecond: number
+  /** share of virtual time in ring mode */
+  readonly ringShare: number
+  readonly ringSize: number
+  readonly ballotsPerMinute: number
+  /** cores of this machine that the coordinator's decisions and messages take, and its bytes per second */
+  readonly coordinatorCores: number
+  readonly coordinatorBytesPerSecond: number
+  readonly mode: string
+}

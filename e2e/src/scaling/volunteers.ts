@@ -1,0 +1,186 @@
+// The volunteers of the model: the production state machine of each member (sync/member.ts), with links and machines as
+// formulas in the place of WebRTC and GPUs.
+import { type BlockId, type MemberId, memberId, type MessageTo, type Push, sha256Name, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, react } from '@starling-grid/volunteer'
+import type { Clock } from './clock.ts'
+import type { ModelCoordinator } from './coordinator.ts'
+import type { Rings } from './rings.ts'
+import type { Setting } from './setting.ts'
+
+/** ms to load the page, compile kernels and measure speed */
+const PREPARE_MS = 4000
+/** ms to open a link: ICE, DTLS and SCTP */
+const OPEN_LINK_MS = 800
+/** ms to the next try when the parameter server has nothing or refuses */
+const HEARTBEAT_MS = 1000
+/** ms until the coordinator knows that a socket is closed */
+const CLOSE_MS = 50
+
+export interface Everybody {
+  readonly clock: Clock
+  readonly setting: Setting
+  readonly coordinator: ModelCoordinator
+  readonly rings: Rings
+  /** a number below 1, the same every time for one seed */
+  random(): number
+}
+
+export class ModelVolunteer {
+  readonly id: MemberId
+  readonly core: MemberCore
+  readonly samplesPerSecond: number
+  alive = true
+  #leaving = false
+  readonly #all: Everybody
+  /** raised by a halt: what was under way for the old ring ends */
+  #turn = 0
+
+  constructor(all: Everybody, number: number) {
+    const { samplesPerSecond } = all.setting.machines
+    this.#all = all
+    this.id = memberId(`v${number}`)
+    this.core = createMember(this.id, all.coordinator.state.config.genesis)
+    this.samplesPerSecond = samplesPerSecond[Math.floor(all.random() * samplesPerSecond.length)] ?? 1
+    all.clock.after(PREPARE_MS * (0.5 + all.random()), () => this.#join())
+  }
+
+  #join(): void {
+    if (!this.alive) return
+    const adapter = { name: 'model', vendor: 'model', software: false, executor: 'webgpu' } as const
+    this.#all.coordinator.feed({ type: 'member-joined', member: { id: this.id, name: this.id, client: 'tab', adapter }, samplesPerSecond: this.samplesPerSecond })
+    this.#heartbeat()
+  }
+
+  #heartbeat(): void {
+    this.#all.clock.after(HEARTBEAT_MS, () => {
+      if (!this.alive) return
+      const message = { type: 'heartbeat', samplesPerSecond: this.samplesPerSecond, activity: 'computing', bytesSent: 1e9, bytesReceived: 1e9 }
+      this.#all.coordinator.receive({ type: 'speed', member: this.id, samplesPerSecond: this.samplesPerSecond }, message)
+      this.#heartbeat()
+    })
+  }
+
+  /** Closes its tab, with a word or without. */
+  go(graceful: boolean): void {
+    if (!this.alive || this.#leaving) return
+    if (!graceful) return this.gone('its socket closed')
+    this.#leaving = true
+    this.#all.coordinator.feed({ type: 'member-leaving', member: this.id })
+  }
+
+  gone(reason: string): void {
+    if (!this.alive) return
+    this.alive = false
+    this.#all.rings.lost(this.id)
+    this.#all.clock.after(CLOSE_MS, () => this.#all.coordinator.feed({ type: 'member-lost', member: this.id, reason, expected: this.#leaving }))
+  }
+
+  hear(message: ToVolunteer): void {
+    if (!this.alive) return
+    switch (message.type) {
+      case 'freeze':
+      case 'form':
+      case 'start':
+      case 'plan':
+      case 'until':
+      case 'ack':
+      case 'checkpoint-at':
+      case 'upload-request':
+      case 'async':
+        return this.take({ type: 'order', order: message })
+      case 'grant':
+        return this.#granted(message)
+      default:
+    }
+  }
+
+  take(input: MemberInput): void {
+    if (this.alive) for (const effect of react(this.core, input)) this.#carryOut(effect)
+  }
+
+  #carryOut(effect: MemberEffect): void {
+    const { setting, rings } = this.#all
+    switch (effect.type) {
+      case 'send':
+        return this.#send(effect.message)
+      case 'halt':
+        this.#turn++
+        return
+      case 'open-links':
+        return this.#later(OPEN_LINK_MS, () => this.take({ type: 'links-open', gen: effect.gen }))
+      case 'fetch-state':
+        return this.#fetch(effect.sources.length === 0, setting.stateBytes, { type: 'state-fetched', gen: effect.gen, version: effect.target })
+      case 'fetch-reduced':
+        return this.#fetch(false, setting.gradientBytes, { type: 'reduced-fetched', gen: effect.gen, version: effect.target })
+      case 'confirm':
+        return this.#send({ type: 'confirm', owner: effect.owner, gen: effect.gen, version: effect.version, digest: digestAt(effect.version) })
+      case 'report-digest':
+        return this.#send({ type: 'version-digest', owner: effect.owner, gen: effect.gen, version: effect.version, digest: digestAt(effect.version) })
+      case 'compute':
+        return this.#later(this.#computeMs(effect.blocks), () => this.take({ type: 'computed', gen: effect.gen, step: effect.step, manifest: this.#manifest(effect.blocks), finite: true }))
+      case 'contribute':
+        return rings.contribute(this, effect)
+      case 'upload':
+        return this.#upload(effect.version)
+      default:
+    }
+  }
+
+  /** Over the line of a member, or of the coordinator for those whom no member can serve. */
+  #fetch(fromCoordinator: boolean, bytes: number, whole: MemberInput): void {
+    const { links } = this.#all.setting
+    const ms = (1000 * bytes) / Math.min(links.up, links.down) + 2 * links.latencyMs
+    if (fromCoordinator && bytes > 0) return this.#all.coordinator.transfer(bytes, () => this.#later(ms, () => this.take(whole)))
+    this.#later(ms, () => this.take(whole))
+  }
+
+  #upload(version: VersionRef): void {
+    const { setting, coordinator } = this.#all
+    this.#later((1000 * setting.stateBytes) / setting.links.up, () =>
+      coordinator.transfer(setting.stateBytes, () => coordinator.feed({ type: 'uploaded', member: this.id, version, blob: digestAt(version), bytes: setting.stateBytes })))
+  }
+
+  /** Pull, compute, push, ask again. */
+  #granted({ base, leases, modeEpoch }: MessageTo<'grant'>): void {
+    const { setting, coordinator } = this.#all
+    const { links, gradientBytes } = setting
+    const samples = leases.length * setting.blockSamples
+    const turn = this.#turn
+    const push: Push = { incarnation: this.id, modeEpoch, base, leases, samples, targets: samples, lossSum: 0, correct: 0 }
+    const current = (): boolean => this.alive && turn === this.#turn
+    coordinator.transfer(gradientBytes, () => this.#later((1000 * gradientBytes) / links.down + links.latencyMs + (1000 * samples) / this.samplesPerSecond + (1000 * gradientBytes) / links.up, () =>
+      coordinator.transfer(gradientBytes, () => {
+        if (!current()) return
+        coordinator.receive({ type: 'push', push, gradDigest: digestAt(base) }, push)
+        this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () => this.#send({ type: 'lease-request', modeEpoch }))
+      })))
+  }
+
+  #send(message: ToCoordinator): void {
+    const { clock, coordinator, setting } = this.#all
+    clock.after(setting.links.latencyMs, () => {
+      if (this.alive) coordinator.receive({ type: 'message', member: this.id, message: message as never }, message)
+    })
+  }
+
+  #later(ms: number, act: () => void): void {
+    const turn = this.#turn
+    this.#all.clock.after(ms, () => {
+      if (this.alive && turn === this.#turn) act()
+    })
+  }
+
+  #computeMs(blocks: readonly BlockId[]): number {
+    return (1000 * blocks.length * this.#all.setting.blockSamples) / this.samplesPerSecond
+  }
+
+  #manifest(blocks: readonly BlockId[]) {
+    const samples = blocks.length * this.#all.setting.blockSamples
+    return { blocks, samples, targets: samples, lossSum: 0, correct: 0 }
+  }
+}
+
+/** Replicas never differ here. */
+function digestAt({ id }: VersionRef) {
+  return sha256Name(id)
+}

@@ -1,0 +1,109 @@
+// One round of local training on one member (DESIGN §4.3): H inner steps with the job's own optimizer on a private copy of the
+// parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a gradient (A7).
+// Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is in no version.
+import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
+import type { BlockId, VersionRef } from '@starling-grid/protocol'
+import { createOptimizerState } from '@starling-grid/shaders'
+import type { Compute } from '../compute.ts'
+import type { Batches } from '../data/batch.ts'
+import type { BatchSums } from '../graph/executor.ts'
+
+export interface LocalRoundParts {
+  /** of the inner steps */
+  readonly rule: Pick<UpdateRule, 'layout' | 'optimizer'>
+  readonly clipNorm: number | undefined
+  /** H: inner steps of a member in one round */
+  readonly innerSteps: number
+  readonly compute: Compute
+  readonly batches: Batches
+}
+
+export interface RoundOrder {
+  /** the version that the round starts from, and its parameters */
+  readonly base: VersionRef
+  readonly parameters: Float32Array
+  readonly blocks: readonly BlockId[]
+  /** false: the generation ended, and the rest of the round with it */
+  current(): boolean
+}
+
+export interface RoundResult {
+  readonly samples: number
+  readonly sums: BatchSums
+  readonly finite: boolean
+}
+
+/** Blocks that the private copy has learned from since `base`, and what they summed to. */
+interface Progress {
+  readonly base: VersionRef
+  readonly blocks: BlockId[]
+  samples: number
+  sums: BatchSums
+}
+
+export class LocalRounds {
+  readonly #parts: LocalRoundParts
+  readonly #inner: VersionContent
+  readonly #mean: Float32Array
+  #progress: Progress | undefined
+
+  constructor(parts: LocalRoundParts) {
+    const { layout, optimizer } = parts.rule
+    this.#parts = parts
+    this.#inner = { parameters: new Float32Array(layout.total), optimizerState: createOptimizerState(optimizer, layout.trained) }
+    this.#mean = new Float32Array(layout.total)
+  }
+
+  /** Σ targets · (base − local) into `compute.gradient`. Undefined when the generation ended before. */
+  async run(order: RoundOrder): Promise<RoundResult | undefined> {
+    const { compute } = this.#parts
+    const progress = this.#resume(order)
+    const left = order.blocks.filter((block) => !progress.blocks.includes(block))
+    for (const blocks of innerBatches(left, this.#parts.innerSteps, order.blocks.length)) {
+      if (!order.current()) return undefined
+      const finite = await this.#innerStep(blocks, progress)
+      if (!finite) return ((this.#progress = undefined), { samples: progress.samples, sums: progress.sums, finite })
+    }
+    difference(order.parameters, this.#inner.parameters, progress.sums.targets, compute.gradient)
+    return { samples: progress.samples, sums: progress.sums, finite: compute.gradient.every(Number.isFinite) }
+  }
+
+  /** A7: inner progress outlives a new generation iff the base is the same version and the new share holds all that was learned. */
+  #resume({ base, parameters, blocks }: RoundOrder): Progress {
+    const known = this.#progress
+    if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block))) return known
+    this.#inner.parameters.set(parameters)
+    // the schedule of the learning rate counts steps of the run, whoever made them
+    this.#inner.optimizerState.step = base.v * this.#parts.innerSteps
+    this.#progress = { base, blocks: [], samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 } }
+    return this.#progress
+  }
+
+  async #innerStep(blocks: readonly BlockId[], progress: Progress): Promise<boolean> {
+    const { compute, batches, rule, clipNorm } = this.#parts
+    const batch = await batches.of(blocks)
+    const { sums, finite } = await compute.localGradient(this.#inner.parameters, batch)
+    if (!finite) return false
+    meanOfStep(rule, compute.gradient, { targets: sums.targets, mean: this.#mean, clipNorm })
+    nextVersion(rule, this.#inner, this.#mean, this.#inner)
+    progress.blocks.push(...blocks)
+    progress.samples += batch.samples
+    progress.sums = addSums(progress.sums, sums)
+    return true
+  }
+}
+
+/** As many inner batches as steps are left in proportion to the blocks, of equal size but for the last. */
+function innerBatches(left: readonly BlockId[], steps: number, share: number): BlockId[][] {
+  const size = Math.max(1, Math.ceil(share / steps))
+  return Array.from({ length: Math.ceil(left.length / size) }, (_, i) => left.slice(i * size, (i + 1) * size))
+}
+
+function addSums(a: BatchSums, b: BatchSums): BatchSums {
+  return { lossSum: a.lossSum + b.lossSum, targets: a.targets + b.targets, correct: a.correct + b.correct }
+}
+
+/** Divided by Σ targets of all members it is the mean difference, each weighted by what it learned from. */
+function difference(base: Float32Array, local: Float32Array, targets: number, into: Float32Array): void {
+  for (let i = 0; i < into.length; i++) into[i] = Math.fround(targets * Math.fround((base[i] ?? 0) - (local[i] ?? 0)))
+}
