@@ -5,13 +5,15 @@ import {
   ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, GridError, type JobId, jobId, type JobSpec, type JobTerms, MAX_BLOCKS, sha256Name,
 } from '@starling-grid/protocol'
 import { lastSize } from '@starling-grid/shaders'
-import { type ModelSpec, modelHash, outputShape, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
+import { type ModelSpec, modelHash, outputShape, parameterCount, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { readDigits } from './datasets/digits.ts'
 import { readMnistFolder } from './datasets/mnist-folder.ts'
 import { storeDataset } from './datasets/shards.ts'
 import type { ImportedDataset } from './datasets/samples.ts'
 import type { StoredJob } from './journal/state-store.ts'
+import { keptVersions } from './parameter-server/memory.ts'
+import { asyncPolicy } from './run/async-policy.ts'
 import type { RunConfig, Timing } from './run/state.ts'
 
 export interface Job {
@@ -48,6 +50,7 @@ export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: nu
   const { dataset } = spec
   const imported = dataset.source === 'digits' ? await readDigits() : await readMnistFolder(dataset.folder)
   requireFit(model, imported)
+  asyncPolicy(spec.async, keptVersions(parameterCount(model)))
   const manifest = await storeDataset(imported, blobs)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw new GridError('job-invalid', `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`)
@@ -88,7 +91,7 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks }: ConfigP
   const { seed, batchBlocks, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
   return {
     job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode,
-    timing, off: ALL_RULES_ON,
+    timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON,
   }
 }
 

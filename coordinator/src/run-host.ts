@@ -1,5 +1,7 @@
 // One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the run, its
 // journal, its parameter server and what the dashboard shows; decides nothing.
+import { availableParallelism } from 'node:os'
+import type { PushedGradient } from '@starling-grid/model'
 import {
   describeError, type ErrorCode, type MemberId, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
 } from '@starling-grid/protocol'
@@ -12,7 +14,7 @@ import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { decide } from './run/run.ts'
-import type { Effect, RunInput, RunState } from './run/state.ts'
+import type { Checkpoint, Effect, RunInput, RunState } from './run/state.ts'
 import { eventOf, RunHistory } from './run-history.ts'
 import { type Presence, runView } from './run-view.ts'
 import { Versions } from './versions.ts'
@@ -49,7 +51,7 @@ export interface PushAnswer {
 
 /** What an effect may need of the input that led to it. */
 interface PushContext {
-  readonly sum: Float32Array
+  readonly gradient: PushedGradient
   readonly answer: (answer: PushAnswer) => void
 }
 
@@ -86,7 +88,7 @@ export class RunHost {
     this.#parts = parts
     this.job = job
     this.state = createRunState(job.config)
-    this.#server = new ParameterServer(job.form, job.spec.clipNorm)
+    this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism() })
     this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
     this.#outbox = new Outbox({
       append: async (rows) => {
@@ -111,6 +113,7 @@ export class RunHost {
   async stop(): Promise<void> {
     clearInterval(this.#timer)
     await this.#outbox.close()
+    await this.#server.unload()
   }
 
   get finished(): boolean {
@@ -131,8 +134,8 @@ export class RunHost {
   }
 
   /** A push whose gradients were checked; answered when it is durable. */
-  push(push: Push, sum: Float32Array, gradDigest: Sha256): Promise<PushAnswer> {
-    return new Promise((answer) => this.feed({ type: 'push', push, gradDigest }, { sum, answer }))
+  push(push: Push, gradient: PushedGradient, gradDigest: Sha256): Promise<PushAnswer> {
+    return new Promise((answer) => this.feed({ type: 'push', push, gradDigest }, { gradient, answer }))
   }
 
   get records(): readonly StepRecord[] {
@@ -169,13 +172,16 @@ export class RunHost {
       case 'note':
         return this.history.note(effect.kind, effect.text, at)
       case 'server-load':
-        return this.versions.load(effect.checkpoint).then((state) => this.#server.load(state))
-      case 'server-apply':
-        if (context === undefined) throw new Error('internal: an update without its gradient')
-        this.#server.apply({ sum: context.sum, targets: effect.record.targets, damping: effect.damping, version: effect.version })
-        return
+        return this.#loadServer(effect.checkpoint)
+      case 'server-add':
+        return this.#onServer(async (server) => {
+          if (context === undefined) throw new Error('internal: a push without its gradient')
+          await server.add({ ...effect, gradient: context.gradient })
+        })
+      case 'server-close':
+        return this.#onServer((server) => server.close(effect.version, effect.record.targets))
       case 'server-checkpoint':
-        return this.#writeServer()
+        return this.#onServer(async () => this.#writeServer())
       case 'server-unload':
         return this.#server.unload()
       case 'push-verdict':
@@ -189,6 +195,23 @@ export class RunHost {
   /** Counted; the first of its kind is also an event. */
   refused(code: ErrorCode, what: string): void {
     if (this.#parts.refusals.count(code)) this.history.note('refusal', `refused (${code}): ${what}`, now())
+  }
+
+  /** @throws GridError when the checkpoint cannot be read now */
+  async #loadServer(checkpoint: Checkpoint): Promise<void> {
+    const state = await this.versions.load(checkpoint)
+    await this.#onServer((server) => server.load(state), true)
+  }
+
+  /** A4: a server that fails is gone whole, and what was still meant for it with it, until it is loaded again. */
+  async #onServer(deed: (server: ParameterServer) => Promise<unknown>, always = false): Promise<void> {
+    if (this.#server.head === undefined && !always) return
+    try {
+      await deed(this.#server)
+    } catch (error) {
+      await this.#server.unload()
+      this.feed({ type: 'server-lost', reason: describeError(error) })
+    }
   }
 
   /** Encoded now, written while other effects go on; a disk that fails is asked again by the decisions. */

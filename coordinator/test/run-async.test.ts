@@ -1,35 +1,10 @@
 // The parameter server's side of a run: who takes over from whom (A5, A6), which pushes count (A2), what a crash costs (A4).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type BlockId, memberId, type MessageTo, type Push, trainingBlock } from '@starling-grid/protocol'
-import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
-
-type Grant = MessageTo<'grant'>
-
-/** In async mode, each member with a grant. */
-function asyncDesk(names: readonly string[], options: DeskOptions = {}): { readonly desk: Desk; readonly grants: Grant[] } {
-  const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
-  desk.join(...names)
-  for (const name of names) desk.answer(name)
-  return { desk, grants: names.map((name) => ask(desk, name)) }
-}
-
-function ask(desk: Desk, name: string): Grant {
-  desk.say(name, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
-  const grant = desk.sent('grant').find(({ to }) => to === name)
-  assert.ok(grant, `${name} gets work`)
-  return grant
-}
-
-function push(desk: Desk, name: string, { modeEpoch, base, leases }: Grant, changed: Partial<Push> = {}): string | undefined {
-  const samples = leases.length
-  desk.feed({ type: 'push', gradDigest: hashOf('sum'), push: { incarnation: memberId(name), modeEpoch, base, leases, samples, targets: samples, lossSum: 1, correct: 0, ...changed } })
-  return desk.verdict
-}
-
-function blocksOf({ leases }: Grant): BlockId[] {
-  return leases.map(({ block }) => block)
-}
+import { memberId, trainingBlock } from '@starling-grid/protocol'
+import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
+import { ask, asyncDesk, blocksOf, push } from './async-desk.ts'
+import { Desk, hashOf } from './run-desk.ts'
 
 test('two members get different blocks, and a push is a version at once', () => {
   const { desk, grants: [a, b] } = asyncDesk(['a', 'b'])
@@ -38,7 +13,7 @@ test('two members get different blocks, and a push is a version at once', () => 
   assert.equal(push(desk, 'a', a), 'received')
   assert.deepEqual(desk.journalled('commit').flatMap(({ records }) => records.map(({ kind, blocks }) => [kind, blocks])), [['async', blocksOf(a)]])
   const order = desk.effects.map(({ type }) => type)
-  assert.ok(order.indexOf('journal') < order.indexOf('server-apply'))
+  assert.deepEqual(order.filter((type) => type.startsWith('server') || type === 'journal'), ['server-add', 'journal', 'server-close'])
 })
 
 test('a lease is in the journal before it is granted', () => {
@@ -80,7 +55,22 @@ test('an old push is damped by how far it is behind', () => {
   assert.ok(a && b)
   push(desk, 'a', a)
   push(desk, 'b', b)
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-apply' ? [effect.damping] : [])), [0.5])
+  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : [])), [0.5])
+})
+
+test('the parameter server stops, and the run goes on from its newest checkpoint', () => {
+  const { desk, grants: [a] } = asyncDesk(['a'])
+  assert.ok(a)
+  push(desk, 'a', a)
+  const { modeEpoch } = desk.state
+  desk.feed({ type: 'server-lost', reason: 'a thread ended' })
+  assert.equal(desk.phase, 'freeze')
+  desk.answer('a')
+  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0])
+  desk.answer('a')
+  assert.deepEqual([desk.phase, desk.state.chain.head.v], ['async', 0])
+  assert.ok(desk.state.modeEpoch > modeEpoch)
+  assert.deepEqual(blocksOf(ask(desk, 'a')), blocksOf(a))
 })
 
 test('the blocks of a member that leaves go to the next at once', () => {
@@ -150,7 +140,7 @@ test('from the ring, the server takes over in one append: records, checkpoint, m
   desk.join('a', 'b')
   desk.run('a', 'b')
   const held = desk.record(1)
-  desk.say('a', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
   desk.answer('a', [held])
   desk.answer('b', [])
   const [request] = desk.sent('upload-request')
@@ -168,7 +158,7 @@ test('a source that does not upload is not asked again at once', () => {
   desk.join('a', 'b')
   desk.run('a', 'b')
   desk.step(1)
-  desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'link-lost', message: 'test' })
+  desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
   desk.answer('a', [])
   desk.answer('b', [])
   const [first] = desk.sent('upload-request')
@@ -183,7 +173,7 @@ test('when no holder uploads, a ring makes more holders', () => {
   desk.join('a')
   desk.run('a')
   desk.step(1)
-  desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'link-lost', message: 'test' })
+  desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
   desk.answer('a', [])
   desk.join('b')
   desk.wait(30_000)
@@ -196,7 +186,7 @@ test('back to the ring: the mode epoch first, then the newest version as a check
   const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 } })
   desk.join('a', 'b')
   desk.run('a', 'b')
-  desk.say('a', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
   desk.answer('a')
   desk.answer('b')
   const [a, b] = [ask(desk, 'a'), ask(desk, 'b')]
@@ -211,6 +201,22 @@ test('back to the ring: the mode epoch first, then the newest version as a check
   desk.answer('a', [], desk.state.config.genesis)
   desk.answer('b')
   assert.deepEqual(desk.sent('form').map(({ to, target, coordinatorHolds }) => [to, target.v, coordinatorHolds]), [['b', 1, true]], 'a is out of the ring for a while')
+})
+
+test('back to the ring with an open sum: it becomes a version of its own mode epoch first', () => {
+  const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 }, async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 } })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
+  desk.answer('a')
+  desk.answer('b')
+  const { modeEpoch } = desk.state
+  const a = ask(desk, 'a')
+  push(desk, 'a', a)
+  assert.equal(desk.state.open.pushes.length, 1)
+  desk.wait(20_000)
+  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map(({ type }) => type) : effect.type.startsWith('server') ? [effect.type] : [])), ['commit', 'server-close', 'mode', 'server-checkpoint'])
+  assert.deepEqual(desk.state.chain.records.map((record) => [record.modeEpoch, record.blocks]), [[modeEpoch, blocksOf(a)]])
 })
 
 test('a coordinator that restarts in async mode goes back to the server\'s checkpoint, and to new leases', () => {

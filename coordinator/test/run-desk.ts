@@ -1,7 +1,7 @@
 // One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members come
 // ready-made. Used by the run-*.test.ts files.
 import { type BlockId, type Claim, digest, extend, fold, genesis, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
-import { applyEntry, createRunState, decide, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
+import { applyEntry, createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
 /** A member's message without the ballot, which is filled in. */
@@ -24,7 +24,7 @@ export class Desk {
     const job = jobId('desk')
     const config: RunConfig = {
       job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, epochs: 2, maxSteps: undefined, validateEvery: 1,
-      minVolunteers: 1, mode: 'ring', off: new Set(), ...options, timing: { ...DEFAULT_TIMING, ...options.timing },
+      minVolunteers: 1, mode: 'ring', async: DEFAULT_ASYNC, off: new Set(), ...options, timing: { ...DEFAULT_TIMING, ...options.timing },
     }
     this.entries.push(...(earlier?.entries ?? []))
     this.now = earlier?.now ?? 0

@@ -38,6 +38,26 @@ export const OptimizerSchema = Type.Union([
   }),
 ])
 
+/**
+ * Async mode (A2, A3): when the parameter server makes a version of what was pushed, and what becomes of late pushes.
+ * Defaults and what goes together: coordinator/src/run/async-policy.ts.
+ */
+const AsyncSchema = strict({
+  /** of every push; of those of a proportion of the members; of one of each member (synchronous) */
+  update: Type.Optional(Type.Union([Type.Literal('each'), Type.Literal('proportion'), Type.Literal('all')])),
+  /** for `proportion`: up to 1 a share of the members that push, above it a number of pushes */
+  proportion: Type.Optional(Type.Union([Type.Number({ exclusiveMinimum: 0, maximum: 1 }), Type.Integer({ minimum: 2, maximum: 256 })])),
+  /** versions that a push may be behind */
+  maxStaleness: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
+  /** what keeps to it: a later push is dropped, or members wait for the slowest before they take more work */
+  whenStale: Type.Optional(Type.Union([Type.Literal('drop'), Type.Literal('wait')])),
+  /** a push that is s versions late counts 1/(1+s), or whole */
+  damping: Type.Optional(Type.Union([Type.Literal('none'), Type.Literal('inverse')])),
+  /** λ of DC-ASGD: late gradients are corrected for how far the parameters moved since */
+  delayCompensation: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 100 })),
+})
+export type AsyncSettings = Static<typeof AsyncSchema>
+
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
@@ -66,6 +86,8 @@ export const JobSpecSchema = strict({
   minVolunteers: Type.Optional(Type.Integer({ minimum: 1, maximum: 5000 })),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
   mode: Type.Union([Type.Literal('auto'), ModeSchema]),
+  /** settings of the parameter server, for the modes that use it */
+  async: Type.Optional(AsyncSchema),
 })
 export type JobSpec = Static<typeof JobSpecSchema>
 

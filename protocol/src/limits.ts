@@ -24,6 +24,8 @@ export const MAX_RING_MEMBERS = 32
 export const MAX_VOLUNTEERS = 5000
 /** W: steps a member may be ahead of the last acknowledged commit, and the longest plan (COMMIT.md). */
 export const PLAN_WINDOW = 64
+/** Matrices of which one push may carry only some rows: a model has one or two embedding tables. */
+export const MAX_SPARSE_PARTS = 16
 /** Parameters of a model: 256 MiB of f32. */
 export const MAX_PARAMETERS = 64 * 1024 * 1024
 /** Bytes of one shard. */

@@ -6,7 +6,7 @@ import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { JobTermsSchema } from './job.ts'
-import { MAX_NAME_LENGTH, MAX_RING_MEMBERS, PLAN_WINDOW } from './limits.ts'
+import { MAX_NAME_LENGTH, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, PLAN_WINDOW } from './limits.ts'
 import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
@@ -143,6 +143,10 @@ export interface PlanStep {
 }
 export type LeaseToken = Static<typeof LeaseTokenSchema>
 
+/** A matrix of which a push carries only some rows; the others are zero. */
+const SparsePartSchema = strict({ name: Type.String({ minLength: 1, maxLength: 200 }), rows: Count })
+export type SparsePart = Static<typeof SparsePartSchema>
+
 /** What goes with a push of gradients in async mode (HTTP header `x-starling-push`); the body is the f32 sum (A2). */
 export const PushSchema = strict({
   incarnation: MemberIdSchema,
@@ -153,6 +157,8 @@ export const PushSchema = strict({
   targets: Count,
   lossSum: FiniteNumber,
   correct: Count,
+  /** how the body is cut (model/src/gradient-body.ts); absent: one dense vector */
+  sparse: Type.Optional(Type.Array(SparsePartSchema, { minItems: 1, maxItems: MAX_SPARSE_PARTS })),
 })
 export type Push = Static<typeof PushSchema>
 

@@ -1,9 +1,9 @@
 // Gradients of async mode: checked here for form and honesty of their numbers, decided about in run/leases.ts.
 import { createHash } from 'node:crypto'
+import { type GradientForm, gradientForm, readGradient } from '@starling-grid/model'
 import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireHonestCounts } from '../honest-counts.ts'
-import { readGradient } from '../parameter-server/parameter-server.ts'
 import type { RunHost } from '../run-host.ts'
 import type { Runs } from '../runs.ts'
 import type { Sessions } from '../sessions.ts'
@@ -24,29 +24,41 @@ interface Route {
   Params: { id: string }
 }
 
+interface Announced {
+  readonly push: Push
+  readonly form: GradientForm
+}
+
 export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRoutes): void {
+  /** what each push said before its body was read */
+  const announced = new WeakMap<FastifyRequest, Announced>()
+
   app.post<Route>('/api/jobs/:id/pushes', {
     bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
     onRequest: async (request) => {
-      requireSession(request, sessions)
-      requireLength(request, runOf(runs, request.params.id).job.form.layout.total * Float32Array.BYTES_PER_ELEMENT)
+      const member = requireSession(request, sessions)
+      const { layout } = runOf(runs, request.params.id).job.form
+      requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
+      const push = readPush(request)
+      if (push.incarnation !== member) throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
+      announced.set(request, { push, form: gradientForm(layout, push.sparse) })
     },
   }, async (request, reply) => {
     const run = runOf(runs, request.params.id)
-    const push = readPush(request)
-    if (push.incarnation !== requireSession(request, sessions)) throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
-    const { verdict, message } = await decided(run, push, request)
+    const { verdict, message } = await decided(run, announced.get(request), request)
     const status = verdict === 'received' ? 200 : statusOf(verdict)
     return reply.code(status).send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
   })
 }
 
-async function decided(run: RunHost, push: Push, request: FastifyRequest): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
+async function decided(run: RunHost, announced: Announced | undefined, request: FastifyRequest): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
+  if (announced === undefined) throw new Error('internal: a push whose header was not read')
+  const { push, form } = announced
   try {
     requireHonestCounts(run.job, { ...push, blocks: push.leases.map(({ block }) => block) })
     const body = bytesOf(request)
-    const sum = readGradient(body, run.job.form.layout.total)
-    return await run.push(push, sum, sha256Name(createHash('sha256').update(body).digest('hex')))
+    const gradient = readGradient(body, form)
+    return await run.push(push, gradient, sha256Name(createHash('sha256').update(body).digest('hex')))
   } catch (error) {
     if (!isGridError(error)) throw error
     run.feed({ type: 'push-refused', push, code: error.code })

@@ -1,115 +1,161 @@
-// The one writer of async mode (A1): holds the newest version in memory and turns each accepted push into the next, with the
-// arithmetic of ring members. Which pushes are accepted is decided in run/leases.ts; this file only computes.
-import { encodeVersionState, nextVersion, type VersionForm, type VersionState } from '@starling-grid/model'
-import { GridError, type VersionId, type VersionRef } from '@starling-grid/protocol'
-import { createOptimizerState, meanGradient, type OptimizerState } from '@starling-grid/shaders'
-import { NormClip } from './norm-clip.ts'
+// The one writer of async mode (A1): holds the newest version in memory, adds up accepted pushes and makes each closed sum the
+// next version. Which pushes are accepted, and when a sum is closed, is decided in run/leases.ts; this file only computes.
+// One call at a time: the outbox of the run awaits each before the next.
+import { encodeVersionState, type PushedGradient, type VersionForm, type VersionState } from '@starling-grid/model'
+import type { VersionId, VersionRef } from '@starling-grid/protocol'
+import type { OptimizerState } from '@starling-grid/shaders'
+import { allocate, type ServerMemory } from './memory.ts'
+import { clipFactor, NormClip } from './norm-clip.ts'
+import { keyRanges, normOf, threadsFor } from './ranges.ts'
+import { localShards, type ShardPool, shardThreads } from './shard-pool.ts'
 
-/** Versions whose parameters are kept for volunteers that were granted them: leases name the head, and pulls follow at once. */
-const KEPT_VERSIONS = 12
-/** Bytes for all kept versions together; large models keep fewer, but never fewer than two. */
-const KEPT_BYTES = 512 * 1024 * 1024
+export interface ServerOptions {
+  readonly form: VersionForm
+  /** the job's bound on the norm of a version's mean gradient */
+  readonly clipNorm: number | undefined
+  /** λ of delay compensation; undefined: late pushes are taken as they are */
+  readonly delayCompensation: number | undefined
+  /** of this machine */
+  readonly cores: number
+}
 
-export interface Update {
-  /** Σ gradients, (parameterCount,); its memory is not kept */
-  readonly sum: Float32Array
-  /** the targets that Σ runs over */
+export interface Addition {
+  readonly gradient: PushedGradient
+  /** the targets that its Σ runs over */
   readonly targets: number
+  /** version that it was computed at */
+  readonly base: VersionRef
   /** factor for staleness, 0…1 */
   readonly damping: number
-  readonly version: VersionRef
 }
 
 interface Kept {
   readonly version: VersionRef
-  readonly parameters: Float32Array
+  /** number of its vector in memory */
+  readonly index: number
+}
+
+/** What there is between load and unload. */
+interface Running {
+  readonly memory: ServerMemory
+  readonly pool: ShardPool
+  readonly clip: NormClip
+  /** oldest first; the last is the head */
+  readonly kept: Kept[]
+  /** of local rounds: pushes do not change it */
+  readonly outerState: OptimizerState | undefined
+  /** which of the two optimizer states is the head's */
+  current: 0 | 1
+  step: number
+  scalars: Float64Array
+  /** pushes in the open sum */
+  pushes: number
 }
 
 export class ParameterServer {
-  readonly #form: VersionForm
-  readonly #clipNorm: number | undefined
-  readonly #keep: number
-  readonly #mean: Float32Array
-  #clip = new NormClip()
-  /** oldest first; the last is the head */
-  #kept: Kept[] = []
-  #state: OptimizerState
-  #spare: OptimizerState
+  readonly #options: ServerOptions
+  #running: Running | undefined
 
-  constructor(form: VersionForm, clipNorm: number | undefined) {
-    const { total } = form.layout
-    this.#form = form
-    this.#clipNorm = clipNorm
-    this.#keep = Math.max(2, Math.min(KEPT_VERSIONS, Math.floor(KEPT_BYTES / (total * Float32Array.BYTES_PER_ELEMENT))))
-    this.#mean = new Float32Array(total)
-    this.#state = createOptimizerState(form.optimizer, 0)
-    this.#spare = this.#state
+  constructor(options: ServerOptions) {
+    this.#options = options
   }
 
   get head(): VersionRef | undefined {
-    return this.#kept.at(-1)?.version
+    return this.#running?.kept.at(-1)?.version
   }
 
   /** A5: takes over at a version; what was held before is forgotten. */
-  load({ version, parameters, optimizerState }: VersionState): void {
-    this.#clip = new NormClip()
-    this.#kept = [{ version, parameters }]
-    this.#state = optimizerState
-    this.#spare = createOptimizerState(this.#form.optimizer, this.#form.layout.trained)
+  async load({ version, parameters, optimizerState, outerState }: VersionState): Promise<void> {
+    await this.unload()
+    const { form, cores, delayCompensation } = this.#options
+    const threads = threadsFor(form.layout.total, cores)
+    const memory = allocate(form, { compensated: delayCompensation !== undefined, shared: threads > 0 })
+    memory.versions[0]?.set(parameters)
+    for (const [i, slot] of memory.slots[0].entries()) slot.set(optimizerState.slots[i] ?? slot)
+    const { layout, optimizer } = form
+    const shards = keyRanges(layout.total, threads).map((range) => ({ rule: { layout, optimizer }, range, memory }))
+    const pool = threads > 0 ? await shardThreads(shards) : localShards(shards)
+    const { step, scalars } = optimizerState
+    this.#running = { memory, pool, clip: new NormClip(), kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
+    await pool.run({ type: 'load', step, scalars })
   }
 
-  /** A6: the ring is the writer again. */
-  unload(): void {
-    this.#kept = []
-    this.#state = createOptimizerState(this.#form.optimizer, 0)
-    this.#spare = this.#state
+  /** A6: the ring is the writer again, and no thread runs any more. An open sum goes: its blocks are in no record. */
+  async unload(): Promise<void> {
+    const running = this.#running
+    this.#running = undefined
+    await running?.pool.stop()
   }
 
-  /** A3. Returns the norm of the mean gradient before clipping. */
-  apply({ sum, targets, damping, version }: Update): number {
-    const head = this.#kept.at(-1)
-    if (head === undefined || version.v !== head.version.v + 1) throw new Error(`internal: version ${version.v} cannot follow ${head?.version.v}`)
-    const mean = this.#mean
-    meanGradient(sum, targets, mean)
-    const { trained } = this.#form.layout
-    const norm = this.#clip.clip(mean.subarray(0, trained), this.#clipNorm)
-    if (damping < 1) for (let i = 0; i < trained; i++) mean[i] = Math.fround((mean[i] ?? 0) * damping)
-    const next = this.#freeVector()
-    nextVersion(this.#form, { parameters: head.parameters, optimizerState: this.#state }, mean, { parameters: next, optimizerState: this.#spare })
-    ;[this.#state, this.#spare] = [this.#spare, this.#state]
-    this.#kept.push({ version, parameters: next })
+  /** A2. Adds a push to the open sum, bounded by the running median of norms; returns the norm of its mean gradient before. */
+  async add({ gradient, targets, base, damping }: Addition): Promise<number> {
+    const running = this.#required
+    const head = headOf(running)
+    const { delayCompensation: strength = 0 } = this.#options
+    const from = running.kept.find(({ version }) => version.id === base.id) ?? (this.#compensates ? undefined : head)
+    if (from === undefined) throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
+    gradient.writeTo(running.memory.gradient)
+    const norm = normOf(await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength })) / targets
+    const factor = Number.isFinite(norm) ? running.clip.factorOf(norm) * damping : 0
+    await running.pool.run({ type: 'accumulate', factor, first: running.pushes === 0 })
+    running.pushes++
     return norm
   }
 
-  /** Parameters of a recent version, valid until the next apply; undefined when it is gone. */
-  parametersOf(id: VersionId): Kept | undefined {
-    return this.#kept.find(({ version }) => version.id === id)
+  /** A3. The open sum becomes a version; returns the norm of the mean gradient over its `targets`, before the job's bound. */
+  async close(version: VersionRef, targets: number): Promise<number> {
+    const running = this.#required
+    const head = headOf(running)
+    if (version.v !== head.version.v + 1 || running.pushes === 0) throw new Error(`internal: version ${version.v} cannot follow ${head.version.v} with ${running.pushes} pushes`)
+    const norm = normOf(await running.pool.run({ type: 'mean', targets }))
+    const factor = Number.isFinite(norm) ? clipFactor(norm, this.#options.clipNorm ?? Number.POSITIVE_INFINITY) : 0
+    const to = freeVector(running)
+    const [answer] = await running.pool.run({ type: 'apply', factor, from: head.index, to })
+    if (answer === undefined) throw new Error('internal: a parameter server without shards')
+    running.step = answer[0] ?? 0
+    running.scalars = answer.slice(1)
+    running.current = running.current === 0 ? 1 : 0
+    running.pushes = 0
+    running.kept.push({ version, index: to })
+    return norm
   }
 
-  /** The newest version as bytes, for a checkpoint (A4). */
+  /** Parameters of a recent version, to be read at once: they are written over when newer versions need the room. */
+  parametersOf(id: VersionId): { readonly version: VersionRef; readonly parameters: Float32Array } | undefined {
+    const running = this.#running
+    const kept = running?.kept.find(({ version }) => version.id === id)
+    const parameters = kept === undefined ? undefined : running?.memory.versions[kept.index]
+    return kept === undefined || parameters === undefined ? undefined : { version: kept.version, parameters }
+  }
+
+  /** The newest version as bytes, for a checkpoint (A4). The open sum is not in it. */
   encode(): { readonly version: VersionRef; readonly bytes: Uint8Array<ArrayBuffer> } {
-    const head = this.#kept.at(-1)
-    if (head === undefined) throw new Error('internal: the parameter server holds no version')
-    return { version: head.version, bytes: encodeVersionState({ ...this.#form, ...head, optimizerState: this.#state }) }
+    const running = this.#required
+    const { memory, current, step, scalars, outerState } = running
+    const { version, index } = headOf(running)
+    const parameters = memory.versions[index] ?? new Float32Array(0)
+    const optimizerState = { step, scalars, slots: memory.slots[current] }
+    return { version, bytes: encodeVersionState({ ...this.#options.form, version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }) }
   }
 
-  /** The oldest kept vector is written over: versions come faster than a garbage collector likes. */
-  #freeVector(): Float32Array {
-    const oldest = this.#kept.length >= this.#keep ? this.#kept.shift() : undefined
-    return oldest?.parameters ?? new Float32Array(this.#form.layout.total)
+  get #compensates(): boolean {
+    return this.#options.delayCompensation !== undefined
+  }
+
+  get #required(): Running {
+    if (this.#running === undefined) throw new Error('internal: the parameter server holds no version')
+    return this.#running
   }
 }
 
-/**
- * Body of a push → Σ gradients, after the checks that come before any decision (A2).
- * @throws GridError 'gradient-shape', 'gradient-not-finite'
- */
-export function readGradient(body: Uint8Array, parameterCount: number): Float32Array {
-  const bytes = parameterCount * Float32Array.BYTES_PER_ELEMENT
-  if (body.byteLength !== bytes) throw new GridError('gradient-shape', `a gradient of this model has ${bytes} bytes, got ${body.byteLength}`)
-  const aligned = body.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? body : new Uint8Array(body)
-  const values = new Float32Array(aligned.buffer, aligned.byteOffset, parameterCount)
-  const bad = values.findIndex((value) => !Number.isFinite(value))
-  if (bad >= 0) throw new GridError('gradient-not-finite', `element ${bad} of the gradient is ${values[bad]}`)
-  return values
+function headOf({ kept }: Running): Kept {
+  const head = kept.at(-1)
+  if (head === undefined) throw new Error('internal: a parameter server without a head')
+  return head
+}
+
+/** The oldest kept vector is written over: versions come faster than a garbage collector likes. */
+function freeVector({ kept, memory }: Running): number {
+  const oldest = kept.length >= memory.versions.length ? kept.shift() : undefined
+  return oldest?.index ?? kept.length
 }

@@ -1,10 +1,11 @@
 // Async mode as a phase: entering it (A5), leaving it (A6), its checkpoints (A4).
 import type { Sha256, VersionRef } from '@starling-grid/protocol'
+import { closeSum, emptySum } from './accumulator.ts'
 import { checkpointDue } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { expireLeases } from './leases.ts'
 import { countFallback, nextMode } from './mode-policy.ts'
-import type { RunPhase } from './state.ts'
+import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 /** ms for the server to write its state before it is asked again */
@@ -19,8 +20,7 @@ export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; r
   const { reason } = nextMode(now, state.health, state.mode, state.config)
   if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
-  state.leases.clear()
-  state.validation = undefined
+  forgetPushes(state)
   state.health.disturbedAt = now
   state.phase = { type: 'async', since: now, checkpointAskedAt: undefined }
   turn.effect({ type: 'server-load', checkpoint: newestCheckpoint(state) })
@@ -44,13 +44,21 @@ export function askServer(turn: Turn, phase: Extract<RunPhase, { type: 'async' }
   turn.effect({ type: 'server-checkpoint', version: turn.state.chain.head })
 }
 
-/** A6: the mode epoch first (late pushes are stale from here), then the server's newest version, then a ballot. */
+/** What a mode epoch leaves behind that no record holds. */
+function forgetPushes(state: RunState): void {
+  state.leases.clear()
+  state.open = emptySum()
+  state.workers.clear()
+  state.validation = undefined
+}
+
+/** A6: the open sum is closed, then the next mode epoch begins (late pushes are stale from here), then the server's newest version, then a ballot. */
 function leaveAsync(turn: Turn, reason: string): void {
   const { state, now } = turn
+  closeSum(turn)
   turn.journal({ type: 'mode', mode: 'ring', modeEpoch: state.modeEpoch + 1, reason })
   turn.note('mode', `back to the ring: ${reason}`)
-  state.leases.clear()
-  state.validation = undefined
+  forgetPushes(state)
   state.health.consecutiveAborts = 0
   state.health.leftAsyncAt = now
   state.health.ballots = []
@@ -78,4 +86,13 @@ export function serverCheckpointed(turn: Turn, written: { readonly version: Vers
 function settle(turn: Turn): void {
   turn.effect({ type: 'server-unload' })
   turn.then({ type: 'ballot', reason: 'the ring takes over from the parameter server', trouble: false })
+}
+
+/** A4: its threads died, or a defect stopped it. What it had since its last checkpoint is repeated: the ballot goes back to it. */
+export function serverLost(turn: Turn, why: string): void {
+  const { phase } = turn.state
+  if (phase.type !== 'async' && phase.type !== 'settle') return
+  turn.note('run', `the parameter server stopped: ${why}`)
+  turn.effect({ type: 'server-unload' })
+  turn.then({ type: 'ballot', reason: 'the parameter server stopped', trouble: false })
 }

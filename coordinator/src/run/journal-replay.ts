@@ -1,5 +1,6 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
 import { ALL_RULES_ON, type BlockId, type StepRecord } from '@starling-grid/protocol'
+import { emptySum } from './accumulator.ts'
 import { ChainIndex } from './chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
@@ -16,7 +17,7 @@ export function createRunState(config: RunConfig): RunState {
     config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
     mode: config.mode === 'async' ? 'async' : 'ring', modeEpoch: 0, modeReason: `asked for by the job (${config.mode})`,
     leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
-    phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), failures: new Map(), validation: undefined,
+    phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), open: emptySum(), workers: new Set(), failures: new Map(), validation: undefined,
     provisional: undefined, digests: new Map(),
     health: { consecutiveAborts: 0, ballots: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined }, everPlanned: new Set(),
   }

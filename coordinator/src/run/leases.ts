@@ -1,5 +1,7 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import { type BlockId, type ErrorCode, type MemberId, type MessageFrom, type Push, type Sha256, type StepRecord, extend } from '@starling-grid/protocol'
+import type { BlockId, ErrorCode, MemberId, MessageFrom, Push, Sha256 } from '@starling-grid/protocol'
+import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
+import { dampingOf } from './async-policy.ts'
 import { releaseAll } from './membership.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { RunState } from './state.ts'
@@ -17,50 +19,60 @@ export function leaseRequested(turn: Turn, member: MemberId, { modeEpoch }: Mess
   if (here === undefined || state.phase.type !== 'async') return
   if (modeEpoch !== state.modeEpoch) return turn.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
   // One grant at a time: who asks again without a push gave the last one up.
-  if (releaseAll(state.leases, member)) here.misses++
+  if (releaseAll(state.leases, member)) gaveUp(state, member)
   here.hungry = true
   turn.then({ type: 'advance' })
 }
 
-/** One global batch for each hungry member, as long as blocks of this epoch are free; the reliable first. */
+/** Its next lease is longer, and nobody waits for it until it pushes again. */
+function gaveUp(state: RunState, id: MemberId): void {
+  const member = state.members.get(id)
+  if (member !== undefined) member.misses++
+  state.workers.delete(id)
+}
+
+/** One lease for each hungry member, as long as blocks of this epoch are free and nobody gets too far behind; the reliable first. */
 export function grantTraining(turn: Turn): void {
   const { state } = turn
   if (trainingIsOver(state)) return
   const hungry = [...state.members.values()].filter((member) => member.hungry).sort((a, b) => a.misses - b.misses)
   for (const member of hungry) {
+    if (!mayRunAhead(state, stalenessBound(state))) return turn.reason('parameter server: members wait for the slowest')
     const blocks = nextLease(state)
     if (blocks.length === 0) return
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
     turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: state.chain.head, leases, deadlineMs: leaseMs(state, member.id) })
   }
-  turn.reason(`parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased`)
+  const pushes = pushesPerVersion(state)
+  turn.reason(`parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`)
+}
+
+function stalenessBound({ config }: RunState): number {
+  return config.async.maxStaleness ?? config.timing.stalenessBound
 }
 
 /** A block that was in a failed push is leased alone, so that only the culprit is set aside. */
 function nextLease(state: RunState): BlockId[] {
-  const free = available(state, (block) => state.leases.has(block))
+  const most = blocksPerLease(state)
+  const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
   const [first] = free
   if (first !== undefined && state.failures.has(first)) return [first]
-  return free.filter((block) => !state.failures.has(block)).slice(0, state.config.batchBlocks)
+  return free.filter((block) => !state.failures.has(block)).slice(0, most)
 }
 
-/** A2, A3: a taken push is one record and one version at once (K = 1: fully asynchronous). */
+/** A2: a taken push joins the open sum, which becomes a version when it is due (A3). */
 export function pushed(turn: Turn, push: Push, gradDigest: Sha256): void {
   const { state } = turn
   const refusal = refusePush(state, push)
   if (refusal !== undefined) return turn.effect({ type: 'push-verdict', ...refusal })
   measure(turn, push)
-  const staleness = state.chain.head.v - push.base.v
-  const record: StepRecord = {
-    v: state.chain.head.v + 1, gen: state.gen, modeEpoch: state.modeEpoch, kind: 'async', blocks: push.leases.map(({ block }) => block),
-    samples: push.samples, targets: push.targets, lossSum: push.lossSum, correct: push.correct, gradDigest,
-  }
-  const version = extend(state.chain.head, record)
-  turn.journal({ type: 'commit', records: [record] })
+  addToSum(turn, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
-  turn.effect({ type: 'server-apply', record, version, damping: 1 / (1 + staleness) })
-  turn.effect({ type: 'push-verdict', verdict: 'received', message: `version ${version.v}` })
+  state.workers.add(push.incarnation)
+  const { head } = state.chain
+  turn.effect({ type: 'server-add', base: push.base, targets: push.targets, damping: dampingOf(state.config.async, head.v - push.base.v) })
+  turn.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })
   turn.then({ type: 'advance' })
 }
 
@@ -70,11 +82,11 @@ function refusePush(state: RunState, push: Push): { readonly verdict: ErrorCode;
   if (state.config.off.has('A2')) return undefined
   if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
   const blocks = push.leases.map(({ block }) => block)
-  if (new Set(blocks).size < blocks.length || blocks.some((block) => state.chain.isDone(block))) return { verdict: 'duplicate', message: 'a block of this push is already counted' }
+  if (new Set(blocks).size < blocks.length || blocks.some((block) => state.chain.isDone(block) || state.open.blocks.has(block))) return { verdict: 'duplicate', message: 'a block of this push is already counted' }
   const stale = push.leases.find(({ block, leaseEpoch }) => !holds(state, push.incarnation, block, leaseEpoch))
   if (stale !== undefined) return { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
   if (push.samples === 0) return { verdict: 'message-malformed', message: 'a push holds at least one sample' }
-  if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > state.config.timing.stalenessBound) {
+  if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > stalenessBound(state)) {
     for (const block of blocks) release(state, block)
     return { verdict: 'base-stale', message: `version ${push.base.v} is too old: now at ${state.chain.head.v}` }
   }
@@ -110,12 +122,9 @@ export function pushRefused(turn: Turn, push: Push, code: ErrorCode): void {
 }
 
 export function expireLeases(turn: Turn): void {
-  const { leases, members } = turn.state
+  const { leases } = turn.state
   const overdue = [...leases].filter(([, { deadline }]) => deadline < turn.now)
-  for (const id of new Set(overdue.map(([, { holder }]) => holder))) {
-    const member = members.get(id)
-    if (member !== undefined) member.misses++
-  }
+  for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(turn.state, id)
   for (const [block] of overdue) fail(turn, block)
 }
 

@@ -54,6 +54,7 @@ export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: str
   state.health.disturbedAt = turn.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   for (const leases of [state.leases, state.validation?.leases]) releaseAll(leases, id)
+  state.workers.delete(id)
   turn.note('member', `${member.name} left: ${why.reason}`)
   afterLoss(turn, id, member)
 }

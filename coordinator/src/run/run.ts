@@ -1,7 +1,8 @@
 // START HERE: the coordinator's decisions about one run. `decide(state, input, now)` changes the state it is given and returns
 // what is to be done and why. No I/O, no clock, no randomness: the same state, input and time always decide the same.
 import type { MemberId } from '@starling-grid/protocol'
-import { asyncTick, askServer, enterAsync, serverCheckpointed } from './async.ts'
+import { closeWhenDue } from './accumulator.ts'
+import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from './async.ts'
 import { confirmed, decide as decideBallot, enterRing, openBallot, rewind, stateAnswered } from './ballot.ts'
 import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploaded } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
@@ -46,6 +47,8 @@ function take(turn: Turn, input: RunInput): void {
       return pushRefused(turn, input.push, input.code)
     case 'server-checkpoint':
       return serverCheckpointed(turn, input)
+    case 'server-lost':
+      return serverLost(turn, input.reason)
     case 'tick':
       return tick(turn)
     default:
@@ -167,6 +170,7 @@ function advance(turn: Turn): void {
   const { state } = turn
   const { phase } = state
   if (phase.type !== 'ring' && phase.type !== 'async') return
+  if (phase.type === 'async') closeWhenDue(turn)
   const idle = phase.type === 'ring' ? phase.plannedTo === state.chain.head.v : state.leases.size === 0
   if (phase.type === 'ring') considerUpload(turn)
   if (idle && validationDue(state)) return validate(turn)

@@ -3,6 +3,8 @@
 import type {
   AdapterDescription, BlockId, Claim, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, StepRecord, ToVolunteer, VersionRef, ErrorCode, RunEvent,
 } from '@starling-grid/protocol'
+import type { OpenSum } from './accumulator.ts'
+import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
 
 /** Milliseconds and counts that decisions depend on; the defaults with their reasons are in timing.ts. */
@@ -50,6 +52,7 @@ export interface RunConfig {
   readonly validateEvery: number
   readonly minVolunteers: number
   readonly mode: 'auto' | Mode
+  readonly async: AsyncPolicy
   readonly timing: Timing
   readonly off: RulesOff
 }
@@ -109,6 +112,8 @@ export interface Checkpoint {
 
 export interface Lease {
   readonly holder: MemberId
+  /** number of the version that it is computed at */
+  readonly base: number
   readonly leaseEpoch: number
   readonly grantedAt: number
   readonly deadline: number
@@ -205,6 +210,10 @@ export interface RunState {
   phaseReason: string
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
+  /** async mode: what is pushed and is no version yet */
+  open: OpenSum
+  /** async mode: members whose last lease came back as a push */
+  readonly workers: Set<MemberId>
   readonly failures: Map<BlockId, number>
   validation: ValidationRun | undefined
   provisional: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly from: MemberId } | undefined
@@ -230,6 +239,8 @@ export type RunInput =
   | { readonly type: 'push-refused'; readonly push: Push; readonly code: ErrorCode }
   /** the parameter server wrote its state as a blob */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
+  /** the parameter server died: what it held since its last checkpoint is gone (A4) */
+  | { readonly type: 'server-lost'; readonly reason: string }
   | { readonly type: 'tick' }
 
 export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'abort' | 'version-digest' | 'validated' | 'lease-request'>
@@ -242,8 +253,10 @@ export type Effect =
   | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }
   /** the parameter server takes over this version (A5) */
   | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
-  /** the push becomes version `version`, its gradient scaled by `damping` (A3) */
-  | { readonly type: 'server-apply'; readonly record: StepRecord; readonly version: VersionRef; readonly damping: number }
+  /** the push that this decision is about joins the open sum, scaled by `damping` (A2) */
+  | { readonly type: 'server-add'; readonly base: VersionRef; readonly targets: number; readonly damping: number }
+  /** the open sum becomes version `version` (A3) */
+  | { readonly type: 'server-close'; readonly record: StepRecord; readonly version: VersionRef }
   /** write the server's state as a blob and answer with server-checkpoint */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef }
   | { readonly type: 'server-unload' }

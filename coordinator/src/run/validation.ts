@@ -44,7 +44,7 @@ export function lease(turn: Turn, holder: MemberId, blocks: readonly BlockId[], 
   const tokens = blocks.map((block) => ({ block, leaseEpoch: (state.leaseEpochs.get(block) ?? 0) + 1 }))
   turn.journal({ type: 'lease', holder, leases: tokens })
   const deadline = now + leaseMs(state, holder)
-  for (const { block, leaseEpoch } of tokens) leases.set(block, { holder, leaseEpoch, grantedAt: now, deadline })
+  for (const { block, leaseEpoch } of tokens) leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
   return tokens
 }
 

@@ -134,8 +134,10 @@ export class CoordinatorProcess implements CoordinatorEnd {
         return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
       case 'server-load':
         return this.#server.load(effect.checkpoint)
-      case 'server-apply':
-        return this.#server.apply(effect.record, effect.version, this.#gradient)
+      case 'server-add':
+        return this.#server.add(this.#gradient)
+      case 'server-close':
+        return this.#server.close(effect.record, effect.version)
       case 'server-checkpoint':
         return this.#server.write(effect.version, (written) => this.decide({ type: 'server-checkpoint', ...written }))
       case 'server-unload':

@@ -19,6 +19,8 @@ export class ParameterServer {
   readonly #blobs: Map<Sha256, Replica>
   readonly #chronicle: Chronicle
   #replica: Replica | undefined
+  /** of the pushes that are no version yet */
+  #sum: Float32Array | undefined
 
   constructor(context: Context, { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Chronicle }) {
     this.#context = context
@@ -32,12 +34,19 @@ export class ParameterServer {
     const { head } = this.#chronicle
     if (version.id !== head.id) this.#context.violations.report('I6', `the parameter server starts at version ${version.v} while version ${head.v} is committed`)
     if (counts !== undefined) this.#replica = { version, counts }
+    this.#sum = undefined
   }
 
-  apply(record: StepRecord, version: VersionRef, gradient: Float32Array | undefined): void {
-    if (this.#replica === undefined || gradient === undefined) return this.#context.violations.report('I6', 'a push is applied to nothing')
+  add(gradient: Float32Array | undefined): void {
+    if (this.#replica === undefined || gradient === undefined) return this.#context.violations.report('I6', 'a push is added to nothing')
+    this.#sum = this.#sum === undefined ? gradient : plus(this.#sum, gradient)
+  }
+
+  close(record: StepRecord, version: VersionRef): void {
+    if (this.#replica === undefined || this.#sum === undefined) return this.#context.violations.report('I6', 'a version is made of nothing')
     this.#context.history.record(this.#replica.version, record, version)
-    this.#replica = { version, counts: plus(this.#replica.counts, gradient) }
+    this.#replica = { version, counts: plus(this.#replica.counts, this.#sum) }
+    this.#sum = undefined
     this.#context.history.check('the parameter server', this.#replica)
   }
 
@@ -56,5 +65,6 @@ export class ParameterServer {
     if (this.#replica !== undefined && !this.#chronicle.hasCheckpoint(this.#replica.version))
       this.#context.violations.report('lost-work', `the parameter server stops and nobody has its version ${this.#replica.version.v}`)
     this.#replica = undefined
+    this.#sum = undefined
   }
 }

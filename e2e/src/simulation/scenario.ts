@@ -1,6 +1,6 @@
 // What one seed stands for: how many members, which network, which mode, how many faults of which kind.
 import { ALL_RULES_ON, genesis, jobId, type RulesOff } from '@starling-grid/protocol'
-import type { RunConfig, Timing } from '@starling-grid/coordinator/run'
+import { type AsyncPolicy, DEFAULT_ASYNC, type RunConfig, type Timing } from '@starling-grid/coordinator/run'
 import { Dice } from './dice.ts'
 
 export type Network = 'fifo' | 'shuffled'
@@ -47,6 +47,13 @@ const TIMING: Timing = {
 const SHAPES = [[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1]] as const
 const LONG_RUN = [1, 120, 1] as const
 const LONG_RUNS = 0.02
+/** when pushes become a version, and who waits for whom */
+const POLICIES: readonly AsyncPolicy[] = [
+  DEFAULT_ASYNC,
+  { ...DEFAULT_ASYNC, maxStaleness: 1, whenStale: 'wait' },
+  { ...DEFAULT_ASYNC, update: 'proportion' },
+  { ...DEFAULT_ASYNC, update: 'all', maxStaleness: 0, whenStale: 'wait' },
+]
 /** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
@@ -65,10 +72,11 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const computeMs = config.blocks === LONG_RUN[1] ? QUICK_MS : (dice.pick([500, 500, 4000]) ?? 500)
   const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
   const linksMs = dice.pick([200, 3000]) ?? 200
-  return { seed, computeMs, linksMs, transferMs, network, off, config, seats, faults, faultRate, brokenLink, defect }
+  const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
+  return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async }, seats, faults, faultRate, brokenLink, defect }
 }
 
-function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): RunConfig {
+function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): Omit<RunConfig, 'async'> {
   const job = jobId('simulated')
   const [epochs, blocks, batchBlocks] = dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {

@@ -1,0 +1,48 @@
+// What a job says of its parameter server, with defaults, checked: how many pushes make a version, and what becomes of late ones.
+import { type AsyncSettings, GridError } from '@starling-grid/protocol'
+
+export interface AsyncPolicy {
+  readonly update: 'each' | 'proportion' | 'all'
+  /** for `proportion`: up to 1 a share of the members that push, above it a number of pushes */
+  readonly proportion: number
+  /** versions that a push may be behind; undefined: Timing.stalenessBound */
+  readonly maxStaleness: number | undefined
+  /** what keeps to it: later pushes are dropped, or nobody takes more work while it could make another's push too late (SSP) */
+  readonly whenStale: 'drop' | 'wait'
+  readonly damping: 'none' | 'inverse'
+  /** λ of DC-ASGD; undefined: none */
+  readonly delayCompensation: number | undefined
+}
+
+/** Half of those who push: the slower half costs nobody time, and a version still has the samples of several. */
+const DEFAULT_PROPORTION = 0.5
+
+export const DEFAULT_ASYNC: AsyncPolicy = { update: 'each', proportion: DEFAULT_PROPORTION, maxStaleness: undefined, whenStale: 'drop', damping: 'inverse', delayCompensation: undefined }
+
+/** @throws GridError 'job-invalid' when settings contradict each other, or need older versions than the server keeps */
+export function asyncPolicy(settings: AsyncSettings | undefined, keptVersions: number): AsyncPolicy {
+  if (settings === undefined) return DEFAULT_ASYNC
+  const { update = 'each', proportion = DEFAULT_PROPORTION, maxStaleness, whenStale, delayCompensation } = settings
+  if (settings.proportion !== undefined && update !== 'proportion') throw contradiction('`proportion` belongs to `update: proportion`')
+  if (update === 'all' && (maxStaleness ?? 0) !== 0) throw contradiction('with `update: all` nobody is behind; leave `maxStaleness` out')
+  if (update === 'all' && whenStale === 'drop') throw contradiction('with `update: all` members wait for each other; leave `whenStale` out')
+  const oldest = keptVersions - 1
+  if (delayCompensation !== undefined && (maxStaleness ?? 0) > oldest)
+    throw contradiction(`\`delayCompensation\` needs the version that a push began with, and of a model of this size ${keptVersions} are kept; use a \`maxStaleness\` of at most ${oldest}`)
+  const bound = update === 'all' ? 0 : (maxStaleness ?? (delayCompensation === undefined ? undefined : oldest))
+  return {
+    update, proportion, maxStaleness: bound, delayCompensation,
+    whenStale: update === 'all' ? 'wait' : (whenStale ?? 'drop'),
+    // A compensated gradient is meant to count whole.
+    damping: settings.damping ?? (delayCompensation === undefined ? 'inverse' : 'none'),
+  }
+}
+
+function contradiction(what: string): GridError {
+  return new GridError('job-invalid', `async: ${what}`)
+}
+
+/** Factor for a push that is `staleness` versions late. */
+export function dampingOf({ damping }: AsyncPolicy, staleness: number): number {
+  return damping === 'none' ? 1 : 1 / (1 + staleness)
+}

@@ -1,0 +1,31 @@
+// A run in async mode at a desk (run-desk.ts): members ask, get grants, push. Used by the run-async*.test.ts files.
+import assert from 'node:assert/strict'
+import { type BlockId, memberId, type MessageTo, type Push } from '@starling-grid/protocol'
+import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
+
+export type Grant = MessageTo<'grant'>
+
+/** In async mode, each member with a grant. */
+export function asyncDesk(names: readonly string[], options: DeskOptions = {}): { readonly desk: Desk; readonly grants: Grant[] } {
+  const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
+  desk.join(...names)
+  for (const name of names) desk.answer(name)
+  return { desk, grants: names.map((name) => ask(desk, name)) }
+}
+
+export function ask(desk: Desk, name: string): Grant {
+  desk.say(name, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  const grant = desk.sent('grant').find(({ to }) => to === name)
+  assert.ok(grant, `${name} gets work`)
+  return grant
+}
+
+export function push(desk: Desk, name: string, { modeEpoch, base, leases }: Grant, changed: Partial<Push> = {}): string | undefined {
+  const samples = leases.length
+  desk.feed({ type: 'push', gradDigest: hashOf('sum'), push: { incarnation: memberId(name), modeEpoch, base, leases, samples, targets: samples, lossSum: 1, correct: 0, ...changed } })
+  return desk.verdict
+}
+
+export function blocksOf({ leases }: Grant): BlockId[] {
+  return leases.map(({ block }) => block)
+}
