@@ -1,7 +1,6 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
-import type { ModelSpec } from '@starling-grid/model'
-import { createGpuExecutor, createReferenceExecutor, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
+import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExecutorOptions, microBatchFor, type VolunteerHost } from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { openShardCache } from './shard-cache.ts'
@@ -22,13 +21,16 @@ export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOp
     openPeerNetwork,
     shards: openShardCache(),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
-    createExecutor: (spec) => (executor === 'reference' ? Promise.resolve(createReferenceExecutor(spec)) : openGpuExecutor(spec, adapter)),
+    async createExecutor(spec, blockSamples) {
+      const size = microBatchFor(spec, blockSamples)
+      return executor === 'reference' ? createReferenceExecutor(spec, size) : openGpuExecutor({ spec, ...size }, adapter)
+    },
   }
 }
 
-async function openGpuExecutor(spec: ModelSpec, wanted: string | undefined): Promise<Executor> {
+async function openGpuExecutor(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })
-  const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, spec, readText: (url) => readFile(url, 'utf8') })
+  const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, ...options, readText: (url) => readFile(url, 'utf8') })
   const destroy = executor.destroy.bind(executor)
   // The device belongs to this executor alone: it ends with it, and lets the process exit.
   return Object.assign(executor, {

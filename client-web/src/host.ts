@@ -1,6 +1,6 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
 import { GridError } from '@starling-grid/protocol'
-import { createGpuExecutor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
+import { createGpuExecutor, microBatchFor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
 import { openShardCache } from './shard-cache.ts'
 import { dialSocket } from './socket.ts'
@@ -20,9 +20,9 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     openPeerNetwork,
     shards: await openShardCache(),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
-    async createExecutor(spec) {
+    async createExecutor(spec, blockSamples) {
       const { device, adapter } = await openDevice()
-      return createGpuExecutor({ device, adapter, spec, readText })
+      return createGpuExecutor({ device, adapter, spec, readText, ...microBatchFor(spec, blockSamples) })
     },
   }
 }

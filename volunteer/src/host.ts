@@ -23,8 +23,11 @@ export interface VolunteerHost {
   readonly client: 'node' | 'tab'
   /** http(s) origin of the coordinator, without a slash at the end */
   readonly coordinatorUrl: string
-  /** @throws GridError 'no-adapter', 'adapter-limit' */
-  createExecutor(spec: ModelSpec): Promise<Executor>
+  /**
+   * For batches whose blocks have up to `blockSamples` samples.
+   * @throws GridError 'no-adapter', 'adapter-limit'
+   */
+  createExecutor(spec: ModelSpec, blockSamples: number): Promise<Executor>
   /** @throws GridError 'coordinator-lost' when it cannot be reached */
   dialCoordinator(path: string): Promise<CoordinatorSocket>
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>

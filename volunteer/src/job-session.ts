@@ -47,7 +47,7 @@ export class JobSession {
     const spec = parseModelSpec(terms.model)
     const found = modelHash(spec)
     if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
-    const executor = await parts.host.createExecutor(spec)
+    const executor = await parts.host.createExecutor(spec, terms.blockSamples)
     const session = new JobSession(terms, spec, parts, executor)
     await session.compute.measure(await session.#batches.trial(terms.blockSamples))
     return session

@@ -1,5 +1,6 @@
 // Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
-import { type BlockId, type BlockRange, blockRanges, type JobTerms, rangeOf } from '@starling-grid/protocol'
+import { type BlockId, blockIndex, type BlockRange, blockRanges, epochOf, type JobTerms, rangeOf } from '@starling-grid/protocol'
+import { randomWords } from '@starling-grid/model'
 import type { Batch } from '../graph/executor.ts'
 import type { Shard, Shards } from './shards.ts'
 
@@ -18,7 +19,7 @@ export class Batches {
     this.#elements = terms.dataset.inputShape.reduce((product, size) => product * size, 1)
   }
 
-  /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,). */
+  /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); groups and keys say what belongs to which block. */
   async of(blocks: readonly BlockId[]): Promise<Batch> {
     const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))
     const samples = ranges.reduce((sum, range) => sum + range.samples, 0)
@@ -29,7 +30,7 @@ export class Batches {
       this.#copy(await this.#shards.get(range.shard), range, { x, y, at })
       at += range.samples
     }
-    return { samples, x, y }
+    return { samples, x, y, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
   }
 
   /** `samples` training samples, to measure speed with. */
@@ -41,6 +42,18 @@ export class Batches {
     const y = new Int32Array(range.samples)
     this.#copy(await this.#shards.get(range.shard), range, { x, y, at: 0 })
     return { samples: range.samples, x, y }
+  }
+
+  /**
+   * What a model that draws random numbers draws from, one number per sample: made of the job's seed, the block with its epoch, and
+   * the sample's index in the block. Whoever computes the block, when, and beside which others, draws the same.
+   */
+  #keys(blocks: readonly BlockId[], ranges: readonly BlockRange[]): Int32Array {
+    return Int32Array.from(blocks.flatMap((block, b) => {
+      const stream = block.startsWith('v:') ? blockIndex(block) : randomWords(this.#terms.seed, epochOf(block))(blockIndex(block))
+      const word = randomWords(this.#terms.seed, stream)
+      return Array.from({ length: ranges[b]?.samples ?? 0 }, (_, i) => word(i))
+    }))
   }
 
   #copy(shard: Shard, range: BlockRange, into: { readonly x: Float32Array; readonly y: Int32Array; readonly at: number }): void {

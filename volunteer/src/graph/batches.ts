@@ -1,9 +1,11 @@
 // A batch checked against its graph and cut into the micro-batches that fit a runner.
 
+import { layerShapes, type ModelSpec } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import type { Graph } from './build.ts'
 import type { Batch } from './executor.ts'
 import { lossRule } from './losses.ts'
+import { opOf } from './ops/table.ts'
 
 /** Throws when the batch does not fit the model; a wrong class index would otherwise read another sample's memory. */
 export function checkBatch(graph: Graph, batch: Batch): void {
@@ -51,6 +53,12 @@ export function piecesOf({ mixesSamples, spec }: Graph, { samples, groups = [sam
   if (largest > capacity) throw new GridError('adapter-limit', `The model ${spec.name} normalises over whole blocks of ${largest} samples, and the adapter has room for ${capacity}. Submit the job with smaller blocks.`)
   let start = 0
   return groups.map(count => ({ start: (start += count) - count, count }))
+}
+
+/** Samples that an executor takes at once beside its own choice: a model that normalises over a block needs the whole of it. */
+export function microBatchFor(spec: ModelSpec, blockSamples: number): { readonly maxMicroBatch?: number } {
+  const mixes = layerShapes(spec).some(({ layer }) => opOf(layer.type).mixesSamples)
+  return mixes ? { maxMicroBatch: blockSamples } : {}
 }
 
 /** Ranges of at most `capacity` samples, as even as can be: 65 samples at 64 become 32 and 33. */
