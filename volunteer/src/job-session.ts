@@ -1,5 +1,5 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
-import { type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
+import { embeddingTables, type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
 import { GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
@@ -68,8 +68,9 @@ export class JobSession {
       fromCoordinator: (version, maxBytes) => http.version(terms.id, version, 'state', maxBytes),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
+    const layout = parameterLayout(spec)
     this.#async = new AsyncMode({
-      self: parts.self, compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
+      self: parts.self, layout, tables: embeddingTables(spec, layout), compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
       pull: (version) => this.#pull(version), push: (push, gradient) => http.push(terms.id, push, gradient),
       onActivity: (phase, detail) => this.#show({ phase, detail }),
     })

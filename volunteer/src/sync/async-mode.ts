@@ -1,15 +1,19 @@
 // Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients with the lease tokens, ask
-// for more (A2). One grant at a time; a new ballot or mode ends it.
+// for more (A2). One grant at a time; a new ballot or mode ends it. When grants come, and so who waits for whom, is the
+// coordinator's decision.
 import { describeError, type MemberId, type MessageTo, type Push, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { type ParameterEntry, type ParameterLayout, writeGradient } from '@starling-grid/model'
 import type { Compute, NamedParameters } from '../compute.ts'
 import type { PushAnswer } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
-import { bytesOf } from '../train-step.ts'
 
 export interface AsyncParts {
   readonly self: MemberId
   readonly compute: Compute
-  readonly batches: Batches
+  readonly batches: Pick<Batches, 'of'>
+  readonly layout: ParameterLayout
+  /** of embeddings: pushed by rows when few of them were touched */
+  readonly tables: readonly ParameterEntry[]
   /** parameters of a version, from the coordinator */
   pull(version: VersionRef): Promise<NamedParameters>
   push(push: Push, gradient: Uint8Array): Promise<PushAnswer>
@@ -49,7 +53,7 @@ export class AsyncMode {
   }
 
   async #work({ modeEpoch, base, leases }: MessageTo<'grant'>, current: () => boolean): Promise<void> {
-    const { batches, compute, self, pull, push, onActivity, onPushed } = this.#parts
+    const { batches, compute, layout, self, tables, pull, push, onActivity, onPushed } = this.#parts
     onActivity('exchanging', `fetching version ${base.v}`)
     const [batch, parameters] = await Promise.all([batches.of(leases.map(({ block }) => block)), pull(base)])
     if (!current()) return
@@ -57,7 +61,8 @@ export class AsyncMode {
     const { sums } = await compute.pulledGradient(parameters, batch)
     if (!current()) return
     onActivity('exchanging', 'sending gradients to the parameter server')
-    const answer = await push({ incarnation: self, modeEpoch, base, leases, samples: batch.samples, ...sums }, bytesOf(compute.gradient))
+    const { body, sparse } = writeGradient(compute.gradient, layout, tables)
+    const answer = await push({ incarnation: self, modeEpoch, base, leases, samples: batch.samples, ...sums, ...(sparse.length === 0 ? {} : { sparse: [...sparse] }) }, body)
     if (answer.verdict === 'received') onPushed(batch.samples, sums.lossSum / Math.max(sums.targets, 1))
   }
 }

@@ -1,0 +1,105 @@
+// A volunteer in async mode: what it pulls, computes and pushes for a grant, and when it asks for more.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { embeddingTables, gradientForm, parameterLayout, parseModelSpec, readGradient } from '@starling-grid/model'
+import { type BlockId, memberId, type MessageTo, type Push, type ToCoordinator, versionId } from '@starling-grid/protocol'
+import { type Batch, type Executor, HeldVersion } from '@starling-grid/volunteer'
+import { Compute } from '../src/compute.ts'
+import { AsyncMode } from '../src/sync/async-mode.ts'
+
+const spec = parseModelSpec({ input: [2], layers: [{ type: 'embedding', name: 'wte', vocab: 40, channels: 3 }, { type: 'linear', name: 'fc', out: 40 }] })
+const layout = parameterLayout(spec)
+const [table = assert.fail()] = embeddingTables(spec, layout)
+const grant: MessageTo<'grant'> = {
+  type: 'grant', owner: 1, gen: 1, modeEpoch: 4, base: { v: 9, id: versionId('9'.repeat(64)) }, deadlineMs: 1000,
+  leases: [{ block: '0:3' as BlockId, leaseEpoch: 2 }, { block: '0:5' as BlockId, leaseEpoch: 1 }],
+}
+
+/** Gradient: the loaded parameters where a token of the batch or anything but the table is concerned. */
+class TokenExecutor implements Executor {
+  readonly adapter = { name: 'none', vendor: 'test', software: true, executor: 'reference' } as const
+  #parameters = new Float32Array(layout.total)
+
+  loadParameters(flat: Float32Array): void {
+    this.#parameters = flat.slice()
+  }
+
+  async gradient({ x, samples }: Batch, into: Float32Array) {
+    into.set(this.#parameters)
+    for (let row = 0; row < 40; row++) if (!x.includes(row as never)) into.fill(0, table.offset + 3 * row, table.offset + 3 * row + 3)
+    return { lossSum: 2 * samples, targets: samples, correct: 0 }
+  }
+
+  async evaluate() {
+    return assert.fail('nothing is validated here')
+  }
+
+  async predict() {
+    return assert.fail('nothing is predicted here')
+  }
+
+  destroy(): void {}
+}
+
+interface Desk {
+  readonly mode: AsyncMode
+  readonly pushed: { readonly push: Push; readonly body: Uint8Array }[]
+  readonly sent: ToCoordinator[]
+  readonly counted: [number, number][]
+}
+
+function deskFor(tokens: readonly number[], options: { readonly verdict?: string; readonly beforePull?: () => void } = {}): Desk {
+  const [pushed, sent, counted]: [Desk['pushed'], ToCoordinator[], [number, number][]] = [[], [], []]
+  const compute = new Compute(new TokenExecutor(), new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }))
+  const mode = new AsyncMode({
+    self: memberId('me'), compute, layout, tables: [table],
+    batches: { of: async () => ({ samples: tokens.length, x: Int32Array.from(tokens), y: new Int32Array(tokens.length) }) },
+    pull: async (version) => {
+      options.beforePull?.()
+      return { version, parameters: Float32Array.from({ length: layout.total }, (_, i) => i + 1) }
+    },
+    push: async (push, gradient) => {
+      pushed.push({ push, body: gradient.slice() })
+      return { verdict: options.verdict ?? 'received', message: '' }
+    },
+    send: (message) => sent.push(message),
+    onActivity: () => undefined,
+    onPushed: (samples, loss) => counted.push([samples, loss]),
+    onFatal: (error) => assert.fail(String(error)),
+  })
+  return { mode, pushed, sent, counted }
+}
+
+test('a grant is computed at its base, pushed with its leases, and followed by a request for more', async () => {
+  const { mode, pushed, sent, counted } = deskFor(Array.from({ length: 40 }, (_, i) => i))
+  await mode.granted(grant)
+  const [{ push, body } = assert.fail()] = pushed
+  assert.deepEqual(push, { incarnation: 'me', modeEpoch: 4, base: grant.base, leases: grant.leases, samples: 40, lossSum: 80, targets: 40, correct: 0 })
+  assert.deepEqual(new Float32Array(body.buffer), Float32Array.from({ length: layout.total }, (_, i) => i + 1))
+  assert.deepEqual(sent, [{ type: 'lease-request', modeEpoch: 4 }])
+  assert.deepEqual(counted, [[40, 2]])
+})
+
+test('of an embedding that a batch touches in few places, only the rows of its tokens are pushed', async () => {
+  const { mode, pushed } = deskFor([3, 17, 3, 39])
+  await mode.granted(grant)
+  const [{ push, body } = assert.fail()] = pushed
+  assert.deepEqual(push.sparse, [{ name: 'wte.weight', rows: 3 }])
+  assert.equal(body.byteLength, 4 * (layout.total - 37 * 3 + 3))
+  const vector = new Float32Array(layout.total)
+  readGradient(body, gradientForm(layout, push.sparse)).writeTo(vector)
+  const rows = Array.from({ length: 40 }, (_, row) => vector[table.offset + 3 * row] !== 0)
+  assert.deepEqual(rows.flatMap((touched, row) => (touched ? [row] : [])), [3, 17, 39])
+})
+
+test('a push that is refused counts for nothing, and work is asked for again', async () => {
+  const { mode, sent, counted } = deskFor([1], { verdict: 'base-stale' })
+  await mode.granted(grant)
+  assert.deepEqual([sent.length, counted], [1, []])
+})
+
+test('when the mode ends while a version is fetched, nothing is pushed and nothing asked', async () => {
+  const { mode, pushed, sent } = deskFor([1], { beforePull: () => mode.stop() })
+  await mode.granted(grant)
+  assert.deepEqual([pushed, sent], [[], []])
+})
