@@ -4,10 +4,10 @@ import { test } from 'node:test'
 import { DEFAULT_TIMING, type RingHealth } from '@starling-grid/coordinator/run'
 import { calmNeeded, countFallback, nextMode } from '../src/run/mode-policy.ts'
 
-const auto = { mode: 'auto', timing: DEFAULT_TIMING } as const
+const auto = { mode: 'auto', timing: DEFAULT_TIMING, roundSteps: 16 } as const
 
 function health(changed: Partial<RingHealth> = {}): RingHealth {
-  return { consecutiveAborts: 0, ballots: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, ...changed }
+  return { consecutiveAborts: 0, ballots: [], linkFailures: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, ...changed }
 }
 
 test('the ring is kept through single aborts and left after several in a row', () => {
@@ -20,6 +20,16 @@ test('the ring is left when membership changes all the time, by the ballots of t
   const ballots = new Array<number>(DEFAULT_TIMING.ballotsPerMinute + 1).fill(1000)
   assert.equal(nextMode(2000, health({ ballots }), 'ring', auto).mode, 'async')
   assert.equal(nextMode(62_000, health({ ballots }), 'ring', auto).mode, 'ring')
+})
+
+test('auto goes to local rounds and back by what a batch costs, and tells the costs; a job without them stays in the ring', () => {
+  const slow = { records: 50, recordMs: 3000, computeMs: 1000 }
+  const { mode, reason } = nextMode(0, health({ pace: slow }), 'ring', auto)
+  assert.equal(mode, 'local')
+  assert.match(reason, /3000 ms in the ring and 1125 ms in local rounds/)
+  assert.equal(nextMode(0, health({ pace: slow }), 'ring', { ...auto, roundSteps: 1 }).mode, 'ring')
+  assert.equal(nextMode(0, health({ pace: { records: 5, recordMs: 16_100, computeMs: 16_000 } }), 'local', auto).mode, 'ring')
+  assert.equal(nextMode(0, health({ pace: slow, consecutiveAborts: 9 }), 'local', auto).mode, 'async')
 })
 
 test('the ring is tried again after a calm, and any disturbance begins it anew', () => {
@@ -45,7 +55,7 @@ test('a ring that had worked for long begins with the shortest calm again', () =
 test('a job that asks for one mode keeps it, and every decision says why', () => {
   const bad = health({ consecutiveAborts: 99 })
   for (const mode of ['ring', 'local', 'async'] as const) {
-    const decision = nextMode(0, bad, mode, { mode, timing: DEFAULT_TIMING })
+    const decision = nextMode(0, bad, mode, { ...auto, mode })
     assert.equal(decision.mode, mode)
     assert.match(decision.reason, new RegExp(mode))
   }
