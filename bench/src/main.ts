@@ -4,6 +4,7 @@ import { Argument, Command, CommanderError } from 'commander'
 import type { BenchRow } from './row.ts'
 
 const SUITES: Readonly<Record<string, () => Promise<(adapter: string | undefined) => Promise<BenchRow[]>>>> = {
+  async: async () => (await import('./async.ts')).asyncSuite,
   step: async () => (await import('./step.ts')).stepSuite,
 }
 
