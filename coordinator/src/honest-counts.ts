@@ -1,4 +1,4 @@
-// Numbers that follow from the blocks: the mean divides by the targets, loss and accuracy are weighted by the samples. What a
+// Numbers that follow from the blocks: the mean divides by the targets, loss and accuracy are weighted by them. What a
 // volunteer says of them is compared with the dataset before a decision sees it.
 import { targetsPerSample } from '@starling-grid/model'
 import { type BlockId, blockIndex, GridError } from '@starling-grid/protocol'
@@ -16,14 +16,16 @@ export interface Counts {
 export function requireHonestCounts({ training, validation, form }: Job, { blocks, samples, targets, correct }: Counts): void {
   const expected = blocks.reduce((sum, block) => sum + ((block.startsWith('v:') ? validation : training)[blockIndex(block)]?.samples ?? 0), 0)
   if (samples !== expected) throw new GridError('message-malformed', `these blocks hold ${expected} samples, got ${samples}`)
-  const perSample = targetsPerSample(form.spec)
-  if (targets !== samples * perSample || correct > targets) throw new GridError('message-malformed', `${samples} samples have ${samples * perSample} targets, got ${targets}, ${correct} of them right`)
+  const most = samples * targetsPerSample(form.spec)
+  // Which targets are ignored is written in the shards, which are not read here: then the number is bounded only.
+  const plausible = form.spec.ignore_index === undefined ? targets === most : targets <= most
+  if (!plausible || correct > targets) throw new GridError('message-malformed', `${samples} samples have ${most} targets, got ${targets}, ${correct} of them right`)
 }
 
 /** @throws GridError 'message-malformed' for a record or a validation result that no honest member sends */
 export function requireHonestMessage(job: Job, message: RunMessage): void {
   if (message.type === 'held') requireHonestCounts(job, message.record)
   if (message.type !== 'validated') return
-  const { lease, samples, correct } = message
-  requireHonestCounts(job, { blocks: [lease.block], samples, targets: samples * targetsPerSample(job.form.spec), correct })
+  const { lease, samples, targets, correct } = message
+  requireHonestCounts(job, { blocks: [lease.block], samples, targets, correct })
 }

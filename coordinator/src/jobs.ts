@@ -4,13 +4,9 @@ import { randomBytes } from 'node:crypto'
 import {
   ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, GridError, type JobId, jobId, type JobSpec, type JobTerms, MAX_BLOCKS, sha256Name,
 } from '@starling-grid/protocol'
-import { lastSize } from '@starling-grid/shaders'
-import { type ModelSpec, modelHash, outputShape, parameterCount, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
+import { type ModelSpec, modelHash, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
 import type { BlobStore } from './blobs/blob-store.ts'
-import { readDigits } from './datasets/digits.ts'
-import { readMnistFolder } from './datasets/mnist-folder.ts'
-import { storeDataset } from './datasets/shards.ts'
-import type { ImportedDataset } from './datasets/samples.ts'
+import { importDataset } from './datasets/import.ts'
 import type { StoredJob } from './journal/state-store.ts'
 import { keptVersions } from './parameter-server/memory.ts'
 import { asyncPolicy } from './run/async-policy.ts'
@@ -47,11 +43,9 @@ const ID_NAME_LENGTH = 30
 export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: number): Promise<StoredJob> {
   if (spec.mode === 'local') throw new GridError('unsupported', 'mode "local" is not offered by this version; use "auto", "ring" or "async"')
   const model = parseModelSpec(spec.model)
-  const { dataset } = spec
-  const imported = dataset.source === 'digits' ? await readDigits() : await readMnistFolder(dataset.folder)
-  requireFit(model, imported)
+  parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
-  const manifest = await storeDataset(imported, blobs)
+  const manifest = await importDataset(spec.dataset, model, blobs)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw new GridError('job-invalid', `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`)
   const description: Description = { spec: withScheduledSteps(spec, manifest), manifest, submittedAt }
@@ -100,14 +94,6 @@ function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetMan
   const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed } = spec
   const clipping = clipNorm === undefined ? {} : { clipNorm }
   return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed }
-}
-
-/** The model takes what the dataset holds and answers as many classes. */
-function requireFit(model: ModelSpec, { name, inputShape, classes }: ImportedDataset): void {
-  if (model.input.join() !== inputShape.join())
-    throw new GridError('job-invalid', `the model takes samples of [${model.input.join(', ')}], dataset ${name} has [${inputShape.join(', ')}]`)
-  const answers = lastSize(outputShape(model))
-  if (model.loss === 'cross_entropy' && answers < classes) throw new GridError('job-invalid', `the model tells ${answers} classes apart, dataset ${name} has ${classes}`)
 }
 
 /** Readable, and not to be guessed from another. */

@@ -141,7 +141,7 @@ export class FakeVolunteer {
       case 'validate':
         for (const lease of message.leases) {
           const { samples } = this.#range(lease.block, 'validation')
-          this.send({ type: 'validated', version: message.version, lease, samples, correct: samples >> 1, lossSum: samples / 2 })
+          this.send({ type: 'validated', version: message.version, lease, samples, targets: samples, correct: samples >> 1, lossSum: samples / 2 })
         }
         return
       case 'async':

@@ -15,7 +15,7 @@ function atEpochEnd(names: readonly string[], options: DeskOptions = {}): Desk {
 
 function result(desk: Desk, name: string, lease: LeaseToken | undefined, changed: { readonly correct?: number } = {}): void {
   assert.ok(lease)
-  desk.say(name, { type: 'validated', version: desk.state.chain.head, lease, samples: 10, correct: 5, lossSum: 1, ...changed })
+  desk.say(name, { type: 'validated', version: desk.state.chain.head, lease, samples: 10, targets: 10, correct: 5, lossSum: 1, ...changed })
 }
 
 function resultsOf(desk: Desk): number {

@@ -1,10 +1,12 @@
 // The optimizer of a job: from JSON, and its state to and from named tensors of a checkpoint.
 
 import { float32Values, floatTensor, GridError, type StoredTensor } from '@starling-grid/protocol'
-import { createOptimizerState, slotNames, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
+import { createOptimizerState, type LearningRateSchedule, slotNames, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
 import { Fields } from './fields.ts'
 
 const OPTIMIZERS = ['sgd', 'adam', 'adamw'] as const
+/** A run of more steps is a mistake. */
+const MAX_STEPS = 100_000_000
 
 /**
  * Checks an optimizer description.
@@ -22,12 +24,24 @@ export function parseOptimizerSpec(json: unknown): OptimizerSpec {
 function readOptimizer(fields: Fields): OptimizerSpec {
   const type = fields.choice('type', OPTIMIZERS)
   const decay = fields.take('decay') === undefined ? undefined : fields.choice('decay', ['all', 'matrices'])
-  const common = { lr: fields.positive('lr'), ...present('weightDecay', fields.fraction('weightDecay')), ...present('decay', decay) }
+  const common = { lr: fields.positive('lr'), ...present('weightDecay', fields.fraction('weightDecay')), ...present('decay', decay), ...present('schedule', readSchedule(fields)) }
   const spec: OptimizerSpec = type === 'sgd'
     ? { type, ...common, ...present('momentum', fields.fraction('momentum')), ...present('nesterov', fields.optionalBoolean('nesterov')) }
     : { type, ...common, ...present('betas', readBetas(fields)), ...present('eps', fields.optionalPositive('eps')) }
   fields.requireAllRead()
   return spec
+}
+
+function readSchedule(fields: Fields): LearningRateSchedule | undefined {
+  const schedule = fields.object('schedule')
+  if (schedule === undefined) return undefined
+  const type = schedule.choice('type', ['linear', 'cosine'])
+  const to = schedule.take('to')
+  if (typeof to !== 'number' || !(to >= 0 && to <= 1)) throw schedule.refuse('to', 'a number from 0 to 1', to)
+  const steps = schedule.optionalInteger('steps', { min: 1, max: MAX_STEPS })
+  const warmup = schedule.optionalInteger('warmup', { min: 0, max: steps ?? MAX_STEPS })
+  schedule.requireAllRead()
+  return { type, to, ...present('steps', steps), ...present('warmup', warmup) }
 }
 
 function readBetas(fields: Fields): readonly [number, number] | undefined {

@@ -2,7 +2,7 @@
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { blockIndex, type BlockId } from './ids.ts'
-import { MAX_SHARD_BYTES } from './limits.ts'
+import { MAX_SHARD_BYTES, MAX_VOCABULARY_LENGTH } from './limits.ts'
 import { Count, Sha256Schema, strict } from './schema.ts'
 
 const ShardRefSchema = strict({
@@ -10,7 +10,10 @@ const ShardRefSchema = strict({
   bytes: Type.Integer({ minimum: 1, maximum: MAX_SHARD_BYTES }),
   samples: Type.Integer({ minimum: 1, maximum: 10_000_000 }),
 })
-/** One safetensors file with tensors `x` U8 (samples, …inputShape) and `y` I32 (samples,). */
+/**
+ * One safetensors file. Of samples with classes: tensors `x` U8 (samples, …inputShape) and `y` I32 (samples,); of a text: `tokens`
+ * U16 (n,), of which each epoch takes `samples` windows (windows.ts).
+ */
 export type ShardRef = Static<typeof ShardRefSchema>
 
 export const DatasetManifestSchema = strict({
@@ -19,6 +22,8 @@ export const DatasetManifestSchema = strict({
   source: Type.String({ maxLength: 200 }),
   inputShape: Type.Array(Type.Integer({ minimum: 1, maximum: 1_000_000 }), { minItems: 1, maxItems: 4 }),
   classes: Count,
+  /** a text: its characters in the order of their numbers; a sample is inputShape[0] tokens */
+  vocabulary: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_VOCABULARY_LENGTH })),
   /** multiplies stored U8 values */
   inputScale: Type.Number({ minimum: 0, maximum: 1 }),
   train: Type.Array(ShardRefSchema, { minItems: 1, maxItems: 100_000 }),

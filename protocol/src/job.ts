@@ -11,12 +11,19 @@ export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'
 const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
 const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
-/** Falls in a straight line from lr to lr × `to` over `steps`; a submitted job may leave out `steps`: then it is the whole run. */
+/**
+ * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`, in a straight line or as half a wave of the
+ * cosine; a submitted job may leave out `steps`: then it is the whole run.
+ */
 const ScheduleSchema = strict({
-  type: Type.Literal('linear'),
+  type: Type.Union([Type.Literal('linear'), Type.Literal('cosine')]),
   to: Type.Number({ minimum: 0, maximum: 1 }),
+  warmup: Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000 })),
   steps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
 })
+
+/** What weight decay holds for: every parameter, or only matrices and filters. */
+const DecaySchema = Type.Union([Type.Literal('all'), Type.Literal('matrices')])
 
 /** PyTorch's names and semantics; the arithmetic is `@starling-grid/shaders` optimizers'. */
 export const OptimizerSchema = Type.Union([
@@ -26,6 +33,7 @@ export const OptimizerSchema = Type.Union([
     momentum: Type.Optional(Fraction),
     nesterov: Type.Optional(Type.Boolean()),
     weightDecay: Type.Optional(Fraction),
+    decay: Type.Optional(DecaySchema),
     schedule: Type.Optional(ScheduleSchema),
   }),
   strict({
@@ -34,6 +42,7 @@ export const OptimizerSchema = Type.Union([
     betas: Type.Optional(Type.Tuple([Fraction, Fraction])),
     eps: Type.Optional(Positive),
     weightDecay: Type.Optional(Fraction),
+    decay: Type.Optional(DecaySchema),
     schedule: Type.Optional(ScheduleSchema),
   }),
 ])
@@ -69,6 +78,15 @@ export const JobSpecSchema = strict({
   dataset: Type.Union([
     strict({ source: Type.Literal('digits') }),
     strict({ source: Type.Literal('mnist'), folder: Type.String({ maxLength: 4096 }) }),
+    strict({
+      source: Type.Literal('text'),
+      /** a file of UTF-8 text */
+      path: Type.String({ minLength: 1, maxLength: 4096 }),
+      /** what a token is */
+      tokens: Type.Literal('characters'),
+      /** windows that an epoch trains on; as many as lie side by side in the text where it is absent */
+      windowsPerEpoch: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
+    }),
   ]),
   optimizer: OptimizerSchema,
   /** global norm of the mean gradient is clipped to this */

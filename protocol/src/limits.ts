@@ -30,6 +30,8 @@ export const MAX_SPARSE_PARTS = 16
 export const MAX_PARAMETERS = 64 * 1024 * 1024
 /** Bytes of one shard. */
 export const MAX_SHARD_BYTES = 8 * 1024 * 1024
+/** UTF-16 units of a text's vocabulary: every script in use fits, and with it a START message. */
+export const MAX_VOCABULARY_LENGTH = 16 * 1024
 /** Blocks of one dataset split. */
 export const MAX_BLOCKS = 1_000_000
 

@@ -64,7 +64,7 @@ const toCoordinator = {
   /** digest of the whole state at a version that a checkpoint-at named (R15) */
   'version-digest': strict({ type: literal('version-digest'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** result of one leased validation block */
-  validated: strict({ type: literal('validated'), version: VersionRefSchema, lease: LeaseTokenSchema, samples: Count, correct: Count, lossSum: FiniteNumber }),
+  validated: strict({ type: literal('validated'), version: VersionRefSchema, lease: LeaseTokenSchema, samples: Count, targets: Count, correct: Count, lossSum: FiniteNumber }),
   /** async mode: free for work */
   'lease-request': strict({ type: literal('lease-request'), modeEpoch: Count }),
   /** closing on purpose: leases go back at once */

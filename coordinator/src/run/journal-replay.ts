@@ -94,8 +94,8 @@ export function resultsOf(state: RunState, id: string): ReadonlyMap<BlockId, Val
   return state.validated.get(id) ?? NO_RESULTS
 }
 
-function addResult(state: RunState, { version, block, samples, correct, lossSum }: Extract<JournalEntry, { type: 'validated' }>): void {
+function addResult(state: RunState, { version, block, samples, targets, correct, lossSum }: Extract<JournalEntry, { type: 'validated' }>): void {
   const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()
-  results.set(block, { samples, correct, lossSum })
+  results.set(block, { samples, targets, correct, lossSum })
   state.validated.set(version.id, results)
 }

@@ -68,7 +68,7 @@ export type JournalEntry =
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
   | { readonly type: 'quarantine'; readonly block: BlockId }
-  | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly correct: number; readonly lossSum: number }
+  | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly targets: number; readonly correct: number; readonly lossSum: number }
   | { readonly type: 'finished'; readonly reason: string }
 
 export interface MemberInfo {
@@ -121,6 +121,7 @@ export interface Lease {
 
 export interface ValidationResult {
   readonly samples: number
+  readonly targets: number
   readonly correct: number
   readonly lossSum: number
 }

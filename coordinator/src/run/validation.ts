@@ -59,15 +59,15 @@ export function leaseMs(state: RunState, holder: MemberId): number {
 
 export function validated(turn: Turn, member: MemberId, message: MessageFrom<'validated'>): void {
   const { state } = turn
-  const { version, lease: token, samples, correct, lossSum } = message
+  const { version, lease: token, samples, targets, correct, lossSum } = message
   const held = state.validation?.leases.get(token.block)
   if (held === undefined || held.holder !== member || held.leaseEpoch !== token.leaseEpoch || state.validation?.version.id !== version.id)
     return turn.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
-  if (correct > samples) return turn.refuse(member, 'message-malformed', `${correct} of ${samples} samples right`)
+  if (correct > targets) return turn.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
   state.validation.leases.delete(token.block)
   state.validation.late.delete(member)
   if (state.phase.type === 'ring') state.phase.progressAt = turn.now
-  turn.journal({ type: 'validated', version, block: token.block, samples, correct, lossSum })
+  turn.journal({ type: 'validated', version, block: token.block, samples, targets, correct, lossSum })
   if (resultsOf(state, version.id).size === state.config.validationBlocks) {
     const { accuracy } = summary(state, version.id)
     turn.note('validation', `version ${version.v}: accuracy ${(100 * accuracy).toFixed(2)} %`)
@@ -75,15 +75,17 @@ export function validated(turn: Turn, member: MemberId, message: MessageFrom<'va
   turn.then({ type: 'advance' })
 }
 
-/** Accuracy and mean loss of a version over the blocks that were validated. */
+/** Accuracy and mean loss of a version over the targets of the blocks that were validated. */
 export function summary(state: RunState, id: string): { readonly samples: number; readonly accuracy: number; readonly loss: number } {
   let samples = 0
+  let targets = 0
   let correct = 0
   let lossSum = 0
   for (const result of resultsOf(state, id).values()) {
     samples += result.samples
+    targets += result.targets
     correct += result.correct
     lossSum += result.lossSum
   }
-  return { samples, accuracy: samples === 0 ? 0 : correct / samples, loss: samples === 0 ? 0 : lossSum / samples }
+  return { samples, accuracy: correct / Math.max(1, targets), loss: lossSum / Math.max(1, targets) }
 }

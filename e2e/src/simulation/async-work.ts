@@ -71,7 +71,7 @@ export class AsyncWork {
     if (this.#context.has('no-validation', this.#worker)) return
     for (const lease of leases)
       agenda.later(dice.between(0, COMPUTE_MS), () => `${this.#worker.id} validated ${lease.block}`, () => {
-        if (this.#worker.alive) this.#worker.connection?.toCoordinator({ type: 'validated', version, lease, samples: 10, correct: 5, lossSum: 1 })
+        if (this.#worker.alive) this.#worker.connection?.toCoordinator({ type: 'validated', version, lease, samples: 10, targets: 10, correct: 5, lossSum: 1 })
       })
   }
 }

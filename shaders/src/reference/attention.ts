@@ -10,7 +10,7 @@ export function attentionForward(dims: AttentionDims, samples: number, { qkv, pr
     for (let t = 0; t < dims.length; t++) {
       const p = attend(dims, head, qkv, t).probabilities
       probabilities.set(p, (head.index * dims.length + t) * dims.length)
-      mix(dims, head, qkv, p, head.mixed(y, t))
+      mix(head, qkv, p, head.mixed(y, t))
     }
 }
 
@@ -27,7 +27,7 @@ export function flashAttentionForward(dims: AttentionDims, samples: number, { qk
     for (let t = 0; t < dims.length; t++) {
       const { probabilities, logSum } = attend(dims, head, qkv, t)
       logSums[head.index * dims.length + t] = logSum
-      mix(dims, head, qkv, probabilities, head.mixed(y, t))
+      mix(head, qkv, probabilities, head.mixed(y, t))
     }
 }
 
@@ -67,9 +67,9 @@ function attend({ length, headSize, causal }: AttentionDims, head: Head, qkv: Fl
   return { probabilities, logSum: top + Math.log(sum) }
 }
 
-function mix({ length }: AttentionDims, head: Head, qkv: Float32Array, probabilities: Float32Array, y: Float32Array): void {
+function mix(head: Head, qkv: Float32Array, probabilities: Float32Array, y: Float32Array): void {
   y.fill(0)
-  for (let k = 0; k < length; k++) addScaled(y, head.row(qkv, 2, k), probabilities[k] ?? 0)
+  for (const [k, probability] of probabilities.entries()) addScaled(y, head.row(qkv, 2, k), probability)
 }
 
 interface Gradients {

@@ -1,8 +1,16 @@
 // Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
-import { type BlockId, blockIndex, type BlockRange, blockRanges, epochOf, type JobTerms, rangeOf } from '@starling-grid/protocol'
+import { type BlockId, blockIndex, type BlockRange, blockRanges, epochOf, type JobTerms, rangeOf, trainingBlock } from '@starling-grid/protocol'
 import { randomWords } from '@starling-grid/model'
 import type { Batch } from '../graph/executor.ts'
 import type { Shard, Shards } from './shards.ts'
+import { copyWindows, windowsOf } from './windows.ts'
+
+/** A batch that is being filled. */
+interface Filling {
+  readonly samples: number
+  readonly x: Float32Array | Int32Array
+  readonly y: Int32Array
+}
 
 export class Batches {
   readonly #terms: JobTerms
@@ -19,18 +27,17 @@ export class Batches {
     this.#elements = terms.dataset.inputShape.reduce((product, size) => product * size, 1)
   }
 
-  /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); groups and keys say what belongs to which block. */
+  /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); of a text both (samples, context); groups and keys say what belongs to which block. */
   async of(blocks: readonly BlockId[]): Promise<Batch> {
     const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))
     const samples = ranges.reduce((sum, range) => sum + range.samples, 0)
-    const x = new Float32Array(samples * this.#elements)
-    const y = new Int32Array(samples)
+    const batch = this.#empty(samples)
     let at = 0
-    for (const range of ranges) {
-      this.#copy(await this.#shards.get(range.shard), range, { x, y, at })
+    for (const [i, range] of ranges.entries()) {
+      this.#copy(await this.#shards.get(range.shard), { range, block: blocks[i] ?? trainingBlock(0, 0) }, { ...batch, at })
       at += range.samples
     }
-    return { samples, x, y, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
+    return { ...batch, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
   }
 
   /** `samples` training samples, to measure speed with. */
@@ -38,10 +45,9 @@ export class Batches {
     const [first] = this.#train
     if (first === undefined) throw new Error('internal: a dataset without training blocks')
     const range = { ...first, samples: Math.min(samples, first.shard.samples) }
-    const x = new Float32Array(range.samples * this.#elements)
-    const y = new Int32Array(range.samples)
-    this.#copy(await this.#shards.get(range.shard), range, { x, y, at: 0 })
-    return { samples: range.samples, x, y }
+    const batch = this.#empty(range.samples)
+    this.#copy(await this.#shards.get(range.shard), { range, block: trainingBlock(0, 0) }, { ...batch, at: 0 })
+    return batch
   }
 
   /**
@@ -56,11 +62,23 @@ export class Batches {
     }))
   }
 
-  #copy(shard: Shard, range: BlockRange, into: { readonly x: Float32Array; readonly y: Int32Array; readonly at: number }): void {
+  /** Tokens and their targets are integers, one target for each token; other samples have one class. */
+  #empty(samples: number): Filling {
+    const elements = samples * this.#elements
+    if (this.#terms.dataset.vocabulary !== undefined) return { samples, x: new Int32Array(elements), y: new Int32Array(elements) }
+    return { samples, x: new Float32Array(elements), y: new Int32Array(samples) }
+  }
+
+  #copy(shard: Shard, { range, block }: { readonly range: BlockRange; readonly block: BlockId }, { x, y, at }: Filling & { readonly at: number }): void {
+    if ('tokens' in shard) {
+      if (!(x instanceof Int32Array)) throw new Error('internal: tokens in a batch of numbers')
+      const text = { tokens: shard.tokens.length, context: this.#elements, seed: this.#terms.seed }
+      return copyWindows(shard.tokens, windowsOf(block, range, text), { x, y, at, context: this.#elements })
+    }
     const scale = this.#terms.dataset.inputScale
     const from = range.start * this.#elements
-    const to = into.at * this.#elements
-    for (let i = 0, n = range.samples * this.#elements; i < n; i++) into.x[to + i] = (shard.x[from + i] ?? 0) * scale
-    into.y.set(shard.y.subarray(range.start, range.start + range.samples), into.at)
+    const to = at * this.#elements
+    for (let i = 0, n = range.samples * this.#elements; i < n; i++) x[to + i] = (shard.x[from + i] ?? 0) * scale
+    y.set(shard.y.subarray(range.start, range.start + range.samples), at)
   }
 }

@@ -1,13 +1,20 @@
 // Shards: fetched from the coordinator once, checked against their SHA-256 name every time, kept in the host's cache.
-import { type DatasetManifest, GridError, int32Values, readSafetensors, type ShardRef, sha256Name, type Sha256, hex } from '@starling-grid/protocol'
+import { type DatasetManifest, GridError, hex, int32Values, readSafetensors, type Sha256, sha256Name, type ShardRef, type StoredTensor, windowPlaces } from '@starling-grid/protocol'
 import type { ShardCache } from '../host.ts'
 
-/** Samples of one shard, decoded. */
-export interface Shard {
+/** One shard, decoded: samples with a class each, or a piece of text. */
+export type Shard = SampleShard | TextShard
+
+export interface SampleShard {
   /** (samples, …inputShape), stored values */
   readonly x: Uint8Array
   /** (samples,) */
   readonly y: Int32Array
+}
+
+export interface TextShard {
+  /** each below the manifest's number of classes, which the executor checks of what it gets */
+  readonly tokens: Uint16Array
 }
 
 /** Decoded shards kept in memory: a few MB each. */
@@ -48,12 +55,22 @@ export class Shards {
 
   #decode(ref: ShardRef, bytes: Uint8Array): Shard {
     const { tensors } = readSafetensors(bytes)
+    if (this.#manifest.vocabulary !== undefined) return this.#decodeText(ref, tensors)
     const x = tensors.get('x')
     const y = tensors.get('y')
     const elements = ref.samples * this.#manifest.inputShape.reduce((product, size) => product * size, 1)
     if (x?.dtype !== 'U8' || x.data.byteLength !== elements || y?.dtype !== 'I32' || y.data.byteLength !== 4 * ref.samples)
       throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} should hold x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples})`)
     return { x: x.data, y: int32Values(y) }
+  }
+
+  #decodeText(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): TextShard {
+    const [context = 0] = this.#manifest.inputShape
+    const stored = tensors.get('tokens')
+    if (stored?.dtype !== 'U16' || windowPlaces({ tokens: stored.data.byteLength / Uint16Array.BYTES_PER_ELEMENT, context }) === 0)
+      throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} should hold tokens U16, more than the ${context} of a sample`)
+    const view = new DataView(stored.data.buffer, stored.data.byteOffset, stored.data.byteLength)
+    return { tokens: Uint16Array.from({ length: stored.data.byteLength / 2 }, (_, i) => view.getUint16(2 * i, true)) }
   }
 }
 

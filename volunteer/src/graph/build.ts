@@ -1,6 +1,6 @@
 // ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Knows nothing of devices.
 
-import { parameterLayout, takesTokens, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
+import { parameterLayout, tokenVocabulary, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import type { KernelCall } from '@starling-grid/shaders'
 import { deriveBackward } from './backward.ts'
 import { lossRule } from './losses.ts'
@@ -52,7 +52,7 @@ export function buildGraph(spec: ModelSpec, options: GraphOptions = {}): Graph {
   return {
     spec, input, output, ...end, ...passesOf(nodes),
     parameters: layout.entries, parameterCount: layout.total,
-    vocab: takesTokens(spec) ? vocabOf(nodes, input) : undefined,
+    vocab: tokenVocabulary(spec),
     keys: nodes.some(({ layer }) => opOf(layer.type).random) ? keys : undefined,
     mixesSamples: nodes.some(({ layer }) => opOf(layer.type).mixesSamples),
     backward: backward.calls, inputGradient: backward.inputGradient,
@@ -63,11 +63,6 @@ function passesOf(nodes: readonly Node[]): Pick<Graph, 'forward' | 'evaluation'>
   const forward = nodes.flatMap(node => opOf(node.layer.type).forward(node))
   if (!nodes.some(({ layer }) => opOf(layer.type).evaluate)) return { forward, evaluation: forward }
   return { forward, evaluation: nodes.flatMap(node => opOf(node.layer.type).evaluate?.(node) ?? opOf(node.layer.type).forward(node)) }
-}
-
-/** The smallest table that the ids index. */
-function vocabOf(nodes: readonly Node[], input: Tensor): number {
-  return Math.min(...nodes.flatMap(({ layer, inputs }) => (layer.type === 'embedding' && inputs[0].id === input.id ? [layer.vocab] : [])))
 }
 
 type End = Pick<Graph, 'loss' | 'lossTensors' | 'outputGradient'>

@@ -16,7 +16,7 @@ export async function validateLeases({ version, leases }: MessageTo<'validate'>,
   const parameters = await parts.parametersOf(version)
   for (const lease of leases) {
     const batch = await parts.batches.of([lease.block])
-    const { lossSum, correct } = await parts.compute.evaluate(parameters, batch)
-    parts.send({ type: 'validated', version, lease, samples: batch.samples, correct, lossSum })
+    const { lossSum, targets, correct } = await parts.compute.evaluate(parameters, batch)
+    parts.send({ type: 'validated', version, lease, samples: batch.samples, targets, correct, lossSum })
   }
 }
