@@ -81,6 +81,7 @@ export function cutIntoChunks({ length, size, bucketFloats, chunkFloats }: CutOp
   return chunks
 }
 
-function segmentStart(bucketLength: number, size: number, segment: number): number {
-  return Math.floor((segment * bucketLength) / size)
+/** The first of `length` floats that is in `segment`, when they are cut into `size` segments that differ by at most one float. */
+export function segmentStart(length: number, size: number, segment: number): number {
+  return Math.floor((segment * length) / size)
 }
