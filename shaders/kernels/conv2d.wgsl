@@ -1,4 +1,4 @@
-// Convolution as matrix products without barriers or shared memory; squares of results as in linear.wgsl.
+// Convolution as matrix products without barriers or shared memory; tiles of results as in linear.wgsl.
 // x (B, C, H, W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH).
 //
 // Results of a line are computed four at a time: a quad; QUADS quads cover a line of y. For this, x is spread into `lines`:
@@ -7,6 +7,8 @@
 // After the last sample follow ROWS lines of ones: the tap of the bias, for its gradient.
 
 const LINE_PLANE = ROWS * QUADS;
+const TALL = TILE_ROWS == 8u;
+const WIDE = TILE_COLUMNS == 8u;
 
 // x → lines; one quad of every kernel column per invocation
 @compute @workgroup_size(WORKGROUP)
@@ -60,8 +62,8 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let tile = thread_of(group, lane);
   let image = tile / (OUT_PAIRS * OUT_TILES); // sample · GROUPS + group
   if (image >= run.samples * GROUPS) { return; }
-  let o = tile / OUT_PAIRS % OUT_TILES * 8u;
-  let quad0 = tile % OUT_PAIRS * 2u;
+  let o = tile / OUT_PAIRS % OUT_TILES * TILE_ROWS;
+  let quad0 = tile % OUT_PAIRS * (TILE_COLUMNS / 4u);
   let quad1 = min(quad0 + 1u, OUT_QUADS - 1u);
   let first_line = image * CHANNELS_PER_GROUP * KERNEL * LINE_PLANE;
   let at0 = vec4u(first_line + line_quad(quad0));
@@ -75,17 +77,22 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   for (var k = 0u; k < TAP_QUADS; k++) {
     let tap = taps[k];
     let p0 = line_quads(at0 + tap);
-    let p1 = line_quads(at1 + tap);
     let w0 = packed_rows(w + k, TAP_QUADS);
-    let w1 = packed_rows(w + k + 4u * TAP_QUADS, TAP_QUADS);
-    aa += p0 * w0; ab += p1 * w0; ba += p0 * w1; bb += p1 * w1;
+    var p1 = mat4x4f();
+    aa += p0 * w0;
+    if (WIDE) { p1 = line_quads(at1 + tap); ab += p1 * w0; }
+    if (TALL) {
+      let w1 = packed_rows(w + k + 4u * TAP_QUADS, TAP_QUADS);
+      ba += p0 * w1;
+      if (WIDE) { bb += p1 * w1; }
+    }
   }
   let first = image * OUT_PER_GROUP;
   let end = first + OUT_PER_GROUP;
   put_outputs(first + o, end, quad0, aa);
-  put_outputs(first + o, end, quad1, ab);
-  put_outputs(first + o + 4u, end, quad0, ba);
-  put_outputs(first + o + 4u, end, quad1, bb);
+  if (WIDE) { put_outputs(first + o, end, quad1, ab); }
+  if (TALL) { put_outputs(first + o + 4u, end, quad0, ba); }
+  if (TALL && WIDE) { put_outputs(first + o + 4u, end, quad1, bb); }
 }
 
 fn packed_rows(at: u32, stride: u32) -> mat4x4f {
@@ -128,8 +135,8 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   let tile = thread_of(group, lane);
   let split = tile / (TAP_TILES * OUT_TILES * GROUPS);
   if (split >= SPLITS) { return; }
-  let tap = tile % TAP_TILES * 8u;
-  let o = tile / TAP_TILES % OUT_TILES * 8u;
+  let tap = tile % TAP_TILES * TILE_COLUMNS;
+  let o = tile / TAP_TILES % OUT_TILES * TILE_ROWS;
   let g = tile / (TAP_TILES * OUT_TILES) % GROUPS;
   let taps0 = tap_lines(g, vec4u(tap, tap + 1u, tap + 2u, tap + 3u));
   let taps1 = tap_lines(g, vec4u(tap + 4u, tap + 5u, tap + 6u, tap + 7u));
@@ -143,18 +150,23 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     let from1 = select(taps1 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps1 == vec4u(ONES));
     for (var quad = 0u; quad < OUT_QUADS; quad++) {
       let a0 = dy_quads(d0 + quad);
-      let a1 = dy_quads(d1 + quad);
       let q0 = transpose(line_quads(from0 + line_quad(quad)));
-      let q1 = transpose(line_quads(from1 + line_quad(quad)));
-      aa += q0 * a0; ab += q1 * a0; ba += q0 * a1; bb += q1 * a1;
+      var q1 = mat4x4f();
+      aa += q0 * a0;
+      if (WIDE) { q1 = transpose(line_quads(from1 + line_quad(quad))); ab += q1 * a0; }
+      if (TALL) {
+        let a1 = dy_quads(d1 + quad);
+        ba += q0 * a1;
+        if (WIDE) { bb += q1 * a1; }
+      }
     }
   }
   let first = (split * GROUPS + g) * OUT_PER_GROUP;
   let end = first + OUT_PER_GROUP;
   partials_put_block(first + o, end, tap, aa);
-  partials_put_block(first + o, end, tap + 4u, ab);
-  partials_put_block(first + o + 4u, end, tap, ba);
-  partials_put_block(first + o + 4u, end, tap + 4u, bb);
+  if (WIDE) { partials_put_block(first + o, end, tap + 4u, ab); }
+  if (TALL) { partials_put_block(first + o + 4u, end, tap, ba); }
+  if (TALL && WIDE) { partials_put_block(first + o + 4u, end, tap + 4u, bb); }
 }
 
 // Where the quads of four taps begin in the first sample; the bias's and those past the last see ones.
@@ -173,9 +185,8 @@ fn dy_quads(at: vec4u) -> mat4x4f { return mat4x4f(dy[at.x], dy[at.y], dy[at.z],
 fn sum_partials(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i >= OUT * TAPS_PADDED / 4u) { return; }
-  let used = min(SPLITS, (run.samples + SAMPLES_PER_SPLIT - 1u) / SAMPLES_PER_SPLIT);
   var sum = vec4f();
-  for (var split = 0u; split < used; split++) { sum += partials[split * (OUT * TAPS_PADDED / 4u) + i]; }
+  for (var split = 0u; split < SPLITS; split++) { sum += partials[split * (OUT * TAPS_PADDED / 4u) + i]; }
   let output = i / (TAPS_PADDED / 4u);
   let tap = i % (TAPS_PADDED / 4u) * 4u;
   add_gradient(output, tap, sum.x);
@@ -208,8 +219,8 @@ fn line_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
   let tile = thread_of(group, lane);
   let image = tile / (IN_PAIRS * SEER_TILES);
   if (image >= run.samples * GROUPS) { return; }
-  let seer = tile / IN_PAIRS % SEER_TILES * 8u;
-  let quad0 = tile % IN_PAIRS * 2u;
+  let seer = tile / IN_PAIRS % SEER_TILES * TILE_ROWS;
+  let quad0 = tile % IN_PAIRS * (TILE_COLUMNS / 4u);
   let quad1 = min(quad0 + 1u, HEIGHT * QUADS - 1u);
   let row0 = quad0 / QUADS;
   let row1 = quad1 / QUADS;
@@ -227,11 +238,19 @@ fn line_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
     let line1 = output_at(row1, ky, OUT_HEIGHT);
     let planes = output_planes(outputs + o, outputs + OUT_PER_GROUP - 1u);
     let d0 = dy_quads(planes + min(line0, OUT_HEIGHT - 1u) * QUADS + column0) * select(1.0, 0.0, line0 == NOWHERE);
-    let d1 = dy_quads(planes + min(line1, OUT_HEIGHT - 1u) * QUADS + column1) * select(1.0, 0.0, line1 == NOWHERE);
+    var d1 = mat4x4f();
     let w = ((weights + ky) * OUT4 + o) / 4u;
     let w0 = packed_rows(w, KERNEL * OUT4 / 4u);
-    let w1 = packed_rows(w + KERNEL * OUT4, KERNEL * OUT4 / 4u);
-    aa += d0 * w0; ab += d1 * w0; ba += d0 * w1; bb += d1 * w1;
+    aa += d0 * w0;
+    if (WIDE) {
+      d1 = dy_quads(planes + min(line1, OUT_HEIGHT - 1u) * QUADS + column1) * select(1.0, 0.0, line1 == NOWHERE);
+      ab += d1 * w0;
+    }
+    if (TALL) {
+      let w1 = packed_rows(w + KERNEL * OUT4, KERNEL * OUT4 / 4u);
+      ba += d0 * w1;
+      if (WIDE) { bb += d1 * w1; }
+    }
     o += 4u;
     ky += select(0u, 1u, o == OUT4);
     o = select(o, 0u, o == OUT4);
@@ -239,9 +258,9 @@ fn line_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
   let first = image * SEERS;
   let end = first + SEERS;
   put_lines(first + seer, end, quad0, aa);
-  put_lines(first + seer, end, quad1, ab);
-  put_lines(first + seer + 4u, end, quad0, ba);
-  put_lines(first + seer + 4u, end, quad1, bb);
+  if (WIDE) { put_lines(first + seer, end, quad1, ab); }
+  if (TALL) { put_lines(first + seer + 4u, end, quad0, ba); }
+  if (TALL && WIDE) { put_lines(first + seer + 4u, end, quad1, bb); }
 }
 
 // First and end of the kernel rows that connect any output to input lines row0 … row1.

@@ -5,7 +5,7 @@
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
-  y[i] = select(SLOPE * x[i], x[i], x[i] > vec4f());
+  y[i] = leaky_relu_of(x[i]);
 }
 
 @compute @workgroup_size(WORKGROUP)

@@ -1,13 +1,17 @@
 // Linear layer on matrices x (R, IN), weight (OUT, IN), y (R, OUT), with R = samples · ROWS. No barriers, no shared memory:
-// each invocation keeps an 8 × 8 square of results as four 4 × 4 blocks (a·: its first four rows, ·b: its last four columns).
+// each invocation keeps TILE_ROWS × TILE_COLUMNS results, 8 or 4 each way, as 4 × 4 blocks (a·: its first four rows, b·: the
+// next four if it is TALL; ·a: its first four columns, ·b: the next four if it is WIDE).
 // A block holds four rows of its matrix as columns, so `transpose(w) * x` is x · wᵀ for four rows of each.
+
+const TALL = TILE_ROWS == 8u;
+const WIDE = TILE_COLUMNS == 8u;
 
 // y = x · weightᵀ + bias
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
-  let row = tile / OUT_TILES * 8u;
-  let column = tile % OUT_TILES * 8u;
+  let row = tile / OUT_TILES * TILE_ROWS;
+  let column = tile % OUT_TILES * TILE_COLUMNS;
   let rows = run.samples * ROWS;
   if (row >= rows) { return; }
   let xa = x_rows(row, rows - 1u);
@@ -17,17 +21,22 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
   for (var k = 0u; k < IN; k += 4u) {
     let x0 = x_block(xa, k);
-    let x1 = x_block(xb, k);
     let w0 = transpose(weight_block(wa, k));
-    let w1 = transpose(weight_block(wb, k));
-    aa += w0 * x0; ab += w1 * x0; ba += w0 * x1; bb += w1 * x1;
+    var w1 = mat4x4f();
+    aa += w0 * x0;
+    if (WIDE) { w1 = transpose(weight_block(wb, k)); ab += w1 * x0; }
+    if (TALL) {
+      let x1 = x_block(xb, k);
+      ba += w0 * x1;
+      if (WIDE) { bb += w1 * x1; }
+    }
   }
   let bias0 = bias_quad(column);
   let bias1 = bias_quad(column + 4u);
   y_put_block(row, rows, column, aa + bias0);
-  y_put_block(row, rows, column + 4u, ab + bias1);
-  y_put_block(row + 4u, rows, column, ba + bias0);
-  y_put_block(row + 4u, rows, column + 4u, bb + bias1);
+  if (WIDE) { y_put_block(row, rows, column + 4u, ab + bias1); }
+  if (TALL) { y_put_block(row + 4u, rows, column, ba + bias0); }
+  if (TALL && WIDE) { y_put_block(row + 4u, rows, column + 4u, bb + bias1); }
 }
 
 fn bias_quad(c: u32) -> mat4x4f {
@@ -39,8 +48,8 @@ fn bias_quad(c: u32) -> mat4x4f {
 @compute @workgroup_size(WORKGROUP)
 fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
-  let row = tile / IN_TILES * 8u;
-  let column = tile % IN_TILES * 8u;
+  let row = tile / IN_TILES * TILE_ROWS;
+  let column = tile % IN_TILES * TILE_COLUMNS;
   let rows = run.samples * ROWS;
   if (row >= rows) { return; }
   let da = dy_rows(row, rows - 1u);
@@ -49,51 +58,80 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   for (var k = 0u; k < OUT; k += 4u) {
     let w = weight_rows(k, OUT - 1u);
     let w0 = weight_block(w, column);
-    let w1 = weight_block(w, column + 4u);
+    var w1 = mat4x4f();
     let d0 = dy_block(da, k);
-    let d1 = dy_block(db, k);
-    aa += w0 * d0; ab += w1 * d0; ba += w0 * d1; bb += w1 * d1;
+    aa += w0 * d0;
+    if (WIDE) { w1 = weight_block(w, column + 4u); ab += w1 * d0; }
+    if (TALL) {
+      let d1 = dy_block(db, k);
+      ba += w0 * d1;
+      if (WIDE) { bb += w1 * d1; }
+    }
   }
   dx_put_block(row, rows, column, aa);
-  dx_put_block(row, rows, column + 4u, ab);
-  dx_put_block(row + 4u, rows, column, ba);
-  dx_put_block(row + 4u, rows, column + 4u, bb);
+  if (WIDE) { dx_put_block(row, rows, column + 4u, ab); }
+  if (TALL) { dx_put_block(row + 4u, rows, column, ba); }
+  if (TALL && WIDE) { dx_put_block(row + 4u, rows, column + 4u, bb); }
 }
 
-// dweight (OUT, IN) += dyᵀ (OUT, R) · x (R, IN)
+// dweight (OUT, IN) += dyᵀ (OUT, R) · x (R, IN); with several splits each writes its part of the sum over R below the last one's
 @compute @workgroup_size(WORKGROUP)
 fn weight_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
-  let row = tile / IN_TILES * 8u;
-  let column = tile % IN_TILES * 8u;
-  if (row >= OUT) { return; }
-  let rows = run.samples * ROWS;
-  let whole = rows / 4u * 4u;
+  let split = tile / (IN_TILES * OUT_TILES);
+  let row = tile / IN_TILES % OUT_TILES * TILE_ROWS;
+  let column = tile % IN_TILES * TILE_COLUMNS;
+  if (split >= SPLITS) { return; }
+  let first = min(split * ROWS_PER_SPLIT, run.samples * ROWS);
+  let end = min(first + ROWS_PER_SPLIT, run.samples * ROWS);
+  let whole = first + (end - first) / 4u * 4u;
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var k = 0u; k < whole; k += 4u) {
-    let xk = x_rows(k, rows - 1u);
-    let dk = dy_rows(k, rows - 1u);
+  for (var k = first; k < whole; k += 4u) {
+    let xk = x_rows(k, end - 1u);
+    let dk = dy_rows(k, end - 1u);
     let x0 = x_block(xk, column);
-    let x1 = x_block(xk, column + 4u);
+    var x1 = mat4x4f();
     let d0 = transpose(dy_block(dk, row));
-    let d1 = transpose(dy_block(dk, row + 4u));
-    aa += x0 * d0; ab += x1 * d0; ba += x0 * d1; bb += x1 * d1;
+    aa += x0 * d0;
+    if (WIDE) { x1 = x_block(xk, column + 4u); ab += x1 * d0; }
+    if (TALL) {
+      let d1 = transpose(dy_block(dk, row + 4u));
+      ba += x0 * d1;
+      if (WIDE) { bb += x1 * d1; }
+    }
   }
-  for (var k = whole; k < rows; k++) {
+  for (var k = whole; k < end; k++) {
     let x0 = x_quad(k * x_stride, column);
     let x1 = x_quad(k * x_stride, column + 4u);
     let d0 = dy_quad(k * dy_stride, row);
     let d1 = dy_quad(k * dy_stride, row + 4u);
     aa += outer(x0, d0); ab += outer(x1, d0); ba += outer(x0, d1); bb += outer(x1, d1);
   }
-  dweight_add_block(row, OUT, column, aa);
-  dweight_add_block(row, OUT, column + 4u, ab);
-  dweight_add_block(row + 4u, OUT, column, ba);
-  dweight_add_block(row + 4u, OUT, column + 4u, bb);
+  put_gradient(split, row, column, aa);
+  if (WIDE) { put_gradient(split, row, column + 4u, ab); }
+  if (TALL) { put_gradient(split, row + 4u, column, ba); }
+  if (TALL && WIDE) { put_gradient(split, row + 4u, column + 4u, bb); }
 }
 
 fn outer(column: vec4f, row: vec4f) -> mat4x4f {
   return mat4x4f(column * row.x, column * row.y, column * row.z, column * row.w);
+}
+
+fn put_gradient(split: u32, row: u32, column: u32, block: mat4x4f) {
+  if (SPLITS == 1u) { dweight_add_block(row, OUT, column, block); return; }
+  dweight_put_block(split * OUT + row, (split + 1u) * OUT, column, block);
+}
+
+// dweight (OUT, IN) += Σ over splits of parts (SPLITS · OUT, IN), always in the same order; four elements per invocation
+@compute @workgroup_size(WORKGROUP)
+fn sum_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  let row = i / IN_QUADS;
+  let column = i % IN_QUADS * 4u;
+  if (row >= OUT) { return; }
+  var sum = vec4f();
+  for (var split = 0u; split < SPLITS; split++) { sum += parts_quad((split * OUT + row) * parts_stride, column); }
+  dweight_add(row, column, sum);
 }
 
 // dbias (OUT,) += Σ_R dy; four outputs per invocation

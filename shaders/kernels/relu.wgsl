@@ -1,13 +1,12 @@
 // Elementwise relu, four elements per invocation. y = max(x, 0); the gradient at 0 is 0.
-// NaN passes through both ways where the adapter keeps it, so that a diverged model shows in its loss.
+// NaN passes through both ways where the adapter keeps it (see activations.wgsl).
 // The last invocation may cover elements past the samples; they are inside the buffer and never read.
 
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
-  let value = x[i];
-  y[i] = select(value, vec4f(), value < vec4f());
+  y[i] = relu_of(x[i]);
 }
 
 @compute @workgroup_size(WORKGROUP)

@@ -1,39 +1,42 @@
-// THE TABLE of GPU kernels: family → kernel → recipe. A family is made for a kind of adapter:
-// 'register' keeps results in registers and never synchronises, which software adapters want (5 times faster there).
-// A second family for GPUs, with tiles in shared memory, goes beside it and may leave out kernels that it does not improve.
+// THE TABLE of GPU kernels: family → kernel → recipe, or variants of it. A family is made for a kind of adapter (variants.ts).
+// 'register' has every kernel; 'shared' leaves out those that it does not improve.
 
-import type { KernelCall, KernelDims, KernelName, KernelOperands } from './kernels.ts'
+import type { KernelCall, KernelName } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
+import type { AdapterTraits, KernelEntry, KernelFamily } from './variants.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
-import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './recipes/conv2d.ts'
+import { CONV2D_FORWARD, CONV2D_INPUT_GRADIENT, CONV2D_PARAMETER_GRADIENT } from './recipes/conv2d.ts'
+import { CONV2D_FORWARD_SHARED, CONV2D_INPUT_GRADIENT_SHARED, CONV2D_PARAMETER_GRADIENT_SHARED } from './recipes/conv2d-shared.ts'
 import { batchnorm2dEvaluate, batchnorm2dStatistics, channelNormBackward, channelNormForward } from './recipes/channel-norm.ts'
 import {
   elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
 } from './recipes/elementwise.ts'
 import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
-import { linearForward, linearInputGradient, linearParameterGradient } from './recipes/linear.ts'
+import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
+import { LINEAR_FORWARD_SHARED, LINEAR_INPUT_GRADIENT_SHARED, LINEAR_PARAMETER_GRADIENT_SHARED } from './recipes/linear-shared.ts'
 import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
+import { embeddingForward, embeddingParameterGradient, positionsForward, positionsParameterGradient } from './recipes/sequence.ts'
 import { concatBackward, concatForward } from './recipes/concat.ts'
 import { dropoutForward } from './recipes/dropout.ts'
 import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
-import { embeddingForward, embeddingParameterGradient, positionsForward, positionsParameterGradient } from './recipes/sequence.ts'
 import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
 
-export type KernelFamily = 'register'
+type KernelTable = {
+  readonly register: { readonly [K in KernelName]: KernelEntry<K> }
+  readonly shared: { readonly [K in KernelName]?: KernelEntry<K> }
+}
 
-type MakeRecipe<K extends KernelName> = (dims: KernelDims<K>, capacity: number, operands: KernelOperands<K, unknown>) => Recipe
-
-export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in KernelName]: MakeRecipe<K> } } = {
+export const KERNEL_SPECS: KernelTable = {
   register: {
-    'linear.forward': linearForward,
-    'linear.inputGradient': linearInputGradient,
-    'linear.parameterGradient': linearParameterGradient,
-    'conv2d.forward': conv2dForward,
-    'conv2d.inputGradient': conv2dInputGradient,
-    'conv2d.parameterGradient': conv2dParameterGradient,
+    'linear.forward': LINEAR_FORWARD,
+    'linear.inputGradient': LINEAR_INPUT_GRADIENT,
+    'linear.parameterGradient': LINEAR_PARAMETER_GRADIENT,
+    'conv2d.forward': CONV2D_FORWARD,
+    'conv2d.inputGradient': CONV2D_INPUT_GRADIENT,
+    'conv2d.parameterGradient': CONV2D_PARAMETER_GRADIENT,
     'maxpool2d.forward': maxpool2dForward,
     'maxpool2d.backward': maxpool2dBackward,
     'avgpool2d.forward': avgpool2dForward,
@@ -60,6 +63,14 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'silu.backward': elementwiseBackwardFromInput('silu'),
     'softmax.forward': softmaxForward,
     'softmax.backward': softmaxBackward,
+    'embedding.forward': embeddingForward,
+    'embedding.parameterGradient': embeddingParameterGradient,
+    'positions.forward': positionsForward,
+    'positions.parameterGradient': positionsParameterGradient,
+    'attention.forward': attentionForward,
+    'attention.backward': attentionBackward,
+    'flash_attention.forward': flashAttentionForward,
+    'flash_attention.backward': flashAttentionBackward,
     'layernorm.forward': layernormForward,
     'layernorm.inputGradient': rowNormInputGradient,
     'layernorm.parameterGradient': rowNormParameterGradient,
@@ -72,14 +83,6 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'batchnorm2d.backward': channelNormBackward('batch'),
     'batchnorm2d.evaluate': batchnorm2dEvaluate,
     'batchnorm2d.statistics': batchnorm2dStatistics,
-    'embedding.forward': embeddingForward,
-    'embedding.parameterGradient': embeddingParameterGradient,
-    'positions.forward': positionsForward,
-    'positions.parameterGradient': positionsParameterGradient,
-    'attention.forward': attentionForward,
-    'attention.backward': attentionBackward,
-    'flash_attention.forward': flashAttentionForward,
-    'flash_attention.backward': flashAttentionBackward,
     'cross_entropy.loss': crossEntropyLoss,
     'mse.loss': mseLoss,
     'bce_with_logits.loss': bceWithLogitsLoss,
@@ -87,11 +90,48 @@ export const KERNEL_SPECS: { readonly [F in KernelFamily]: { readonly [K in Kern
     'adamw.update': adamwUpdate,
     'sum_of_squares.sum': sumOfSquaresSum,
   },
+  shared: {
+    'linear.forward': LINEAR_FORWARD_SHARED,
+    'linear.inputGradient': LINEAR_INPUT_GRADIENT_SHARED,
+    'linear.parameterGradient': LINEAR_PARAMETER_GRADIENT_SHARED,
+    'conv2d.forward': CONV2D_FORWARD_SHARED,
+    'conv2d.inputGradient': CONV2D_INPUT_GRADIENT_SHARED,
+    'conv2d.parameterGradient': CONV2D_PARAMETER_GRADIENT_SHARED,
+  },
 }
 
-/** How to run `call` for up to `capacity` samples. */
-export function recipeFor(family: KernelFamily, call: KernelCall<unknown>, capacity: number): Recipe {
-  // The table pairs each kernel with its own dims, which the compiler cannot follow through the union of calls.
-  const make = KERNEL_SPECS[family][call.kernel] as (dims: unknown, capacity: number, operands: unknown) => Recipe
-  return make(call.dims, capacity, call.operands)
+/** A way to run one call: a variant bound to the call's sizes. */
+export interface Candidate {
+  readonly family: KernelFamily
+  readonly name: string
+  /** worth a try at these sizes */
+  readonly suits: boolean
+  recipe(capacity: number): Recipe
+}
+
+const ONLY = 'only'
+
+/** The ways to run `call` that such an adapter has, its own family first, and in it those first that suit. Never empty. */
+export function candidatesFor(call: KernelCall<unknown>, capacity: number, traits: AdapterTraits): readonly Candidate[] {
+  const families: KernelFamily[] = traits.software ? ['register', 'shared'] : ['shared', 'register']
+  const candidates = families.flatMap(family => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits)))
+    .map(({ family, name, recipe, suits }) => ({
+      family, name, suits: suits === undefined || suits(call.dims, capacity, traits), recipe: (samples: number) => recipe(call.dims, samples, call.operands),
+    }))
+  return [...candidates.filter(({ suits }) => suits), ...candidates.filter(({ suits }) => !suits)]
+}
+
+/** The table pairs each kernel with its own dims, which the compiler cannot follow through the union of calls. */
+interface AnyVariant {
+  readonly family: KernelFamily
+  readonly name: string
+  recipe(dims: unknown, capacity: number, operands: unknown): Recipe
+  fits?(traits: AdapterTraits): boolean
+  suits?(dims: unknown, capacity: number, traits: AdapterTraits): boolean
+}
+
+function variantsOf(family: KernelFamily, { kernel }: KernelCall<unknown>): readonly AnyVariant[] {
+  const entry = KERNEL_SPECS[family][kernel] as AnyVariant['recipe'] | readonly AnyVariant[] | undefined
+  if (typeof entry === 'function') return [{ family, name: ONLY, recipe: entry }]
+  return entry ?? []
 }

@@ -37,15 +37,6 @@ export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
 /** x (samples·rows, columns), each row by itself */
 export type RowDims = { readonly rows: number; readonly columns: number }
 
-/** x (samples·rows, columns), each row normalised */
-export type RowNormDims = RowDims & { readonly eps: number }
-
-/** x (samples, channels, plane), normalised over one channel of all samples or over `groupChannels` neighbouring ones of a sample */
-export type ChannelNormDims = { readonly channels: number; readonly plane: number; readonly groupChannels: number; readonly eps: number }
-
-/** mean (channels,) over samples·plane elements each; `targets` of the loss in one sample */
-export type StatisticsDims = { readonly channels: number; readonly plane: number; readonly eps: number; readonly targets: number }
-
 /** logits (samples·rows, classes); `smoothing` of a target is spread over all classes, targets that are `ignored` count for nothing */
 export type CrossEntropyDims = { readonly rows: number; readonly classes: number; readonly smoothing?: number; readonly ignored?: number }
 
@@ -57,6 +48,21 @@ export type PositionsDims = { readonly size: number }
 
 /** qkv (samples, length, 3, heads, headSize) → y (samples, length, heads, headSize); causal: query t sees keys 0 … t */
 export type AttentionDims = { readonly length: number; readonly heads: number; readonly headSize: number; readonly causal: boolean }
+
+/** Activations that a product can apply to its results before it stores them: their derivative can be read off their output. */
+export type Activation = 'relu' | 'tanh' | 'sigmoid' | 'leaky_relu'
+
+/** The epilogue of a product, y = activation(product + bias + residual); made by fusion, absent in graphs as they are built. */
+export type FinishDims = { readonly activation?: Activation; /** of leaky_relu */ readonly slope?: number }
+
+/** x (samples·rows, columns), each row normalised */
+export type RowNormDims = RowDims & { readonly eps: number }
+
+/** x (samples, channels, plane), normalised over one channel of all samples or over `groupChannels` neighbouring ones of a sample */
+export type ChannelNormDims = { readonly channels: number; readonly plane: number; readonly groupChannels: number; readonly eps: number }
+
+/** mean (channels,) over samples·plane elements each; `targets` of the loss in one sample */
+export type StatisticsDims = { readonly channels: number; readonly plane: number; readonly eps: number; readonly targets: number }
 
 /** one flat vector, whatever the number of samples */
 export type FlatDims = { readonly length: number }
@@ -84,12 +90,12 @@ type ChannelNorm<F> = {
  * Gradients of parameters are ADDED to what the operand holds; every other result overwrites.
  */
 export interface Kernels<F, I> {
-  // y = x · weightᵀ + bias
-  'linear.forward': { dims: LinearDims; operands: { x: F; weight: F; bias?: F; y: F } }
+  // y = activation(x · weightᵀ + bias + residual)
+  'linear.forward': { dims: LinearDims & FinishDims; operands: { x: F; weight: F; bias?: F; residual?: F; y: F } }
   'linear.inputGradient': { dims: LinearDims; operands: { weight: F; dy: F; dx: F } }
   'linear.parameterGradient': { dims: LinearDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   // weight (out, channels/groups, kernel, kernel)
-  'conv2d.forward': { dims: Conv2dDims; operands: { x: F; weight: F; bias?: F; y: F } }
+  'conv2d.forward': { dims: Conv2dDims & FinishDims; operands: { x: F; weight: F; bias?: F; residual?: F; y: F } }
   'conv2d.inputGradient': { dims: Conv2dDims; operands: { weight: F; dy: F; dx: F } }
   'conv2d.parameterGradient': { dims: Conv2dDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   'maxpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
@@ -121,6 +127,18 @@ export interface Kernels<F, I> {
   'silu.backward': ElementwiseFromInput<F>['backward']
   'softmax.forward': { dims: RowDims; operands: { x: F; y: F } }
   'softmax.backward': { dims: RowDims; operands: { y: F; dy: F; dx: F } }
+  // y = weight[ids]
+  'embedding.forward': { dims: EmbeddingDims; operands: { ids: I; weight: F; y: F } }
+  'embedding.parameterGradient': { dims: EmbeddingDims; operands: { ids: I; dy: F; dweight: F } }
+  // y = x + weight; dx is dy
+  'positions.forward': { dims: PositionsDims; operands: { x: F; weight: F; y: F } }
+  'positions.parameterGradient': { dims: PositionsDims; operands: { dy: F; dweight: F } }
+  // probabilities (samples, heads, length, length); above the diagonal of causal attention they are 0 or not written
+  'attention.forward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; y: F } }
+  'attention.backward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; dy: F; dqkv: F } }
+  // the same without probabilities, for long sequences; logSums (samples, heads, length) = ln Σ exp(scores)
+  'flash_attention.forward': { dims: AttentionDims; operands: { qkv: F; logSums: F; y: F } }
+  'flash_attention.backward': { dims: AttentionDims; operands: { qkv: F; y: F; logSums: F; dy: F; dqkv: F } }
   // weight, bias (columns,); mean and inverse = 1/√(variance + eps) of each row are kept for backward
   'layernorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; bias?: F; y: F; mean: F; inverse: F } }
   'layernorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx: F } }
@@ -136,18 +154,6 @@ export interface Kernels<F, I> {
   'batchnorm2d.evaluate': { dims: ChannelNormDims; operands: { x: F; weight: F; bias: F; mean: F; variance: F; y: F } }
   // dmean, dvariance (channels,) += samples · targets · what was measured; the variance is the unbiased one
   'batchnorm2d.statistics': { dims: StatisticsDims; operands: { mean: F; inverse: F; dmean: F; dvariance: F } }
-  // y = weight[ids]
-  'embedding.forward': { dims: EmbeddingDims; operands: { ids: I; weight: F; y: F } }
-  'embedding.parameterGradient': { dims: EmbeddingDims; operands: { ids: I; dy: F; dweight: F } }
-  // y = x + weight; dx is dy
-  'positions.forward': { dims: PositionsDims; operands: { x: F; weight: F; y: F } }
-  'positions.parameterGradient': { dims: PositionsDims; operands: { dy: F; dweight: F } }
-  // probabilities (samples, heads, length, length); above the diagonal of causal attention they are 0 or not written
-  'attention.forward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; y: F } }
-  'attention.backward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; dy: F; dqkv: F } }
-  // the same without probabilities, for long sequences; logSums (samples, heads, length) = ln Σ exp(scores)
-  'flash_attention.forward': { dims: AttentionDims; operands: { qkv: F; logSums: F; y: F } }
-  'flash_attention.backward': { dims: AttentionDims; operands: { qkv: F; y: F; logSums: F; dy: F; dqkv: F } }
   // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the target;
   // dx is ∂Σloss/∂x
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }

@@ -3,6 +3,7 @@
 // neither a shader nor a pipeline depends on it.
 
 import type { KernelFile } from './kernel-urls.ts'
+import type { Activation } from './kernels.ts'
 
 /** 'update' reads and writes; 'write' may leave elements as they are. */
 export type Access = 'read' | 'write' | 'update'
@@ -23,6 +24,14 @@ export interface MatrixBinding extends NamedBinding {
   readonly kind: 'matrix'
   readonly rows: number
   readonly columns: number
+  /** what `x_put` does to a result before it stores it */
+  readonly finish?: Finish
+}
+
+/** The epilogue of a product: first the sum with the binding `residual`, a matrix of the same sizes, then the activation. */
+export interface Finish {
+  readonly residual: boolean
+  readonly activation: Activation | undefined
 }
 
 /** A plain array of `length` elements, counted singly; 'vec4f' and 'vec4u' group them by four. */
@@ -47,6 +56,8 @@ export type Constant = number | { readonly f32: number }
 /** One dispatch. */
 export interface Pass {
   readonly file: KernelFile
+  /** files whose functions `file` calls */
+  readonly uses?: readonly KernelFile[]
   readonly entryPoint: string
   /** become `const NAME`, whole numbers as u32 */
   readonly constants: Readonly<Record<string, Constant>>
@@ -74,6 +85,11 @@ export const TILE = 8
 
 export function matrix(name: string, access: Access, rows: number, columns: number): MatrixBinding {
   return { kind: 'matrix', name, operand: name, access, rows, columns }
+}
+
+/** The files whose text the shader of a pass is taken from. */
+export function filesOf({ file, uses = [] }: Pass): readonly KernelFile[] {
+  return [file, ...uses]
 }
 
 export function array(name: string, access: Access, length: number, element: ArrayBinding['element'] = 'f32'): ArrayBinding {

@@ -1,7 +1,7 @@
 // Makes the text of one pass's shader: constants, declarations and accessors of its bindings, then the kernel file.
 // Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix product).
 
-import type { ArrayBinding, Binding, Constant, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
+import type { ArrayBinding, Binding, Constant, Finish, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
 
 /** WebGPU's limit of workgroups in one dimension; larger dispatches are folded into a second one. */
 export const MAX_WORKGROUPS = 65_535
@@ -36,13 +36,15 @@ export function workgroupGrid(threads: number, workgroup: number): { x: number; 
   return { x: Math.min(groups, MAX_WORKGROUPS), y: Math.ceil(groups / MAX_WORKGROUPS) }
 }
 
+/** `fileText`: the texts of the pass's files (filesOf), one after the other. */
 export function passSource(pass: Pass, fileText: string): string {
   const numbers = new Map(boundBindings(pass).map((binding, index) => [binding.name, index + 1]))
+  const bindings = pass.bindings.map(binding => declaration(binding, numbers.get(binding.name))).join('\n')
   return [
     ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${constantText(value)};`),
     RUN,
-    ...pass.bindings.map(binding => declaration(binding, numbers.get(binding.name))),
-    reachable(fileText, pass.entryPoint),
+    bindings,
+    reachable(fileText, [pass.entryPoint, ...bindings.matchAll(/\w+/g)].map(String)),
   ].join('\n')
 }
 
@@ -52,17 +54,17 @@ function constantText(value: Constant): string {
 
 const COMMENT = /\/\/.*$/gm
 /** Where a declaration of a kernel file begins: at the start of a line; an entry point with its attribute. */
-const DECLARATION_START = /\n(?=@compute|struct |const |(?<!@compute.*\n)fn )/
-const DECLARED_NAME = /\b(?:fn|struct|const) (\w+)/
+const DECLARATION_START = /\n(?=@compute|struct |const |var<workgroup> |(?<!@compute.*\n)fn )/
+const DECLARED_NAME = /\b(?:fn|struct|const|var<workgroup>) (\w+)/
 
-/** The entry point with what it calls: the file's other entry points name bindings that this pass does not have. */
-function reachable(fileText: string, entryPoint: string): string {
+/** What is named, with all that it calls: the file's other entry points name bindings that this pass does not have. */
+function reachable(fileText: string, names: readonly string[]): string {
   const declarations = new Map<string, string>()
   for (const text of fileText.replace(COMMENT, '').split(DECLARATION_START)) {
     const name = DECLARED_NAME.exec(text)?.[1]
     if (name !== undefined) declarations.set(name, text)
   }
-  const needed = new Set([entryPoint])
+  const needed = new Set(names)
   for (const name of needed) // a set visits what is added during the loop
     for (const [word] of (declarations.get(name) ?? '').matchAll(/\w+/g)) if (declarations.has(word)) needed.add(word)
   return [...declarations].flatMap(([name, text]) => (needed.has(name) ? [text.trim()] : [])).join('\n')
@@ -70,7 +72,8 @@ function reachable(fileText: string, entryPoint: string): string {
 
 const RUN = `struct Run { samples: u32 }
 @group(0) @binding(0) var<uniform> run: Run;
-fn thread_of(group: vec3u, lane: u32) -> u32 { return (group.y * ${MAX_WORKGROUPS}u + group.x) * WORKGROUP + lane; }`
+fn group_of(group: vec3u) -> u32 { return group.y * ${MAX_WORKGROUPS}u + group.x; }
+fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }`
 
 function declaration(binding: Binding, number: number | undefined): string {
   switch (binding.kind) {
@@ -95,7 +98,7 @@ function variable(binding: Binding, number: number | undefined, element: ArrayBi
  *   x_block(rows, c)    the same of four rows, each a column of the mat4x4f
  *   x_put_block(r, end, c, block), x_add_block(…)   writes or adds four rows from r, those below `end` only
  */
-function matrixText({ name, access, columns }: MatrixBinding, variableText: string): string {
+function matrixText({ name, access, columns, finish }: MatrixBinding, variableText: string): string {
   const aligned = columns % 4 === 0
   const lines = [
     variableText,
@@ -104,7 +107,7 @@ function matrixText({ name, access, columns }: MatrixBinding, variableText: stri
     aligned ? alignedQuad(name) : raggedQuad(name, columns),
     `fn ${name}_block(rows: vec4u, c: u32) -> mat4x4f { return mat4x4f(${['x', 'y', 'z', 'w'].map(i => `${name}_quad(rows.${i}, c)`).join(', ')}); }`,
   ]
-  if (access !== 'read') lines.push(aligned ? alignedPut(name, columns) : raggedPut(name, columns), ...blockWriters(name))
+  if (access !== 'read') lines.push(...finisher(name, finish), aligned ? alignedPut(name, columns) : raggedPut(name, columns), ...blockWriters(name))
   return lines.join('\n')
 }
 
@@ -120,12 +123,19 @@ function raggedQuad(name: string, columns: number): string {
 }
 
 function alignedPut(name: string, columns: number): string {
-  return `fn ${name}_put(r: u32, c: u32, v: vec4f) { if (c < ${columns}u) { ${name}[r * ${name}_stride + c / 4u] = v; } }`
+  return `fn ${name}_put(r: u32, c: u32, v: vec4f) { if (c < ${columns}u) { ${name}[r * ${name}_stride + c / 4u] = ${name}_finish(r, c, v); } }`
 }
 
 function raggedPut(name: string, columns: number): string {
-  const lines = [0, 1, 2, 3].map(i => `  if (c + ${i}u < ${columns}u) { ${name}[r * ${name}_stride + c + ${i}u] = v[${i}]; }`)
-  return `fn ${name}_put(r: u32, c: u32, v: vec4f) {\n${lines.join('\n')}\n}`
+  const lines = [0, 1, 2, 3].map(i => `  if (c + ${i}u < ${columns}u) { ${name}[r * ${name}_stride + c + ${i}u] = w[${i}]; }`)
+  return `fn ${name}_put(r: u32, c: u32, v: vec4f) {\n  let w = ${name}_finish(r, c, v);\n${lines.join('\n')}\n}`
+}
+
+/** The activations' functions are in kernels/activations.wgsl. */
+function finisher(name: string, finish: Finish | undefined): string[] {
+  const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
+  const value = finish?.activation ? `${finish.activation}_of(${sum})` : sum
+  return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${value}; }`]
 }
 
 function blockWriters(name: string): string[] {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import {
-  array, bindingBytes, KERNEL_URLS, matrix, optional, passSource, recipeFor, workgroupGrid, type KernelCall, type Pass,
+  array, bindingBytes, candidatesFor, filesOf, KERNEL_URLS, matrix, optional, passSource, PLAIN_TRAITS, workgroupGrid, type KernelCall, type Pass,
 } from '@starling-grid/shaders'
 
 const pool = { channels: 3, height: 7, width: 9, outHeight: 3, outWidth: 4, kernel: 3, stride: 2, padding: 0 }
@@ -19,6 +19,7 @@ const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1,
 const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'linear.forward', dims: linear, operands: all }, { kernel: 'linear.inputGradient', dims: linear, operands: all },
   { kernel: 'linear.parameterGradient', dims: linear, operands: all },
+  { kernel: 'linear.forward', dims: { ...linear, activation: 'leaky_relu', slope: 0.1 }, operands: { x: 1, weight: 1, residual: 1, y: 1 } },
   { kernel: 'conv2d.forward', dims: conv, operands: all }, { kernel: 'conv2d.inputGradient', dims: conv, operands: all },
   { kernel: 'conv2d.parameterGradient', dims: conv, operands: all },
   { kernel: 'maxpool2d.forward', dims: pool, operands: all }, { kernel: 'maxpool2d.backward', dims: pool, operands: all },
@@ -45,14 +46,19 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'sum_of_squares.sum', dims: { length: 9 }, operands: all },
 ]
 
+/** The passes of every variant. */
+function passesOf(call: KernelCall<unknown>) {
+  return candidatesFor(call, 4, PLAIN_TRAITS).flatMap(({ family, recipe }) => recipe(4).passes.map(pass => ({ family, pass })))
+}
+
 for (const call of CALLS)
   test(`${call.kernel} declares all that it uses, and uses all that it declares`, () => {
-    for (const pass of recipeFor('register', call, 4).passes) {
-      const source = passSource(pass, readFileSync(KERNEL_URLS[pass.file], 'utf8'))
+    for (const { family, pass } of passesOf(call)) {
+      const source = passSource(pass, filesOf(pass).map(file => readFileSync(KERNEL_URLS[file], 'utf8')).join('\n'))
       assert.match(source, new RegExp(`fn ${pass.entryPoint}\\(`))
       for (const { name } of pass.bindings) assert.ok(source.split(new RegExp(`\\b${name}(?:_\\w+)?\\b`)).length > 2, `${pass.entryPoint} never uses ${name}`)
       assert.equal(source.match(/@compute/g)?.length, 1, 'one entry point')
-      assert.doesNotMatch(source, /var<workgroup>|workgroupBarrier|atomic/)
+      assert.doesNotMatch(source, family === 'register' ? /var<workgroup>|workgroupBarrier|atomic/ : /atomic/)
       assert.ok(Number.isInteger(pass.threads(4)) && pass.threads(4) > 0)
     }
   })

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { lenet5, mlp, parameterCount } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
+import { boundBindings, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { microBatches } from '../src/graph/batches.ts'
 import { buildGraph } from '../src/graph/build.ts'
+import { firstGuess } from '../src/graph/choice.ts'
 import { draftPasses, shareScratch, type DraftPass } from '../src/graph/drafts.ts'
 import { flatViews, gather, spread } from '../src/graph/flat-views.ts'
 import { assignBuffers } from '../src/graph/memory.ts'
@@ -16,30 +18,40 @@ test('values that live at the same time never share a buffer, others do', () => 
   const lives = [
     { bytes: 100, first: 0, last: 2 }, { bytes: 50, first: 2, last: 3 }, { bytes: 60, first: 3, last: 5 }, { bytes: 10, first: 6, last: Infinity },
   ]
-  const { buffers, assignment } = assignBuffers(lives)
+  const { buffers, places } = assignBuffers(lives)
+  const end = (i: number) => (places[i]?.byteOffset ?? NaN) + (lives[i]?.bytes ?? NaN)
   for (const [i, a] of lives.entries())
     for (const [j, b] of lives.entries())
-      if (i < j && a.first <= b.last && b.first <= a.last) assert.notEqual(assignment[i], assignment[j])
-  lives.forEach(({ bytes }, i) => assert.ok((buffers[assignment[i] ?? -1] ?? 0) >= bytes))
-  assert.deepEqual(buffers, [100, 50])
+      if (i < j && a.first <= b.last && b.first <= a.last && places[i]?.buffer === places[j]?.buffer)
+        assert.ok(end(i) <= (places[j]?.byteOffset ?? NaN) || end(j) <= (places[i]?.byteOffset ?? NaN), `${i} and ${j} overlap`)
+  places.forEach(({ buffer, byteOffset }, i) => assert.ok((buffers[buffer] ?? 0) >= end(i) && byteOffset % 256 === 0))
+  assert.ok(sum(buffers) < sum(lives.map(({ bytes }) => bytes)))
 })
 
-test('no pass of LeNet-5 binds one buffer twice', () => {
-  const { parts } = planGraph(buildGraph(lenet5()), { family: 'register', limits: LIMITS, maxMicroBatch: 64 })
+test('no pass binds a buffer for reading and for writing, nor one place twice', () => {
+  const { parts } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 64 })
   for (const { pass, resources } of Object.values(parts).flat()) {
-    const pooled = resources.flatMap(resource => (resource.kind === 'pooled' ? [resource.buffer] : []))
-    assert.equal(new Set(pooled).size, pooled.length, `${pass.file}.${pass.entryPoint}`)
+    const bound = boundBindings(pass).flatMap(({ access }, i) => {
+      const resource = resources[i]
+      return resource?.kind === 'pooled' ? [{ ...resource, reads: access === 'read' }] : []
+    })
+    for (const [i, a] of bound.entries())
+      for (const b of bound.slice(i + 1)) {
+        if (a.buffer !== b.buffer) continue
+        assert.equal(a.reads, b.reads, `${pass.file}.${pass.entryPoint}`)
+        assert.ok(a.byteOffset + a.bytes <= b.byteOffset || b.byteOffset + b.bytes <= a.byteOffset)
+      }
   }
 })
 
 test('memory is shared: the plan of LeNet-5 takes less than its tensors and scratch', () => {
-  const { buffers } = planGraph(buildGraph(lenet5()), { family: 'register', limits: LIMITS, maxMicroBatch: 64 })
+  const { buffers } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 64 })
   assert.ok(buffers.reduce((sum, bytes) => sum + bytes, 0) < 24 * MIB)
 })
 
 test('backward finds the input of a convolution as forward prepared it', () => {
   const graph = buildGraph(lenet5())
-  const drafts = draftPasses(graph, 'register', 64)
+  const drafts = draftPasses(graph, firstGuess(PLAIN_TRAITS), 64)
   const shared = shareScratch(drafts)
   const prepared = (passes: readonly DraftPass[]) => passes.filter(({ pass }) => pass.entryPoint === 'spread').length
   assert.equal(prepared(drafts), 4)
@@ -50,7 +62,7 @@ test('backward finds the input of a convolution as forward prepared it', () => {
 
 test('a small adapter gets smaller micro-batches', () => {
   const limits = { ...LIMITS, maxStorageBufferBindingSize: MIB }
-  const { capacity, buffers } = planGraph(buildGraph(lenet5()), { family: 'register', limits, maxMicroBatch: 64 })
+  const { capacity, buffers } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits, maxMicroBatch: 64 })
   assert.ok(capacity >= 1 && capacity < 64)
   assert.ok(Math.max(...buffers) <= MIB)
 })
@@ -58,7 +70,7 @@ test('a small adapter gets smaller micro-batches', () => {
 test('a model that fits no adapter is refused with the name of the limit', () => {
   const wide = mlp({ input: [4096], hidden: [4096], classes: 10 })
   const limits = { ...LIMITS, maxStorageBufferBindingSize: 2 ** 24 }
-  assert.throws(() => planGraph(buildGraph(wide), { family: 'register', limits, maxMicroBatch: 8 }), (error) =>
+  assert.throws(() => planGraph(buildGraph(wide), { traits: PLAIN_TRAITS, limits, maxMicroBatch: 8 }), (error) =>
     error instanceof GridError && error.code === 'adapter-limit' && /maxStorageBufferBindingSize of at least \d+.* 16777216/.test(error.message))
 })
 
@@ -79,3 +91,7 @@ test('micro-batches cover the batch in order and are even', () => {
   assert.deepEqual(microBatches(64, 64), [{ start: 0, count: 64 }])
   assert.deepEqual(microBatches(0, 64), [])
 })
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}

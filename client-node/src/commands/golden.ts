@@ -82,7 +82,7 @@ async function openHere({ executor, adapter }: GoldenPlaceOptions): Promise<Gold
   const gpu = await openGpu({ adapter })
   const readText = (url: URL) => readFile(url, 'utf8')
   return placeOf({
-    adapter: gpu.description, createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, graph, readText, maxMicroBatch: capacity }),
+    adapter: gpu.description, createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, software: gpu.description.software, graph, readText, maxMicroBatch: capacity }),
   }, () => gpu.close())
 }
 

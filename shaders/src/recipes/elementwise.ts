@@ -43,6 +43,6 @@ function onePass(file: ElementwiseFile, entryPoint: string, access: Record<strin
   return ({ size }, capacity) => {
     const bindings = Object.entries(access).map(([name, how]) => array(name, how, capacity * size, 'vec4f'))
     const threads = (samples: number) => Math.ceil((samples * size) / 4)
-    return { scratch: {}, passes: [{ file, entryPoint, constants: { SIZE: size, ...more }, bindings, workgroup: STREAM_WORKGROUP, threads }] }
+    return { scratch: {}, passes: [{ file, uses: ['activations'], entryPoint, constants: { SIZE: size, ...more }, bindings, workgroup: STREAM_WORKGROUP, threads }] }
   }
 }

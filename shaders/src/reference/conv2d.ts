@@ -1,18 +1,20 @@
 // Plain convolution. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W').
 // All three directions walk the same rows: those output cells of one line that one weight connects to input cells.
 
-import type { Conv2dDims, KernelOperands } from '../kernels.ts'
+import type { Conv2dDims, FinishDims, KernelOperands } from '../kernels.ts'
+import { finish } from './finish.ts'
 import { positionsInside, type WindowAxis } from './window.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`conv2d.${K}`, Float32Array>
 
-export function conv2dForward(dims: Conv2dDims, samples: number, { x, weight, bias, y }: Operands<'forward'>): void {
+export function conv2dForward(dims: Conv2dDims & FinishDims, samples: number, { x, weight, bias, residual, y }: Operands<'forward'>): void {
   const plane = dims.outHeight * dims.outWidth
   for (let i = 0; i < samples * dims.out; i++) y.fill(bias?.[i % dims.out] ?? 0, i * plane, (i + 1) * plane)
   forEachRow(dims, samples, (w, xStart, yStart, length) => {
     const factor = weight[w] ?? 0
     for (let i = 0; i < length; i++) y[yStart + i] = (y[yStart + i] ?? 0) + factor * (x[xStart + i * dims.stride] ?? 0)
   })
+  finish(dims, { size: samples * dims.out * plane, residual, y })
 }
 
 export function conv2dInputGradient(dims: Conv2dDims, samples: number, { weight, dy, dx }: Operands<'inputGradient'>): void {

@@ -4,11 +4,11 @@ import type { KernelCall, KernelDims, KernelName, KernelOperands } from '../kern
 import { addForward } from './add.ts'
 import { attentionBackward, attentionForward, flashAttentionBackward, flashAttentionForward } from './attention.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
+import { bceWithLogitsLoss } from './bce-with-logits.ts'
 import {
   batchnorm2dBackward, batchnorm2dEvaluate, batchnorm2dForward, batchnorm2dStatistics, groupnormBackward, groupnormForward,
 } from './channel-norm.ts'
 import { concatBackward, concatForward } from './concat.ts'
-import { bceWithLogitsLoss } from './bce-with-logits.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
 import { embeddingForward, embeddingParameterGradient } from './embedding.ts'
@@ -65,6 +65,14 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'silu.backward': siluBackward,
   'softmax.forward': softmaxForward,
   'softmax.backward': softmaxBackward,
+  'embedding.forward': embeddingForward,
+  'embedding.parameterGradient': embeddingParameterGradient,
+  'positions.forward': positionsForward,
+  'positions.parameterGradient': positionsParameterGradient,
+  'attention.forward': attentionForward,
+  'attention.backward': attentionBackward,
+  'flash_attention.forward': flashAttentionForward,
+  'flash_attention.backward': flashAttentionBackward,
   'layernorm.forward': layernormForward,
   'layernorm.inputGradient': rowNormInputGradient,
   'layernorm.parameterGradient': rowNormParameterGradient,
@@ -77,14 +85,6 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'batchnorm2d.backward': batchnorm2dBackward,
   'batchnorm2d.evaluate': batchnorm2dEvaluate,
   'batchnorm2d.statistics': batchnorm2dStatistics,
-  'embedding.forward': embeddingForward,
-  'embedding.parameterGradient': embeddingParameterGradient,
-  'positions.forward': positionsForward,
-  'positions.parameterGradient': positionsParameterGradient,
-  'attention.forward': attentionForward,
-  'attention.backward': attentionBackward,
-  'flash_attention.forward': flashAttentionForward,
-  'flash_attention.backward': flashAttentionBackward,
   'cross_entropy.loss': crossEntropyLoss,
   'mse.loss': mseLoss,
   'bce_with_logits.loss': bceWithLogitsLoss,

@@ -1,13 +1,15 @@
 // Plain linear layer. x (R, in), weight (out, in), bias (out,) → y (R, out), with R = samples · rows.
 
-import type { KernelOperands, LinearDims } from '../kernels.ts'
+import type { FinishDims, KernelOperands, LinearDims } from '../kernels.ts'
+import { finish } from './finish.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`linear.${K}`, Float32Array>
 
-export function linearForward(dims: LinearDims, samples: number, { x, weight, bias, y }: Operands<'forward'>): void {
+export function linearForward(dims: LinearDims & FinishDims, samples: number, { x, weight, bias, residual, y }: Operands<'forward'>): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(x, samples * dims.rows, dims.in).entries())
     for (const [o, weightRow] of weights.entries()) y[r * dims.out + o] = dot(row, weightRow) + (bias?.[o] ?? 0)
+  finish(dims, { size: samples * dims.rows * dims.out, residual, y })
 }
 
 // dx (R, in) = dy (R, out) · weight (out, in)

@@ -2,6 +2,7 @@
 
 import type { ModelSpec } from '@starling-grid/model'
 import { buildGraph } from '../graph/build.ts'
+import type { Choose } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import type { ReadText } from './pipelines.ts'
@@ -15,6 +16,8 @@ export interface GpuExecutorOptions {
   readonly readText: ReadText
   /** samples of one run at most; larger batches run in pieces */
   readonly maxMicroBatch?: number
+  /** which variant of a kernel runs; absent: the first guess for the adapter */
+  readonly choose?: Choose
 }
 
 /**
@@ -22,5 +25,5 @@ export interface GpuExecutorOptions {
  * @example const executor = await createGpuExecutor({ device, adapter, spec: lenet5(), readText: url => fetch(url).then(r => r.text()) })
  */
 export async function createGpuExecutor({ adapter, spec, ...options }: GpuExecutorOptions): Promise<Executor> {
-  return graphExecutor(await createGpuRunner({ ...options, graph: buildGraph(spec) }), adapter)
+  return graphExecutor(await createGpuRunner({ ...options, software: adapter.software, graph: buildGraph(spec) }), adapter)
 }

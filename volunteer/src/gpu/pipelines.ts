@@ -1,7 +1,7 @@
 // Passes → pipelines: texts read once, equal shaders compiled once, all in parallel, with explicit layouts
 // that passes of the same signature share.
 
-import { boundBindings, KERNEL_URLS, passSource, type Binding, type KernelFile, type Pass } from '@starling-grid/shaders'
+import { boundBindings, filesOf, KERNEL_URLS, passSource, type Binding, type KernelFile, type Pass } from '@starling-grid/shaders'
 import { COMPUTE_STAGE } from './flags.ts'
 
 export interface CompiledPass {
@@ -18,14 +18,14 @@ export async function compilePasses(device: GPUDevice, passes: readonly Pass[], 
   const pipelines = new Map<string, Promise<GPUComputePipeline>>()
   return Promise.all(passes.map(async pass => {
     const layout = remember(layouts, signature(pass), () => createLayout(device, pass))
-    const code = passSource(pass, texts.get(pass.file) ?? '')
+    const code = passSource(pass, filesOf(pass).map(file => texts.get(file) ?? '').join('\n'))
     const pipeline = await remember(pipelines, `${pass.entryPoint}\n${code}`, () => createPipeline(device, pass, code, layout))
     return { pipeline, layout }
   }))
 }
 
 async function readKernels(passes: readonly Pass[], readText: ReadText): Promise<Map<KernelFile, string>> {
-  const files = [...new Set(passes.map(({ file }) => file))]
+  const files = [...new Set(passes.flatMap(filesOf))]
   return new Map(await Promise.all(files.map(async file => [file, await readText(KERNEL_URLS[file])] as const)))
 }
 

@@ -65,10 +65,9 @@ function createStep(device: GPUDevice, { pass, resources }: PlannedPass, compile
 }
 
 function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBinding {
-  if (resource.kind !== 'pooled') return { buffer: buffers[resource.kind], offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
-  const buffer = buffers.pooled[resource.buffer]
+  const buffer = resource.kind === 'pooled' ? buffers.pooled[resource.buffer] : buffers[resource.kind]
   if (!buffer) throw new Error('internal: a resource without a buffer')
-  return { buffer }
+  return { buffer, offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
 }
 
 function dispatch(encoder: GPUComputePassEncoder, step: Step | undefined, samples: number): void {

@@ -1,7 +1,8 @@
 // Runs a graph on a WebGPU device: per run one command buffer, one compute pass, one submit, and nothing created.
 
-import type { KernelFamily } from '@starling-grid/shaders'
+import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
+import type { Choose } from '../graph/choice.ts'
 import { gather, spread } from '../graph/flat-views.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
@@ -20,14 +21,18 @@ export interface GpuRunnerOptions {
   readonly device: GPUDevice
   readonly graph: Graph
   readonly readText: ReadText
-  readonly family?: KernelFamily
+  /** no GPU stands behind the device; absent: unknown, and taken for one */
+  readonly software?: boolean
+  /** absent: the first guess for the adapter */
+  readonly choose?: Choose
   readonly maxMicroBatch?: number
 }
 
 /** @throws GridError('adapter-limit') when the adapter cannot hold the model */
 export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
-  const { device, graph, readText, family = 'register', maxMicroBatch = DEFAULT_MICRO_BATCH } = options
-  const plan = planGraph(graph, { family, limits: device.limits, maxMicroBatch })
+  const { device, graph, readText, choose, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
+  const traits = traitsOf(device, options.software ?? false)
+  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...(choose ? { choose } : {}) })
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
@@ -39,6 +44,11 @@ export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRun
     watch.stop()
     throw error
   }
+}
+
+export function traitsOf({ features, limits }: GPUDevice, software: boolean): AdapterTraits {
+  const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = limits
+  return { software, features: new Set(features), maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup }
 }
 
 interface GpuRunnerParts {
@@ -123,7 +133,7 @@ export class GpuRunner implements GraphRunner {
   private async submit(request: RunRequest, staging: StagingLayout): Promise<GPUBuffer> {
     this.watch.check()
     const buffer = await this.readback.acquire(staging.bytes)
-    for (const [tensor, values] of request.write) this.queue.writeBuffer(this.pooled(tensor), 0, plain(values))
+    for (const [tensor, values] of request.write) this.write(tensor, values)
     this.setSamples(request.samples)
     this.queue.submit([this.encode(request, staging, buffer)])
     return buffer
@@ -135,7 +145,7 @@ export class GpuRunner implements GraphRunner {
     const pass = encoder.beginComputePass()
     for (const part of parts) this.program.encode(pass, part, samples)
     pass.end()
-    for (const { source, offset, bytes } of staging.copies) if (bytes > 0) encoder.copyBufferToBuffer(source, 0, buffer, offset, bytes)
+    for (const { source, sourceOffset, offset, bytes } of staging.copies) if (bytes > 0) encoder.copyBufferToBuffer(source, sourceOffset, buffer, offset, bytes)
     return encoder.finish()
   }
 
@@ -149,13 +159,13 @@ export class GpuRunner implements GraphRunner {
   private stagingLayout({ samples, read = [], gradientInto }: RunRequest): StagingLayout {
     const copies: StagingCopy[] = []
     let bytes = 0
-    const add = (source: GPUBuffer, used: number, reserved: number) => {
-      copies.push({ source, offset: bytes, bytes: used })
+    const add = (from: { buffer: GPUBuffer; byteOffset: number }, used: number, reserved: number) => {
+      copies.push({ source: from.buffer, sourceOffset: from.byteOffset, offset: bytes, bytes: used })
       bytes += reserved
     }
     for (const tensor of read) add(this.pooled(tensor), bytesFor(tensor, samples), bytesFor(tensor, this.capacity))
     const { gradient } = this.program.buffers
-    if (gradientInto) add(gradient, gradient.size, gradient.size)
+    if (gradientInto) add({ buffer: gradient, byteOffset: 0 }, gradient.size, gradient.size)
     return { copies, bytes: Math.max(bytes, Float32Array.BYTES_PER_ELEMENT) }
   }
 
@@ -166,15 +176,22 @@ export class GpuRunner implements GraphRunner {
     return results.slice(0, read.length).map(result => result.slice())
   }
 
-  private pooled(tensor: Tensor): GPUBuffer {
-    const buffer = this.program.buffers.pooled[this.plan.placement.get(tensor.storage) ?? -1]
-    if (!buffer) throw new Error(`internal: ${tensor.name} has no buffer`)
-    return buffer
+  private write(tensor: Tensor, values: Values): void {
+    const { buffer, byteOffset } = this.pooled(tensor)
+    this.queue.writeBuffer(buffer, byteOffset, plain(values))
+  }
+
+  private pooled(tensor: Tensor): { buffer: GPUBuffer; byteOffset: number } {
+    const place = this.plan.placement.get(tensor.storage)
+    const buffer = this.program.buffers.pooled[place?.buffer ?? -1]
+    if (!place || !buffer) throw new Error(`internal: ${tensor.name} has no buffer`)
+    return { buffer, byteOffset: place.byteOffset }
   }
 }
 
 interface StagingCopy {
   readonly source: GPUBuffer
+  readonly sourceOffset: number
   /** in the staging buffer */
   readonly offset: number
   readonly bytes: number

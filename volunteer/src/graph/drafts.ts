@@ -1,12 +1,25 @@
 // The passes of a graph before memory is assigned: each binding still names a tensor or a scratch buffer.
 
-import { boundBindings, recipeFor, type Binding, type KernelCall, type KernelFamily, type Pass, type Recipe } from '@starling-grid/shaders'
+import { boundBindings, type Binding, type KernelCall, type KernelName, type Pass } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
+import type { Choice, Choose } from './choice.ts'
 import type { GraphPart } from './runner.ts'
 import type { Tensor } from './tensor.ts'
 
+/** Where a pass comes from. */
+export interface PassOrigin {
+  readonly kernel: KernelName
+  /** `register 8×8` */
+  readonly variant: string
+  /** why this variant */
+  readonly why: string
+  /** the call, by its place: `backward.3` */
+  readonly call: string
+}
+
 export interface DraftPass {
   readonly part: GraphPart
+  readonly origin: PassOrigin
   readonly pass: Pass
   /** in the order of the bound bindings; a scratch buffer is a string */
   readonly operands: readonly (Tensor | string)[]
@@ -15,13 +28,21 @@ export interface DraftPass {
 /** In this order for lifetimes: what evaluation makes is overwritten by forward, and needed by the loss at the latest. */
 export const PARTS = ['evaluation', 'forward', 'loss', 'backward'] as const
 
-export function draftPasses(graph: Graph, family: KernelFamily, capacity: number): DraftPass[] {
+export function draftPasses(graph: Graph, choose: Choose, capacity: number): DraftPass[] {
   const parts = PARTS.filter(part => part !== 'evaluation' || graph.evaluation !== graph.forward)
   return parts.flatMap(part => graph[part].flatMap((call, index) =>
-    draftsOf(part, call, recipeFor(family, call, capacity), `${part}.${index}`)))
+    draftsOf({ part, call, callName: `${part}.${index}` }, choose(call, capacity), capacity)))
 }
 
-function draftsOf(part: GraphPart, call: KernelCall<Tensor>, recipe: Recipe, callName: string): DraftPass[] {
+interface PlacedCall {
+  readonly part: GraphPart
+  readonly call: KernelCall<Tensor>
+  readonly callName: string
+}
+
+function draftsOf({ part, call, callName }: PlacedCall, { candidate, why }: Choice, capacity: number): DraftPass[] {
+  const recipe = candidate.recipe(capacity)
+  const origin = { kernel: call.kernel, variant: `${candidate.family} ${candidate.name}`, why, call: callName }
   const operands = new Map<string, Tensor>(Object.entries(call.operands))
   const resolve = ({ operand }: Binding): Tensor | string => {
     const tensor = operands.get(operand)
@@ -29,7 +50,7 @@ function draftsOf(part: GraphPart, call: KernelCall<Tensor>, recipe: Recipe, cal
     if (Object.hasOwn(recipe.scratch, operand)) return `${callName}.${operand}`
     throw new Error(`internal: ${call.kernel} binds \`${operand}\`, which is neither operand nor scratch`)
   }
-  return recipe.passes.map(pass => ({ part, pass, operands: boundBindings(pass).map(resolve) }))
+  return recipe.passes.map(pass => ({ part, origin, pass, operands: boundBindings(pass).map(resolve) }))
 }
 
 /**
@@ -39,9 +60,9 @@ function draftsOf(part: GraphPart, call: KernelCall<Tensor>, recipe: Recipe, cal
 export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
   const firstOf = new Map<string, DraftPass>()
   const sameAs = new Map<string, string>()
-  return drafts.flatMap(({ part, pass, operands }) => {
-    const draft = { part, pass, operands: operands.map(operand => (typeof operand === 'string' ? sameAs.get(operand) ?? operand : operand)) }
-    const key = part === 'evaluation' ? undefined : derivation(draft)
+  return drafts.flatMap(({ operands, ...rest }) => {
+    const draft = { ...rest, operands: operands.map(operand => (typeof operand === 'string' ? sameAs.get(operand) ?? operand : operand)) }
+    const key = draft.part === 'evaluation' ? undefined : derivation(draft)
     const first = key === undefined ? undefined : firstOf.get(key)
     if (key === undefined || !first) {
       if (key !== undefined) firstOf.set(key, draft)

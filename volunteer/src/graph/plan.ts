@@ -1,22 +1,26 @@
 // Graph + capacity → static plan: every pass with the buffers that it binds. Made once; a run only replays it.
 // Pure: it knows the limits of an adapter and touches no device.
 
-import { bindingBytes, boundBindings, type Binding, type KernelFamily, type Pass } from '@starling-grid/shaders'
+import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
 import { GridError } from '@starling-grid/protocol'
 import type { Graph } from './build.ts'
-import { draftPasses, PARTS, shareScratch, type DraftPass } from './drafts.ts'
+import { firstGuess, type Choose } from './choice.ts'
+import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
-import { assignBuffers, type Life } from './memory.ts'
+import { fuseGraph } from './fuse.ts'
+import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
 import type { GraphPart } from './runner.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
 
-/** What a binding binds: a whole pooled buffer, or a view into the flat parameters or the flat gradient. */
-export type Resource =
+/** What a binding binds: a piece of a pooled buffer, of the flat parameters or of the flat gradient. */
+export type Resource = { readonly byteOffset: number; readonly bytes: number } & (
   | { readonly kind: 'pooled'; readonly buffer: number }
-  | { readonly kind: 'parameters' | 'gradient'; readonly byteOffset: number; readonly bytes: number }
+  | { readonly kind: 'parameters' | 'gradient' }
+)
 
 export interface PlannedPass {
   readonly pass: Pass
+  readonly origin: PassOrigin
   /** in the order of the pass's bound bindings */
   readonly resources: readonly Resource[]
 }
@@ -27,8 +31,10 @@ export interface Plan {
   readonly parts: Readonly<Record<GraphPart, readonly PlannedPass[]>>
   /** bytes of each pooled buffer */
   readonly buffers: readonly number[]
-  /** storage of a tensor → pooled buffer */
-  readonly placement: ReadonlyMap<number, number>
+  /** storage of a tensor → where in the pooled buffers it lies */
+  readonly placement: ReadonlyMap<number, Place>
+  /** the most that is alive at one time: no plan of these passes takes less */
+  readonly leastBytes: number
   readonly flat: FlatViews
 }
 
@@ -40,9 +46,11 @@ export interface PlanLimits {
 }
 
 export interface PlanOptions {
-  readonly family: KernelFamily
+  readonly traits: AdapterTraits
   readonly limits: PlanLimits
   readonly maxMicroBatch: number
+  /** absent: the first guess for the adapter */
+  readonly choose?: Choose
 }
 
 /** Bytes of pooled buffers: what a tab may take without crowding out its neighbours. */
@@ -52,11 +60,12 @@ const POOL_BUDGET_BYTES = 512 * 1024 * 1024
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
  * @throws GridError('adapter-limit') naming the limit when not even one sample fits
  */
-export function planGraph(graph: Graph, { family, limits, maxMicroBatch }: PlanOptions): Plan {
+export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose = firstGuess(traits) }: PlanOptions): Plan {
+  const graph = fuseGraph(whole)
   for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
-    const drafts = draftPasses(graph, family, capacity)
+    const drafts = draftPasses(graph, choose, capacity)
     // Sharing scratch saves time and costs memory: where it does not fit, preparing twice does better than half the samples.
-    const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, capacity))
+    const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }))
     const fitting = plans.find(plan => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
     if (fitting) return fitting
     if (capacity > 1) continue
@@ -80,26 +89,27 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): stri
   return undefined
 }
 
-function planCapacity(graph: Graph, drafts: readonly DraftPass[], capacity: number): Plan {
+function planCapacity(graph: Graph, drafts: readonly DraftPass[], { capacity, maxBufferBytes }: { readonly capacity: number; readonly maxBufferBytes: number }): Plan {
   const pool = new Pool(graph, capacity)
-  for (const [index, { pass, operands }] of drafts.entries())
-    for (const [i, binding] of boundBindings(pass).entries()) pool.use(operands[i], binding, index)
-  const { buffers, bufferOf } = pool.assign()
+  for (const [index, draft] of drafts.entries()) pool.use(draft, index)
+  const memory = pool.assign(maxBufferBytes)
   const flat = flatViews(graph.parameters)
-  const planned = (part: GraphPart) => drafts.filter(draft => draft.part === part).map(({ pass, operands }) => ({
-    pass, resources: operands.map((operand, i) => resourceOf(operand, boundBindings(pass)[i], flat, bufferOf)),
+  const planned = (part: GraphPart) => drafts.filter(draft => draft.part === part).map(({ pass, origin, operands }) => ({
+    pass, origin, resources: boundBindings(pass).map((binding, i) => resourceOf(operands[i], binding, flat, memory.placeOf)),
   }))
   const forward = planned('forward')
   return {
-    capacity, buffers, flat,
+    capacity, flat, buffers: memory.buffers, leastBytes: memory.leastBytes,
     parts: { forward, evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'), loss: planned('loss'), backward: planned('backward') },
-    placement: new Map([...bufferOf].flatMap(([key, buffer]) => (typeof key === 'number' ? [[key, buffer]] : []))),
+    placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
 }
 
 /** Collects the lives of everything that is not a view into a flat vector. Key: storage of a tensor, or name of a scratch buffer. */
 class Pool {
-  private readonly lives = new Map<number | string, { bytes: number; first: number; last: number }>()
+  private readonly lives = new Map<number | string, { index: number; bytes: number; first: number; last: number }>()
+  /** life → lives that are written where it is read, or the other way round */
+  private readonly apart: Set<number>[] = []
 
   constructor(graph: Graph, capacity: number) {
     for (const tensor of [graph.input, graph.keys, graph.outputGradient, graph.lossTensors?.target])
@@ -112,22 +122,40 @@ class Pool {
     this.extend(tensor.storage, lengthFor(tensor, capacity) * Float32Array.BYTES_PER_ELEMENT, first, last)
   }
 
-  use(operand: Tensor | string | undefined, binding: Binding, pass: number): void {
-    if (operand === undefined) throw new Error('internal: a binding without an operand')
-    if (typeof operand === 'string') this.extend(operand, bindingBytes(binding), pass, pass)
-    else if (!isFlat(operand)) this.extend(operand.storage, bindingBytes(binding), pass, pass)
+  use({ pass, operands }: DraftPass, index: number): void {
+    const [read, written]: [number[], number[]] = [[], []]
+    for (const [i, binding] of boundBindings(pass).entries()) {
+      const operand = operands[i]
+      if (operand === undefined) throw new Error('internal: a binding without an operand')
+      if (typeof operand !== 'string' && isFlat(operand)) continue
+      const life = this.extend(typeof operand === 'string' ? operand : operand.storage, bindingBytes(binding), index, index)
+      ;(binding.access === 'read' ? read : written).push(life)
+    }
+    for (const a of written) for (const b of read) if (a !== b) this.separate(a, b)
   }
 
-  private extend(key: number | string, bytes: number, first: number, last: number): void {
-    const life = this.lives.get(key)
-    if (!life) this.lives.set(key, { bytes, first, last })
-    else Object.assign(life, { bytes: Math.max(life.bytes, bytes), first: Math.min(life.first, first), last: Math.max(life.last, last) })
-  }
-
-  assign(): { buffers: readonly number[]; bufferOf: ReadonlyMap<number | string, number> } {
+  assign(maxBufferBytes: number) {
     const lives: Life[] = [...this.lives.values()]
-    const { buffers, assignment } = assignBuffers(lives)
-    return { buffers, bufferOf: new Map([...this.lives.keys()].map((key, i) => [key, assignment[i] ?? -1])) }
+    const { buffers, places } = assignBuffers(lives, { apart: this.apart, maxBufferBytes })
+    const placeOf = new Map([...this.lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]))
+    return { buffers, placeOf, leastBytes: leastBytes(lives) }
+  }
+
+  private extend(key: number | string, bytes: number, first: number, last: number): number {
+    const life = this.lives.get(key)
+    if (life) {
+      Object.assign(life, { bytes: Math.max(life.bytes, bytes), first: Math.min(life.first, first), last: Math.max(life.last, last) })
+      return life.index
+    }
+    const index = this.lives.size
+    this.lives.set(key, { index, bytes, first, last })
+    this.apart.push(new Set())
+    return index
+  }
+
+  private separate(a: number, b: number): void {
+    this.apart[a]?.add(b)
+    this.apart[b]?.add(a)
   }
 }
 
@@ -135,16 +163,15 @@ function isFlat({ role }: Tensor): boolean {
   return role === 'parameter' || role === 'parameterGradient'
 }
 
-function resourceOf(
-  operand: Tensor | string, binding: Binding | undefined, flat: FlatViews, bufferOf: ReadonlyMap<number | string, number>,
-): Resource {
+function resourceOf(operand: Tensor | string | undefined, binding: Binding, flat: FlatViews, placeOf: ReadonlyMap<number | string, Place>): Resource {
+  if (operand === undefined) throw new Error('internal: a binding without an operand')
+  const bytes = bindingBytes(binding)
   if (typeof operand !== 'string' && isFlat(operand)) {
     const view = flat.views.get(operand.offset)
-    if (!view || !binding) throw new Error(`internal: ${operand.name} is not in the layout`)
-    const kind = operand.role === 'parameter' ? 'parameters' : 'gradient'
-    return { kind, byteOffset: view.deviceOffset * Float32Array.BYTES_PER_ELEMENT, bytes: bindingBytes(binding) }
+    if (!view) throw new Error(`internal: ${operand.name} is not in the layout`)
+    return { kind: operand.role === 'parameter' ? 'parameters' : 'gradient', byteOffset: view.deviceOffset * Float32Array.BYTES_PER_ELEMENT, bytes }
   }
-  const buffer = bufferOf.get(typeof operand === 'string' ? operand : operand.storage)
-  if (buffer === undefined) throw new Error('internal: an operand without a buffer')
-  return { kind: 'pooled', buffer }
+  const place = placeOf.get(typeof operand === 'string' ? operand : operand.storage)
+  if (place === undefined) throw new Error('internal: an operand without a buffer')
+  return { kind: 'pooled', ...place, bytes }
 }

@@ -1,0 +1,59 @@
+// Matrix products of the linear layer on GPUs (see tile-product.wgsl), all three directions by one entry point:
+//   forward          left = x (R, IN), right = weight (OUT, IN), result = y
+//   input gradient   left = dy (R, OUT), right = weight (OUT, IN) with k along its rows, result = dx
+//   weight gradient  left = dy (R, OUT), right = x (R, IN), both with k along their rows, result = dweight, or one part of it per split
+// A_ROWS_K, B_ROWS_K: rows of left, right run along k. Sizes that follow the number of samples are given as ROWS > 0 per sample.
+
+@compute @workgroup_size(WORKGROUP)
+fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let tile = group_of(group);
+  let split = tile / (TILES_N * TILES_M);
+  let m = tile / TILES_N % TILES_M * TILE_M;
+  let n = tile % TILES_N * TILE_N;
+  let count_m = select(M, run.samples * ROWS_M, ROWS_M > 0u);
+  let count_k = select(K, run.samples * ROWS_K, ROWS_K > 0u);
+  let last_k = min((split + 1u) * K_PER_SPLIT, count_k);
+  if (m >= count_m || split >= SPLITS) { return; }
+  var sums = Sums();
+  for (var k = split * K_PER_SPLIT; k < last_k; k += SLAB) {
+    for (var i = lane; i < BLOCKS_A; i += WORKGROUP) {
+      let place = block_place(i, QUADS_M, A_ROWS_K == 0u);
+      put_a(place, block_of_a(m + place.x, k + place.y, count_m - 1u, last_k));
+    }
+    for (var i = lane; i < BLOCKS_B; i += WORKGROUP) {
+      let place = block_place(i, QUADS_N, B_ROWS_K == 0u);
+      put_b(place, block_of_b(n + place.x, k + place.y, last_k));
+    }
+    workgroupBarrier();
+    add_slab(&sums, lane);
+    workgroupBarrier();
+  }
+  let at = thread_place(lane);
+  write(split, m + at.x, count_m, n + at.y, sums.aa);
+  if (WIDE) { write(split, m + at.x, count_m, n + at.y + TILE_N / 2u, sums.ab); }
+  if (TALL) { write(split, m + at.x + TILE_M / 2u, count_m, n + at.y, sums.ba); }
+  if (TALL && WIDE) { write(split, m + at.x + TILE_M / 2u, count_m, n + at.y + TILE_N / 2u, sums.bb); }
+}
+
+fn block_of_a(m: u32, k: u32, last_m: u32, end_k: u32) -> mat4x4f {
+  if (k >= end_k) { return mat4x4f(); }
+  if (A_ROWS_K == 0u) { return transpose(left_block(left_rows(m, last_m), k)); }
+  return rows_below(left_block(left_rows(k, end_k - 1u), min(m, LAST_QUAD_M)), k, end_k);
+}
+
+fn block_of_b(n: u32, k: u32, end_k: u32) -> mat4x4f {
+  if (k >= end_k) { return mat4x4f(); }
+  if (B_ROWS_K == 0u) { return transpose(right_block(right_rows(n, N - 1u), k)); }
+  return rows_below(right_block(right_rows(k, end_k - 1u), min(n, LAST_QUAD_N)), k, end_k);
+}
+
+// Rows past the end are copies of the last, which must not count again.
+fn rows_below(block: mat4x4f, k: u32, end: u32) -> mat4x4f {
+  return mat4x4f(block[0], select(vec4f(), block[1], k + 1u < end), select(vec4f(), block[2], k + 2u < end), select(vec4f(), block[3], k + 3u < end));
+}
+
+fn write(split: u32, m: u32, end: u32, n: u32, block: mat4x4f) {
+  if (ADDS == 1u) { result_add_block(m, end, n, block); return; }
+  let bias = vec4f(bias_at(n), bias_at(n + 1u), bias_at(n + 2u), bias_at(n + 3u));
+  result_put_block(split * M + m, split * M + end, n, block + mat4x4f(bias, bias, bias, bias));
+}

@@ -1,0 +1,66 @@
+// The core of matrix products on GPUs: C (M, N) = Σ_k A(m, k) · B(k, n). A workgroup makes TILE_M × TILE_N results. For each
+// slab of SLAB steps in k its invocations put A and B into workgroup memory as rows over m and n, one per k, and then
+// add the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's banks.
+// An invocation keeps up to 8 × 8 results: its first four rows start at quad `row`, the next four half a tile further down;
+// columns alike. Which elements A and B are is up to the kernel that calls put_a and put_b.
+
+const QUADS_M = TILE_M / 4u;
+const QUADS_N = TILE_N / 4u;
+const STRIDE_M = QUADS_M + 1u;
+const STRIDE_N = QUADS_N + 1u;
+const TALL = THREAD_M == 8u;
+const WIDE = THREAD_N == 8u;
+const LANES_N = TILE_N / THREAD_N;
+// blocks of 4 × 4 elements in a slab
+const BLOCKS_A = QUADS_M * SLAB / 4u;
+const BLOCKS_B = QUADS_N * SLAB / 4u;
+
+var<workgroup> tile_a: array<vec4f, SLAB * STRIDE_M>;
+var<workgroup> tile_b: array<vec4f, SLAB * STRIDE_N>;
+
+// Results of one invocation; columns of a matrix are rows of C. a·, b·: upper and lower four rows; ·a, ·b: left and right.
+struct Sums { aa: mat4x4f, ab: mat4x4f, ba: mat4x4f, bb: mat4x4f }
+
+// Where in a slab a block of four rows of m (x) and four steps of k (y) lies. Neighbouring invocations go along k or along m,
+// whichever is how the elements lie in memory.
+fn block_place(i: u32, quads: u32, along_k: bool) -> vec2u {
+  if (along_k) { return vec2u(i / (SLAB / 4u), i % (SLAB / 4u)) * 4u; }
+  return vec2u(i % quads, i / quads) * 4u;
+}
+
+// Columns of `block` are four elements over m (or n), one column per step of k.
+fn put_a(place: vec2u, block: mat4x4f) {
+  let at = place.y * STRIDE_M + place.x / 4u;
+  tile_a[at] = block[0]; tile_a[at + STRIDE_M] = block[1]; tile_a[at + 2u * STRIDE_M] = block[2]; tile_a[at + 3u * STRIDE_M] = block[3];
+}
+
+fn put_b(place: vec2u, block: mat4x4f) {
+  let at = place.y * STRIDE_N + place.x / 4u;
+  tile_b[at] = block[0]; tile_b[at + STRIDE_N] = block[1]; tile_b[at + 2u * STRIDE_N] = block[2]; tile_b[at + 3u * STRIDE_N] = block[3];
+}
+
+// Row and column of an invocation's first results in its tile.
+fn thread_place(lane: u32) -> vec2u { return vec2u(lane / LANES_N, lane % LANES_N) * 4u; }
+
+fn add_slab(sums: ptr<function, Sums>, lane: u32) {
+  let place = thread_place(lane) / 4u;
+  for (var k = 0u; k < SLAB; k++) {
+    let a0 = tile_a[k * STRIDE_M + place.x];
+    let b0 = tile_b[k * STRIDE_N + place.y];
+    var b1 = vec4f();
+    (*sums).aa = add_outer((*sums).aa, a0, b0);
+    if (WIDE) {
+      b1 = tile_b[k * STRIDE_N + place.y + QUADS_N / 2u];
+      (*sums).ab = add_outer((*sums).ab, a0, b1);
+    }
+    if (TALL) {
+      let a1 = tile_a[k * STRIDE_M + place.x + QUADS_M / 2u];
+      (*sums).ba = add_outer((*sums).ba, a1, b0);
+      if (WIDE) { (*sums).bb = add_outer((*sums).bb, a1, b1); }
+    }
+  }
+}
+
+fn add_outer(sum: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
+  return mat4x4f(fma(vec4f(a.x), b, sum[0]), fma(vec4f(a.y), b, sum[1]), fma(vec4f(a.z), b, sum[2]), fma(vec4f(a.w), b, sum[3]));
+}

@@ -1,0 +1,115 @@
+// Convolution in workgroup memory, for GPUs: implicit matrix products in all three directions (kernels/conv2d-shared.wgsl).
+
+import type { Conv2dDims } from '../kernels.ts'
+import { array, matrix, optional, roundUp, type Pass } from '../recipe.ts'
+import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
+import { sumPartialsPass } from './conv2d.ts'
+import { finishedMatrix, withFinish } from './finish.ts'
+import {
+  SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile,
+} from './tiles.ts'
+
+/** Workgroups that fill a GPU of 100 and more cores. */
+const BUSY_GROUPS = 256
+
+export const CONV2D_FORWARD_SHARED: readonly Variant<'conv2d.forward'>[] = variants(forward, outputProduct)
+export const CONV2D_INPUT_GRADIENT_SHARED: readonly Variant<'conv2d.inputGradient'>[] = variants(inputGradient, inputProduct)
+export const CONV2D_PARAMETER_GRADIENT_SHARED: readonly Variant<'conv2d.parameterGradient'>[] =
+  variants(parameterGradient, (dims, capacity, tile) => ({ ...tapProduct(dims), batch: dims.groups * splitOf(tile, dims, capacity).splits }))
+
+function variants<K extends 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.parameterGradient'>(
+  make: (tile: SharedTile) => MakeRecipe<K>, sizeOf: (dims: Conv2dDims, capacity: number, tile: SharedTile) => ProductSize,
+) {
+  return SHARED_TILES.map(tile => ({
+    family: 'shared' as const, name: sharedTileName(tile), recipe: make(tile), fits: sharedTileFits(tile),
+    suits: (dims: Conv2dDims, capacity: number, traits: AdapterTraits) => sharedTileSuits(tile, sharedGroups(tile, sizeOf(dims, capacity, tile)), traits),
+  }))
+}
+
+function outputProduct({ out, groups, outHeight, outWidth }: Conv2dDims, samples: number): ProductSize {
+  return { m: out / groups, n: samples * roundUp(outHeight * outWidth, 4), batch: groups }
+}
+
+function inputProduct({ channels, groups, height, width }: Conv2dDims, samples: number): ProductSize {
+  return { m: channels / groups, n: samples * roundUp(height * width, 4), batch: groups }
+}
+
+function tapProduct(dims: Conv2dDims): ProductSize {
+  return { m: dims.out / dims.groups, n: tapsOf(dims) + 1, batch: dims.groups }
+}
+
+function splitOf(tile: SharedTile, dims: Conv2dDims, capacity: number) {
+  return splitSum(capacity * roundUp(dims.outHeight * dims.outWidth, 4), { pieces: sharedGroups(tile, tapProduct(dims)), wanted: BUSY_GROUPS, slab: tile.slab })
+}
+
+// x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W')
+function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
+  return (dims, capacity, { bias, residual }) => {
+    const pass = productPass(tile, dims, outputProduct(dims, capacity))
+    return {
+      scratch: {},
+      passes: [withFinish({
+        ...pass, entryPoint: 'forward',
+        bindings: [
+          array('x', 'read', capacity * dims.channels * dims.height * dims.width), matrix('weight', 'read', dims.out, tapsOf(dims)),
+          optional('bias', 'read', dims.out, bias),
+          ...finishedMatrix('y', { rows: capacity * dims.out, columns: dims.outHeight * dims.outWidth, residual, activation: dims.activation }),
+        ],
+        threads: samples => sharedGroups(tile, outputProduct(dims, samples)) * pass.workgroup,
+      }, dims)],
+    }
+  }
+}
+
+// weight, dy (B, O, H', W') → dx (B, C, H, W)
+function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
+  return (dims, capacity) => {
+    const pass = productPass(tile, dims, inputProduct(dims, capacity))
+    return {
+      scratch: {},
+      passes: [{
+        ...pass, entryPoint: 'input_gradient',
+        bindings: [
+          array('weight', 'read', dims.out * tapsOf(dims)), array('dy', 'read', capacity * dims.out * dims.outHeight * dims.outWidth),
+          matrix('dx', 'write', capacity * dims.channels, dims.height * dims.width),
+        ],
+        threads: samples => sharedGroups(tile, inputProduct(dims, samples)) * pass.workgroup,
+      }],
+    }
+  }
+}
+
+// x (B, C, H, W), dy (B, O, H', W') → dweight (O, C/g, K, K), dbias (O,)
+function parameterGradient(tile: SharedTile): MakeRecipe<'conv2d.parameterGradient'> {
+  return (dims, capacity, { dbias }) => {
+    const { splits, stepsPerSplit } = splitOf(tile, dims, capacity)
+    const pass = productPass(tile, dims, tapProduct(dims))
+    const tapsPadded = roundUp(tapsOf(dims) + 1, 4)
+    const partials: Pass = {
+      ...pass, entryPoint: 'partial_gradient', constants: { ...pass.constants, SPLITS: splits, POSITIONS_PER_SPLIT: stepsPerSplit },
+      bindings: [
+        array('x', 'read', capacity * dims.channels * dims.height * dims.width),
+        matrix('dy', 'read', capacity * dims.out, dims.outHeight * dims.outWidth), matrix('partials', 'write', splits * dims.out, tapsPadded),
+      ],
+      threads: () => sharedGroups(tile, { ...tapProduct(dims), batch: dims.groups * splits }) * pass.workgroup,
+    }
+    const sum = sumPartialsPass(dims, { splits, taps: tapsOf(dims), tapsPadded }, dbias)
+    return { scratch: { partials: splits * dims.out * tapsPadded }, passes: [partials, sum] }
+  }
+}
+
+function productPass(tile: SharedTile, dims: Conv2dDims, { m, n }: ProductSize): Pick<Pass, 'file' | 'uses' | 'workgroup' | 'constants'> {
+  return {
+    file: 'conv2d-shared', uses: ['tile-product'], workgroup: sharedWorkgroup(tile),
+    constants: {
+      ...sharedConstants(tile), TILES_M: Math.ceil(m / tile.m), TILES_N: Math.ceil(n / tile.n),
+      CHANNELS: dims.channels, HEIGHT: dims.height, WIDTH: dims.width, OUT: dims.out, OUT_HEIGHT: dims.outHeight, OUT_WIDTH: dims.outWidth,
+      KERNEL: dims.kernel, STRIDE: dims.stride, PADDING: dims.padding, GROUPS: dims.groups, TAPS: tapsOf(dims),
+      CHANNELS_PER_GROUP: dims.channels / dims.groups, OUT_PER_GROUP: dims.out / dims.groups,
+    },
+  }
+}
+
+function tapsOf({ channels, groups, kernel }: Conv2dDims): number {
+  return (channels / groups) * kernel * kernel
+}

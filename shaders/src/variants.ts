@@ -1,0 +1,41 @@
+// Variants: several ways to run one kernel, of which a plan takes the one that suits its adapter and sizes.
+// Pure; which variant is fastest on an adapter is measured elsewhere.
+
+import type { KernelDims, KernelName, KernelOperands } from './kernels.ts'
+import type { Recipe } from './recipe.ts'
+
+/**
+ * A family is made for a kind of adapter. 'register' keeps results in registers and never synchronises, which software
+ * adapters want (5 times faster there); 'shared' keeps tiles of its operands in workgroup memory, which GPUs want.
+ */
+export type KernelFamily = 'register' | 'shared'
+
+/** What the choice of a variant may depend on, of an adapter. */
+export interface AdapterTraits {
+  /** no GPU stands behind it */
+  readonly software: boolean
+  readonly features: ReadonlySet<string>
+  readonly maxComputeWorkgroupStorageSize: number
+  readonly maxComputeInvocationsPerWorkgroup: number
+}
+
+/** Every adapter can do this: the defaults of WebGPU. */
+export const PLAIN_TRAITS: AdapterTraits = {
+  software: true, features: new Set(), maxComputeWorkgroupStorageSize: 16_384, maxComputeInvocationsPerWorkgroup: 256,
+}
+
+export type MakeRecipe<K extends KernelName> = (dims: KernelDims<K>, capacity: number, operands: KernelOperands<K, unknown>) => Recipe
+
+export interface Variant<K extends KernelName> {
+  readonly family: KernelFamily
+  /** what sets it apart within the kernel, for tables and caches: `8×8`, `64×64 split` */
+  readonly name: string
+  readonly recipe: MakeRecipe<K>
+  /** whether the adapter can run it; absent: every adapter can */
+  fits?(traits: AdapterTraits): boolean
+  /** whether it is worth a try at these sizes; absent: always */
+  suits?(dims: KernelDims<K>, capacity: number, traits: AdapterTraits): boolean
+}
+
+/** A kernel's row in the table: one recipe, or variants with those first that are better where they suit. */
+export type KernelEntry<K extends KernelName> = MakeRecipe<K> | readonly Variant<K>[]

@@ -1,0 +1,96 @@
+// Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's epilogue.
+// One pass and one value less each; the arithmetic and its order stay the same. Pure: call lists in, call lists out.
+
+import type { Activation, KernelCall, KernelCallOf } from '@starling-grid/shaders'
+import type { Graph } from './build.ts'
+import type { Tensor } from './tensor.ts'
+
+type Call = KernelCall<Tensor>
+type Product = KernelCallOf<'linear.forward', Tensor> | KernelCallOf<'conv2d.forward', Tensor>
+
+/** Activations whose backward reads their output, so that nobody misses what the product held before. */
+const ACTIVATIONS: { readonly [K in Call['kernel']]?: Activation } = {
+  'relu.forward': 'relu', 'tanh.forward': 'tanh', 'sigmoid.forward': 'sigmoid', 'leaky_relu.forward': 'leaky_relu',
+}
+
+/** The same graph with fewer calls in forward and evaluation. */
+export function fuseGraph(graph: Graph): Graph {
+  const readers = readerCounts(graph)
+  const forward = fuseCalls(graph.forward, readers)
+  return { ...graph, forward, evaluation: graph.evaluation === graph.forward ? forward : fuseCalls(graph.evaluation, readers) }
+}
+
+/** Storage → calls that read it in the part where most do. What is read from outside counts as read by many. */
+type Readers = ReadonlyMap<number, number>
+
+function readerCounts(graph: Graph): Readers {
+  const counts = new Map<number, number>()
+  const add = (calls: readonly Call[]) => {
+    const seen = new Map<number, number>()
+    for (const call of calls) for (const { storage } of readTensors(call)) seen.set(storage, (seen.get(storage) ?? 0) + 1)
+    for (const [storage, count] of seen) counts.set(storage, Math.max(counts.get(storage) ?? 0, count))
+  }
+  add([...graph.forward, ...graph.loss, ...graph.backward])
+  add([...graph.evaluation, ...graph.loss])
+  counts.set(graph.output.storage, Infinity)
+  return counts
+}
+
+/** The tensors of a call but for the result of forward. Counting other results as read does no harm: products do not make them. */
+function readTensors({ kernel, operands }: Call): Tensor[] {
+  const result = kernel.endsWith('.forward') ? 'y' : undefined
+  return Object.entries(operands as Readonly<Record<string, Tensor | undefined>>).flatMap(([name, tensor]) => (tensor && name !== result ? [tensor] : []))
+}
+
+function fuseCalls(calls: readonly Call[], readers: Readers): Call[] {
+  const fused: Call[] = []
+  for (const call of calls) {
+    const merged = merge(call, source => productOf(fused, source, readers))
+    // At the place of the later call, where the residual is certainly there.
+    if (merged) fused.splice(fused.indexOf(merged.from), 1)
+    fused.push(merged?.call ?? call)
+  }
+  return fused
+}
+
+/** The product that makes a value which nobody else reads, as long as its epilogue ends in no activation. */
+function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): Product | undefined {
+  if (readers.get(storage) !== 1) return undefined
+  return fused.filter(isProduct).find(({ operands, dims }) => operands.y.storage === storage && dims.activation === undefined)
+}
+
+interface Merged {
+  readonly from: Product
+  readonly call: Call
+}
+
+/** The product with the call's work as its epilogue; undefined where the call stays by itself. */
+function merge(call: Call, productFor: (source: Tensor) => Product | undefined): Merged | undefined {
+  if (call.kernel === 'add.forward') return mergeSum(call, productFor)
+  const activation = ACTIVATIONS[call.kernel]
+  if (!activation) return undefined
+  const { x, y } = call.operands as { x: Tensor; y: Tensor }
+  const from = productFor(x)
+  const slope = call.kernel === 'leaky_relu.forward' ? { slope: call.dims.slope } : {}
+  return from && { from, call: withEpilogue(from, { ...slope, activation }, { y }) }
+}
+
+function mergeSum({ operands: { a, b, y } }: KernelCallOf<'add.forward', Tensor>, productFor: (source: Tensor) => Product | undefined): Merged | undefined {
+  // The later branch ends in the product more often: `b` is the branch, `a` what is carried past it.
+  for (const [source, residual] of [[b, a], [a, b]] as const) {
+    const from = source.storage === residual.storage ? undefined : productFor(source)
+    if (from && from.operands.residual === undefined) return { from, call: withEpilogue(from, {}, { residual, y }) }
+  }
+  return undefined
+}
+
+function withEpilogue(
+  { kernel, dims, operands }: Product, more: { readonly activation?: Activation; readonly slope?: number }, changed: { readonly y: Tensor; readonly residual?: Tensor },
+): Call {
+  // The compiler cannot follow that kernel, dims and operands come from one product.
+  return { kernel, dims: { ...dims, ...more }, operands: { ...operands, ...changed } } as Call
+}
+
+function isProduct(call: Call): call is Product {
+  return call.kernel === 'linear.forward' || call.kernel === 'conv2d.forward'
+}

@@ -1,0 +1,65 @@
+// What fusion may merge and what it must leave alone, and that the merged calls compute the same.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { initialParameters, parseModelSpec, type ModelSpec } from '@starling-grid/model'
+import { ReferenceRunner } from '../src/cpu/runner.ts'
+import { buildGraph, type Graph } from '../src/graph/build.ts'
+import { fuseGraph } from '../src/graph/fuse.ts'
+import { noise } from '../testing/executor-suite.ts'
+
+const linear = (name: string, out: number) => ({ type: 'linear', name, out })
+
+function model(layers: object[], input = [6]): ModelSpec {
+  return parseModelSpec({ input, layers, loss: 'mse' })
+}
+
+const kernels = ({ forward }: Graph) => forward.map(({ kernel }) => kernel)
+
+test('an activation after a product becomes its epilogue', () => {
+  const graph = fuseGraph(buildGraph(model([linear('a', 5), { type: 'relu' }, linear('b', 4), { type: 'sigmoid' }, linear('c', 2)])))
+  assert.deepEqual(kernels(graph), ['linear.forward', 'linear.forward', 'linear.forward'])
+  assert.deepEqual(graph.forward.map(({ dims }) => ('activation' in dims ? dims.activation : undefined)), ['relu', 'sigmoid', undefined])
+})
+
+test('a residual sum and the activation after it become one epilogue', () => {
+  const graph = fuseGraph(buildGraph(model([linear('a', 6), { type: 'residual', layers: [linear('b', 6)] }, { type: 'tanh' }, linear('c', 1)])))
+  assert.deepEqual(kernels(graph), ['linear.forward', 'linear.forward', 'linear.forward'])
+  const [first, second] = graph.forward
+  assert.ok(second?.kernel === 'linear.forward' && first?.kernel === 'linear.forward')
+  assert.equal(second.operands.residual?.storage, first.operands.y.storage)
+})
+
+test('a product that somebody else reads too keeps its result', () => {
+  const shared = model([linear('a', 6), { type: 'residual', layers: [{ type: 'relu' }, linear('b', 6)] }])
+  assert.deepEqual(kernels(fuseGraph(buildGraph(shared))), ['linear.forward', 'relu.forward', 'linear.forward'])
+  const output = model([linear('a', 6)])
+  assert.deepEqual(kernels(fuseGraph(buildGraph(output))), ['linear.forward'])
+})
+
+test('activations whose derivative needs their input stay by themselves, and a sum after an activation does too', () => {
+  assert.deepEqual(kernels(fuseGraph(buildGraph(model([linear('a', 6), { type: 'gelu' }])))), ['linear.forward', 'gelu.forward'])
+  const late = model([{ type: 'residual', layers: [linear('a', 6), { type: 'relu' }] }])
+  assert.deepEqual(kernels(fuseGraph(buildGraph(late))), ['linear.forward', 'add.forward'])
+})
+
+test('fused and unfused graphs compute the same bits', async () => {
+  const spec = model([
+    { type: 'conv2d', name: 'a', out: 3, kernel: 2 }, { type: 'leaky_relu', negative_slope: 0.2 },
+    { type: 'residual', layers: [{ type: 'conv2d', name: 'b', out: 3, kernel: 1 }] }, { type: 'relu' }, { type: 'flatten' }, linear('c', 2), { type: 'tanh' },
+  ], [2, 5, 4])
+  const whole = buildGraph(spec)
+  assert.ok(fuseGraph(whole).forward.length < whole.forward.length)
+  const results = await Promise.all([whole, fuseGraph(whole)].map(async graph => {
+    const runner = new ReferenceRunner(graph, 3)
+    runner.loadParameters(initialParameters(spec, 1))
+    const gradient = new Float32Array(graph.parameterCount)
+    const { lossTensors } = graph
+    assert.ok(lossTensors)
+    const [output] = await runner.run({
+      samples: 3, parts: ['forward', 'loss', 'backward'], read: [graph.output], clearGradient: true, gradientInto: gradient,
+      write: [[graph.input, noise(3 * graph.input.size, 1)], [lossTensors.target, noise(3 * graph.output.size, 2)]],
+    })
+    return { output, gradient }
+  }))
+  assert.deepEqual(results[1], results[0])
+})
