@@ -1,5 +1,6 @@
 // Public face of the client-node package.
 export * from './gpu.ts'
+export * from './local-group.ts'
 export * from './runtime/adapter-environment.ts'
 export * from './runtime/browser.ts'
 export * from './runtime/chromium.ts'

@@ -1,5 +1,6 @@
 // Public face of the volunteer package.
 export * from './collective/peer-link.ts'
+export * from './collective/index.ts'
 export { microBatchFor } from './graph/batches.ts'
 export * from './graph/executor.ts'
 export * from './host.ts'
