@@ -12,6 +12,7 @@ const COMMANDS = {
   doctor: { does: 'check what this machine offers, and say what to do about the rest', file: '../client-node/src/main.ts', itself: true },
   volunteer: { does: 'give this machine to a coordinator: volunteer URL', file: '../client-node/src/main.ts', itself: true },
   golden: { does: 'compare the arithmetic with reference values: golden DIR', file: '../bench/src/golden.ts' },
+  explain: { does: 'show how a model would run here, kernel by kernel: explain MODEL', file: '../client-node/src/main.ts', itself: true },
   parity: { does: 'show that 1, 2 and 4 volunteers train the same network', file: '../e2e/src/main.ts', itself: true },
   chaos: { does: 'train while things break: chaos SCENARIO', file: '../e2e/src/main.ts', itself: true },
   bench: { does: 'measure against other libraries: bench SUITE', file: '../bench/src/main.ts' },

@@ -4,6 +4,7 @@ import { runCommand, type RunCommand } from './run-command.ts'
 const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
   doctor: async () => (await import('./commands/doctor.ts')).doctor,
+  explain: async () => (await import('./commands/explain.ts')).explain,
   golden: async () => (await import('./commands/golden.ts')).golden,
 }
 

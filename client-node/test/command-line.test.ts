@@ -13,7 +13,7 @@ function starling(args: readonly string[], nodeOptions: readonly string[] = []) 
 test('--help is one table of all commands', () => {
   const { status, stdout } = starling(['--help'])
   assert.equal(status, 0)
-  for (const command of ['start', 'demo', 'doctor', 'volunteer', 'golden', 'parity', 'chaos', 'bench', 'test'])
+  for (const command of ['start', 'demo', 'doctor', 'volunteer', 'golden', 'explain', 'parity', 'chaos', 'bench', 'test'])
     assert.match(stdout, new RegExp(`^  ${command} `, 'm'))
 })
 

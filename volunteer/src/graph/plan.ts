@@ -26,6 +26,8 @@ export interface PlannedPass {
 }
 
 export interface Plan {
+  /** the graph whose calls it runs, after fusion */
+  readonly graph: Graph
   /** samples that one run takes at most */
   readonly capacity: number
   readonly parts: Readonly<Record<GraphPart, readonly PlannedPass[]>>
@@ -35,6 +37,8 @@ export interface Plan {
   readonly placement: ReadonlyMap<number, Place>
   /** the most that is alive at one time: no plan of these passes takes less */
   readonly leastBytes: number
+  /** the same without the scratch of kernels: the values of the graph alone */
+  readonly leastTensorBytes: number
   readonly flat: FlatViews
 }
 
@@ -99,7 +103,7 @@ function planCapacity(graph: Graph, drafts: readonly DraftPass[], { capacity, ma
   }))
   const forward = planned('forward')
   return {
-    capacity, flat, buffers: memory.buffers, leastBytes: memory.leastBytes,
+    graph, capacity, flat, buffers: memory.buffers, leastBytes: memory.leastBytes, leastTensorBytes: memory.leastTensorBytes,
     parts: { forward, evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'), loss: planned('loss'), backward: planned('backward') },
     placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
@@ -138,7 +142,8 @@ class Pool {
     const lives: Life[] = [...this.lives.values()]
     const { buffers, places } = assignBuffers(lives, { apart: this.apart, maxBufferBytes })
     const placeOf = new Map([...this.lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]))
-    return { buffers, placeOf, leastBytes: leastBytes(lives) }
+    const tensors = [...this.lives].flatMap(([key, life]) => (typeof key === 'number' ? [life] : []))
+    return { buffers, placeOf, leastBytes: leastBytes(lives), leastTensorBytes: leastBytes(tensors) }
   }
 
   private extend(key: number | string, bytes: number, first: number, last: number): number {
