@@ -1,6 +1,7 @@
 // A run as the dashboard sees it: read from the state of the decisions and from who is connected. Changes nothing.
 import { type AdapterDescription, type MemberId, type MemberView, type Phase, type RunView, samplesIn } from '@starling-grid/protocol'
 import type { Job } from './jobs.ts'
+import { modelSize } from './model-size.ts'
 import { samplesExpected, speedOf } from './progress.ts'
 import { currentEpoch } from './run/scheduler.ts'
 import type { RunState } from './run/state.ts'
@@ -69,7 +70,7 @@ function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'
   return {
     id, name, owner, purpose, epochs, blockSamples, batchBlocks,
     model: form.spec.name,
-    parameters: form.layout.total,
+    ...modelSize(form.spec),
     dataset: manifest.name,
     trainSamples: samplesIn(manifest.train),
     validationSamples: samplesIn(manifest.validation),

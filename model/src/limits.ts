@@ -5,6 +5,8 @@
 export const MAX_LAYERS = 1024
 /** Elements of one sample at any layer: 256 MiB of f32. */
 export const MAX_SAMPLE_ELEMENTS = 2 ** 26
+/** Bytes of all values that forward makes for one sample: 1 GiB; backward needs them all, and a tab has little more. */
+export const MAX_ACTIVATION_BYTES = 2 ** 30
 /** Any single size: channels, features, height, width. */
 export const MAX_SIZE = 2 ** 24
 /** Window edge of a convolution or pool, in cells. */

@@ -7,7 +7,8 @@ import { Fields, invalid } from './fields.ts'
 import { MAX_NESTING, readGpt, readMultiheadAttention, readParallel, readResidual, type ReadLayers } from './layers/blocks.ts'
 import type { ParameterSpec } from './layers/rule.ts'
 import { LAYERS, type OperatorType } from './layers/table.ts'
-import { MAX_DIMENSIONS, MAX_LAYERS, MAX_SAMPLE_ELEMENTS, MAX_SIZE } from './limits.ts'
+import { MAX_ACTIVATION_BYTES, MAX_DIMENSIONS, MAX_LAYERS, MAX_SAMPLE_ELEMENTS, MAX_SIZE } from './limits.ts'
+import { activationBytesPerSample, parameterCount } from './param-layout.ts'
 import type { BlockLayer, LayerSpec, ModelSpec } from './spec.ts'
 
 const BLOCKS: { readonly [T in BlockLayer['type']]: (fields: Fields, read: ReadLayers) => LayerSpec } = {
@@ -34,7 +35,22 @@ export function parseModelSpec(json: unknown): ModelSpec {
   }
   fields.requireAllRead()
   requireDistinctNames(layerShapes(spec).flatMap(layer => layer.parameters))
+  requireBounded(spec)
+  requireAllTargets(spec)
   return spec
+}
+
+/** Both numbers, since a change of one often changes the other. */
+function requireBounded(spec: ModelSpec): void {
+  const [parameters, activations] = [parameterCount(spec), activationBytesPerSample(spec)]
+  if (parameters <= MAX_PARAMETERS && activations <= MAX_ACTIVATION_BYTES) return
+  throw invalid(`the model has ${parameters} parameters, the limit is ${MAX_PARAMETERS}, and ${activations} bytes of activations per sample, the limit is ${MAX_ACTIVATION_BYTES}`)
+}
+
+/** Statistics are divided by the targets that count: what is ignored would shrink them. */
+function requireAllTargets(spec: ModelSpec): void {
+  const norm = layerShapes(spec).find(({ layer }) => layer.type === 'batchnorm2d')
+  if (norm && spec.ignore_index !== undefined) throw invalid(`${norm.place} measures whole batches and does not go with \`ignore_index\`; use \`groupnorm\``)
 }
 
 function readLoss(fields: Fields): Pick<ModelSpec, 'loss' | 'label_smoothing' | 'ignore_index'> {
@@ -79,14 +95,11 @@ function readerInside(path: readonly number[], place: string): ReadLayers {
 
 function requireDistinctNames(parameters: readonly ParameterSpec[]): void {
   const seen = new Map<string, ParameterSpec>()
-  let total = 0
   for (const parameter of parameters) {
     const { name, shape, tied } = parameter
     const first = seen.get(name)
     if (first !== undefined && tied !== true) throw invalid(`two layers hold a parameter \`${name}\`; each layer needs a name of its own`)
     if (first !== undefined && first.shape.join() !== shape.join()) throw invalid(`\`${name}\` is shared and has the shape [${first.shape.join(', ')}] in one layer and [${shape.join(', ')}] in another`)
-    if (first === undefined) total += elementCount(shape)
     seen.set(name, first ?? parameter)
   }
-  if (total > MAX_PARAMETERS) throw invalid(`the model has ${total} parameters, the limit is ${MAX_PARAMETERS}`)
 }

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { GridError } from '@starling-grid/protocol'
 import {
   flopsPerSample, initialParameters, lenet5, mlp, modelHash, outputShape, parameterCount, parameterLayout, parseModelSpec,
-  targetsPerSample,
+  targetsPerSample, layerShapes, resnet,
 } from '@starling-grid/model'
 
 function assertInvalid(json: unknown, pattern: RegExp): void {
@@ -90,4 +90,27 @@ test('the model hash follows the content, not the order of keys or the defaults 
   assert.match(modelHash(brief), /^[0-9a-f]{64}$/)
   assert.notEqual(modelHash(brief), modelHash({ ...brief, input: [5] }))
   assert.equal(parameterCount(brief), 50)
+})
+
+test('ResNet-20 has the parameters of the paper with projection shortcuts, named as in torchvision', () => {
+  const { entries, trained } = parameterLayout(resnet({ depth: 20 }))
+  assert.equal(trained, 272_474)
+  const names = new Set(entries.map(({ name }) => name))
+  for (const name of ['conv1.weight', 'bn1.running_mean', 'layer1.0.conv1.weight', 'layer2.0.downsample.0.weight', 'layer2.0.downsample.1.running_var', 'layer3.2.bn2.bias', 'fc.bias'])
+    assert.ok(names.has(name), name)
+  assert.deepEqual(outputShape(resnet({ depth: 56, classes: 7 })), [7])
+  assert.equal(layerShapes(resnet({ depth: 32, channels: 4 })).filter(({ layer }) => layer.type === 'add').length, 15)
+  assert.throws(() => resnet({ depth: 21 }), /depth of 6n \+ 2, such as 20, 32 or 56, and gets 21/)
+})
+
+test('a model that no volunteer could hold is refused with both of its numbers', () => {
+  const big = { type: 'conv2d', name: 'a', out: 60, kernel: 1 }
+  const wide = (count: number) => ({ input: [1, 1000, 1000], layers: [big, ...Array.from({ length: count }, () => ({ type: 'relu' }))] })
+  assert.equal(parameterCount(parseModelSpec(wide(3))), 120)
+  assertInvalid(wide(4), /^the model has 120 parameters, the limit is 67108864, and 1200000000 bytes of activations per sample, the limit is 1073741824$/)
+})
+
+test('batch norm beside ignored targets is refused, since it measures every sample', () => {
+  const spec = { input: [1, 4, 4], ignore_index: -1, layers: [{ type: 'batchnorm2d', name: 'bn' }, { type: 'flatten' }] }
+  assertInvalid(spec, /^layer 0 `batchnorm2d` .*`ignore_index`; use `groupnorm`$/)
 })

@@ -41,6 +41,8 @@ export interface RunView {
     readonly purpose: string
     readonly model: string
     readonly parameters: number
+    /** bytes of the values that training on one sample keeps */
+    readonly activationBytes: number
     readonly dataset: string
     readonly trainSamples: number
     readonly validationSamples: number

@@ -1,6 +1,8 @@
 // Jobs as resources: submit, list, look at, take the model home.
+import { parseModelSpec } from '@starling-grid/model'
 import { parseJobSpec } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
+import { modelSize } from '../model-size.ts'
 import type { RunHost } from '../run-host.ts'
 import type { Runs } from '../runs.ts'
 import { notFound } from './errors.ts'
@@ -15,11 +17,13 @@ export interface JobRoutes {
 }
 
 export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): void {
-  app.post('/api/jobs', {
+  app.post<{ Querystring: { dry?: string } }>('/api/jobs', {
     config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
     onRequest: async (request) => requireOwner(request, token),
   }, async (request, reply) => {
-    const run = await runs.submit(parseJobSpec(request.body))
+    const spec = parseJobSpec(request.body)
+    if (request.query.dry !== undefined) return { model: modelSize(parseModelSpec(spec.model)) }
+    const run = await runs.submit(spec)
     return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
   })
 

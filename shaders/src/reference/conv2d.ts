@@ -1,79 +1,113 @@
 // Plain convolution. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W').
-// All three directions walk the same rows: those output cells of one line that one weight connects to input cells.
+// For each sample and group the input is unfolded: the line of a tap, one of the C/g·K·K weights of a filter, holds what that
+// weight is multiplied by in each output cell. All three directions are then products of lines.
 
 import type { Conv2dDims, FinishDims, KernelOperands } from '../kernels.ts'
 import { finish } from './finish.ts'
+import { addScaled, dot, rowsOf } from './rows.ts'
 import { positionsInside, type WindowAxis } from './window.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`conv2d.${K}`, Float32Array>
 
 export function conv2dForward(dims: Conv2dDims & FinishDims, samples: number, { x, weight, bias, residual, y }: Operands<'forward'>): void {
-  const plane = dims.outHeight * dims.outWidth
-  for (let i = 0; i < samples * dims.out; i++) y.fill(bias?.[i % dims.out] ?? 0, i * plane, (i + 1) * plane)
-  forEachRow(dims, samples, (w, xStart, yStart, length) => {
-    const factor = weight[w] ?? 0
-    for (let i = 0; i < length; i++) y[yStart + i] = (y[yStart + i] ?? 0) + factor * (x[xStart + i * dims.stride] ?? 0)
+  const filters = rowsOf(weight, dims.out, tapsOf(dims))
+  const lines = emptyLines(dims)
+  forEachGroup(dims, samples, y, ({ channel, outputs }) => {
+    unfold(dims, x, channel, lines)
+    for (const { o, row } of outputs) {
+      row.fill(bias?.[o] ?? 0)
+      for (const [tap, line] of lines.entries()) addScaled(row, line, filters[o]?.[tap] ?? 0)
+    }
   })
-  finish(dims, { size: samples * dims.out * plane, residual, y })
+  finish(dims, { size: samples * dims.out * dims.outHeight * dims.outWidth, residual, y })
 }
 
 export function conv2dInputGradient(dims: Conv2dDims, samples: number, { weight, dy, dx }: Operands<'inputGradient'>): void {
+  const filters = rowsOf(weight, dims.out, tapsOf(dims))
+  const lines = emptyLines(dims)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
-  forEachRow(dims, samples, (w, xStart, yStart, length) => {
-    const factor = weight[w] ?? 0
-    for (let i = 0; i < length; i++) dx[xStart + i * dims.stride] = (dx[xStart + i * dims.stride] ?? 0) + factor * (dy[yStart + i] ?? 0)
+  forEachGroup(dims, samples, dy, ({ channel, outputs }) => {
+    for (const [tap, line] of lines.entries()) {
+      line.fill(0)
+      for (const { o, row } of outputs) addScaled(line, row, filters[o]?.[tap] ?? 0)
+    }
+    addFolded(dims, lines, channel, dx)
   })
 }
 
 export function conv2dParameterGradient(dims: Conv2dDims, samples: number, { x, dy, dweight, dbias }: Operands<'parameterGradient'>): void {
-  forEachRow(dims, samples, (w, xStart, yStart, length) => {
-    let sum = 0
-    for (let i = 0; i < length; i++) sum += (x[xStart + i * dims.stride] ?? 0) * (dy[yStart + i] ?? 0)
-    dweight[w] = (dweight[w] ?? 0) + sum
+  const gradients = rowsOf(dweight, dims.out, tapsOf(dims))
+  const lines = emptyLines(dims)
+  forEachGroup(dims, samples, dy, ({ channel, outputs }) => {
+    unfold(dims, x, channel, lines)
+    for (const { o, row } of outputs) {
+      const gradient = gradients[o]
+      for (const [tap, line] of lines.entries()) if (gradient) gradient[tap] = (gradient[tap] ?? 0) + dot(row, line)
+      if (dbias) dbias[o] = (dbias[o] ?? 0) + row.reduce((sum, value) => sum + value, 0)
+    }
   })
-  if (dbias) addPlaneSums(dims, samples, dy, dbias)
 }
 
-function addPlaneSums(dims: Conv2dDims, samples: number, dy: Float32Array, dbias: Float32Array): void {
-  const plane = dims.outHeight * dims.outWidth
-  for (let i = 0; i < samples * dims.out; i++) {
-    let sum = 0
-    for (let p = i * plane; p < (i + 1) * plane; p++) sum += dy[p] ?? 0
-    dbias[i % dims.out] = (dbias[i % dims.out] ?? 0) + sum
+function tapsOf({ channels, groups, kernel }: Conv2dDims): number {
+  return (channels / groups) * kernel * kernel
+}
+
+/** One line per tap of a group, one element per output cell. */
+function emptyLines(dims: Conv2dDims): Float32Array[] {
+  const cells = dims.outHeight * dims.outWidth
+  return rowsOf(new Float32Array(tapsOf(dims) * cells), tapsOf(dims), cells)
+}
+
+/** A group of one sample: its first channel, counted over all samples, and its rows of y. */
+interface Group {
+  readonly channel: number
+  readonly outputs: readonly { readonly o: number; readonly row: Float32Array }[]
+}
+
+function forEachGroup(dims: Conv2dDims, samples: number, y: Float32Array, visit: (group: Group) => void): void {
+  const outPerGroup = dims.out / dims.groups
+  const rows = rowsOf(y, samples * dims.out, dims.outHeight * dims.outWidth)
+  for (let i = 0; i < samples * dims.groups; i++) {
+    const outputs = rows.slice(i * outPerGroup, (i + 1) * outPerGroup)
+    visit({ channel: (i * dims.channels) / dims.groups, outputs: outputs.map((row, k) => ({ o: (i % dims.groups) * outPerGroup + k, row })) })
   }
 }
 
-/** A line of outputs yStart… that weight `w` connects to the inputs xStart, xStart + stride, … */
-type Row = (w: number, xStart: number, yStart: number, length: number) => void
-
-function forEachRow(dims: Conv2dDims, samples: number, row: Row): void {
-  const channelsPerGroup = dims.channels / dims.groups
-  const outPerGroup = dims.out / dims.groups
-  for (let sample = 0; sample < samples; sample++)
-    for (let o = 0; o < dims.out; o++)
-      for (let c = 0; c < channelsPerGroup; c++) {
-        const channel = Math.floor(o / outPerGroup) * channelsPerGroup + c
-        const planes = {
-          x: (sample * dims.channels + channel) * dims.height * dims.width,
-          y: (sample * dims.out + o) * dims.outHeight * dims.outWidth,
-          weight: (o * channelsPerGroup + c) * dims.kernel * dims.kernel,
-        }
-        forEachRowOfPlanes(dims, planes, row)
-      }
+function unfold(dims: Conv2dDims, x: Float32Array, channel: number, lines: readonly Float32Array[]): void {
+  for (const line of lines) line.fill(0)
+  forEachPiece(dims, channel, ({ tap, xStart, yStart, length }) => {
+    const line = lines[tap]
+    if (line) for (let i = 0; i < length; i++) line[yStart + i] = x[xStart + i * dims.stride] ?? 0
+  })
 }
 
-function forEachRowOfPlanes(dims: Conv2dDims, planes: { x: number; y: number; weight: number }, row: Row): void {
-  const { kernel, stride, padding } = dims
-  const down: WindowAxis = { size: dims.height, outSize: dims.outHeight, stride, padding }
-  const across: WindowAxis = { size: dims.width, outSize: dims.outWidth, stride, padding }
-  for (let ky = 0; ky < kernel; ky++) {
-    const lines = positionsInside(ky, down)
-    for (let kx = 0; kx < kernel; kx++) {
-      const { first, end } = positionsInside(kx, across)
-      for (let line = lines.first; line < lines.end; line++) {
-        const xStart = planes.x + (line * stride + ky - padding) * dims.width + first * stride + kx - padding
-        row(planes.weight + ky * kernel + kx, xStart, planes.y + line * dims.outWidth + first, end - first)
-      }
+/** The reverse of unfold: each input cell gets the sum of all that was made of it. */
+function addFolded(dims: Conv2dDims, lines: readonly Float32Array[], channel: number, x: Float32Array): void {
+  forEachPiece(dims, channel, ({ tap, xStart, yStart, length }) => {
+    const line = lines[tap]
+    for (let i = 0; i < length; i++) x[xStart + i * dims.stride] = (x[xStart + i * dims.stride] ?? 0) + (line?.[yStart + i] ?? 0)
+  })
+}
+
+/** Output cells yStart… of one line whose inputs under a tap are xStart, xStart + stride, … */
+interface Piece {
+  readonly tap: number
+  readonly xStart: number
+  readonly yStart: number
+  readonly length: number
+}
+
+function forEachPiece(dims: Conv2dDims, channel: number, visit: (piece: Piece) => void): void {
+  const { kernel, stride, padding, height, width } = dims
+  const down: WindowAxis = { size: height, outSize: dims.outHeight, stride, padding }
+  const across: WindowAxis = { size: width, outSize: dims.outWidth, stride, padding }
+  for (let tap = 0; tap < tapsOf(dims); tap++) {
+    const [ky, kx] = [Math.floor(tap / kernel) % kernel, tap % kernel]
+    const plane = (channel + Math.floor(tap / (kernel * kernel))) * height * width
+    const [rows, columns] = [positionsInside(ky, down), positionsInside(kx, across)]
+    for (let row = rows.first; row < rows.end; row++) {
+      const xStart = plane + (row * stride + ky - padding) * width + columns.first * stride + kx - padding
+      visit({ tap, xStart, yStart: row * dims.outWidth + columns.first, length: columns.end - columns.first })
     }
   }
 }

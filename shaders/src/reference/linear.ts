@@ -2,6 +2,7 @@
 
 import type { FinishDims, KernelOperands, LinearDims } from '../kernels.ts'
 import { finish } from './finish.ts'
+import { addScaled, dot, rowsOf } from './rows.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`linear.${K}`, Float32Array>
 
@@ -30,18 +31,4 @@ export function linearParameterGradient(dims: LinearDims, samples: number, { x, 
       addScaled(gradient, row, d)
       if (dbias) dbias[o] = (dbias[o] ?? 0) + d
     }
-}
-
-function rowsOf(matrix: Float32Array, rows: number, columns: number): Float32Array[] {
-  return Array.from({ length: rows }, (_, r) => matrix.subarray(r * columns, (r + 1) * columns))
-}
-
-function dot(a: Float32Array, b: Float32Array): number {
-  let sum = 0
-  for (let i = 0; i < a.length; i++) sum += (a[i] ?? 0) * (b[i] ?? 0)
-  return sum
-}
-
-function addScaled(to: Float32Array, from: Float32Array, factor: number): void {
-  for (let i = 0; i < to.length; i++) to[i] = (to[i] ?? 0) + (from[i] ?? 0) * factor
 }
