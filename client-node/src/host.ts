@@ -4,7 +4,7 @@ import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExec
 import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { openShardCache } from './shard-cache.ts'
-import { dialSocket } from './socket.ts'
+import { dialRelaySocket, dialSocket } from './socket.ts'
 
 export interface NodeHostOptions {
   /** http(s) origin of the coordinator */
@@ -21,6 +21,7 @@ export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOp
     openPeerNetwork,
     shards: openShardCache(),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
+    dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     async createExecutor(spec, blockSamples) {
       const size = microBatchFor(spec, blockSamples)
       return executor === 'reference' ? createReferenceExecutor(spec, size) : openGpuExecutor({ spec, ...size }, adapter)

@@ -1,6 +1,6 @@
-// The volunteer's text socket to the coordinator, over `ws`.
-import { GridError, MAX_MESSAGE_BYTES } from '@starling-grid/protocol'
-import type { CoordinatorSocket } from '@starling-grid/volunteer'
+// The volunteer's sockets to the coordinator, over `ws`: one of text, and one of frames for each relayed link.
+import { GridError, MAX_MESSAGE_BYTES, MAX_RELAY_MESSAGE_BYTES } from '@starling-grid/protocol'
+import type { CoordinatorSocket, RelaySocket } from '@starling-grid/volunteer'
 import { WebSocket } from 'ws'
 
 /** ms: a coordinator that is there answers at once; a wrong address can take minutes */
@@ -8,11 +8,21 @@ const OPEN_MS = 5000
 
 /** @throws GridError 'coordinator-lost' when it cannot be reached */
 export function dialSocket(url: string): Promise<CoordinatorSocket> {
+  return open(url, MAX_MESSAGE_BYTES, (socket) => new TextSocket(socket))
+}
+
+/** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+export function dialRelaySocket(url: string): Promise<RelaySocket> {
+  return open(url, MAX_RELAY_MESSAGE_BYTES, (socket) => new FrameSocket(socket))
+}
+
+/** `wrap` is called at once when the socket opens: a first message may come with the opening. */
+function open<T>(url: string, maxPayload: number, wrap: (socket: WebSocket) => T): Promise<T> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES, handshakeTimeout: OPEN_MS })
+    const socket = new WebSocket(url, { perMessageDeflate: false, maxPayload, handshakeTimeout: OPEN_MS })
     const fail = (why: string): void => reject(new GridError('coordinator-lost', `${new URL(url).origin.replace(/^ws/, 'http')} cannot be reached: ${why}`))
     socket.on('error', (error) => fail(error.message || 'no answer'))
-    socket.on('open', () => resolve(new TextSocket(socket)))
+    socket.on('open', () => resolve(wrap(socket)))
   })
 }
 
@@ -41,5 +51,43 @@ class TextSocket implements CoordinatorSocket {
     const handler = this.onClose
     this.onClose = undefined
     handler?.(reason)
+  }
+}
+
+class FrameSocket implements RelaySocket {
+  onClose: RelaySocket['onClose']
+  readonly #socket: WebSocket
+  #onMessage: RelaySocket['onMessage']
+
+  /** Not read before somebody listens. */
+  constructor(socket: WebSocket) {
+    this.#socket = socket
+    socket.binaryType = 'arraybuffer'
+    socket.pause()
+    socket.on('message', (data) => {
+      if (data instanceof ArrayBuffer) this.#onMessage?.(new Uint8Array(data))
+    })
+    socket.on('close', (code, reason) => this.onClose?.(String(reason) || `code ${code}`))
+  }
+
+  get onMessage(): RelaySocket['onMessage'] {
+    return this.#onMessage
+  }
+
+  set onMessage(handler: RelaySocket['onMessage']) {
+    this.#onMessage = handler
+    if (handler !== undefined) this.#socket.resume()
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedAmount
+  }
+
+  send(frame: Uint8Array<ArrayBuffer>): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(frame)
+  }
+
+  close(): void {
+    this.#socket.close()
   }
 }

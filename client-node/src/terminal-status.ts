@@ -64,8 +64,8 @@ export class TerminalStatus {
   }
 }
 
-function progressText({ mode, ring, version, loss, samplesPerSecond, samplesCommitted, phase }: VolunteerStatus): string {
-  const place = mode === 'async' ? 'parameter server' : ring === null ? 'no ring' : `ring ${ring.position + 1}/${ring.size}`
+function progressText({ mode, ring, relayedLinks, version, loss, samplesPerSecond, samplesCommitted, phase }: VolunteerStatus): string {
+  const place = mode === 'async' ? 'parameter server' : ring === null ? 'no ring' : `ring ${ring.position + 1}/${ring.size}${relayedLinks === 0 ? '' : `, ${relayedLinks} relayed`}`
   const lossText = loss === null ? '' : `, loss ${loss.toFixed(4)}`
   return `${place}, version ${version}${lossText}, ${Math.round(samplesPerSecond)} samples/s, ${samplesCommitted} samples committed, ${phase}`
 }

@@ -3,7 +3,7 @@ import { GridError } from '@starling-grid/protocol'
 import { createGpuExecutor, microBatchFor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
 import { openShardCache } from './shard-cache.ts'
-import { dialSocket } from './socket.ts'
+import { dialRelaySocket, dialSocket } from './socket.ts'
 
 export interface WebHostOptions {
   /** http(s) origin that served this page */
@@ -20,6 +20,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     openPeerNetwork,
     shards: await openShardCache(),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
+    dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     async createExecutor(spec, blockSamples) {
       const { device, adapter } = await openDevice()
       return createGpuExecutor({ device, adapter, spec, readText, ...microBatchFor(spec, blockSamples) })

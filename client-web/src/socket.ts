@@ -1,12 +1,21 @@
-// The browser's WebSocket as the volunteer's text socket to the coordinator.
+// The browser's WebSocket as the volunteer's sockets to the coordinator: one of text, and one of frames for each relayed link.
 import { GridError } from '@starling-grid/protocol'
-import type { CoordinatorSocket } from '@starling-grid/volunteer'
+import type { CoordinatorSocket, RelaySocket } from '@starling-grid/volunteer'
 
 /** A coordinator that is there answers within milliseconds; a dead address takes the browser minutes. */
 const OPEN_MS = 8000
 
 /** @throws GridError 'coordinator-lost' when it cannot be reached */
-export function dialSocket(url: string): Promise<CoordinatorSocket> {
+export async function dialSocket(url: string): Promise<CoordinatorSocket> {
+  return new TextSocket(await open(url))
+}
+
+/** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+export async function dialRelaySocket(url: string): Promise<RelaySocket> {
+  return new FrameSocket(await open(url))
+}
+
+function open(url: string): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url)
     const timer = setTimeout(() => fail(`did not answer within ${OPEN_MS / 1000} s`), OPEN_MS)
@@ -19,7 +28,7 @@ export function dialSocket(url: string): Promise<CoordinatorSocket> {
     socket.onclose = () => fail('cannot be reached')
     socket.onopen = () => {
       clearTimeout(timer)
-      resolve(new TextSocket(socket))
+      resolve(socket)
     }
   })
 }
@@ -50,5 +59,32 @@ class TextSocket implements CoordinatorSocket {
     const handler = this.onClose
     this.onClose = undefined
     handler?.(reason)
+  }
+}
+
+class FrameSocket implements RelaySocket {
+  onMessage: RelaySocket['onMessage']
+  onClose: RelaySocket['onClose']
+  readonly #socket: WebSocket
+
+  constructor(socket: WebSocket) {
+    this.#socket = socket
+    socket.binaryType = 'arraybuffer'
+    socket.onmessage = (event: MessageEvent<unknown>) => {
+      if (event.data instanceof ArrayBuffer) this.onMessage?.(new Uint8Array(event.data))
+    }
+    socket.onclose = (event) => this.onClose?.(event.reason || `closed with code ${event.code}`)
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedAmount
+  }
+
+  send(frame: Uint8Array<ArrayBuffer>): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(frame)
+  }
+
+  close(): void {
+    this.#socket.close()
   }
 }

@@ -11,6 +11,7 @@ export const TRAINING: VolunteerStatus = {
   adapter: { name: 'SwiftShader Device (Subzero)', vendor: 'google', software: true, executor: 'webgpu' },
   mode: 'ring',
   ring: { position: 2, size: 5 },
+  relayedLinks: 0,
   samplesPerSecond: 41.2,
   samplesCommitted: 1280,
   version: 42,

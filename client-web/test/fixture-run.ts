@@ -25,6 +25,8 @@ const MEMBERS: readonly Pick<MemberView, 'name' | 'client' | 'adapter' | 'sample
   { name: 'Starling 4821', client: 'tab', adapter: { name: 'intel gen-12lp', vendor: 'intel', software: false, executor: 'webgpu' }, samplesPerSecond: 133 },
   { name: 'hamish', client: 'tab', adapter: { name: 'qualcomm adreno-7xx', vendor: 'qualcomm', software: false, executor: 'webgpu' }, samplesPerSecond: 97 },
 ]
+/** its link to the next member goes through the coordinator */
+const RELAYED = 'lab-7'
 const DEPARTED: DepartureView = { id: idOf(3), name: 'Starling 4821', at: at(KILLED_AT_STEP), reason: 'no heartbeat for 5 s; its ring neighbour lost the link', expected: false }
 
 /** The run as the coordinator would send it to somebody who opens the dashboard after step `v`. */
@@ -67,13 +69,14 @@ export function runAt(v: number): RunView {
     epoch: Math.floor(v / STEPS_PER_EPOCH),
     queue: queueAt(v),
     validationQueue: { todo: 0, pending: 0, done: 8 },
-    members: members.map((member, position) => (mode === 'async' ? member : { ...member, position })),
+    members: members.map((member, position) => (mode === 'async' ? member : { ...member, position, relayed: member.name === RELAYED })),
     departed: killed ? [DEPARTED] : [],
     samplesCommitted: committed,
     samplesExpected: expected,
     samplesPerSecond: speed,
     etaSeconds: (expected - committed) / speed,
     checkpoint: v < 20 ? null : { ...versionAt(v - (v % 20)), bytes: 493_000, at: at(v - (v % 20)), witnessed: v % 40 >= 20, agreeing: v % 40 >= 20 ? members.length : 1, members: members.length },
+    relay: { links: mode === 'async' ? 0 : 1, bytes: 31_000 * v, bytesPerSecond: 36_500 },
     refusals: killed ? { 'generation-stale': 3, 'lease-stale': 1 } : {},
     startedAt: STARTED_AT,
     finishedAt: null,
@@ -107,6 +110,7 @@ function memberAt(mode: Mode) {
     state: 'training',
     activity: mode === 'async' ? 'pushing' : index % 2 === 0 ? 'computing' : 'exchanging',
     position: null,
+    relayed: false,
     bytesSent: 81_000_000 + 1_700_000 * index,
     bytesReceived: 80_400_000 + 1_500_000 * index,
     joinedAt: STARTED_AT - 1000 * (10 - index),

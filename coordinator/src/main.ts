@@ -15,7 +15,7 @@ async function start(argv: readonly string[]): Promise<void> {
   const options = parseOptions(argv)
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
   const owner = await ownerToken(options.dataDir, options.token)
-  const coordinator = createCoordinator({ ...options, token: owner.token, iceServers: (options.iceServer ?? []).map((urls) => ({ urls })), log: say })
+  const coordinator = createCoordinator({ ...options, token: owner.token, ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say })
   drainOnSignal(() => coordinator.stop())
   await coordinator.start()
   const unfinished = coordinator.runs.current()

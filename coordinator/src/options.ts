@@ -17,6 +17,7 @@ export interface StartOptions {
   readonly webRoot?: string
   readonly publicUrl?: URL
   readonly iceServer?: readonly string[]
+  readonly turnSecret?: string
   readonly timing?: Partial<Timing>
   readonly json?: boolean
 }
@@ -32,7 +33,8 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .addOption(new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env('STARLING_TOKEN'))
     .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
     .option('--web-root <folder>', 'the built web pages', builtPages())
-    .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478')
+    .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478')
+    .addOption(new Option('--turn-secret <secret>', "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time").env('STARLING_TURN_SECRET'))
     .option('--json', 'one JSON line with url, port and token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()

@@ -13,10 +13,12 @@ import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
+import { mayRelay } from './run/ring-links.ts'
 import { decide } from './run/run.ts'
 import type { Checkpoint, Effect, RunInput, RunState } from './run/state.ts'
 import { eventOf, RunHistory } from './run-history.ts'
 import { type Presence, runView } from './run-view.ts'
+import { Throughput } from './throughput.ts'
 import { Versions } from './versions.ts'
 
 /** ms between looks at the clock: far below the shortest time that a decision waits for */
@@ -31,6 +33,8 @@ export interface Audience {
   dismiss(member: MemberId): void
   /** open sessions, of members and of those who prepare */
   present(): Iterable<Presence>
+  /** links that are relayed now */
+  relayedLinks(): number
 }
 
 export interface RunParts {
@@ -67,6 +71,7 @@ export class RunHost {
   readonly #server: ParameterServer
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #departedAt = new Map<MemberId, number>()
+  readonly #relayed = new Throughput()
   readonly #openedAt = now()
   #trouble: string | undefined
   #timer: ReturnType<typeof setInterval> | undefined
@@ -145,12 +150,26 @@ export class RunHost {
   view(): RunView {
     const { job, state, history } = this
     const { audience, refusals } = this.#parts
-    return runView({ job, state, history, present: audience.present(), refusals: refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
+    return runView({ job, state, history, present: audience.present(), relay: this.#relay(), refusals: refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
   }
 
   /** Members of the run may open links to each other. */
   mayTalk(a: MemberId, b: MemberId): boolean {
     return this.#known(a) && this.#known(b)
+  }
+
+  /** R18: neighbours of the present generation whose link is to go through us. */
+  mayRelay(a: MemberId, b: MemberId): boolean {
+    return mayRelay(this.state, a, b)
+  }
+
+  countRelayed(bytes: number): void {
+    this.#relayed.add(bytes, now())
+  }
+
+  #relay(): RunView['relay'] {
+    const links = this.finished ? 0 : this.#parts.audience.relayedLinks()
+    return { links, bytes: this.#relayed.total, bytesPerSecond: this.#relayed.perSecond(now()) }
   }
 
   #known(id: MemberId): boolean {

@@ -27,6 +27,7 @@ export interface ViewParts {
   readonly history: RunHistory
   readonly present: Iterable<Presence>
   readonly refusals: Readonly<Record<string, number>>
+  readonly relay: RunView['relay']
   /** why nothing leaves, or undefined */
   readonly trouble: string | undefined
   /** ms since the epoch */
@@ -35,7 +36,7 @@ export interface ViewParts {
 }
 
 export function runView(parts: ViewParts): RunView {
-  const { job, state, history, refusals, trouble, now } = parts
+  const { job, state, history, relay, refusals, trouble, now } = parts
   const samplesCommitted = state.chain.samplesCommitted
   const expected = samplesExpected(job)
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
@@ -58,6 +59,7 @@ export function runView(parts: ViewParts): RunView {
     samplesPerSecond,
     etaSeconds: samplesPerSecond > 0 ? Math.max(0, expected - samplesCommitted) / samplesPerSecond : null,
     checkpoint: checkpointOf(state),
+    relay,
     refusals,
     startedAt: history.startedAt ?? job.submittedAt,
     finishedAt: history.finishedAt ?? null,
@@ -120,7 +122,8 @@ function validationQueueOf({ validation, validated, chain, config }: RunState): 
 function memberView(state: RunState, presence: Presence): MemberView {
   const { phase } = state
   const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
-  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position }
+  const relayed = phase.type === 'ring' && phase.relayed.includes(position)
+  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position, relayed }
 }
 
 function memberState({ phase, members, leases }: RunState, id: MemberId): MemberView['state'] {

@@ -20,17 +20,20 @@ import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
 import { openSqliteState } from './journal/sqlite.ts'
 import type { StateStore } from './journal/state-store.ts'
+import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { Refusals } from './refusals.ts'
+import { type Relay, registerRelay } from './relay.ts'
 import type { Timing } from './run/state.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
 import { Runs } from './runs.ts'
-import { type IceServers, Sessions } from './sessions.ts'
+import { Sessions } from './sessions.ts'
 import { registerSignalling } from './signalling.ts'
 
 export const DEFAULT_HOST = '127.0.0.1'
 export const DEFAULT_PORT = 8790
 
 const SIGNALLING_PATH = '/signalling'
+const NO_ICE: IceOptions = { urls: [] }
 const VOLUNTEER_PATH = '/api/volunteer'
 /** ms for a whole request to arrive: an upload of a large model over a slow line */
 const REQUEST_MS = 300_000
@@ -68,7 +71,7 @@ export interface CoordinatorOptions {
   readonly publicUrl?: URL
   /** folder of the built pages */
   readonly webRoot?: string
-  readonly iceServers?: IceServers
+  readonly ice?: IceOptions
   readonly timing?: Partial<Timing>
   /** instead of dataDir, for tests */
   readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
@@ -106,7 +109,9 @@ class CoordinatorLife implements Coordinator {
   #parts: Parts | undefined
   #draining = false
 
+  /** @throws GridError 'usage' */
   constructor(options: CoordinatorOptions) {
+    requireIceOptions(options.ice ?? NO_ICE)
     this.#options = options
   }
 
@@ -128,11 +133,15 @@ class CoordinatorLife implements Coordinator {
     const { store, blobs } = await this.#openStorage()
     const sessions = new Sessions({
       signallingPath: SIGNALLING_PATH,
-      iceServers: this.#options.iceServers ?? [],
+      ice: this.#options.ice ?? NO_ICE,
       run: () => runs.current(),
       lastRun: () => runs.shown(),
       onRefused: (code, what) => this.#refused(code, what),
-      onGone: (id) => signalling.drop(id),
+      onGone: (id) => {
+        signalling.drop(id)
+        relay.drop(id)
+      },
+      relayedLinks: () => relay.links,
     })
     const runs: Runs = await Runs.open({
       store, blobs, audience: sessions, refusals: this.#refusals,
@@ -146,6 +155,12 @@ class CoordinatorLife implements Coordinator {
       authenticate: (id, token) => sessions.authenticate(token) === id,
       mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
       onRefusal: (code) => this.#refused(code, 'signalling'),
+    })
+    const relay: Relay = registerRelay(app, {
+      authenticate: (id, token) => sessions.authenticate(token) === id,
+      mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
+      onRefusal: (code, what) => this.#refused(code, what),
+      onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
     })
     const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
     this.#parts = { app, store, runs, sessions, watching }

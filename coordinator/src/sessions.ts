@@ -1,8 +1,9 @@
 // All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
 import { createHash, randomBytes } from 'node:crypto'
-import { type ErrorCode, GridError, type JobTerms, MAX_VOLUNTEERS, type MemberId, type MessageTo, type ToVolunteer } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, type JobTerms, MAX_VOLUNTEERS, type MemberId, type ToVolunteer } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
+import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
 import type { Audience, RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
 import { CLOSE_AWAY, type Hello, type SessionDesk, VolunteerSession } from './session.ts'
@@ -16,17 +17,16 @@ const MAX_REMEMBERED = 20_000
 /** WebSocket close code of our own range: another socket speaks for this member */
 const CLOSE_REPLACED = 4001
 
-export type IceServers = MessageTo<'welcome'>['iceServers']
-
 export interface SessionsParts {
   readonly signallingPath: string
-  readonly iceServers: IceServers
+  readonly ice: IceOptions
   /** the run that volunteers are given now */
   readonly run: () => RunHost | undefined
   /** the newest run when all are finished */
   readonly lastRun: () => RunHost | undefined
   readonly onRefused: (code: ErrorCode, what: string) => void
   readonly onGone: (id: MemberId) => void
+  readonly relayedLinks: () => number
 }
 
 interface Remembered {
@@ -42,6 +42,8 @@ export class Sessions implements Audience, SessionDesk {
   /** insertion order is about the order of joining */
   readonly #remembered = new Map<MemberId, Remembered>()
   readonly #byTokenHash = new Map<string, MemberId>()
+  /** ms: when a member was last told its ICE servers */
+  readonly #iceAt = new Map<MemberId, number>()
   #timer: ReturnType<typeof setInterval> | undefined
 
   constructor(parts: SessionsParts) {
@@ -94,6 +96,7 @@ export class Sessions implements Audience, SessionDesk {
     const { id } = session
     if (id === undefined || this.#byId.get(id) !== session) return
     this.#byId.delete(id)
+    this.#iceAt.delete(id)
     const remembered = this.#remembered.get(id)
     if (remembered !== undefined) remembered.leftAt = now()
     this.#parts.onGone(id)
@@ -118,6 +121,10 @@ export class Sessions implements Audience, SessionDesk {
     for (const session of this.#byId.values()) if (session.presence !== undefined) yield session.presence
   }
 
+  relayedLinks(): number {
+    return this.#parts.relayedLinks()
+  }
+
   // ---- for routes ----
 
   /** The member whose token this is; also of one whose socket broke a moment ago. */
@@ -138,9 +145,10 @@ export class Sessions implements Audience, SessionDesk {
   }
 
   #welcome(session: VolunteerSession, cameBack: boolean): void {
-    const { signallingPath, iceServers } = this.#parts
+    const { signallingPath } = this.#parts
     const run = this.#parts.run()
-    const welcome = (job: JobTerms | null): ToVolunteer => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers: [...iceServers], job })
+    const iceServers = this.#iceServersFor(session)
+    const welcome = (job: JobTerms | null): ToVolunteer => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, job })
     if (run !== undefined) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()
@@ -151,10 +159,23 @@ export class Sessions implements Audience, SessionDesk {
   #check(): void {
     for (const session of [...this.#byId.values(), ...this.#strangers]) session.check()
     const at = now()
+    this.#renewIce(at)
     for (const [id, { leftAt }] of this.#remembered) {
       const crowded = this.#remembered.size > MAX_REMEMBERED
       if (leftAt !== undefined && (crowded || at - leftAt > REMEMBERED_MS)) this.#forget(id)
     }
+  }
+
+  #iceServersFor({ id }: VolunteerSession): ReturnType<typeof iceServersFor> {
+    if (id === undefined) return []
+    this.#iceAt.set(id, now())
+    return iceServersFor(id, this.#parts.ice, now())
+  }
+
+  #renewIce(at: number): void {
+    const lifeMs = renewalMs(this.#parts.ice)
+    if (lifeMs === undefined) return
+    for (const [id, session] of this.#byId) if (at - (this.#iceAt.get(id) ?? 0) >= lifeMs) session.send({ type: 'ice-servers', iceServers: this.#iceServersFor(session) })
   }
 
   #forget(id: MemberId): void {

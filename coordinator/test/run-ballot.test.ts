@@ -39,7 +39,7 @@ test('messages of an older ballot change nothing', () => {
   const record = desk.record(2)
   desk.lose('b')
   assert.deepEqual(desk.say('a', { type: 'held', record }, gen), [])
-  assert.deepEqual(desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'link-lost', message: 'late' }, gen), [])
+  assert.deepEqual(desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'late' }, gen), [])
   assert.equal(desk.phase, 'freeze')
 })
 
@@ -84,7 +84,7 @@ test('a claim of another branch with the right number is a learner', () => {
 test('a claim more than one ahead of a fellow of its generation is refused', () => {
   const desk = runningDesk()
   const lie = recordsAfter(desk.state.chain.head, desk.state.gen, 5)
-  desk.say('a', { type: 'abort', step: 2, blamed: null, code: 'reduce-timeout', message: 'test' })
+  desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
   desk.answer('a', [])
   desk.answer('b', lie)
   assert.deepEqual(desk.refusals, ['b message-unexpected'])
@@ -209,7 +209,7 @@ test('one accuser may be the culprit, two are believed', () => {
   desk.join('a', 'b', 'c')
   const accuse = (by: string): void => {
     desk.run('a', 'b', 'c')
-    desk.say(by, { type: 'abort', step: 1, blamed: desk.members[2] ?? null, code: 'link-lost', message: 'test' })
+    desk.accuse(by, desk.members[2] ?? '', 'refused')
   }
   accuse('a')
   desk.run('a', 'b', 'c')
@@ -224,7 +224,7 @@ test('who gives up again and again is out, unless those it accused were gone ind
   desk.join('a', 'b')
   for (let i = 0; i < 3; i++) {
     desk.run('a', 'b')
-    desk.say('a', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+    desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
   }
   desk.run('a', 'b')
   assert.deepEqual(desk.members, ['b'])
@@ -233,7 +233,7 @@ test('who gives up again and again is out, unless those it accused were gone ind
   other.join('a', 'b')
   for (let i = 0; i < 3; i++) {
     other.run('a', 'b')
-    other.say('a', { type: 'abort', step: 1, blamed: other.members[1] ?? null, code: 'link-lost', message: 'test' })
+    other.accuse('a', other.members[1] ?? '', 'closed')
     other.lose('b')
     other.join('b')
   }

@@ -1,6 +1,6 @@
 // One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members come
 // ready-made. Used by the run-*.test.ts files.
-import { type BlockId, type Claim, digest, extend, fold, genesis, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, type BlockId, type Claim, digest, extend, fold, genesis, isLinkTrouble, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import { applyEntry, createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
@@ -23,7 +23,7 @@ export class Desk {
   constructor(options: DeskOptions = {}, earlier?: Desk) {
     const job = jobId('desk')
     const config: RunConfig = {
-      job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, epochs: 2, maxSteps: undefined, validateEvery: 1,
+      job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, epochs: 2, maxSteps: undefined, validateEvery: 1, roundSteps: 1,
       minVolunteers: 1, mode: 'ring', async: DEFAULT_ASYNC, off: new Set(), ...options, timing: { ...DEFAULT_TIMING, ...options.timing },
     }
     this.entries.push(...(earlier?.entries ?? []))
@@ -68,6 +68,12 @@ export class Desk {
   answer(name: string, records?: readonly StepRecord[], base: VersionRef = this.state.chain.head): void {
     const claim: Claim | null = records === undefined ? null : { base, records: [...records] }
     this.say(name, { type: 'state', claim })
+  }
+
+  /** ABORT of a member that blames another; `links` are those with the same trouble. */
+  accuse(by: string, blamed: string, why: BlameReason, options: { readonly links?: readonly string[]; readonly gen?: number } = {}): readonly Effect[] {
+    const links = (options.links ?? (isLinkTrouble(why) ? [blamed] : [])).map(memberId)
+    return this.say(by, { type: 'abort', step: 1, blamed: memberId(blamed), why, links, code: 'link-lost', message: 'test' }, options.gen)
   }
 
   confirm(name: string, bytes = 'right'): void {

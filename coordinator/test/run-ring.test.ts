@@ -135,9 +135,9 @@ test('newcomers do not wait for a step that does not end', () => {
 test('an abort opens a ballot; one from outside the ring does not', () => {
   const desk = ringOf(['a', 'b'])
   desk.join('c')
-  desk.say('c', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  desk.say('c', { type: 'abort', step: 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
   assert.equal(desk.phase, 'ring')
-  desk.say('b', { type: 'abort', step: 1, blamed: null, code: 'link-lost', message: 'test' })
+  desk.say('b', { type: 'abort', step: 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
   assert.equal(desk.phase, 'freeze')
 })
 

@@ -38,6 +38,7 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'refuse late and repeated pushes': 'pushesRefused',
     'set a block aside that always fails': 'quarantines',
     'stop a coordinator that was replaced': 'fencedAppends',
+    'relay a link that does not work': 'relayedFrames',
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))

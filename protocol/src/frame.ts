@@ -4,9 +4,9 @@
 //           4  u32 type (FRAME_TYPES)
 //           8  u32 generation
 //          12  u32 step
-//          16  u32 bucket   (reduce: index of the bucket; manifest: index of its author in the ring; chunk: 0)
-//          20  u32 hop      (reduce and manifest: hops travelled; chunk: 0)
-//          24  u32 offset   (reduce: first element inside the bucket; chunk: first byte; heartbeat: 0)
+//          16  u32 bucket   (reduce: index of the bucket; manifest: index of its author in the ring; chunk, hashes: bytes of the whole)
+//          20  u32 hop      (reduce and manifest: hops travelled; others: 0)
+//          24  u32 offset   (reduce: first element inside the bucket; chunk: first byte; others: 0)
 //          28  u32 length   (payload bytes)
 //          32  u32 checksum (Adler-style sum of the payload)
 //          36  payload
@@ -21,7 +21,7 @@ export const FRAME_HEADER_BYTES = 36
 export const FRAME_TYPES = {
   /** keeps a silent link distinguishable from a dead one */
   heartbeat: 1,
-  /** first frame of the dialling side: says in JSON who dials */
+  /** first frame of either side of a link: shows that frames pass */
   greeting: 2,
   /** reduce-scatter: partial sums of one chunk */
   partial: 3,
@@ -35,6 +35,8 @@ export const FRAME_TYPES = {
   chunk: 7,
   /** answer to fetch: cannot serve, JSON { code, message } */
   refusal: 8,
+  /** answer to fetch: SHA-256 of every chunk, 32 bytes each */
+  hashes: 9,
 } as const
 export type FrameType = keyof typeof FRAME_TYPES
 

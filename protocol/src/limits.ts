@@ -16,12 +16,19 @@ export const LOW_WATER_BYTES = HIGH_WATER_BYTES / 4
 /** Bytes of manifest JSON that a member may add to a reduce. */
 export const MAX_MANIFEST_BYTES = 32 * 1024
 
+/** Bytes of a state that are asked for, hashed and kept at a time: one round trip of 50 ms at 20 MB/s. */
+export const FETCH_CHUNK_BYTES = 1024 * 1024
+/** STUN and TURN servers that a volunteer is told: each costs every new link a question. */
+export const MAX_ICE_SERVERS = 8
+
 /** Characters of a volunteer's name. */
 export const MAX_NAME_LENGTH = 40
 /** Members of one ring: a full round of 2(N−1) hops stays below a second at 10 ms a hop. */
 export const MAX_RING_MEMBERS = 32
 /** Volunteers connected to one coordinator. */
 export const MAX_VOLUNTEERS = 5000
+/** Blocks in one record: 256 of a global batch, or several batches of a local round. A manifest of them stays below MAX_MANIFEST_BYTES. */
+export const MAX_STEP_BLOCKS = 1024
 /** W: steps a member may be ahead of the last acknowledged commit, and the longest plan (COMMIT.md). */
 export const PLAN_WINDOW = 64
 /** Matrices of which one push may carry only some rows: a model has one or two embedding tables. */
@@ -37,7 +44,9 @@ export const MAX_BLOCKS = 1_000_000
 
 /** Milliseconds between heartbeats, to the coordinator and to ring neighbours. */
 export const HEARTBEAT_MS = 1000
-/** Milliseconds of silence after which a socket or a link counts as dead (reliability.md §2). */
-export const SILENCE_MS = 5000
+/** Heartbeats in a row that a live socket or link may miss: ICE itself needs 27.6 s to notice a dead peer (reliability.md §2). */
+export const MISSED_BEATS = 5
+/** Milliseconds of silence after which a socket or a link counts as dead. */
+export const SILENCE_MS = MISSED_BEATS * HEARTBEAT_MS
 /** Milliseconds to open a link to a neighbour, PeerJS retry included: some connects hang and need a second try. */
 export const LINK_OPEN_MS = 12_000

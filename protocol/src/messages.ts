@@ -6,7 +6,7 @@ import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { JobTermsSchema } from './job.ts'
-import { MAX_NAME_LENGTH, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, PLAN_WINDOW } from './limits.ts'
+import { FETCH_CHUNK_BYTES, MAX_ICE_SERVERS, MAX_NAME_LENGTH, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, PLAN_WINDOW } from './limits.ts'
 import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
@@ -16,9 +16,28 @@ const Token = Type.String({ minLength: 16, maxLength: 128 })
 /** owner: fence of the coordinator process (R3); gen: ballot and generation in one (R2) */
 const ballot = { owner: Count, gen: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
-const PlanStepSchema = Type.Unsafe<PlanStep>(strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: 256 }) }))
+const PlanStepSchema = Type.Unsafe<PlanStep>(strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }) }))
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
 const LeaseTokenSchema = strict({ block: BlockIdSchema, leaseEpoch: Count })
+
+/** Why a member gives a generation up. The first three are troubles of a link, and name every link that has them. */
+export const BLAME_REASONS = {
+  unopened: 'a link to a neighbour could not be opened in time',
+  closed: 'an open link closed',
+  silent: 'an open link brought nothing for SILENCE_MS, not even a heartbeat',
+  refused: 'a neighbour sent what an honest member does not send',
+  stalled: 'links are alive and the reduce makes no progress',
+  own: 'a fault of the member itself',
+} as const
+export type BlameReason = keyof typeof BLAME_REASONS
+export type LinkTrouble = 'unopened' | 'closed' | 'silent'
+export const isLinkTrouble = (why: BlameReason): why is LinkTrouble => why === 'unopened' || why === 'closed' || why === 'silent'
+const BlameReasonSchema = Type.Unsafe<BlameReason>(Type.Enum(Object.keys(BLAME_REASONS)))
+/** STUN and TURN servers; the credentials of TURN are short-lived */
+const IceServersSchema = Type.Array(
+  strict({ urls: Type.String({ maxLength: 400 }), username: Type.Optional(Type.String({ maxLength: 400 })), credential: Type.Optional(Type.String({ maxLength: 400 })) }),
+  { maxItems: MAX_ICE_SERVERS },
+)
 
 export const AdapterSchema = strict({
   name: Type.String({ maxLength: 120 }),
@@ -59,8 +78,13 @@ const toCoordinator = {
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** step `record.v` is applied and whole on this member (R10) */
   held: strict({ type: literal('held'), ...ballot, record: StepRecordSchema }),
-  /** this generation cannot go on (R2) */
-  abort: strict({ type: literal('abort'), ...ballot, step: Count, blamed: Type.Union([MemberIdSchema, Type.Null()]), code: ErrorCodeSchema, message: Text }),
+  /** this generation cannot go on (R2). `links`: the neighbours whose link has this trouble, the blamed one's first (R17, R18) */
+  abort: strict({
+    type: literal('abort'), ...ballot, step: Count, blamed: Type.Union([MemberIdSchema, Type.Null()]), why: BlameReasonSchema, links: Type.Array(MemberIdSchema, { maxItems: 2 }),
+    code: ErrorCodeSchema, message: Text,
+  }),
+  /** a direct link to a neighbour could be opened, whose frames the coordinator relays in this generation (R18) */
+  'link-restored': strict({ type: literal('link-restored'), ...ballot, peer: MemberIdSchema }),
   /** digest of the whole state at a version that a checkpoint-at named (R15) */
   'version-digest': strict({ type: literal('version-digest'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** result of one leased validation block */
@@ -79,12 +103,11 @@ const toVolunteer = {
     session: Token,
     owner: Count,
     signallingPath: Type.String({ maxLength: 200 }),
-    iceServers: Type.Array(
-      strict({ urls: Type.String({ maxLength: 400 }), username: Type.Optional(Type.String({ maxLength: 400 })), credential: Type.Optional(Type.String({ maxLength: 400 })) }),
-      { maxItems: 8 },
-    ),
+    iceServers: IceServersSchema,
     job: Type.Union([JobTermsSchema, Type.Null()]),
   }),
+  /** new credentials, before those of the welcome expire */
+  'ice-servers': strict({ type: literal('ice-servers'), iceServers: IceServersSchema }),
   /** a job began after the welcome */
   job: strict({ type: literal('job'), job: JobTermsSchema }),
   /** something was refused; `fatal`: the socket closes and coming back as is makes no sense */
@@ -97,6 +120,8 @@ const toVolunteer = {
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
     shares: Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS }),
+    /** places in the ring whose link to the next member goes through the coordinator (R18) */
+    relayed: Type.Array(Count, { maxItems: MAX_RING_MEMBERS }),
     committed: VersionRefSchema,
     records: Tail,
     target: VersionRefSchema,
@@ -104,6 +129,8 @@ const toVolunteer = {
     /** the coordinator can serve the target over HTTP */
     coordinatorHolds: Type.Boolean(),
     modeEpoch: Count,
+    /** what each step is: one global batch, or a round of inner steps (A7) */
+    kind: Type.Union([Type.Literal('ring'), Type.Literal('round')]),
   }),
   /** all confirmed: contribute from step `after.v + 1` on (R8, R9) */
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
@@ -146,6 +173,7 @@ export type LeaseToken = Static<typeof LeaseTokenSchema>
 /** A matrix of which a push carries only some rows; the others are zero. */
 const SparsePartSchema = strict({ name: Type.String({ minLength: 1, maxLength: 200 }), rows: Count })
 export type SparsePart = Static<typeof SparsePartSchema>
+export const SparsePartsSchema = Type.Array(SparsePartSchema, { minItems: 1, maxItems: MAX_SPARSE_PARTS })
 
 /** What goes with a push of gradients in async mode (HTTP header `x-starling-push`); the body is the f32 sum (A2). */
 export const PushSchema = strict({
@@ -158,13 +186,13 @@ export const PushSchema = strict({
   lossSum: FiniteNumber,
   correct: Count,
   /** how the body is cut (model/src/gradient-body.ts); absent: one dense vector */
-  sparse: Type.Optional(Type.Array(SparsePartSchema, { minItems: 1, maxItems: MAX_SPARSE_PARTS })),
+  sparse: Type.Optional(SparsePartsSchema),
 })
 export type Push = Static<typeof PushSchema>
 
 /** A member's share of one step; travels around the ring with the sums, so that all build the same record. */
 export const ManifestSchema = Type.Unsafe<Manifest>(
-  strict({ blocks: Type.Array(BlockIdSchema, { maxItems: 256 }), samples: Count, targets: Count, lossSum: FiniteNumber, correct: Count }),
+  strict({ blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }), samples: Count, targets: Count, lossSum: FiniteNumber, correct: Count }),
 )
 export interface Manifest {
   readonly blocks: readonly BlockId[]
@@ -174,8 +202,19 @@ export interface Manifest {
   readonly correct: number
 }
 
-/** A volunteer asks another for state while a generation forms (R7). */
-export const FetchSchema = strict({ kind: Type.Union([Type.Literal('state'), Type.Literal('reduced')]), version: strict({ v: Count, id: VersionIdSchema }), from: Count })
+/**
+ * A volunteer asks another for state while a generation forms (R7): for the SHA-256 of every chunk of FETCH_CHUNK_BYTES, or
+ * for `length` bytes from `from` on.
+ */
+export const FetchSchema = strict({
+  kind: Type.Union([Type.Literal('state'), Type.Literal('reduced')]),
+  ask: Type.Union([Type.Literal('hashes'), Type.Literal('bytes')]),
+  version: strict({ v: Count, id: VersionIdSchema }),
+  from: Count,
+  length: Type.Integer({ minimum: 0, maximum: FETCH_CHUNK_BYTES }),
+})
+/** Payload of a refusal frame. */
+export const FetchRefusalSchema = strict({ code: ErrorCodeSchema, message: Text })
 export type FetchRequest = Static<typeof FetchSchema>
 
 export const isErrorCode = (code: string): code is ErrorCode => Object.hasOwn(ERROR_CODES, code)

@@ -20,6 +20,8 @@ export interface MemberView {
   readonly samplesPerSecond: number
   /** position in the running ring, or null */
   readonly position: number | null
+  /** its link to the next member of the ring goes through the coordinator (R18) */
+  readonly relayed: boolean
   readonly bytesSent: number
   readonly bytesReceived: number
   readonly joinedAt: number
@@ -72,6 +74,8 @@ export interface RunView {
   readonly etaSeconds: number | null
   /** newest durable version; `agreeing` of the `members` of its ring are known to hold exactly these bytes, its uploader included */
   readonly checkpoint: (VersionRef & { readonly bytes: number; readonly at: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number }) | null
+  /** links whose frames go through the coordinator: open now, bytes carried for this run since the coordinator started, and lately */
+  readonly relay: { readonly links: number; readonly bytes: number; readonly bytesPerSecond: number }
   /** refusals by code (protocol errors table) */
   readonly refusals: Readonly<Record<string, number>>
   readonly startedAt: number

@@ -1,8 +1,15 @@
 // Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read.
-import { GridError, isErrorCode, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type VersionRef } from '@starling-grid/protocol'
+import { GridError, isErrorCode, isGridError, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type VersionRef } from '@starling-grid/protocol'
 
 /** Header that carries what a push says about its body. */
 export const PUSH_HEADER = 'x-starling-push'
+
+/** HTTP status of an answer to a range; a proxy may send everything instead */
+const PARTIAL_CONTENT = 206
+/** ms before a coordinator that serves many others is asked again, at most; drawn below it */
+const BUSY_MS = 2000
+/** Times that it is asked: as long as a generation may take to form. */
+const BUSY_TRIES = 30
 
 export interface PushAnswer {
   readonly verdict: string
@@ -19,12 +26,26 @@ export class CoordinatorHttp {
   }
 
   shard(name: Sha256): Promise<Uint8Array> {
-    return this.#get(`/api/shards/${name}`, MAX_SHARD_BYTES)
+    return this.#get(`/api/shards/${name}`, { maxBytes: MAX_SHARD_BYTES })
   }
 
-  /** Safetensors of a version: its whole state, or only its parameters. */
-  version(job: JobId, version: VersionRef, part: 'state' | 'parameters', maxBytes: number): Promise<Uint8Array> {
-    return this.#get(`/api/jobs/${job}/versions/${version.id}${part === 'parameters' ? '?part=parameters' : ''}`, maxBytes)
+  /** Safetensors of a version: its parameters. */
+  parameters(job: JobId, version: VersionRef, maxBytes: number): Promise<Uint8Array> {
+    return this.#get(`/api/jobs/${job}/versions/${version.id}?part=parameters`, { maxBytes })
+  }
+
+  /** Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many want it. */
+  async state(job: JobId, version: VersionRef, { from, maxBytes }: { readonly from: number; readonly maxBytes: number }): Promise<Uint8Array> {
+    const path = `/api/jobs/${job}/versions/${version.id}`
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#get(path, { maxBytes, from })
+      } catch (error) {
+        const busy = isGridError(error) && error.code === 'rate-exceeded'
+        if (!busy || tries >= BUSY_TRIES) throw error
+        await new Promise((resolve) => setTimeout(resolve, BUSY_MS * Math.random()))
+      }
+    }
   }
 
   async upload(job: JobId, version: VersionRef, bytes: Uint8Array): Promise<void> {
@@ -40,13 +61,13 @@ export class CoordinatorHttp {
     return { verdict: field('verdict') || field('code'), message: field('message') }
   }
 
-  async #get(path: string, maxBytes: number): Promise<Uint8Array> {
-    const response = await this.#ask(path, {})
+  async #get(path: string, { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number }): Promise<Uint8Array> {
+    const response = await this.#ask(path, from === 0 ? {} : { headers: { range: `bytes=${from}-` } })
     const announced = Number(response.headers.get('content-length') ?? 0)
     if (announced > maxBytes) throw new GridError('message-too-large', `${path} has ${announced} bytes, at most ${maxBytes} are taken`)
     const bytes = new Uint8Array(await response.arrayBuffer())
     if (bytes.byteLength > maxBytes) throw new GridError('message-too-large', `${path} has ${bytes.byteLength} bytes, at most ${maxBytes} are taken`)
-    return bytes
+    return from > 0 && response.status === PARTIAL_CONTENT ? bytes : bytes.subarray(from)
   }
 
   async #ask(path: string, init: RequestInit): Promise<Response> {

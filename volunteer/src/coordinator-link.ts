@@ -1,6 +1,7 @@
 // The control socket: hello, welcome, messages both ways, and coming back by itself with full jitter when it breaks (R14).
 import { decodeToVolunteer, describeError, encode, GridError, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
+import { pause } from './pause.ts'
 
 export const VOLUNTEER_PATH = '/api/volunteer'
 /** ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter) */
@@ -111,14 +112,6 @@ export class CoordinatorLink {
     if (message.fatal) return connection.fail(new Refusal(new GridError(message.code, message.message)))
     this.#events.onRefused(message)
   }
-}
-
-/** Ends early when the signal is raised. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
-    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true })
-  })
 }
 
 /** Ends the run: trying again as we are makes no sense. */

@@ -3,6 +3,7 @@
 import type { ModelSpec } from '@starling-grid/model'
 import type { Sha256 } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
+import type { RelaySocket } from './collective/relay-link.ts'
 import type { Executor } from './graph/executor.ts'
 
 /** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */
@@ -31,6 +32,8 @@ export interface VolunteerHost {
   /** @throws GridError 'coordinator-lost' when it cannot be reached */
   dialCoordinator(path: string): Promise<CoordinatorSocket>
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
+  /** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+  dialRelay(path: string): Promise<RelaySocket>
   readonly shards: ShardCache
 }
 
@@ -55,6 +58,8 @@ export interface VolunteerStatus {
   readonly adapter: Executor['adapter'] | null
   readonly mode: 'ring' | 'async' | null
   readonly ring: { readonly position: number; readonly size: number } | null
+  /** links to neighbours whose frames go through the coordinator, because no direct one opens */
+  readonly relayedLinks: number
   /** own speed over the last steps, compute only */
   readonly samplesPerSecond: number
   /** samples of mine that are in committed versions */

@@ -1,7 +1,7 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
 import { embeddingTables, type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
 import { GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
-import type { PeerNetwork } from './collective/peer-link.ts'
+import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
@@ -19,6 +19,7 @@ export interface JobSessionParts {
   readonly self: MemberId
   readonly http: CoordinatorHttp
   readonly network: PeerNetwork
+  openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
   send(message: ToCoordinator): void
   onChange(): void
   /** samples of mine that the parameter server took, and their mean loss */
@@ -62,10 +63,10 @@ export class JobSession {
     this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first)
-    const { http, network, send, onChange, onFatal } = parts
+    const { http, network, openRelay, send, onChange, onFatal } = parts
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, network, genesis: first, seed: terms.seed, send, onChange, onFatal,
-      fromCoordinator: (version, maxBytes) => http.version(terms.id, version, 'state', maxBytes),
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, network, openRelay, genesis: first, seed: terms.seed, send, onChange, onFatal,
+      fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
     const layout = parameterLayout(spec)
@@ -82,7 +83,7 @@ export class JobSession {
   }
 
   /** The coordinator says something about the run. */
-  heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'job' | 'wait' | 'finished' }>): void {
+  heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished' }>): void {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal)
     if (message.type === 'grant') return this.#granted(message)
     if (!isRunOrder(message)) return
@@ -123,7 +124,7 @@ export class JobSession {
 
   async #pull(version: VersionRef): Promise<NamedParameters> {
     const layout = parameterLayout(this.spec)
-    const bytes = await this.#parts.http.version(this.terms.id, version, 'parameters', Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES)
+    const bytes = await this.#parts.http.parameters(this.terms.id, version, Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES)
     return { version, parameters: readParameters(bytes, layout) }
   }
 

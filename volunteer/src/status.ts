@@ -7,7 +7,7 @@ import type { JobSession } from './job-session.ts'
 const INTERVAL_MS = 100
 
 const NOTHING: VolunteerStatus = {
-  phase: 'connecting', detail: 'looking for the coordinator', job: null, adapter: null, mode: null, ring: null, samplesPerSecond: 0,
+  phase: 'connecting', detail: 'looking for the coordinator', job: null, adapter: null, mode: null, ring: null, relayedLinks: 0, samplesPerSecond: 0,
   samplesCommitted: 0, version: 0, loss: null, bytesSent: 0, bytesReceived: 0, error: null,
 }
 
@@ -70,6 +70,7 @@ export class StatusBoard {
       ...phaseOf(session),
       mode: core.asyncEpoch === undefined ? (core.ring === undefined ? this.#status.mode : 'ring') : 'async',
       ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
+      relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,
       samplesCommitted: session.ring.samplesHeld + this.#pushedSamples,
       version: core.version?.v ?? 0,

@@ -1,6 +1,7 @@
 // A volunteer's life: join → catch up → train → leave.
 import { HEARTBEAT_MS, type JobTerms, type MessageTo, newMemberId, type ToVolunteer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
+import { openRelayLink } from './collective/relay-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
@@ -38,6 +39,7 @@ class VolunteerLife implements Volunteer {
   #failure: unknown
   #ended: Promise<unknown> = Promise.resolve()
   #network: PeerNetwork | undefined
+  #access: SignallingAccess | undefined
   #session: JobSession | undefined
   #preparing: string | undefined
   #heartbeat: ReturnType<typeof setInterval> | undefined
@@ -101,6 +103,7 @@ class VolunteerLife implements Volunteer {
 
   async #welcomed(welcome: MessageTo<'welcome'>): Promise<void> {
     const access: SignallingAccess = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers }
+    this.#access = access
     this.#board.joined()
     if (this.#network === undefined) this.#network = await this.#host.openPeerNetwork(access)
     else this.#network.reconnect(access)
@@ -123,6 +126,7 @@ class VolunteerLife implements Volunteer {
     this.#board.preparing(terms)
     const session = await JobSession.prepare(terms, {
       host: this.#host, self: this.#self, http: this.#http, network, onFatal: this.#fail,
+      openRelay: (member, signal) => openRelayLink({ self: this.#self, token: this.#link.session, dial: (path) => this.#host.dialRelay(path) }, member, signal),
       send: (message) => this.#link.send(message),
       onChange: () => this.#board.working(session),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),
@@ -137,6 +141,8 @@ class VolunteerLife implements Volunteer {
       case 'job':
         if (this.#network !== undefined) void this.#take(message.job, this.#network).catch(this.#fail)
         return
+      case 'ice-servers':
+        return this.#renewIce(message)
       case 'wait':
         return this.#board.waiting(message.reason)
       case 'finished':
@@ -145,6 +151,13 @@ class VolunteerLife implements Volunteer {
       default:
         return this.#obey(message)
     }
+  }
+
+  /** Links that are open stay; later ones are dialled with the new credentials. */
+  #renewIce({ iceServers }: MessageTo<'ice-servers'>): void {
+    if (this.#access === undefined) return
+    this.#access = { ...this.#access, iceServers }
+    this.#network?.reconnect(this.#access)
   }
 
   #obey(message: Parameters<JobSession['heard']>[0]): void {

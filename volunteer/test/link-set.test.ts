@@ -1,8 +1,8 @@
-// Links by member: who dials, what a bad frame costs, and what is left when both dial at once.
+// Links by member: who dials, which way frames take, what silence and a bad frame cost, what is left when both dial at once.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Frame, type GridError, memberId, type MemberId, packFrame } from '@starling-grid/protocol'
-import { LinkSet, MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
+import { type Frame, type FrameType, type GridError, HEARTBEAT_MS, memberId, type MemberId, packFrame, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+import { ChannelLink, FrameQueue, LinkSet, MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
 
 const near = memberId('near')
 const far = memberId('far')
@@ -11,34 +11,36 @@ const never = new AbortController().signal
 interface Seen {
   readonly set: LinkSet
   readonly frames: { readonly from: MemberId; readonly frame: Frame }[]
-  readonly lost: { readonly member: MemberId; readonly error: GridError }[]
+  readonly lost: { readonly member: MemberId; readonly why: string; readonly error: GridError }[]
   /** resolves when the next frame or loss was seen */
   next(): Promise<void>
 }
 
-function join(grid: MemoryGrid, id: MemberId): Seen {
+const noRelay = (): Promise<PeerLink> => Promise.reject(new Error('internal: no relay here'))
+
+function join(grid: MemoryGrid, id: MemberId, openRelay: ConstructorParameters<typeof LinkSet>[1] = noRelay): Seen {
   let wake: () => void = () => undefined
   const seen: Seen = {
     frames: [],
     lost: [],
-    set: new LinkSet(grid.join(id), {
+    set: new LinkSet(grid.join(id), openRelay, {
       onFrame: (from, frame) => (seen.frames.push({ from, frame }), wake()),
-      onLost: (member, error) => (seen.lost.push({ member, error }), wake()),
+      onLost: (member, why, error) => (seen.lost.push({ member, why, error }), wake()),
     }),
     next: () => new Promise((resolve) => (wake = resolve)),
   }
   return seen
 }
 
-function frame(step: number): Frame {
-  return { type: 'partial', generation: 1, step, bucket: 0, hop: 0, offset: 0, payload: Uint8Array.of(1, 2, 3, 4) }
+function frame(step: number, type: FrameType = 'partial'): Frame {
+  return { type, generation: 1, step, bucket: 0, hop: 0, offset: 0, payload: Uint8Array.of(1, 2, 3, 4) }
 }
 
 test('one side dials, the other waits for it, and frames go both ways in order', async () => {
   const grid = new MemoryGrid()
   const a = join(grid, near)
   const b = join(grid, far)
-  await Promise.all([a.set.ensure(far, true, never), b.set.ensure(near, false, never)])
+  await Promise.all([a.set.ensure(far, 'dial', never), b.set.ensure(near, 'await', never)])
   for (let step = 0; step < 50; step++) a.set.send(far, frame(step))
   while (b.frames.length < 50) await b.next()
   assert.deepEqual(b.frames.map(({ frame: { step } }) => step), Array.from({ length: 50 }, (_, i) => i))
@@ -58,7 +60,7 @@ test('what is no frame costs its sender the link, and says why', async () => {
   await link.send(new Uint8Array(100).fill(0x5a))
   await loss
   assert.equal(a.lost[0]?.member, far)
-  assert.equal(a.lost[0]?.error.code, 'message-malformed')
+  assert.deepEqual([a.lost[0]?.why, a.lost[0]?.error.code], ['refused', 'message-malformed'])
   assert.equal(a.set.has(far), false)
   a.set.close()
 })
@@ -69,7 +71,7 @@ test('two links between a pair are one connection until the last of them closes'
   const network = grid.join(far)
   const links: PeerLink[] = []
   network.onLink = (link) => links.push(link)
-  await a.set.ensure(far, true, never)
+  await a.set.ensure(far, 'dial', never)
   links.push(await network.dial(near, never))
   const received = a.next()
   await links[1]?.send(packFrame(frame(1)))
@@ -82,15 +84,114 @@ test('two links between a pair are one connection until the last of them closes'
   const loss = a.next()
   links[1]?.close('the other')
   await loss
-  assert.equal(a.lost[0]?.error.code, 'link-lost')
+  assert.deepEqual([a.lost[0]?.why, a.lost[0]?.error.code], ['closed', 'link-lost'])
+  a.set.close()
+})
+
+test('the loss of the link that frames take is told, although a spare one is open', async () => {
+  const grid = new MemoryGrid()
+  const a = join(grid, near)
+  const network = grid.join(far)
+  network.onLink = () => undefined
+  await a.set.ensure(far, 'dial', never)
+  const newer = await network.dial(near, never)
+  const loss = a.next()
+  newer.close('frames may be under way')
+  await loss
+  assert.equal(a.lost[0]?.why, 'closed')
+  assert.equal(a.set.has(far), true)
   a.set.close()
 })
 
 test('a new ballot stops a wait for a link', async () => {
   const a = join(new MemoryGrid(), near)
   const ballot = new AbortController()
-  const waiting = assert.rejects(a.set.ensure(far, false, ballot.signal), /newer ballot/)
+  const waiting = assert.rejects(a.set.ensure(far, 'await', ballot.signal), /newer ballot/)
   ballot.abort(new Error('newer ballot'))
   await waiting
   a.set.close()
 })
+
+test('frames of a relayed pair take the relay, also after a direct link opened again', async () => {
+  const grid = new MemoryGrid()
+  const direct: Frame[] = []
+  const relayed: Frame[] = []
+  const network = grid.join(far)
+  network.onLink = (link) => (link.onFrame = (bytes) => direct.push(unpackFrame(bytes)))
+  const relay = async (): Promise<PeerLink> => recording(far, relayed)
+  const a = join(grid, near, relay)
+  await a.set.ensure(far, 'relay', never)
+  await a.set.redial(far, never)
+  assert.deepEqual([a.set.relayedLinks, a.set.hasDirect(far)], [1, true])
+  a.set.send(far, frame(1))
+  await new Promise((resolve) => setTimeout(resolve, 5))
+  assert.deepEqual([relayed.length, direct.length], [1, 0])
+  await a.set.ensure(far, 'dial', never)
+  a.set.send(far, frame(2))
+  while (direct.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  assert.deepEqual([relayed.length, direct[0]?.step, a.set.relayedLinks], [1, 2, 0])
+  a.set.close()
+})
+
+test('every link is kept alive by heartbeats, and five missed ones close it', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  let now = 0
+  t.mock.method(performance, 'now', () => now)
+  const sent: Frame[] = []
+  const link = recording(far, sent)
+  const a = join(new MemoryGrid(), near, async () => link)
+  await a.set.ensure(far, 'relay', never)
+  const beat = (): void => {
+    now += HEARTBEAT_MS
+    t.mock.timers.tick(HEARTBEAT_MS)
+  }
+  for (let i = 0; i < SILENCE_MS / HEARTBEAT_MS; i++) beat()
+  await Promise.resolve()
+  assert.deepEqual([a.set.has(far), sent.every(({ type }) => type === 'heartbeat')], [true, true])
+  assert.ok(sent.length > 0)
+  beat()
+  assert.deepEqual([a.set.has(far), a.lost[0]?.why], [false, 'silent'])
+  a.set.close()
+})
+
+test('who slept himself does not take it for the silence of others', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  let now = 0
+  t.mock.method(performance, 'now', () => now)
+  const a = join(new MemoryGrid(), near, async () => recording(far, []))
+  await a.set.ensure(far, 'relay', never)
+  now += 10 * SILENCE_MS
+  t.mock.timers.tick(HEARTBEAT_MS)
+  assert.equal(a.set.has(far), true)
+  a.set.close()
+})
+
+test('frames of the ring overtake the bulk of a state, which leaves a little at a time', async () => {
+  const order: string[] = []
+  let buffered = 0
+  const slow: PeerLink = Object.assign(recording(far, []), {
+    async send(bytes: Uint8Array) {
+      order.push(unpackFrame(bytes).type)
+      buffered += bytes.byteLength
+    },
+  })
+  Object.defineProperty(slow, 'bufferedBytes', { get: () => buffered })
+  const queue = new FrameQueue(slow)
+  const chunk: Frame = { ...frame(0, 'chunk'), payload: new Uint8Array(60 * 1024) }
+  for (let i = 0; i < 20; i++) queue.add(chunk)
+  await new Promise((resolve) => setTimeout(resolve, 30))
+  const first = order.length
+  assert.ok(first >= 2 && first <= 4, `${first} chunks left although nothing was handed to the network`)
+  for (let step = 0; step < 5; step++) queue.add(frame(step))
+  await new Promise((resolve) => setTimeout(resolve, 30))
+  assert.deepEqual(order.slice(first), ['partial', 'partial', 'partial', 'partial', 'partial'])
+  while (order.length < 25) {
+    buffered = 0
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+})
+
+/** A relayed link that only notes what is sent. */
+function recording(peer: MemberId, sent: Frame[]): PeerLink {
+  return new ChannelLink(peer, { bufferedBytes: 0, write: (bytes) => void sent.push(unpackFrame(bytes)), close: () => undefined }, true)
+}

@@ -29,7 +29,7 @@ class Bench {
   }
 
   form(gen: number, changed: Partial<MessageTo<'form'>> = {}): this {
-    return this.order({ type: 'form', owner: 1, gen, members: [A], shares: [1], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, ...changed })
+    return this.order({ type: 'form', owner: 1, gen, members: [A], shares: [1], relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring', ...changed })
   }
 
   start(gen: number, plan: readonly PlanStep[], after = this.core.version ?? ZERO): this {
@@ -98,7 +98,7 @@ test('what a left generation still brings is ignored', () => {
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest, finite: true }).freeze(2)
   assert.deepEqual(bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects, [])
   assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(3) }).effects, [])
-  assert.deepEqual(bench.tell({ type: 'trouble', gen: 1, blamed: B, code: 'link-lost', message: '' }).effects, [])
+  assert.deepEqual(bench.tell({ type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: '' }).effects, [])
   assert.equal(bench.core.version?.v, 0)
 })
 
@@ -213,7 +213,7 @@ test('a gradient that is not finite goes nowhere', () => {
 })
 
 test('a generation is given up once', () => {
-  const trouble: MemberInput = { type: 'trouble', gen: 1, blamed: B, code: 'link-lost', message: 'gone' }
+  const trouble: MemberInput = { type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: 'gone' }
   const bench = new Bench().running()
   assert.equal(bench.tell(trouble).said('abort').length, 1)
   assert.deepEqual(bench.tell(trouble).effects, [])

@@ -1,6 +1,6 @@
 // Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
 import { type MemberId, parse, type VersionId, VersionRefSchema } from '@starling-grid/protocol'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Runs } from '../runs.ts'
 import type { Sessions } from '../sessions.ts'
 import { bytesOf, requireLength } from './bodies.ts'
@@ -10,6 +10,8 @@ import { runOf } from './jobs.ts'
 
 /** Bytes of the largest version that any model within our limits has: three vectors of 256 MiB and a header. */
 const MAX_VERSION_BYTES = 1024 * 1024 * 1024
+/** Whole states that are being downloaded at once: each is in memory until it left. The others of a herd wait. */
+const MAX_DOWNLOADS = 8
 
 export interface VersionRoutes {
   readonly runs: Runs
@@ -26,13 +28,17 @@ interface Upload {
 
 export function registerVersions(app: FastifyInstance, { runs, sessions }: VersionRoutes): void {
   const uploading = new Set<MemberId>()
+  let downloads = 0
 
-  app.get<Download>('/api/jobs/:id/versions/:versionId', { onRequest: async (request) => void requireSession(request, sessions) }, async ({ params, query }, reply) => {
+  app.get<Download>('/api/jobs/:id/versions/:versionId', { onRequest: async (request) => void requireSession(request, sessions) }, async (request, reply) => {
+    const { params, query } = request
     const { versions } = runOf(runs, params.id)
     const id = params.versionId as VersionId // only compared with ids of versions that we have
-    const bytes = await (query.part === 'parameters' ? versions.parameters(id) : versions.state(id))
-    if (bytes === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
-    return reply.type('application/octet-stream').header('etag', `"${id}${query.part === 'parameters' ? '-parameters' : ''}"`).send(bytes)
+    if (query.part === 'parameters') return reply.type('application/octet-stream').header('etag', `"${id}-parameters"`).send(kept(await versions.parameters(id)))
+    if (downloads >= MAX_DOWNLOADS) throw new HttpRefusal(429, 'rate-exceeded', `${MAX_DOWNLOADS} members are downloading a state; ask again in a moment`)
+    downloads++
+    reply.raw.once('close', () => downloads--)
+    return sendFrom(request, reply.type('application/octet-stream').header('etag', `"${id}"`), kept(await versions.state(id)))
   })
 
   app.put<Upload>('/api/jobs/:id/versions/:v/:versionId', {
@@ -59,8 +65,21 @@ export function registerVersions(app: FastifyInstance, { runs, sessions }: Versi
     }
   })
 
+  function kept(bytes: Uint8Array | undefined): Uint8Array {
+    if (bytes === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
+    return bytes
+  }
+
   function readVersion({ v, versionId }: Upload['Params']) {
     if (!/^[0-9]{1,15}$/.test(v)) throw notFound('there is no such version')
     return parse(VersionRefSchema, { v: Number(v), id: versionId }, 'the version')
   }
+}
+
+/** `Range: bytes=N-`: a member that has the first N bytes already. Other ranges are answered with everything (RFC 9110 §14.2). */
+function sendFrom(request: FastifyRequest, reply: FastifyReply, bytes: Uint8Array): FastifyReply {
+  const from = Number(/^bytes=([0-9]{1,15})-$/.exec(request.headers.range ?? '')?.[1] ?? 0)
+  if (from === 0) return reply.header('accept-ranges', 'bytes').send(bytes)
+  if (from >= bytes.byteLength) throw new HttpRefusal(416, 'message-malformed', `there are ${bytes.byteLength} bytes, asked for those from ${from} on`)
+  return reply.code(206).header('content-range', `bytes ${from}-${bytes.byteLength - 1}/${bytes.byteLength}`).send(bytes.subarray(from))
 }

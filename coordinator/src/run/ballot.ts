@@ -3,8 +3,10 @@ import { type BlockId, type Claim, type MemberId, type MessageFrom, type PlanSte
 import { highest, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { ringCandidates } from './membership.ts'
+import { nextMode } from './mode-policy.ts'
+import { arrangeRing } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
-import type { RunPhase, RunState } from './state.ts'
+import type { Generation, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { validationDue } from './validation.ts'
 
@@ -13,15 +15,20 @@ type Form = Extract<RunPhase, { type: 'form' }>
 /** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
 export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] }): void {
   const { state, now } = turn
+  const before = generationOf(state)
   turn.journal({ type: 'ballot', gen: state.gen + 1 })
   state.validation?.leases.clear()
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
-  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map() }
+  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map(), before }
   turn.reason(`agreeing on a version: ${options.reason}`)
   turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   if (expected.size === 0) turn.then({ type: 'decide' })
+}
+
+function generationOf({ phase, gen }: RunState): Generation | undefined {
+  return phase.type === 'form' || phase.type === 'ring' ? { gen, members: phase.members, relayed: phase.relayed } : undefined
 }
 
 /** All that are connected, except those who left the last ballot unanswered, unless there is nobody else. */
@@ -47,7 +54,7 @@ function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
   if (state.phase.type !== 'lost') return
   const expected = new Set(state.members.keys())
   turn.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
-  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, claims: new Map([[member, claim]]) }
+  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, claims: new Map([[member, claim]]), before: undefined }
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   turn.then({ type: 'decide' })
 }
@@ -120,17 +127,32 @@ function handOver(turn: Turn, best: ValidClaim, holders: readonly MemberId[]): b
 
 function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly answered: ReadonlySet<MemberId> }): void {
   const { state, now } = turn
-  const ring = ringCandidates(state, (id) => choice.answered.has(id), now)
+  chooseRingMode(turn)
+  const { members: ring, relayed } = arrangeRing(turn, ringCandidates(state, (id) => choice.answered.has(id), now))
   const members = ring.map((member) => member.id)
   const known = ring.some((member) => member.samplesPerSecond > 0)
   const shares = ring.map((member) => (known ? Math.max(member.samplesPerSecond, 1e-3) : 1))
-  state.phase = { type: 'form', since: now, members, shares, records: choice.records, target: choice.target, confirmed: new Map() }
+  state.phase = { type: 'form', since: now, members, relayed, shares, records: choice.records, target: choice.target, confirmed: new Map() }
   turn.reason(`forming a ring of ${members.length} at version ${choice.target.v}`)
   turn.broadcast(members, {
-    type: 'form', ...turn.ballot, members, shares, committed: state.chain.head, records: [...choice.records], target: choice.target,
-    sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch,
+    type: 'form', ...turn.ballot, members, shares, relayed: [...relayed], committed: state.chain.head, records: [...choice.records], target: choice.target,
+    sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch, kind: kindOf(state),
     coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
   })
+}
+
+/** H and mode change at the borders of rounds only, which ballots are (A7). */
+function chooseRingMode(turn: Turn): void {
+  const { state, now } = turn
+  const { mode, reason } = nextMode(now, state.health, state.mode, state.config)
+  if (mode === state.mode || mode === 'async' || state.mode === 'async') return
+  turn.journal({ type: 'mode', mode, modeEpoch: state.modeEpoch + 1, reason })
+  turn.note('mode', `${mode === 'local' ? 'local rounds' : 'ring'}: ${reason}`)
+}
+
+/** What the records of a ring are: one global batch each, or rounds of inner steps. */
+export function kindOf({ mode }: RunState): 'ring' | 'round' {
+  return mode === 'local' ? 'round' : 'ring'
 }
 
 /** R7, R8: the generation starts when all its members hold the target whole. */
@@ -166,22 +188,23 @@ function expelDrifted(turn: Turn, phase: Form, drifted: readonly MemberId[]): vo
 /** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
 function start(turn: Turn, phase: Form): void {
   const { state } = turn
-  const { members, shares, target, records } = phase
+  const { members, target, records } = phase
   turn.journal({ type: 'start', gen: state.gen, members, records })
-  const plan = enterRing(turn, members, shares)
+  const plan = enterRing(turn, phase)
   turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
   turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })
   turn.then({ type: 'advance' })
 }
 
 /** The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the next epoch. */
-export function enterRing(turn: Turn, members: readonly MemberId[], shares: readonly number[]): PlanStep[] {
+export function enterRing(turn: Turn, { members, relayed, shares }: Pick<Form, 'members' | 'relayed' | 'shares'>): PlanStep[] {
   const { state, now } = turn
   const { v } = state.chain.head
   const plan = validationDue(state) ? [] : planSteps(state, new Map(), v)
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
-  state.phase = { type: 'ring', since: now, members, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined, until: undefined }
+  state.health.pace = undefined
+  state.phase = { type: 'ring', since: now, members, relayed, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined, until: undefined }
   turn.reason(`ring of ${members.length}`)
   return plan
 }

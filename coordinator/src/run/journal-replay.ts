@@ -15,11 +15,11 @@ export function seedCheckpoint(config: RunConfig): Checkpoint {
 export function createRunState(config: RunConfig): RunState {
   return {
     config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
-    mode: config.mode === 'async' ? 'async' : 'ring', modeEpoch: 0, modeReason: `asked for by the job (${config.mode})`,
+    mode: config.mode === 'auto' ? 'ring' : config.mode, modeEpoch: 0, modeReason: `asked for by the job (${config.mode})`,
     leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
     phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), open: emptySum(), workers: new Set(), failures: new Map(), validation: undefined,
     provisional: undefined, digests: new Map(),
-    health: { consecutiveAborts: 0, ballots: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined }, everPlanned: new Set(),
+    health: { consecutiveAborts: 0, ballots: [], linkFailures: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined }, everPlanned: new Set(),
   }
 }
 

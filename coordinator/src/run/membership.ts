@@ -1,15 +1,20 @@
 // Who takes part: joins, departures, and who may be in the next ring.
 import { MAX_RING_MEMBERS, type MemberId } from '@starling-grid/protocol'
+import { forgetMember } from './link-health.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 const MINUTE_MS = 60_000
+/** Times excludeMs that a member which is left out again and again stays out at most. */
+const LONGEST_EXCLUSION = 16
+/** Times excludeMs of good conduct after which it counts as the first time again. */
+const FORGIVEN_AFTER = 10
 
 export function memberJoined(turn: Turn, info: MemberInfo, samplesPerSecond: number): void {
   const { state, now } = turn
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  state.members.set(info.id, { ...info, samplesPerSecond, joinedAt: now, leaving: false, excludedUntil: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 })
+  state.members.set(info.id, { ...info, samplesPerSecond, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 })
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
   welcomeInto(turn, info.id)
@@ -53,6 +58,7 @@ export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: str
   state.digests.delete(id)
   state.health.disturbedAt = turn.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
+  state.health.linkFailures = forgetMember(state.health.linkFailures, id)
   for (const leases of [state.leases, state.validation?.leases]) releaseAll(leases, id)
   state.workers.delete(id)
   turn.note('member', `${member.name} left: ${why.reason}`)
@@ -106,7 +112,7 @@ export function waitingForRing(state: RunState, ring: readonly MemberId[], now: 
   return [...state.members.values()].filter((member) => !ring.includes(member.id) && !member.silent && member.excludedUntil <= now).length
 }
 
-/** R17: one accuser may be the culprit himself; two different ones within a minute are believed. */
+/** R17: it sent what nobody should send. One accuser may be the culprit himself; two different ones within a minute are believed. */
 export function blame(turn: Turn, blamed: MemberId, by: MemberId): void {
   const { health } = turn.state
   health.blames = health.blames.filter(({ at }) => turn.now - at < MINUTE_MS)
@@ -124,11 +130,14 @@ export function countAbort(turn: Turn, by: MemberId, blamed: MemberId | null): v
   if (own >= config.timing.abortsBeforeFallback) exclude(turn, by, `it gave up ${own} times in a row`)
 }
 
-/** R17: out of the ring for some time; the others go on. */
+/** R17: out of the ring for some time, longer each time; the others go on. */
 export function exclude(turn: Turn, id: MemberId, why: string): void {
   const member = turn.state.members.get(id)
   if (member === undefined || turn.state.config.off.has('R17')) return
   const { excludeMs } = turn.state.config.timing
-  member.excludedUntil = turn.now + excludeMs
-  turn.note('member', `${member.name} is out of the ring for ${excludeMs / 1000} s: ${why}`)
+  if (turn.now - member.excludedUntil > FORGIVEN_AFTER * excludeMs) member.exclusions = 0
+  const ms = excludeMs * Math.min(LONGEST_EXCLUSION, 2 ** member.exclusions)
+  member.exclusions++
+  member.excludedUntil = turn.now + ms
+  turn.note('member', `${member.name} is out of the ring for ${ms / 1000} s: ${why}`)
 }

@@ -1,7 +1,10 @@
 // A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it (R2).
 import { extend, isErrorCode, type MemberId, type MessageFrom, PLAN_WINDOW, recordId, type StepRecord } from '@starling-grid/protocol'
-import { remember } from './ballot.ts'
-import { blame, countAbort, exclude, waitingForRing } from './membership.ts'
+import { kindOf, remember } from './ballot.ts'
+import { measure } from './exchange-cost.ts'
+import { countAbort, exclude, waitingForRing } from './membership.ts'
+import { nextMode } from './mode-policy.ts'
+import { accuse, isRelayed, linkWorksAgain } from './ring-links.ts'
 import { planSteps, trainingIsOver } from './scheduler.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -33,7 +36,7 @@ export function held(turn: Turn, member: MemberId, { record }: MessageFrom<'held
 function implausible(state: RunState, phase: Ring, record: StepRecord): string | undefined {
   const planned = phase.planned.get(record.v)
   if (planned === undefined) return `version ${record.v} is not planned in generation ${state.gen}`
-  if (record.gen !== state.gen || record.modeEpoch !== state.modeEpoch || record.kind !== 'ring') return `the record of version ${record.v} names another generation or mode`
+  if (record.gen !== state.gen || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state)) return `the record of version ${record.v} names another generation or mode`
   if (record.blocks.join() !== planned.join()) return `the record of version ${record.v} does not hold its planned blocks`
   return undefined
 }
@@ -63,11 +66,18 @@ function commitHeld(turn: Turn, phase: Ring): void {
     head = extend(head, entry.record)
   }
   if (records.length === 0) return
+  if (records.length === 1) measureStep(turn, phase, records[0]?.samples ?? 0)
   turn.journal({ type: 'commit', records })
   phase.progressAt = now
   state.health.consecutiveAborts = 0
   state.health.aborts = []
   turn.then({ type: 'advance' })
+}
+
+/** For the choice between ring and local rounds; steps that had to wait for a plan say nothing. */
+function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
+  const speed = phase.members.reduce((sum, id) => sum + (state.members.get(id)?.samplesPerSecond ?? 0), 0)
+  if (speed > 0 && phase.progressAt > phase.since) state.health.pace = measure(state.health.pace, now - phase.progressAt, (1000 * samples) / speed)
 }
 
 /** After a commit: the next plan when half of the window is used up, and an ACK now and then. */
@@ -85,17 +95,32 @@ export function topUp(turn: Turn, phase: Ring): void {
 }
 
 /** R2: any member may end the generation; late aborts of older ones never get here. */
-export function aborted(turn: Turn, member: MemberId, { blamed, code, message, step }: MessageFrom<'abort'>): void {
+export function aborted(turn: Turn, member: MemberId, abort: MessageFrom<'abort'>): void {
   const { state } = turn
+  const { blamed, code, message, step } = abort
   if (state.phase.type !== 'ring' && state.phase.type !== 'form') return
   if (!state.phase.members.includes(member)) return
   state.health.disturbedAt = turn.now
-  if (blamed !== null && blamed !== member && state.phase.members.includes(blamed)) blame(turn, blamed, member)
+  accuse(turn, { ...state.phase, gen: state.gen }, member, abort)
   countAbort(turn, member, blamed)
   const name = (id: MemberId): string => state.members.get(id)?.name ?? id.slice(0, 8)
   const about = blamed === null || blamed === member ? '' : ` about ${name(blamed)}`
   if (isErrorCode(code) && code === 'gradient-not-finite') turn.refuse(blamed ?? member, code, message)
   turn.then({ type: 'ballot', reason: `${name(member)} gave up step ${step}${about}: ${message}`, trouble: true })
+}
+
+/** A late ABORT ends nothing any more, but what it knows of links is as good as that of the first (R18). */
+export function abortedBefore(turn: Turn, member: MemberId, abort: MessageFrom<'abort'>): void {
+  const { phase } = turn.state
+  if (phase.type === 'freeze' && phase.before?.gen === abort.gen && phase.before.members.includes(member)) accuse(turn, phase.before, member, abort)
+}
+
+/** Two members whose frames are relayed reach each other again: the next ring has their direct link. */
+export function linkRestored(turn: Turn, member: MemberId, { peer }: MessageFrom<'link-restored'>): void {
+  const { phase, members } = turn.state
+  if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !linkWorksAgain(turn, member, peer)) return
+  turn.note('generation', `${members.get(member)?.name ?? member} and ${members.get(peer)?.name ?? peer} reach each other again`)
+  drain(turn, phase)
 }
 
 /** R17: who did not confirm in time is out of this ballot. */
@@ -109,16 +134,19 @@ export function formTimedOut(turn: Turn, phase: Extract<RunPhase, { type: 'form'
 
 export function ringTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
-  const { timing } = state.config
+  const { timing, roundSteps } = state.config
+  const stallMs = timing.stallMs * (state.mode === 'local' ? roundSteps : 1)
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
-  if (working && now - phase.progressAt > timing.stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${timing.stallMs / 1000} s`, trouble: true })
+  if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
+  const next = nextMode(now, state.health, state.mode, state.config)
+  if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase)
   const newcomers = waitingForRing(state, phase.members, now)
   if (newcomers > 0 && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs) drain(turn, phase)
   turn.then({ type: 'advance' })
 }
 
-/** A planned change of members waits for the end of a step: what is computed is then also committed. */
+/** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
 function drain(turn: Turn, phase: Ring): void {
   if (phase.until !== undefined) return
   const step = Math.min(turn.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
@@ -134,7 +162,8 @@ export function change(turn: Turn, phase: Ring): void {
   for (const member of leaving) turn.effect({ type: 'dismiss', member })
   if (leaving.length > 0) return // their departure opens the ballot, which also admits who waits
   const newcomers = waitingForRing(state, phase.members, now)
-  turn.then({ type: 'ballot', reason: `${newcomers} newcomer${newcomers === 1 ? '' : 's'} to admit`, trouble: false })
+  const reason = newcomers === 0 ? 'a relayed link is direct again' : `${newcomers} newcomer${newcomers === 1 ? '' : 's'} to admit`
+  turn.then({ type: 'ballot', reason, trouble: false })
 }
 
 /** Leaves between two steps when it is in the ring, and at once when nobody depends on it. */

@@ -9,7 +9,7 @@ import { newestCheckpoint } from './journal-replay.ts'
 import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
-import { aborted, change, formTimedOut, held, memberLeaving, ringTick, topUp } from './ring.ts'
+import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
 import { trainingIsOver } from './scheduler.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
@@ -60,7 +60,7 @@ function take(turn: Turn, input: RunInput): void {
 function started(turn: Turn): void {
   const { state } = turn
   const lastRing = [...state.rings.values()].at(-1) ?? []
-  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, lastRing, lastRing.map(() => 1))
+  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, { members: lastRing, relayed: [], shares: lastRing.map(() => 1) })
   turn.journal({ type: 'owner', owner: state.owner + 1 })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
@@ -81,7 +81,8 @@ function restartAsync(turn: Turn): void {
 
 /** Every message carries owner and generation; older ones are ignored (R3, R11). */
 function heard(turn: Turn, member: MemberId, message: RunMessage): void {
-  if ('gen' in message && (message.gen !== turn.state.gen || message.owner !== turn.state.owner)) return
+  if ('gen' in message && message.owner !== turn.state.owner) return
+  if ('gen' in message && message.gen !== turn.state.gen) return message.type === 'abort' ? abortedBefore(turn, member, message) : undefined
   switch (message.type) {
     case 'state':
       return stateAnswered(turn, member, message)
@@ -91,6 +92,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return held(turn, member, message)
     case 'abort':
       return aborted(turn, member, message)
+    case 'link-restored':
+      return linkRestored(turn, member, message)
     case 'version-digest':
       return digestReported(turn, member, message)
     case 'validated':

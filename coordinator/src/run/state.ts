@@ -6,6 +6,8 @@ import type {
 import type { OpenSum } from './accumulator.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
+import type { Pace } from './exchange-cost.ts'
+import type { LinkFailure } from './link-health.ts'
 
 /** Milliseconds and counts that decisions depend on; the defaults with their reasons are in timing.ts. */
 export interface Timing {
@@ -33,8 +35,10 @@ export interface Timing {
   readonly quietMaxMs: number
   readonly abortsBeforeFallback: number
   readonly ballotsPerMinute: number
-  /** a member blamed by two others stays out of the ring this long */
+  /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */
   readonly excludeMs: number
+  /** after which a failure of a link counts half (R18) */
+  readonly linkMemoryMs: number
   /** versions that an async push may be behind (A2) */
   readonly stalenessBound: number
 }
@@ -51,6 +55,8 @@ export interface RunConfig {
   readonly maxSteps: number | undefined
   readonly validateEvery: number
   readonly minVolunteers: number
+  /** H: global batches in one local round */
+  readonly roundSteps: number
   readonly mode: 'auto' | Mode
   readonly async: AsyncPolicy
   readonly timing: Timing
@@ -85,6 +91,8 @@ export interface Member extends MemberInfo {
   leaving: boolean
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
+  /** how often in a row it was left out */
+  exclusions: number
   /** no source for the parameter server before this time (was asked to upload and did not) */
   cannotUploadUntil: number
   /** did not answer the last ballot in time: asked again at the next, not waited for and no reason to open one */
@@ -134,6 +142,14 @@ export interface ValidationRun {
   readonly late: Set<MemberId>
 }
 
+/** The members of one ring in their order. */
+export interface Generation {
+  readonly gen: number
+  readonly members: readonly MemberId[]
+  /** places whose link to the next member goes through the coordinator */
+  readonly relayed: readonly number[]
+}
+
 export type RunPhase =
   | { readonly type: 'waiting' }
   | {
@@ -144,12 +160,15 @@ export type RunPhase =
       readonly expected: Set<MemberId>
       readonly deadline: number
       readonly claims: Map<MemberId, Claim | null>
+      /** what this ballot ended: its members may still say what was wrong with their links */
+      readonly before: Generation | undefined
     }
-  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly confirmed: Map<MemberId, Sha256> }
+  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly relayed: readonly number[]; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly confirmed: Map<MemberId, Sha256> }
   | {
       readonly type: 'ring'
       readonly since: number
       readonly members: readonly MemberId[]
+      readonly relayed: readonly number[]
       readonly shares: readonly number[]
       /** version → who holds it, and the record they agree on */
       readonly held: Map<number, { readonly record: StepRecord; readonly by: Set<MemberId> }>
@@ -176,7 +195,9 @@ export interface RingHealth {
   consecutiveAborts: number
   /** when ballots were opened, the last minute */
   ballots: number[]
-  /** (blamed, accuser, when), the last minute */
+  /** of links, forgotten with time (link-health.ts) */
+  linkFailures: readonly LinkFailure[]
+  /** (who sent what nobody should send, to whom, when), the last minute */
   blames: { readonly blamed: MemberId; readonly by: MemberId; readonly at: number }[]
   /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
   aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
@@ -185,6 +206,8 @@ export interface RingHealth {
   /** fallbacks to async with no long time of a working ring between them */
   fallbacks: number
   leftAsyncAt: number | undefined
+  /** of the running generation */
+  pace: Pace | undefined
 }
 
 export interface RunState {
@@ -244,7 +267,7 @@ export type RunInput =
   | { readonly type: 'server-lost'; readonly reason: string }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'abort' | 'version-digest' | 'validated' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

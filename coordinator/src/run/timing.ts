@@ -18,5 +18,6 @@ export const DEFAULT_TIMING: Timing = {
   abortsBeforeFallback: 3, // k of R17
   ballotsPerMinute: 20, // X of R17
   excludeMs: 60_000,
+  linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs LINK_OPEN_MS
   stalenessBound: 16, // of the order of the volunteers that push at once; performance.md §6 gives 3–10 for SSP
 }

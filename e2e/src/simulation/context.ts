@@ -1,7 +1,7 @@
 // What all parts of a simulation share, and how members reach each other.
 import type { MemberId, VersionRef } from '@starling-grid/protocol'
 import type { Agenda } from './agenda.ts'
-import type { VolunteerEnd } from './connection.ts'
+import type { Connection, VolunteerEnd } from './connection.ts'
 import type { Counts } from './counts.ts'
 import type { Dice } from './dice.ts'
 import type { History, Replica } from './replica.ts'
@@ -16,6 +16,7 @@ export interface FetchWish {
 }
 
 export interface Peer extends VolunteerEnd {
+  readonly connection: Connection | undefined
   frameArrived(from: MemberId, bytes: Uint8Array): void
   /** Frames of this generation were lost on the way. */
   missed(from: MemberId, gen: number): void

@@ -14,6 +14,8 @@ const COUNTED = [
   'ringToAsync', 'asyncToRing',
   /** whole states, from members and from the coordinator; kept reduced gradients (R7) */
   'stateFetches', 'coordinatorFetches', 'catchUps',
+  /** frames that the coordinator carried past a bad link (R18) */
+  'relayedFrames',
   /** a member carried its plan out to the end while no coordinator was there (R14) */
   'plansExhausted',
   'pushesTaken', 'pushesRefused', 'validations',

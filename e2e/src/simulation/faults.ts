@@ -111,7 +111,8 @@ export class Faults {
     const { ring } = volunteer.core
     if (ring === undefined) return
     const blamed = this.#context.dice.pick([null, ...ring.members]) ?? null
-    volunteer.take({ type: 'trouble', gen: ring.gen, blamed, code: 'reduce-timeout', message: 'for no reason' })
+    const why = this.#context.dice.pick(['unopened', 'closed', 'silent', 'refused', 'stalled'] as const) ?? 'stalled'
+    volunteer.take({ type: 'trouble', gen: ring.gen, blamed, why, code: 'reduce-timeout', message: 'for no reason' })
   }
 
   #partition({ id, core }: VolunteerProcess): void {

@@ -83,7 +83,7 @@ export class Fetches {
 
   #failed(gen: number, blamed: MemberId | null): void {
     this.#context.agenda.later(0, () => `${this.#asker.id} finds no source for g${gen}`, () =>
-      this.#asker.take({ type: 'trouble', gen, blamed, code: 'link-lost', message: 'the version could not be fetched' }))
+      this.#asker.take({ type: 'trouble', gen, blamed, why: 'own', code: 'link-lost', message: 'the version could not be fetched' }))
   }
 
   takeState(version: VersionRef): Replica {

@@ -11,6 +11,8 @@ type Refusal = Pick<Extract<MemberInput, { type: 'trouble' }>, 'code' | 'message
 export class RingWork {
   readonly gen: number
   readonly successor: MemberId | undefined
+  /** frames to the successor go through the coordinator (R18) */
+  readonly relayed: boolean
   readonly #context: Context
   readonly #exchange: RingExchange
   readonly #view: RingView
@@ -30,6 +32,7 @@ export class RingWork {
     this.#view = ring
     this.gen = ring.gen
     this.successor = ring.members[(ring.position + 1) % ring.members.length]
+    this.relayed = ring.relayed.includes(ring.position)
     const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length: context.history.length }
     this.#exchange = new RingExchange(shape, ring.target.v + 1)
   }

@@ -40,7 +40,7 @@ export interface Scenario {
 /** Everything a few times shorter than in production, but in the same proportions. */
 const TIMING: Timing = {
   stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, formMs: 8000, stallMs: 15_000, admitMs: 800, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000,
-  leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, excludeMs: 10_000, stalenessBound: 3,
+  leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, excludeMs: 10_000, linkMemoryMs: 60_000, stalenessBound: 3,
 }
 
 /** epochs, blocks in each, blocks in a batch; and of the runs, how many have more steps than a plan may be long (R14) */
@@ -81,7 +81,7 @@ function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): Omit<RunC
   const [epochs, blocks, batchBlocks] = dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {
     job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
-    validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, minVolunteers: dice.between(1, 2),
+    validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: dice.between(1, 2),
     timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3) },
   }
 }

@@ -85,6 +85,7 @@ export class VolunteerProcess implements Peer {
       case 'validate':
         return this.#asyncWork.validate(message)
       case 'welcome':
+      case 'ice-servers':
       case 'job':
       case 'refused':
       case 'wait':
@@ -175,7 +176,7 @@ export class VolunteerProcess implements Peer {
     agenda.later(dice.between(0, scenario.linksMs), () => `${this.id} opens its links for g${gen}`, () => {
       const dead = neighbours.find((id) => this.#context.peer(id)?.alive !== true)
       if (dead === undefined) this.take({ type: 'links-open', gen })
-      else this.take({ type: 'trouble', gen, blamed: dead, code: 'link-timeout', message: 'the link could not be opened' })
+      else this.take({ type: 'trouble', gen, blamed: dead, why: 'unopened', code: 'link-timeout', message: 'the link could not be opened' })
     })
   }
 
@@ -207,11 +208,18 @@ export class VolunteerProcess implements Peer {
     if (to === undefined) return
     for (const frame of frames) {
       const bytes = packFrame(frame) // at once: payloads are views of what changes
-      if (this.#context.isCut(this.id, to)) this.#notArrived(to, frame.generation)
+      if (!this.#reaches(to, ring)) this.#notArrived(to, frame.generation)
       else
         this.#context.agenda.send(`${this.id}⇢${to}`, () => `${this.id} ⇢ ${to}: ${frame.type} of step ${frame.step}, g${frame.generation}`, () =>
           this.#context.peer(to)?.frameArrived(this.id, bytes))
     }
+  }
+
+  /** R18: the coordinator carries frames past a link that is cut, as long as both have a socket to it. */
+  #reaches(to: MemberId, ring: RingWork | undefined): boolean {
+    if (ring?.relayed !== true) return !this.#context.isCut(this.id, to)
+    this.#context.counts.relayedFrames++
+    return this.connection?.up === true && this.#context.peer(to)?.connection?.up === true
   }
 
   /** A frame got lost: the receiver gives up waiting for it. */
@@ -221,7 +229,7 @@ export class VolunteerProcess implements Peer {
   }
 
   missed(from: MemberId, gen: number): void {
-    this.take({ type: 'trouble', gen, blamed: from, code: 'reduce-timeout', message: `no frames of ${from}` })
+    this.take({ type: 'trouble', gen, blamed: from, why: 'silent', code: 'reduce-timeout', message: `no frames of ${from}` })
   }
 
   /** Another member's process is gone: its neighbours see the link break. */
@@ -230,7 +238,7 @@ export class VolunteerProcess implements Peer {
     agenda.later(dice.between(0, LINK_NOTICE_MS), () => `${this.id} sees its link to ${other} break`, () => {
       const { ring } = this.core
       const around = ring === undefined ? [] : [1, ring.members.length - 1].map((d) => ring.members[(ring.position + d) % ring.members.length])
-      if (ring !== undefined && around.includes(other)) this.take({ type: 'trouble', gen: ring.gen, blamed: other, code: 'link-lost', message: 'the link broke' })
+      if (ring !== undefined && around.includes(other)) this.take({ type: 'trouble', gen: ring.gen, blamed: other, why: 'closed', code: 'link-lost', message: 'the link broke' })
     })
   }
 
@@ -239,7 +247,7 @@ export class VolunteerProcess implements Peer {
     const ring = [this.#lingering, this.#ring].find((work) => work?.isFor(bytes) === true)
     if (ring === undefined) return
     const { forward, refused } = ring.accept(bytes, this.replica)
-    if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, ...refused })
+    if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
     this.#context.touched()
     this.#sendFrames(forward, ring)
     this.#finishReduce(ring)

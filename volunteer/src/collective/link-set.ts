@@ -1,67 +1,91 @@
 // The links of one volunteer, by member: opened on demand, kept across generations, heartbeats on all, dead ones closed.
 // Two members may dial each other at once; both links are kept then and either carries frames.
-import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, MAX_RING_MEMBERS, type MemberId, packFrame, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, type LinkTrouble, MAX_RING_MEMBERS, type MemberId, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+import { FrameQueue } from './frame-queue.ts'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
 export interface LinkSetEvents {
   /** a checked frame, heartbeats apart */
   onFrame(from: MemberId, frame: Frame): void
-  /** the last link to this member broke, or it sent what is no frame */
-  onLost(member: MemberId, error: GridError): void
+  /** the link that frames to this member take broke; 'refused': it sent what is no frame */
+  onLost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void
 }
+
+/** How a link comes about: by our dial, by theirs, or by both through the coordinator (R18). */
+export type LinkWay = 'dial' | 'await' | 'relay'
 
 /** Links to members; a few more than a ring has, since neighbours change. */
 const MAX_LINKS = 2 * MAX_RING_MEMBERS
+const BEAT: Frame = { type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }
 
 interface Open {
   readonly link: PeerLink
+  readonly queue: FrameQueue
   heardAt: number
-  readonly queue: Frame[]
-  sending: boolean
 }
 
 export class LinkSet {
   readonly #network: PeerNetwork
+  readonly #openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>
   readonly #events: LinkSetEvents
   readonly #open = new Map<MemberId, Open[]>()
+  /** members whose frames take the relay, whatever else is open */
+  readonly #relayed = new Set<MemberId>()
   readonly #arrivals = new Map<MemberId, (() => void)[]>()
   readonly #beat: ReturnType<typeof setInterval>
   readonly #refusals = new Map<ErrorCode, number>()
-  bytesSent = 0
+  #beatAt = performance.now()
   bytesReceived = 0
+  #bytesSentBefore = 0
 
-  constructor(network: PeerNetwork, events: LinkSetEvents) {
+  constructor(network: PeerNetwork, openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>, events: LinkSetEvents) {
     this.#network = network
+    this.#openRelay = openRelay
     this.#events = events
     network.onLink = (link) => this.#add(link)
     this.#beat = setInterval(() => this.#heartbeat(), HEARTBEAT_MS)
   }
 
+  /** Frames to this member have a link to take. */
   has(member: MemberId): boolean {
-    return (this.#open.get(member)?.length ?? 0) > 0
+    return this.#route(member) !== undefined
   }
 
-  relayed(member: MemberId): boolean {
-    return this.#open.get(member)?.at(-1)?.link.relayed ?? false
+  hasDirect(member: MemberId): boolean {
+    return this.#open.get(member)?.some(({ link }) => !link.relayed) ?? false
+  }
+
+  /** Links in use that the coordinator relays. */
+  get relayedLinks(): number {
+    return [...this.#relayed].filter((member) => this.has(member)).length
+  }
+
+  get bytesSent(): number {
+    let bytes = this.#bytesSentBefore
+    for (const links of this.#open.values()) for (const { queue } of links) bytes += queue.bytesSent
+    return bytes
   }
 
   /**
-   * Resolves when a link to `member` is open. `dial`: open one ourselves; otherwise wait for the other side's.
+   * Resolves when a link to `member` is open on the wanted way; frames take that way from here on.
    * @throws GridError 'link-timeout', or the signal's reason
    */
-  async ensure(member: MemberId, dial: boolean, signal: AbortSignal): Promise<void> {
+  async ensure(member: MemberId, way: LinkWay, signal: AbortSignal): Promise<void> {
+    if (way === 'relay') this.#relayed.add(member)
+    else this.#relayed.delete(member)
     if (this.has(member)) return
-    if (!dial) return this.#arrival(member, signal)
-    const link = await this.#network.dial(member, signal)
-    this.#add(link)
+    if (way === 'await') return this.#arrival(member, signal)
+    this.#add(await (way === 'relay' ? this.#openRelay(member, signal) : this.#network.dial(member, signal)))
+  }
+
+  /** Tries whether a direct link works again; frames go on taking the way that they take. @throws GridError 'link-timeout' */
+  async redial(member: MemberId, signal: AbortSignal): Promise<void> {
+    if (!this.hasDirect(member)) this.#add(await this.#network.dial(member, signal))
   }
 
   /** Queues a frame. The payload is read when it leaves: it must stay as it is while its generation lives. */
   send(to: MemberId, frame: Frame): void {
-    const open = this.#open.get(to)?.at(-1)
-    if (open === undefined) return // its loss has been reported
-    open.queue.push(frame)
-    if (!open.sending) void this.#drain(open)
+    this.#route(to)?.queue.add(frame) // without a link its loss has been reported
   }
 
   /** Counts what another member sent and nobody here wanted; the coordinator shows the sums. */
@@ -78,7 +102,7 @@ export class LinkSet {
 
   /** Drops what is still queued: its generation is over (R3). */
   clear(): void {
-    for (const links of this.#open.values()) for (const open of links) open.queue.length = 0
+    for (const links of this.#open.values()) for (const { queue } of links) queue.clear()
   }
 
   close(): void {
@@ -87,29 +111,20 @@ export class LinkSet {
     for (const links of this.#open.values()) for (const { link } of [...links]) link.close('leaving')
   }
 
-  async #drain(open: Open): Promise<void> {
-    open.sending = true
-    try {
-      for (let frame = open.queue.shift(); frame !== undefined; frame = open.queue.shift()) {
-        const bytes = packFrame(frame)
-        this.bytesSent += bytes.byteLength
-        await open.link.send(bytes)
-      }
-    } catch {
-      open.queue.length = 0 // the link's onClose reports the loss
-    } finally {
-      open.sending = false
-    }
+  /** The newest link of the way that frames to this member take. */
+  #route(member: MemberId): Open | undefined {
+    return this.#open.get(member)?.findLast(({ link }) => link.relayed === this.#relayed.has(member))
   }
 
   #add(link: PeerLink): void {
     const links = this.#open.get(link.peer) ?? []
     if (this.#open.size >= MAX_LINKS && links.length === 0) return link.close('too many links')
-    const open: Open = { link, heardAt: performance.now(), queue: [], sending: false }
+    const open: Open = { link, queue: new FrameQueue(link), heardAt: performance.now() }
     links.push(open)
     this.#open.set(link.peer, links)
-    link.onClose = (reason) => this.#remove(open, new GridError('link-lost', reason))
+    link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
     link.onFrame = (bytes) => this.#received(open, bytes)
+    if (link.relayed) return
     for (const arrived of this.#arrivals.get(link.peer) ?? []) arrived()
     this.#arrivals.delete(link.peer)
   }
@@ -123,33 +138,40 @@ export class LinkSet {
     } catch (error) {
       const refusal = error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error })
       this.countRefusal(refusal.code)
-      this.#drop(open, refusal)
+      this.#drop(open, 'refused', refusal)
     }
   }
 
   /** A member that sends what is no frame loses its link, and only that. */
-  #drop(open: Open, error: GridError): void {
-    this.#remove(open, error)
+  #drop(open: Open, why: LinkTrouble | 'refused', error: GridError): void {
+    this.#remove(open, why, error)
     open.link.close(error.code)
   }
 
-  #remove(open: Open, error: GridError): void {
-    const links = this.#open.get(open.link.peer)
+  /** A spare link may go without a word; with the one in use, frames may be lost. */
+  #remove(open: Open, why: LinkTrouble | 'refused', error: GridError): void {
+    const member = open.link.peer
+    const links = this.#open.get(member)
     const at = links?.indexOf(open) ?? -1
     if (links === undefined || at < 0) return
+    const inUse = this.#route(member) === open
+    this.#bytesSentBefore += open.queue.bytesSent
     links.splice(at, 1)
-    if (links.length > 0) return
-    this.#open.delete(open.link.peer)
-    this.#events.onLost(open.link.peer, error)
+    if (links.length === 0) this.#open.delete(member)
+    if (inUse || links.length === 0) this.#events.onLost(member, why, error)
   }
 
+  /** Every link is kept alive, also those that carry nothing now. Time that we slept ourselves is nobody's silence. */
   #heartbeat(): void {
     const now = performance.now()
-    const beat: Frame = { type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }
-    for (const [member, links] of this.#open) {
-      for (const open of [...links]) if (now - open.heardAt > SILENCE_MS) this.#drop(open, new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
-      this.send(member, beat)
-    }
+    const slept = now - this.#beatAt - HEARTBEAT_MS
+    this.#beatAt = now
+    for (const links of [...this.#open.values()])
+      for (const open of [...links]) {
+        if (slept > HEARTBEAT_MS) open.heardAt += slept
+        if (now - open.heardAt > SILENCE_MS) this.#drop(open, 'silent', new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
+        else open.queue.add(BEAT)
+      }
   }
 
   #arrival(member: MemberId, signal: AbortSignal): Promise<void> {

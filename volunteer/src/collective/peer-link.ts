@@ -1,5 +1,5 @@
-// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and (later) through
-// the coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
+// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and through the
+// coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
 import type { MemberId } from '@starling-grid/protocol'
 
 /** One ordered, reliable pipe of frames to another volunteer. */

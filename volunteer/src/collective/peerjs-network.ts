@@ -4,6 +4,7 @@ import { GridError, LINK_OPEN_MS, type MemberId } from '@starling-grid/protocol'
 import type { ChannelLink } from './channel-link.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
+import { pause } from '../pause.ts'
 
 /** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
 const TRY_MS = 4000
@@ -194,16 +195,4 @@ function peerJsOptions({ url, path, token, iceServers }: SignallingAccess): Peer
   const secure = protocol === 'https:'
   const defaultPort = secure ? 443 : 80
   return { host: hostname, port: port === '' ? defaultPort : Number(port), path, secure, token: encodeURIComponent(token), config: { iceServers } }
-}
-
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, milliseconds)
-    signal.addEventListener('abort', done)
-  })
 }

@@ -1,12 +1,11 @@
 // One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
 // The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side only.
-import { FRAME_HEADER_BYTES, GridError, LOW_WATER_BYTES, describeError, memberId, packFrame, unpackFrame, type MemberId } from '@starling-grid/protocol'
+import { GridError, LOW_WATER_BYTES, describeError, memberId, type MemberId } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
+import { greeting, requireGreeting } from './greeting.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
 export const LINGER_MS = 500
-/** Bytes of a greeting: a header and a short JSON object. */
-const MAX_GREETING_BYTES = FRAME_HEADER_BYTES + 200
 
 /** What is used of an RTCPeerConnection; the type itself exists only where pages do. */
 export interface RtcPeerConnection {
@@ -113,16 +112,8 @@ class Opening {
   }
 
   #greet(): void {
-    const payload = new TextEncoder().encode(JSON.stringify({ from: this.#options.self }))
-    this.link.send(packFrame({ type: 'greeting', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload })).catch(() => {})
+    this.link.send(greeting(this.#options.self)).catch(() => {})
   }
-}
-
-/** Who greets is known from signalling, where the coordinator vouches for the name; the greeting shows that frames pass. */
-function requireGreeting(bytes: Uint8Array): void {
-  if (bytes.byteLength > MAX_GREETING_BYTES) throw new GridError('message-too-large', `a greeting has at most ${MAX_GREETING_BYTES} bytes`)
-  const { type } = unpackFrame(bytes)
-  if (type !== 'greeting') throw new GridError('message-unexpected', `the first frame is a greeting, got ${type}`)
 }
 
 class RtcChannel implements Channel {

@@ -1,14 +1,18 @@
 // What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
 // elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
-import type { BlockId, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { BlameReason, BlockId, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
 
 /** One ballot from FORM on. */
 export interface RingView {
   readonly owner: number
   readonly gen: number
   readonly modeEpoch: number
+  /** what a step is: one global batch, or a round of inner steps (A7) */
+  readonly kind: 'ring' | 'round'
   readonly members: readonly MemberId[]
   readonly shares: readonly number[]
+  /** places whose link to the next member goes through the coordinator (R18) */
+  readonly relayed: readonly number[]
   readonly position: number
   readonly committed: VersionRef
   /** records that lead from `committed` to `target` */
@@ -60,14 +64,15 @@ export type MemberInput =
   | { readonly type: 'computed'; readonly gen: number; readonly step: number; readonly manifest: Manifest; readonly finite: boolean }
   /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */
   | { readonly type: 'reduced'; readonly gen: number; readonly step: number; readonly manifests: readonly Manifest[]; readonly gradDigest: Sha256 }
-  /** the generation cannot go on from here */
-  | { readonly type: 'trouble'; readonly gen: number; readonly blamed: MemberId | null; readonly code: ErrorCode; readonly message: string }
+  /** the generation cannot go on from here; `alsoBlamed`: other neighbours with the same trouble */
+  | { readonly type: 'trouble'; readonly gen: number; readonly blamed: MemberId | null; readonly alsoBlamed?: readonly MemberId[]; readonly why: BlameReason; readonly code: ErrorCode; readonly message: string }
 
 export type MemberEffect =
   | { readonly type: 'send'; readonly message: ToCoordinator }
   /** stop the ring and drop its frames, also those already buffered (R3) */
   | { readonly type: 'halt' }
-  | { readonly type: 'open-links'; readonly gen: number; readonly neighbours: readonly MemberId[] }
+  /** `relayed`: the neighbours that are reached through the coordinator (R18) */
+  | { readonly type: 'open-links'; readonly gen: number; readonly neighbours: readonly MemberId[]; readonly relayed: readonly MemberId[] }
   | { readonly type: 'fetch-state'; readonly gen: number; readonly target: VersionRef; readonly sources: readonly MemberId[]; readonly coordinatorHolds: boolean }
   | { readonly type: 'fetch-reduced'; readonly gen: number; readonly record: StepRecord; readonly target: VersionRef; readonly sources: readonly MemberId[] }
   /** the staged state becomes the version, in one piece */
@@ -81,3 +86,13 @@ export type MemberEffect =
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }
   | { readonly type: 'report-digest'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
+
+/** Who sends to this member around the ring. */
+export function predecessor({ members, position }: RingView): MemberId | undefined {
+  return members[(position + members.length - 1) % members.length]
+}
+
+/** To whom it sends. */
+export function successor({ members, position }: RingView): MemberId | undefined {
+  return members[(position + 1) % members.length]
+}

@@ -1,7 +1,7 @@
 // A member's side of the protocol: FREEZE → STATE, FORM → CONFIRM, START → steps (R3, R7, R9, R10). `react` changes the
 // state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once, before
 // any other input: what the member claims and what its parameters hold change together (I6).
-import { ALL_RULES_ON, extend, fold, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, splitBlocks, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, splitBlocks, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
 
 export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON): MemberCore {
@@ -82,7 +82,7 @@ function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
   if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
   const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined }
   core.ring = ring
-  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position) }
+  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position), relayed: relayedNeighbours(ring) }
   return [links, ...reach(core, ring, parent, order)]
 }
 
@@ -117,6 +117,13 @@ function neighbours(members: readonly MemberId[], position: number): MemberId[] 
   const size = members.length
   const around = [members[(position + 1) % size], members[(position + size - 1) % size]]
   return [...new Set(around)].filter((id): id is MemberId => id !== undefined && id !== members[position])
+}
+
+/** A link belongs to the place that it leads on from. */
+function relayedNeighbours({ members, relayed, position }: RingView): MemberId[] {
+  const before = (position + members.length - 1) % members.length
+  const around = [relayed.includes(position) ? members[(position + 1) % members.length] : undefined, relayed.includes(before) ? members[before] : undefined]
+  return [...new Set(around)].filter((id): id is MemberId => id !== undefined)
 }
 
 function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
@@ -179,7 +186,7 @@ function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
 }
 
 function contribute(core: MemberCore, ring: RingView, { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>): MemberEffect[] {
-  if (!finite) return giveUp(core, { gen: ring.gen, blamed: core.id, code: 'gradient-not-finite', message: `my gradient of step ${step} is not finite` })
+  if (!finite) return giveUp(core, { gen: ring.gen, blamed: core.id, why: 'own', code: 'gradient-not-finite', message: `my gradient of step ${step} is not finite` })
   if (ring.flight !== undefined) ring.flight.stage = 'reducing'
   return [{ type: 'contribute', gen: ring.gen, step, manifest }]
 }
@@ -188,7 +195,7 @@ function contribute(core: MemberCore, ring: RingView, { step, manifest, finite }
 function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>): MemberEffect[] {
   if (core.version === undefined || core.version.v !== step - 1) return []
   const liar = wrongShare(ring, step, manifests)
-  if (liar !== undefined) return giveUp(core, { gen: ring.gen, blamed: liar, code: 'message-unexpected', message: `a share of step ${step} does not hold its planned blocks` })
+  if (liar !== undefined) return giveUp(core, { gen: ring.gen, blamed: liar, why: 'refused', code: 'message-unexpected', message: `a share of step ${step} does not hold its planned blocks` })
   const record = recordOf(ring, step, manifests, gradDigest)
   const version = extend(core.version, record)
   core.version = version
@@ -209,7 +216,7 @@ function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]
 function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number => manifests.reduce((total, manifest) => total + pick(manifest), 0)
   return {
-    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: 'ring', blocks: manifests.flatMap((manifest) => manifest.blocks),
+    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: manifests.flatMap((manifest) => manifest.blocks),
     samples: sum((m) => m.samples), targets: sum((m) => m.targets), lossSum: sum((m) => m.lossSum), correct: sum((m) => m.correct), gradDigest,
   }
 }
@@ -241,14 +248,15 @@ function goAsync(core: MemberCore, { owner, gen, modeEpoch }: MessageTo<'async'>
   return [{ type: 'halt' }, { type: 'send', message: { type: 'lease-request', modeEpoch } }]
 }
 
-/** One ABORT per generation; then wait for the next ballot. */
+/** One ABORT per generation, which says whom it blames and why (R17); then wait for the next ballot. */
 function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'trouble' }>, 'type'>): MemberEffect[] {
   return current(core, trouble.gen, (ring) => {
     if (ring.stage === 'broken') return []
     ring.stage = 'broken'
-    const { blamed, code, message } = trouble
+    const { blamed, alsoBlamed = [], why, code, message } = trouble
     const step = (core.version?.v ?? 0) + 1
-    return [{ type: 'halt' }, { type: 'send', message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, code, message } }]
+    const links = isLinkTrouble(why) && blamed !== null ? [blamed, ...alsoBlamed] : []
+    return [{ type: 'halt' }, { type: 'send', message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, why, links, code, message } }]
   })
 }
 

@@ -1,18 +1,21 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
-import { describeError, type FetchRequest, type Frame, GridError, isGridError, type MemberId, sameVersion, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, describeError, type FetchRequest, type Frame, GridError, isGridError, type LinkTrouble, type MemberId, sameVersion, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import { LinkSet } from '../collective/link-set.ts'
-import type { PeerNetwork } from '../collective/peer-link.ts'
+import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import type { RingReduce } from '../collective/ring-reduce.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { HeldVersion, VersionState } from '../recovery/held-version.ts'
-import { serveFetch, StateFetch } from '../recovery/transfer.ts'
+import { StateFetch } from '../recovery/state-fetch.ts'
+import { StateServer } from '../recovery/state-server.ts'
 import { sha256Of } from '../data/shards.ts'
 import { bytesOf, trainStep } from '../train-step.ts'
 import { catchUpBytes, type CatchUpSources } from './catch-up.ts'
-import { type MemberCore, type MemberEffect, type MemberInput, type RingView, type RunOrder } from './member-state.ts'
+import { fateOf } from './frame-fate.ts'
+import { type MemberCore, type MemberEffect, type MemberInput, predecessor, type RunOrder, successor } from './member-state.ts'
 import { mayServe, react } from './member.ts'
 import { RingExchange } from './ring-exchange.ts'
+import { RingLinks } from './ring-links.ts'
 
 export interface RingModeParts {
   readonly core: MemberCore
@@ -20,6 +23,8 @@ export interface RingModeParts {
   readonly compute: Compute
   readonly batches: Batches
   readonly network: PeerNetwork
+  /** a link through the coordinator (R18) */
+  openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
   /** version 0 and the seed that makes it */
   readonly genesis: VersionRef
   readonly seed: number
@@ -38,13 +43,14 @@ const REDUCE_STALL_MS = 45_000
 export class RingMode {
   readonly links: LinkSet
   readonly #parts: RingModeParts
+  readonly #ringLinks: RingLinks
   readonly #fetch: StateFetch
+  readonly #server: StateServer
   #exchange: RingExchange | undefined
   /** Σ gradients that the next `apply` uses */
   #stagedSum: Float32Array | undefined
   #stagedState: VersionState | undefined
   #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduce: RingReduce) => void } | undefined
-  #forming = new AbortController()
   #progressAt = performance.now()
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
@@ -53,8 +59,11 @@ export class RingMode {
 
   constructor(parts: RingModeParts) {
     this.#parts = parts
-    this.links = new LinkSet(parts.network, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, error) => this.#lost(member, error) })
-    this.#fetch = new StateFetch((to, frame) => this.links.send(to, frame))
+    const send = (to: MemberId, frame: Frame): void => this.links.send(to, frame)
+    this.links = new LinkSet(parts.network, parts.openRelay, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, why, error) => this.#lost(member, why, error) })
+    this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
+    this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
+    this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version), bytesOf: this.#bytesOf })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
@@ -114,46 +123,38 @@ export class RingMode {
     this.#exchange = undefined
     this.#waiting = undefined
     this.#contributed = 0
-    this.#forming.abort(new GridError('generation-stale', 'a new ballot began'))
-    this.#forming = new AbortController()
-    this.#fetch.cancel('a new ballot began')
+    this.#ringLinks.halt()
+    this.#server.forget()
     this.links.clear()
   }
 
-  /** Of each pair the member with the lower id dials; the exchange is ready before the first frame can come. */
-  #openLinks({ gen, neighbours }: Extract<MemberEffect, { type: 'open-links' }>): void {
+  /** The exchange is ready before the first frame can come. */
+  #openLinks(effect: Extract<MemberEffect, { type: 'open-links' }>): void {
     const { core, held } = this.#parts
-    const ring = core.ring
+    const { ring } = core
     if (ring === undefined) return
-    this.#exchange = new RingExchange({ generation: gen, position: ring.position, size: ring.members.length, length: held.layout.total }, ring.target.v + 1)
-    const { signal } = this.#forming
-    const opening = neighbours.map((peer) => this.links.ensure(peer, core.id < peer, signal).catch((error: unknown) => this.#linkFailed(gen, peer, error)))
-    void Promise.all(opening).then(() => this.tell({ type: 'links-open', gen }), () => undefined)
-  }
-
-  #linkFailed(gen: number, peer: MemberId, error: unknown): never {
-    if (!this.#forming.signal.aborted) this.#trouble(gen, peer, error)
-    throw error
+    this.#exchange = new RingExchange({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total }, ring.target.v + 1)
+    this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
   async #catchUp(effect: Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>): Promise<void> {
-    const { signal } = this.#forming
+    const { signal } = this.#ringLinks
     try {
       await this.#stage(effect, signal)
       if (!signal.aborted) this.tell({ type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched', gen: effect.gen, version: effect.target })
     } catch (error) {
       if (signal.aborted) return
       if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', gen: effect.gen })
-      else this.#trouble(effect.gen, null, error)
+      else this.#trouble(effect.gen, { blamed: null, why: 'own' }, error)
     }
   }
 
   /** Version 0 needs nobody: the seed makes it. */
   async #stage(effect: Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>, signal: AbortSignal): Promise<void> {
-    const { held, genesis, fromCoordinator } = this.#parts
+    const { core, held, genesis, fromCoordinator } = this.#parts
     this.#stagedState = undefined
     if (effect.type === 'fetch-state' && sameVersion(effect.target, genesis)) return
-    const bytes = await catchUpBytes(effect, { fromCoordinator, held, links: this.links, fetch: this.#fetch }, signal)
+    const bytes = await catchUpBytes(effect, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked: (member) => this.links.has(member) }, signal)
     if (signal.aborted) return
     if (effect.type === 'fetch-state') this.#stagedState = held.decode(bytes, effect.target)
     else this.#stagedSum = new Float32Array(bytes.buffer)
@@ -185,8 +186,8 @@ export class RingMode {
 
   #forward(frames: readonly Frame[]): void {
     const ring = this.#parts.core.ring
-    const successor = ring?.members[(ring.position + 1) % ring.members.length]
-    if (successor !== undefined) for (const frame of frames) this.links.send(successor, frame)
+    const next = ring === undefined ? undefined : successor(ring)
+    if (next !== undefined) for (const frame of frames) this.links.send(next, frame)
   }
 
   #reduced = (gen: number, step: number): Promise<RingReduce> =>
@@ -206,70 +207,65 @@ export class RingMode {
   }
 
   #received(from: MemberId, frame: Frame): void {
-    switch (frame.type) {
-      case 'fetch':
-        return serveFetch(from, frame, this.#bytesToServe, (to, answer) => this.links.send(to, answer))
-      case 'chunk':
-      case 'refusal':
+    const fate = fateOf(this.#parts.core, from, frame)
+    switch (fate) {
+      case 'serve':
+        return this.#server.serve(from, frame)
+      case 'answer':
         return this.#fetch.accept(from, frame)
-      default:
+      case 'reduce':
         return this.#ringFrame(from, frame)
+      case 'ignore':
+        return
+      case 'generation-stale':
+      case 'message-unexpected':
+        return this.links.countRefusal(fate)
+      default:
+        fate satisfies never
     }
   }
 
-  #bytesToServe = (request: FetchRequest, generation: number): Uint8Array | undefined => {
-    const { core, held } = this.#parts
-    if (!mayServe(core, generation, request.version)) return undefined
+  #bytesOf = (request: FetchRequest): Uint8Array | undefined => {
+    const { held } = this.#parts
     if (request.kind === 'state') return held.encode()
     const sum = held.reduced(request.version)
     return sum === undefined ? undefined : bytesOf(sum)
   }
 
-  /** Only from the predecessor, only of the running generation: older frames are dropped (R3), newer ones cannot be. */
   #ringFrame(from: MemberId, frame: Frame): void {
-    const ring = this.#parts.core.ring
-    if (ring === undefined || this.#exchange === undefined || ring.stage === 'broken') return
-    if (frame.generation !== ring.gen) return this.links.countRefusal('generation-stale')
-    if (from !== predecessor(ring)) return this.links.countRefusal('message-unexpected')
     this.#progressAt = performance.now()
     try {
-      this.#forward(this.#exchange.accept(frame))
+      this.#forward(this.#exchange?.accept(frame) ?? [])
       this.#checkFinished()
     } catch (error) {
       if (isGridError(error)) this.links.countRefusal(error.code)
-      this.#trouble(ring.gen, from, error)
+      this.#trouble(frame.generation, { blamed: from, why: 'refused' }, error)
     }
   }
 
-  #lost(member: MemberId, error: GridError): void {
+  #lost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void {
     this.#fetch.lost(member)
-    const ring = this.#parts.core.ring
-    const isNeighbour = ring !== undefined && (member === predecessor(ring) || member === successorOf(ring))
-    if (isNeighbour && ring.linksOpen) this.#trouble(ring.gen, member, error)
+    const { ring } = this.#parts.core
+    if (ring === undefined || !ring.linksOpen || (member !== predecessor(ring) && member !== successor(ring))) return
+    if (why === 'refused') this.#trouble(ring.gen, { blamed: member, why }, error)
+    else this.#ringLinks.trouble({ gen: ring.gen, peers: [member], why, error })
   }
 
   #checkProgress(): void {
     const ring = this.#parts.core.ring
     const stalled = ring?.flight?.stage === 'reducing' && performance.now() - this.#progressAt > REDUCE_STALL_MS
-    if (ring !== undefined && stalled) this.#trouble(ring.gen, null, new GridError('reduce-timeout', `no frame of step ${ring.flight?.step ?? 0} for ${REDUCE_STALL_MS / 1000} s`))
+    if (ring !== undefined && stalled) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, new GridError('reduce-timeout', `no frame of step ${ring.flight?.step ?? 0} for ${REDUCE_STALL_MS / 1000} s`))
   }
 
   #computeFailed(gen: number, error: unknown): void {
-    if (isGridError(error) && error.code !== 'device-lost') return this.#trouble(gen, this.#parts.core.id, error)
+    if (isGridError(error) && error.code !== 'device-lost') return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
     this.#parts.onFatal(error)
   }
 
-  #trouble(gen: number, blamed: MemberId | null, error: unknown): void {
+  #trouble(gen: number, blame: { readonly blamed: MemberId | null; readonly why: BlameReason }, error: unknown): void {
     const code = isGridError(error) ? error.code : 'link-lost'
-    this.tell({ type: 'trouble', gen, blamed, code, message: describeError(error).slice(0, 300) })
+    this.tell({ type: 'trouble', gen, ...blame, code, message: describeError(error).slice(0, 300) })
   }
-}
-
-function predecessor(ring: RingView): MemberId | undefined {
-  return ring.members[(ring.position + ring.members.length - 1) % ring.members.length]
-}
-function successorOf(ring: RingView): MemberId | undefined {
-  return ring.members[(ring.position + 1) % ring.members.length]
 }
 
 /** Which messages of the coordinator are for the ring. */

@@ -1,0 +1,210 @@
+// Carries frames between two members that cannot reach each other (R18): one WebSocket per end, one binary message per frame,
+// handed on unread. Who may, is decided by the caller. What waits here is bounded: an end is not read while the other lags.
+import {
+  type ErrorCode, GridError, isGridError, LINK_OPEN_MS, MAX_RELAY_MESSAGE_BYTES, type MemberId, MemberIdSchema, MIN_RELAY_MESSAGE_BYTES, parse, RELAY_PATH, SILENCE_MS,
+} from '@starling-grid/protocol'
+import type {} from '@fastify/websocket'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { WebSocket } from 'ws'
+import { TokenBucket } from './token-bucket.ts'
+
+/** Bytes that wait for one end, the last message apart: a ring of 32 relayed links then costs at most 32 MiB. */
+const MAX_WAITING_BYTES = 512 * 1024
+/** Bytes from which on the other end is read again. */
+const LOW_WATER_BYTES = MAX_WAITING_BYTES / 4
+/** Ends that one member may have: links to both neighbours, and the ones that these replace. */
+const MAX_ENDS_PER_MEMBER = 4
+/** Messages of an end whose other end is not here yet: its greeting. */
+const MAX_EARLY_MESSAGES = 1
+/** Messages per second of one end, and at once: 60 KiB frames at 100 MB/s are 1,700; beyond that it is read more slowly. */
+const MESSAGES_PER_SECOND = 10_000
+const PAUSE_MS = 20
+/** ms between looks at the clock */
+const CHECK_MS = 1000
+/** ms without a message of an end, or without room for one: members send heartbeats every second */
+const QUIET_MS = 3 * SILENCE_MS
+/** connections in a minute from one address: a lab behind one router, and no storm */
+const DIALS_PER_MINUTE = 600
+/** WebSocket close codes: going away, policy violation (RFC 6455); replaced, of our own range */
+const CLOSE_AWAY = 1001
+const CLOSE_POLICY = 1008
+const CLOSE_REPLACED = 4001
+
+/** Bytes of a close reason (RFC 6455); ours are ASCII */
+const MAX_REASON_LENGTH = 120
+/** Characters of a session's token. */
+const MAX_TOKEN_LENGTH = 256
+
+export interface RelayOptions {
+  /** may this socket speak for this member? Asked once per socket, before it opens */
+  authenticate(id: MemberId, token: string): boolean
+  /** are these two members to be linked through us now? Asked before a socket opens, and every second */
+  mayRelay(a: MemberId, b: MemberId): boolean
+  onRefusal(code: ErrorCode, what: string): void
+  onForwarded(bytes: number): void
+}
+
+export interface Relay {
+  /** Closes the links of a member whose session ended. */
+  drop(id: MemberId): void
+  /** links with both ends */
+  readonly links: number
+}
+
+class RelayEnd {
+  readonly self: MemberId
+  readonly peer: MemberId
+  readonly socket: WebSocket
+  readonly bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGES_PER_SECOND)
+  other: RelayEnd | undefined
+  early: Buffer[] = []
+  /** why it is not read at the moment */
+  readonly paused = new Set<'the other end lags' | 'too fast'>()
+  /** ms, monotonic: when it last said something */
+  heardAt = performance.now()
+
+  constructor(self: MemberId, peer: MemberId, socket: WebSocket) {
+    this.self = self
+    this.peer = peer
+    this.socket = socket
+  }
+
+  pause(why: 'the other end lags' | 'too fast'): void {
+    this.paused.add(why)
+    this.socket.pause()
+  }
+
+  resume(why: 'the other end lags' | 'too fast'): void {
+    if (this.paused.delete(why) && this.paused.size === 0) this.socket.resume()
+  }
+}
+
+/** Registers the route; `@fastify/websocket` must be registered before. */
+export function registerRelay(app: FastifyInstance, options: RelayOptions): Relay {
+  const relay = new Relays(options)
+  const timer = setInterval(() => relay.check(), CHECK_MS)
+  app.addHook('onClose', async () => clearInterval(timer))
+  app.get(RELAY_PATH, {
+    websocket: true,
+    config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } },
+    preValidation: async (request, reply) => {
+      const refusal = refusalOf(request, options)
+      if (refusal === undefined) return
+      options.onRefusal(refusal, 'a relayed link')
+      await reply.code(refusal === 'session-unknown' ? 401 : 403).send({ code: refusal })
+    },
+  }, (socket, request) => {
+    const { self, peer } = endsOf(request)
+    relay.admit(new RelayEnd(self, peer, socket))
+  })
+  return relay
+}
+
+class Relays implements Relay {
+  readonly #options: RelayOptions
+  readonly #ends = new Map<string, RelayEnd>()
+
+  constructor(options: RelayOptions) {
+    this.#options = options
+  }
+
+  get links(): number {
+    return [...this.#ends.values()].filter(({ other }) => other !== undefined).length / 2
+  }
+
+  drop(id: MemberId): void {
+    for (const end of [...this.#ends.values()]) if (end.self === id) this.#part(end, CLOSE_AWAY, 'the session ended')
+  }
+
+  admit(end: RelayEnd): void {
+    const { self, peer, socket } = end
+    // The close event follows every error and does what is to do.
+    socket.on('error', () => {})
+    const before = this.#ends.get(nameOf(self, peer))
+    if (before !== undefined) this.#part(before, CLOSE_REPLACED, 'another socket is this end now')
+    if ([...this.#ends.values()].filter((one) => one.self === self).length >= MAX_ENDS_PER_MEMBER) return socket.close(CLOSE_POLICY, 'too many relayed links')
+    this.#ends.set(nameOf(self, peer), end)
+    socket.on('message', (data: Buffer, isBinary) => this.#receive(end, data, isBinary))
+    socket.on('close', (_, reason) => this.#part(end, CLOSE_AWAY, reason.toString() || 'the other end went away'))
+    const other = this.#ends.get(nameOf(peer, self))
+    if (other !== undefined) this.#join(end, other)
+  }
+
+  check(): void {
+    const now = performance.now()
+    for (const end of this.#ends.values()) {
+      const quiet = now - end.heardAt
+      if (!this.#options.mayRelay(end.self, end.peer)) this.#part(end, CLOSE_POLICY, 'this link is not relayed any more')
+      else if (end.other === undefined && quiet > LINK_OPEN_MS) this.#part(end, CLOSE_AWAY, 'the other end did not come')
+      else if (quiet > QUIET_MS) this.#part(end, CLOSE_AWAY, `nothing moved for ${QUIET_MS / 1000} s`)
+    }
+  }
+
+  #join(end: RelayEnd, other: RelayEnd): void {
+    end.other = other
+    other.other = end
+    for (const data of other.early.splice(0)) this.#forward(other, end, data)
+  }
+
+  #receive(end: RelayEnd, data: Buffer, isBinary: boolean): void {
+    end.heardAt = performance.now()
+    try {
+      requireFrameSize(data, isBinary)
+      if (end.other !== undefined) this.#forward(end, end.other, data)
+      else if (end.early.push(data) > MAX_EARLY_MESSAGES) throw new GridError('message-unexpected', 'a link begins with one greeting')
+    } catch (error) {
+      if (!isGridError(error)) throw error
+      this.#options.onRefusal(error.code, `a relayed link: ${error.message}`)
+      this.#part(end, CLOSE_POLICY, error.code)
+    }
+  }
+
+  #forward(from: RelayEnd, to: RelayEnd, data: Buffer): void {
+    this.#options.onForwarded(data.byteLength)
+    to.socket.send(data, { binary: true }, () => to.socket.bufferedAmount <= LOW_WATER_BYTES && from.resume('the other end lags'))
+    if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')
+    if (from.bucket.take()) return
+    from.pause('too fast')
+    setTimeout(() => from.resume('too fast'), PAUSE_MS)
+  }
+
+  /** The link ends: both sockets close. */
+  #part(end: RelayEnd, code: number, reason: string): void {
+    if (this.#ends.get(nameOf(end.self, end.peer)) === end) this.#ends.delete(nameOf(end.self, end.peer))
+    end.socket.close(code, reason.slice(0, MAX_REASON_LENGTH))
+    end.socket.resume() // or its close would not be read
+    const { other } = end
+    if (other === undefined) return
+    end.other = other.other = undefined
+    this.#part(other, CLOSE_AWAY, reason)
+  }
+}
+
+function refusalOf(request: FastifyRequest, options: RelayOptions): ErrorCode | undefined {
+  try {
+    const { self, peer, token } = endsOf(request)
+    if (!options.authenticate(self, token)) return 'session-unknown'
+    return options.mayRelay(self, peer) ? undefined : 'message-unexpected'
+  } catch (error) {
+    if (isGridError(error)) return error.code
+    throw error
+  }
+}
+
+/** @throws GridError 'message-malformed' */
+function endsOf(request: FastifyRequest): { readonly self: MemberId; readonly peer: MemberId; readonly token: string } {
+  const { id, peer, token } = request.query as { id?: unknown; peer?: unknown; token?: unknown }
+  if (typeof token !== 'string' || token.length > MAX_TOKEN_LENGTH) throw new GridError('message-malformed', 'a relayed link needs the session token')
+  return { self: parse(MemberIdSchema, id, 'id'), peer: parse(MemberIdSchema, peer, 'peer'), token }
+}
+
+/** @throws GridError */
+function requireFrameSize(data: Buffer, isBinary: boolean): void {
+  if (!isBinary) throw new GridError('message-malformed', 'text has no place on a link')
+  if (data.byteLength < MIN_RELAY_MESSAGE_BYTES) throw new GridError('message-malformed', `a frame has at least ${MIN_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`)
+  if (data.byteLength > MAX_RELAY_MESSAGE_BYTES) throw new GridError('message-too-large', `a frame has at most ${MAX_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`)
+}
+
+function nameOf(self: MemberId, peer: MemberId): string {
+  return `${self} ${peer}`
+}

@@ -1,0 +1,93 @@
+// Which links and which members are bad, from what ABORTs say of them (R17, R18): one bad pair is a bad link, several pairs of
+// one member are a bad member. Pure; knows nothing of sockets and of ballots.
+import type { LinkTrouble, MemberId } from '@starling-grid/protocol'
+
+export interface LinkFailure {
+  readonly pair: readonly [MemberId, MemberId]
+  readonly why: LinkTrouble
+  /** its frames went through the coordinator already */
+  readonly relayed: boolean
+  readonly gen: number
+  /** ms */
+  readonly at: number
+}
+
+/** good: direct; bad: relay it, or keep the two apart; dead: not even the relay helped */
+export type LinkVerdict = 'good' | 'bad' | 'dead'
+
+export interface Hindsight {
+  readonly now: number
+  /** ms after which a failure counts half */
+  readonly halfLifeMs: number
+}
+
+/** A link that does not open was dialled several times within LINK_OPEN_MS; one that breaks may open again at once. */
+const WEIGHTS: Readonly<Record<LinkTrouble, number>> = { unopened: 1, closed: 0.3, silent: 0.3 }
+/** Weight from which a link is bad: one that does not open at once, one that breaks the second time. */
+const BAD_FROM = 0.5
+/** Half-lives after which a failure is forgotten: it weighs less than a thirtieth. */
+const KEPT_HALF_LIVES = 5
+/** Failures that are kept: some for every link of the largest ring. */
+const MOST_FAILURES = 256
+/** ms within which links that broke with several partners speak against the member (R17) */
+const BREAKS_MS = 60_000
+/** Partners whose link with a member broke, in as many generations: one of them may be the culprit himself. */
+const SEVERAL_BREAKS = 2
+/** Partners that a member cannot reach: two neighbours may be unlucky, and an order without them was tried. */
+const SEVERAL_UNREACHED = 3
+/** Smallest ring in which members that cannot reach others are left out: in smaller ones all links can be relayed (R18). */
+const LEAST_ORDERED = 4
+
+/** Remembers a failure, once for each generation: both ends may report it. */
+export function noteFailure(failures: readonly LinkFailure[], failure: LinkFailure, { now, halfLifeMs }: Hindsight): LinkFailure[] {
+  const kept = failures.filter(({ at }) => now - at < KEPT_HALF_LIVES * halfLifeMs).slice(-(MOST_FAILURES - 1))
+  const known = kept.some((other) => other.gen === failure.gen && isPair(other, ...failure.pair))
+  return known ? kept : [...kept, failure]
+}
+
+/** A member that went away says nothing of those that it left, and comes back as a new one. */
+export function forgetMember(failures: readonly LinkFailure[], id: MemberId): LinkFailure[] {
+  return failures.filter(({ pair }) => !pair.includes(id))
+}
+
+/** The two reach each other again; that their link used to break still counts. */
+export function forgetUnopened(failures: readonly LinkFailure[], a: MemberId, b: MemberId): LinkFailure[] {
+  return failures.filter((failure) => failure.relayed || failure.why !== 'unopened' || !isPair(failure, a, b))
+}
+
+/** One cell of the matrix. */
+export function linkVerdict(failures: readonly LinkFailure[], a: MemberId, b: MemberId, hindsight: Hindsight): LinkVerdict {
+  const weight = { direct: 0, relayed: 0 }
+  for (const failure of failures) {
+    if (!isPair(failure, a, b)) continue
+    weight[failure.relayed ? 'relayed' : 'direct'] += WEIGHTS[failure.why] * 2 ** ((failure.at - hindsight.now) / hindsight.halfLifeMs)
+  }
+  if (weight.relayed >= BAD_FROM) return 'dead'
+  return weight.direct >= BAD_FROM ? 'bad' : 'good'
+}
+
+/** Whoever has several bad pairs among these members, the worst first, of equals the one who came last; and why. */
+export function badMember(failures: readonly LinkFailure[], members: readonly MemberId[], hindsight: Hindsight): { readonly id: MemberId; readonly why: string } | undefined {
+  let worst: { readonly id: MemberId; readonly why: string; readonly pairs: number } | undefined
+  for (const id of members) {
+    const others = members.filter((other) => other !== id)
+    const broke = brokenPartners(failures, id, others, hindsight.now)
+    const unreached = members.length < LEAST_ORDERED ? 0 : others.filter((other) => linkVerdict(failures, id, other, hindsight) !== 'good').length
+    const pairs = Math.max(broke, unreached < SEVERAL_UNREACHED ? 0 : unreached)
+    const why = broke >= SEVERAL_BREAKS ? `its links with ${broke} others broke` : `it cannot link to ${unreached} others`
+    if (pairs > 0 && pairs >= (worst?.pairs ?? 0)) worst = { id, why, pairs }
+  }
+  return worst
+}
+
+/** Partners with which a link of this member broke lately; 0 when it was one bad moment. */
+function brokenPartners(failures: readonly LinkFailure[], id: MemberId, others: readonly MemberId[], now: number): number {
+  const breaks = failures.filter(({ why, at, pair }) => why !== 'unopened' && now - at < BREAKS_MS && pair.includes(id) && pair.some((end) => others.includes(end)))
+  const partners = new Set(breaks.flatMap(({ pair }) => pair.filter((end) => end !== id)))
+  const generations = new Set(breaks.map(({ gen }) => gen))
+  return generations.size < SEVERAL_BREAKS || partners.size < SEVERAL_BREAKS ? 0 : partners.size
+}
+
+function isPair({ pair }: LinkFailure, a: MemberId, b: MemberId): boolean {
+  return (pair[0] === a && pair[1] === b) || (pair[0] === b && pair[1] === a)
+}

@@ -1,0 +1,70 @@
+// The order of a ring around its bad links (R18). Pure: members and verdicts in, an order out.
+import type { MemberId } from '@starling-grid/protocol'
+import type { LinkVerdict } from './link-health.ts'
+
+export interface RingOrder {
+  readonly members: readonly MemberId[]
+  /** places whose link to the next member goes through the coordinator */
+  readonly relayed: readonly number[]
+  /** left out: not even the relay links them to a neighbour */
+  readonly evicted: readonly MemberId[]
+}
+
+type Judge = (a: MemberId, b: MemberId) => LinkVerdict
+
+/** What a neighbourhood costs: a dead link is avoided at the price of any number of relays. */
+const COSTS: Readonly<Record<LinkVerdict, number>> = { good: 0, bad: 1, dead: 1000 }
+
+/**
+ * R18. Up to three members every two are neighbours: bad links are relayed at once. From four on: an order that keeps bad
+ * pairs apart; where there is none the link is relayed; where that failed, too, one of the two is left out.
+ * `members`: the longest here first. They keep their places as far as possible, since open links are worth something.
+ */
+export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder {
+  const order = untangled(members, (a, b) => COSTS[judge(a, b)])
+  const dead = places(order, judge, 'dead')[0]
+  if (dead === undefined) return { members: order, relayed: places(order, judge, 'bad'), evicted: [] }
+  const out = worseOf([at(order, dead), at(order, dead + 1)], members, judge)
+  const rest = orderRing(members.filter((id) => id !== out), judge)
+  return { ...rest, evicted: [out, ...rest.evicted] }
+}
+
+/**
+ * Turns stretches of the ring around as long as that makes it cheaper. Where every two members that must not be neighbours
+ * have together at least N others that they may have, this ends without any bad link: it is Palmer's proof of Ore's theorem
+ * ("The hidden algorithm of Ore's theorem on Hamiltonian cycles", Computers Math. Applic. 34 (1997)).
+ */
+function untangled(members: readonly MemberId[], cost: (a: MemberId, b: MemberId) => number): MemberId[] {
+  let order = [...members]
+  for (let better = cheaperTurn(order, cost); better !== undefined; better = cheaperTurn(order, cost)) order = better
+  return order
+}
+
+/** The first turn of order[from … to] that saves something: only the links at its ends change. */
+function cheaperTurn(order: readonly MemberId[], cost: (a: MemberId, b: MemberId) => number): MemberId[] | undefined {
+  for (let from = 1; from < order.length; from++)
+    for (let to = from + 1; to < order.length; to++) {
+      const [before, first, last, after] = [at(order, from - 1), at(order, from), at(order, to), at(order, to + 1)]
+      if (cost(before, last) + cost(first, after) < cost(before, first) + cost(last, after))
+        return [...order.slice(0, from), ...order.slice(from, to + 1).reverse(), ...order.slice(to + 1)]
+    }
+  return undefined
+}
+
+/** Places whose link to the next is of this kind; a ring of two has one link, seen from both. */
+function places(order: readonly MemberId[], judge: Judge, kind: LinkVerdict): number[] {
+  return order.length < 2 ? [] : order.flatMap((id, i) => (judge(id, at(order, i + 1)) === kind ? [i] : []))
+}
+
+/** The one with more links that are not good; of equals the one that came last. */
+function worseOf([a, b]: readonly [MemberId, MemberId], members: readonly MemberId[], judge: Judge): MemberId {
+  const bad = (id: MemberId): number => members.filter((other) => other !== id && judge(id, other) !== 'good').length
+  if (bad(a) !== bad(b)) return bad(a) > bad(b) ? a : b
+  return members.indexOf(a) > members.indexOf(b) ? a : b
+}
+
+function at(order: readonly MemberId[], place: number): MemberId {
+  const id = order[place % order.length]
+  if (id === undefined) throw new Error('internal: an empty ring has no places')
+  return id
+}

@@ -1,0 +1,51 @@
+// STUN and TURN servers as volunteers are told them: credentials that the TURN server can check and that soon are worth nothing.
+import assert from 'node:assert/strict'
+import { createHmac } from 'node:crypto'
+import { test } from 'node:test'
+import { isGridError, memberId } from '@starling-grid/protocol'
+import { CREDENTIALS_MS, iceServersFor, renewalMs, requireIceOptions } from '../src/ice-servers.ts'
+import { startCoordinator, submit, smallJob, volunteer } from './fixture.ts'
+
+const member = memberId('0123456789abcdef0123456789abcdef')
+const STUN = 'stun:stun.example.org:3478'
+const TURN = 'turn:turn.example.org:3478?transport=udp'
+
+test('TURN credentials are those of the TURN REST draft: until when and who, and a password that proves it', () => {
+  const now = Date.UTC(2026, 0, 1)
+  const [stun, turn] = iceServersFor(member, { urls: [STUN, TURN], turnSecret: 'north' }, now)
+  assert.deepEqual(stun, { urls: STUN })
+  const expiry = (now + CREDENTIALS_MS) / 1000
+  assert.equal(turn?.username, `${expiry}:${member}`)
+  // As coturn with use-auth-secret computes it: base64(HMAC-SHA1(static-auth-secret, username)).
+  assert.equal(turn.credential, createHmac('sha1', 'north').update(`${expiry}:${member}`).digest('base64'))
+})
+
+test('the password is the one that OpenSSL computes for this name and secret', () => {
+  const [turn] = iceServersFor(memberId('user'), { urls: [TURN], turnSecret: 'secret' }, 1_700_000_000_000 - CREDENTIALS_MS)
+  assert.deepEqual([turn?.username, turn?.credential], ['1700000000:user', 'I/MZeIG6MwzOV8Uubr9liB2556o='])
+})
+
+test('credentials are renewed well before they expire; STUN alone needs none', () => {
+  const renewal = renewalMs({ urls: [STUN, TURN], turnSecret: 'x' })
+  assert.ok(renewal !== undefined && renewal <= CREDENTIALS_MS - 60_000)
+  assert.equal(renewalMs({ urls: [STUN] }), undefined)
+})
+
+test('what is no ICE server, and TURN without its secret, is refused when the coordinator is made', () => {
+  const usage = (error: unknown): boolean => isGridError(error) && error.code === 'usage'
+  for (const urls of [['http://example.org'], ['stun:'], ['stun:a b'], ['stun:x?transport=sctp'], Array<string>(9).fill(STUN)]) assert.throws(() => requireIceOptions({ urls }), usage, urls.join())
+  assert.throws(() => requireIceOptions({ urls: [TURN] }), /--turn-secret/)
+  requireIceOptions({ urls: [STUN, TURN, 'turns:[2001:db8::1]:5349?transport=tcp'], turnSecret: 'x' })
+})
+
+test('a volunteer gets credentials of its own with its welcome, and new ones in time', async () => {
+  const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 3000 } })
+  await submit(url, smallJob())
+  const [one, two] = [volunteer(url), volunteer(url)]
+  const first = await one.heard('welcome')
+  assert.match(first.iceServers[1]?.username ?? '', new RegExp(`^[0-9]{10}:${one.id}$`))
+  assert.match((await two.heard('welcome')).iceServers[1]?.username ?? '', new RegExp(`:${two.id}$`))
+  const { iceServers } = await one.heard('ice-servers')
+  const expiry = (servers: typeof iceServers): number => Number(servers[1]?.username?.split(':')[0])
+  assert.ok(expiry(iceServers) > expiry(first.iceServers))
+})

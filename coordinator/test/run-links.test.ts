@@ -1,0 +1,234 @@
+// Bad links and bad members (R17, R18): what ABORTs tell of them, and what the next ring looks like.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { memberId, type MemberId } from '@starling-grid/protocol'
+import { badMember, type LinkFailure, linkVerdict, noteFailure, orderRing } from '@starling-grid/coordinator/run'
+import { Desk, type DeskOptions } from './run-desk.ts'
+
+const HALF_LIFE = 600_000
+const ids = (text: string): MemberId[] => [...text].map(memberId)
+
+function failed(pair: string, change: Partial<LinkFailure> = {}): LinkFailure {
+  const [a = memberId(''), b = memberId('')] = ids(pair)
+  return { pair: [a, b], why: 'unopened', relayed: false, gen: 1, at: 0, ...change }
+}
+
+const verdictOf = (failures: readonly LinkFailure[], pair: string, now = 0) => {
+  const [a = memberId(''), b = memberId('')] = ids(pair)
+  return linkVerdict(failures, a, b, { now, halfLifeMs: HALF_LIFE })
+}
+
+describe('one link', () => {
+  test('is bad when it did not open, whoever said so, and good again after a while', () => {
+    const failures = [failed('ab')]
+    assert.deepEqual([verdictOf(failures, 'ab'), verdictOf(failures, 'ba'), verdictOf(failures, 'ac')], ['bad', 'bad', 'good'])
+    assert.equal(verdictOf(failures, 'ab', HALF_LIFE + 1), 'good')
+  })
+
+  test('is bad when it broke twice, not when it broke once', () => {
+    const once = [failed('ab', { why: 'silent' })]
+    assert.equal(verdictOf(once, 'ab'), 'good')
+    assert.equal(verdictOf([...once, failed('ab', { why: 'closed', gen: 2 })], 'ab'), 'bad')
+  })
+
+  test('is dead when the relay did not help', () => {
+    assert.equal(verdictOf([failed('ab'), failed('ab', { relayed: true, gen: 2 })], 'ab'), 'dead')
+  })
+
+  test('is counted once for a generation, although both ends report it', () => {
+    const hindsight = { now: 0, halfLifeMs: HALF_LIFE }
+    const first = noteFailure([], failed('ab', { why: 'silent' }), hindsight)
+    assert.equal(noteFailure(first, failed('ba', { why: 'closed' }), hindsight).length, 1)
+    assert.equal(noteFailure(first, failed('ba', { why: 'closed', gen: 2 }), hindsight).length, 2)
+  })
+
+  test('is forgotten in the end, and the memory is bounded', () => {
+    const later = { now: 6 * HALF_LIFE, halfLifeMs: HALF_LIFE }
+    assert.equal(noteFailure([failed('ab')], failed('cd', { at: later.now }), later).length, 1)
+    let many: LinkFailure[] = []
+    for (let gen = 0; gen < 1000; gen++) many = noteFailure(many, failed('ab', { gen }), { now: 0, halfLifeMs: HALF_LIFE })
+    assert.equal(many.length, 256)
+  })
+})
+
+describe('one member', () => {
+  const judge = (failures: readonly LinkFailure[], members: string, now = 0) => badMember(failures, ids(members), { now, halfLifeMs: HALF_LIFE })
+
+  test('is bad when its links with two others broke, one after the other', () => {
+    const breaks = [failed('ac', { why: 'closed' }), failed('bc', { why: 'silent', gen: 2 })]
+    assert.equal(judge(breaks, 'abc')?.id, 'c')
+    assert.equal(judge(breaks, 'abc', 61_000), undefined, 'that was long ago')
+  })
+
+  test('is not bad for one bad link, nor for one bad moment of all its links', () => {
+    assert.equal(judge([failed('ac', { why: 'closed' }), failed('ac', { why: 'closed', gen: 2 })], 'abc'), undefined)
+    assert.equal(judge([failed('ac', { why: 'closed' }), failed('bc', { why: 'closed' })], 'abc'), undefined)
+  })
+
+  test('is bad when it cannot link to three others, in a ring that has others to offer', () => {
+    const failures = [failed('ae'), failed('be', { gen: 2 }), failed('ce', { gen: 3 })]
+    assert.equal(judge(failures.slice(0, 2), 'abcde'), undefined)
+    const found = judge(failures, 'abcde')
+    assert.deepEqual([found?.id, found?.why], ['e', 'it cannot link to 3 others'])
+  })
+
+  test('is not bad for accusing: whoever accuses several is himself in all these pairs', () => {
+    const failures = [failed('ax', { why: 'closed' }), failed('bx', { why: 'closed', gen: 2 }), failed('cx', { why: 'closed', gen: 3 })]
+    assert.equal(judge(failures, 'abcx')?.id, 'x')
+  })
+})
+
+describe('the order of a ring', () => {
+  const order = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
+    const is = (pairs: readonly string[], a: string, b: string): boolean => pairs.includes(a + b) || pairs.includes(b + a)
+    const { members: ring, relayed, evicted } = orderRing(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
+    return { ring: ring.join(''), relayed, evicted }
+  }
+
+  test('stays as it is when all links are good', () => {
+    assert.deepEqual(order('abcdefgh', []), { ring: 'abcdefgh', relayed: [], evicted: [] })
+  })
+
+  test('of two or three members cannot avoid anybody: bad links are relayed at once', () => {
+    assert.deepEqual(order('ab', ['ab']), { ring: 'ab', relayed: [0, 1], evicted: [] })
+    assert.deepEqual(order('abc', ['bc']), { ring: 'abc', relayed: [1], evicted: [] })
+    assert.deepEqual(order('abc', ['ac', 'bc']), { ring: 'abc', relayed: [1, 2], evicted: [] })
+  })
+
+  test('of four or more keeps the two apart', () => {
+    for (const members of ['abcd', 'abcde', 'abcdefghijkl'])
+      for (const bad of ['ab', 'bc', `a${members.at(-1)}`]) {
+        const { ring, relayed } = order(members, [bad])
+        assert.deepEqual(relayed, [], `${members} without ${bad}: ${ring}`)
+        assert.equal((ring + ring[0]).includes(bad) || (ring + ring[0]).includes([...bad].reverse().join('')), false, ring)
+        assert.equal([...ring].sort().join(''), members)
+      }
+  })
+
+  test('finds a way around many bad links', () => {
+    const bad = ['ab', 'cd', 'ef', 'gh', 'ij', 'bc', 'fg']
+    assert.deepEqual(order('abcdefghij', bad).relayed, [])
+  })
+
+  test('relays what no order avoids', () => {
+    const { relayed, evicted } = order('abcd', ['ab', 'ac'])
+    assert.deepEqual([relayed.length, evicted], [1, []])
+  })
+
+  test('leaves one of two out whom not even the relay links: the one with more bad links, or who came last', () => {
+    assert.deepEqual(order('abc', [], ['ab']), { ring: 'ac', relayed: [], evicted: ['b'] })
+    assert.deepEqual(order('abc', ['ac'], ['ab']), { ring: 'bc', relayed: [], evicted: ['a'] })
+    assert.deepEqual(order('ab', [], ['ab']), { ring: 'a', relayed: [], evicted: ['b'] })
+    assert.deepEqual(order('abcd', [], ['ab']).evicted, [], 'an order avoids it')
+  })
+})
+
+function ringOf(names: string, options: DeskOptions = {}): Desk {
+  const desk = new Desk({ minVolunteers: names.length, ...options })
+  desk.join(...names)
+  desk.run(...names)
+  return desk
+}
+const answerAll = (desk: Desk, names: string): void => {
+  for (const name of names) desk.answer(name)
+}
+const relayedIn = (desk: Desk): number[] | undefined => desk.sent('form')[0]?.relayed
+
+test('a run of two whose link does not open goes on in ring mode, relayed', () => {
+  const desk = new Desk({ minVolunteers: 2, mode: 'auto' })
+  desk.join('a', 'b')
+  answerAll(desk, 'ab')
+  assert.deepEqual(relayedIn(desk), [])
+  desk.accuse('a', 'b', 'unopened')
+  answerAll(desk, 'ab')
+  assert.deepEqual(relayedIn(desk), [0, 1])
+  desk.confirm('a')
+  desk.confirm('b')
+  assert.deepEqual([desk.phase, desk.mode], ['ring', 'ring'])
+})
+
+test('a run whose link falls silent tries it once more before it is relayed', () => {
+  const desk = ringOf('abc')
+  desk.accuse('b', 'c', 'silent')
+  answerAll(desk, 'abc')
+  assert.deepEqual(relayedIn(desk), [])
+  desk.accuse('b', 'c', 'unopened')
+  answerAll(desk, 'abc')
+  assert.deepEqual(relayedIn(desk), [1])
+})
+
+test('a run learns of several links from one ABORT, and from those that come late', () => {
+  const desk = ringOf('abcde')
+  const { gen } = desk.state
+  desk.accuse('b', 'a', 'unopened', { links: ['a', 'c'] })
+  assert.deepEqual(desk.accuse('d', 'e', 'unopened', { gen }), [], 'a late ABORT opens no ballot')
+  answerAll(desk, 'abcde')
+  assert.deepEqual(desk.state.health.linkFailures.map(({ pair }) => pair.join('')), ['ba', 'bc', 'de'])
+  assert.deepEqual(relayedIn(desk), [])
+  assert.notDeepEqual(desk.members, ids('abcde'))
+})
+
+test('a run believes nobody about links that are not his own', () => {
+  const desk = ringOf('abcd')
+  desk.accuse('a', 'c', 'unopened')
+  answerAll(desk, 'abcd')
+  assert.deepEqual([desk.members, desk.state.health.linkFailures], [ids('abcd'), []])
+})
+
+test('a run leaves out whom not even the relay links, for a while that grows', () => {
+  const desk = ringOf('abc', { timing: { stallMs: 1e9 } })
+  for (const why of ['unopened', 'unopened'] as const) {
+    desk.accuse('b', 'c', why)
+    answerAll(desk, 'abc')
+  }
+  assert.deepEqual(desk.members, ids('ab'))
+  const excluded = () => (desk.state.members.get(memberId('c'))?.excludedUntil ?? 0) - desk.now
+  assert.equal(excluded(), 60_000)
+  for (const name of 'ab') desk.confirm(name)
+  desk.wait(60_001)
+  desk.wait(3001)
+  answerAll(desk, 'abc')
+  assert.deepEqual(desk.members, ids('ab'), 'the relay failed ten minutes ago or less')
+  assert.equal(excluded(), 120_000)
+})
+
+test('a run forgets what it knew of a member that went away', () => {
+  const desk = ringOf('abc')
+  desk.accuse('b', 'c', 'unopened')
+  desk.lose('c')
+  desk.join('c')
+  answerAll(desk, 'abc')
+  assert.deepEqual([relayedIn(desk), desk.members], [[], ids('abc')])
+})
+
+test('a run goes back to the direct link when it opens again, between two steps', () => {
+  const desk = ringOf('ab', { blocks: 60 })
+  desk.accuse('a', 'b', 'unopened')
+  answerAll(desk, 'ab')
+  for (const name of 'ab') desk.confirm(name)
+  desk.say('a', { type: 'link-restored', peer: memberId('b') })
+  assert.deepEqual(desk.sent('until').map(({ step }) => step), [2, 2])
+  desk.step(1)
+  desk.step(2)
+  assert.equal(desk.phase, 'freeze')
+  desk.answer('a', [])
+  desk.answer('b', [])
+  assert.deepEqual(relayedIn(desk), [])
+})
+
+test('a run stays with the relay when the link opens but used to break', () => {
+  const desk = ringOf('ab', { blocks: 60 })
+  for (let i = 0; i < 2; i++) {
+    desk.accuse('a', 'b', 'closed')
+    desk.run('a', 'b')
+  }
+  const { phase } = desk.state
+  assert.deepEqual(phase.type === 'ring' && phase.relayed, [0, 1])
+  desk.say('a', { type: 'link-restored', peer: memberId('b') })
+  assert.deepEqual(desk.sent('until'), [])
+})
+
+test('a run ignores a restored link that was not relayed', () => {
+  const desk = ringOf('abc')
+  assert.deepEqual(desk.say('a', { type: 'link-restored', peer: memberId('b') }), [])
+})

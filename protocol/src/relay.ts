@@ -1,0 +1,15 @@
+// Where a link goes whose members cannot reach each other directly (R18): each of the two opens a WebSocket to the
+// coordinator, which hands every binary message of one to the other. A message is a frame; nothing else is said.
+import { FRAME_HEADER_BYTES } from './frame.ts'
+import type { MemberId } from './ids.ts'
+import { MAX_FRAME_PAYLOAD_BYTES } from './limits.ts'
+
+export const RELAY_PATH = '/relay'
+/** Bytes of one message, which is one frame. */
+export const MIN_RELAY_MESSAGE_BYTES = FRAME_HEADER_BYTES
+export const MAX_RELAY_MESSAGE_BYTES = FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES
+
+/** Path and query of this end. `token`: of the session, as in signalling. */
+export function relayPath({ self, peer, token }: { readonly self: MemberId; readonly peer: MemberId; readonly token: string }): string {
+  return `${RELAY_PATH}?${new URLSearchParams({ id: self, peer, token })}`
+}

@@ -1,0 +1,59 @@
+// Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little else
+// is on its way, so that a step of the ring waits for a few of its chunks at most.
+import { type Frame, type FrameType, packFrame } from '@starling-grid/protocol'
+import type { PeerLink } from './peer-link.ts'
+
+/** Frames that others wait for without haste: nobody's step depends on them. */
+const BULK: ReadonlySet<FrameType> = new Set(['chunk', 'hashes'])
+/** Bytes under way up to which the next bulk frame leaves: two of them, 60 ms of a link of 2 MB/s. */
+const BULK_WATER_BYTES = 128 * 1024
+/** ms between looks at what is under way: a link has no event for that. 128 KiB in each of them are 25 MB/s */
+const LOOK_MS = 5
+
+export class FrameQueue {
+  readonly #link: PeerLink
+  readonly #ring: Frame[] = []
+  readonly #bulk: Frame[] = []
+  #sending = false
+  bytesSent = 0
+
+  constructor(link: PeerLink) {
+    this.#link = link
+  }
+
+  add(frame: Frame): void {
+    const queue = BULK.has(frame.type) ? this.#bulk : this.#ring
+    queue.push(frame)
+    if (!this.#sending) void this.#drain()
+  }
+
+  clear(): void {
+    this.#ring.length = 0
+    this.#bulk.length = 0
+  }
+
+  async #drain(): Promise<void> {
+    this.#sending = true
+    try {
+      while (this.#ring.length + this.#bulk.length > 0) {
+        const frame = this.#ring.shift() ?? this.#nextBulk()
+        if (frame === undefined) await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+        else await this.#send(frame)
+      }
+    } catch {
+      this.clear() // the link's onClose reports the loss
+    } finally {
+      this.#sending = false
+    }
+  }
+
+  #nextBulk(): Frame | undefined {
+    return this.#link.bufferedBytes > BULK_WATER_BYTES ? undefined : this.#bulk.shift()
+  }
+
+  async #send(frame: Frame): Promise<void> {
+    const bytes = packFrame(frame)
+    this.bytesSent += bytes.byteLength
+    await this.#link.send(bytes)
+  }
+}

@@ -1,0 +1,115 @@
+// A link whose frames go through the coordinator, for two members that cannot reach each other (R18). Both ends dial; the
+// coordinator joins them. The same for tabs and Node: only the socket differs.
+import { describeError, GridError, LINK_OPEN_MS, LOW_WATER_BYTES, type MemberId, relayPath } from '@starling-grid/protocol'
+import { type Channel, ChannelLink } from './channel-link.ts'
+import { greeting, requireGreeting } from './greeting.ts'
+import type { PeerLink } from './peer-link.ts'
+import { pause } from '../pause.ts'
+
+/** ms before the next try: the coordinator may not yet know, or not any more, that this link is relayed */
+const PAUSE_MS = 300
+/** ms between looks at a full socket: the browser's has no event for having written out */
+const LOOK_MS = 5
+
+/** A socket of binary messages to the coordinator. The browser's WebSocket and `ws` both fit. */
+export interface RelaySocket {
+  send(frame: Uint8Array<ArrayBuffer>): void
+  /** bytes accepted by `send` and not yet handed to the network */
+  readonly bufferedBytes: number
+  close(): void
+  onMessage: ((bytes: Uint8Array) => void) | undefined
+  onClose: ((reason: string) => void) | undefined
+}
+
+export interface RelayAccess {
+  readonly self: MemberId
+  /** the session's token */
+  readonly token: string
+  /** @throws GridError 'coordinator-lost' when the socket cannot be opened, also when the coordinator refuses */
+  dial(path: string): Promise<RelaySocket>
+}
+
+/**
+ * Open when the other end greeted. Time-boxed and retried inside LINK_OPEN_MS.
+ * @throws GridError 'link-timeout' when it could not be opened, or the signal's reason
+ */
+export async function openRelayLink(access: RelayAccess, peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(LINK_OPEN_MS)])
+  for (let reason = 'the coordinator did not answer'; ; await pause(PAUSE_MS, deadline)) {
+    signal.throwIfAborted()
+    if (deadline.aborted) throw new GridError('link-timeout', `no relayed link to ${peer} within ${LINK_OPEN_MS} ms: ${reason}`)
+    try {
+      return await tryOnce(access, peer, deadline)
+    } catch (error) {
+      reason = describeError(error)
+    }
+  }
+}
+
+async function tryOnce({ self, token, dial }: RelayAccess, peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
+  const socket = await dial(relayPath({ self, peer, token }))
+  const channel = new RelayChannel(socket)
+  const link = new ChannelLink(peer, channel, true)
+  channel.link = link
+  socket.onClose = (reason) => link.close(reason)
+  const abort = (): void => link.close('given up')
+  signal.addEventListener('abort', abort)
+  try {
+    if (signal.aborted) abort()
+    const greeted = awaitGreeting(socket, link)
+    await link.send(greeting(self))
+    await Promise.race([greeted, link.closed.then((reason) => Promise.reject(new GridError('link-lost', reason)))])
+    return link
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+/** The first message is a greeting, all others are the owner's: also one that comes with it. */
+function awaitGreeting(socket: RelaySocket, link: ChannelLink): Promise<void> {
+  return new Promise((resolve) => {
+    socket.onMessage = (bytes) => {
+      try {
+        requireGreeting(bytes)
+      } catch (error) {
+        return link.close(describeError(error))
+      }
+      socket.onMessage = (frame) => link.received(frame)
+      resolve()
+    }
+  })
+}
+
+class RelayChannel implements Channel {
+  link: ChannelLink | undefined
+  readonly #socket: RelaySocket
+  #looking = false
+
+  constructor(socket: RelaySocket) {
+    this.#socket = socket
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedBytes
+  }
+
+  write(frame: Uint8Array<ArrayBuffer>): void {
+    this.#socket.send(frame)
+    if (this.bufferedBytes > LOW_WATER_BYTES) this.#look()
+  }
+
+  close(): void {
+    this.#socket.close()
+  }
+
+  /** Until the buffer is low enough for a waiting send to go on. */
+  #look(): void {
+    if (this.#looking) return
+    this.#looking = true
+    setTimeout(() => {
+      this.#looking = false
+      if (this.bufferedBytes <= LOW_WATER_BYTES) this.link?.drained()
+      else this.#look()
+    }, LOOK_MS)
+  }
+}

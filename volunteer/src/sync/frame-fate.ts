@@ -1,0 +1,31 @@
+// Generation fencing: what becomes of a frame, by what it says of itself and who sent it (R3). Pure.
+import type { ErrorCode, Frame, MemberId } from '@starling-grid/protocol'
+import { type MemberCore, predecessor } from './member-state.ts'
+
+/**
+ * serve: somebody asks for state (the answer is a refusal unless it asks in the promised ballot); answer: to a question of
+ * ours; reduce: part of the running step; ignore: there is no ring, or it was given up; a code: refused and counted.
+ */
+export type FrameFate = 'serve' | 'answer' | 'reduce' | 'ignore' | Extract<ErrorCode, 'generation-stale' | 'message-unexpected'>
+
+export function fateOf({ ring, promised }: MemberCore, from: MemberId, { type, generation }: Pick<Frame, 'type' | 'generation'>): FrameFate {
+  switch (type) {
+    case 'fetch':
+      return 'serve'
+    case 'chunk':
+    case 'hashes':
+    case 'refusal':
+      return generation === promised ? 'answer' : 'generation-stale'
+    case 'partial':
+    case 'reduced':
+    case 'manifest':
+      if (ring === undefined || ring.stage === 'broken') return 'ignore'
+      if (generation !== ring.gen) return 'generation-stale'
+      return from === predecessor(ring) ? 'reduce' : 'message-unexpected'
+    case 'heartbeat':
+    case 'greeting':
+      return 'ignore'
+    default:
+      return type satisfies never
+  }
+}

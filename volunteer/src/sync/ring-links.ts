@@ -1,0 +1,101 @@
+// The links that a generation needs: opened when it forms, said to be in trouble when they do not open or break (R17), and
+// tried directly again while the coordinator relays them (R18).
+import { describeError, GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator } from '@starling-grid/protocol'
+import type { LinkSet, LinkWay } from '../collective/link-set.ts'
+import { pause } from '../pause.ts'
+import type { MemberEffect, MemberInput } from './member-state.ts'
+
+/** ms before a relayed link is dialled directly: then a partition may be over */
+const FIRST_REDIAL_MS = 15_000
+/** ms before later tries at most; each doubles the wait */
+const LONGEST_REDIAL_MS = 300_000
+
+export interface RingLinksParts {
+  readonly self: MemberId
+  readonly links: LinkSet
+  tell(input: MemberInput): void
+  send(message: ToCoordinator): void
+}
+
+type Order = Extract<MemberEffect, { type: 'open-links' }> & { readonly owner: number }
+
+export class RingLinks {
+  readonly #parts: RingLinksParts
+  #generation = new AbortController()
+  /** this generation's neighbours → when their link is open */
+  readonly #opening = new Map<MemberId, Promise<void>>()
+
+  constructor(parts: RingLinksParts) {
+    this.#parts = parts
+  }
+
+  /** Raised when the generation is over. */
+  get signal(): AbortSignal {
+    return this.#generation.signal
+  }
+
+  open(order: Order): void {
+    const { signal } = this
+    for (const peer of order.neighbours) this.#opening.set(peer, this.#parts.links.ensure(peer, this.#wayTo(peer, order), signal))
+    void this.#settle(order, signal)
+  }
+
+  /** Links stay; what was under way for the generation ends. */
+  halt(): void {
+    this.#generation.abort(new GridError('generation-stale', 'a new ballot began'))
+    this.#generation = new AbortController()
+    this.#opening.clear()
+  }
+
+  /** To a neighbour on the way that the coordinator named, to others directly. @throws GridError 'link-timeout' */
+  reach(member: MemberId, signal: AbortSignal): Promise<void> {
+    const opening = this.#opening.get(member)
+    return opening === undefined ? this.#parts.links.ensure(member, 'dial', signal) : unlessAborted(opening, signal)
+  }
+
+  /** Of each pair the member with the lower id dials. */
+  #wayTo(peer: MemberId, { relayed }: Order): LinkWay {
+    if (relayed.includes(peer)) return 'relay'
+    return this.#parts.self < peer ? 'dial' : 'await'
+  }
+
+  /** Waits for all: one ABORT then names every link that did not open. */
+  async #settle(order: Order, signal: AbortSignal): Promise<void> {
+    const { links, tell } = this.#parts
+    const { gen, neighbours, relayed } = order
+    const results = await Promise.allSettled(neighbours.map((peer) => this.#opening.get(peer)))
+    if (signal.aborted) return
+    const failed = neighbours.filter((_, i) => results[i]?.status === 'rejected')
+    const error = results.find((result) => result.status === 'rejected')?.reason as unknown
+    if (failed.length > 0) return this.trouble({ gen, peers: failed, why: 'unopened', error })
+    if (neighbours.some((peer) => !links.has(peer))) return this.open(order) // one closed while another opened
+    tell({ type: 'links-open', gen })
+    for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order, signal)
+  }
+
+  trouble({ gen, peers, why, error }: { readonly gen: number; readonly peers: readonly MemberId[]; readonly why: LinkTrouble; readonly error: unknown }): void {
+    const [blamed = null, ...alsoBlamed] = peers
+    const code = isGridError(error) ? error.code : 'link-lost'
+    this.#parts.tell({ type: 'trouble', gen, blamed, alsoBlamed, why, code, message: describeError(error).slice(0, 300) })
+  }
+
+  /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
+  async #redial(peer: MemberId, { owner, gen }: Order, signal: AbortSignal): Promise<void> {
+    for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {
+      await pause(wait, signal)
+      if (signal.aborted) return
+      const works = await this.#parts.links.redial(peer, signal).then(() => true, () => false)
+      if (works && !signal.aborted) this.#parts.send({ type: 'link-restored', owner, gen, peer })
+    }
+  }
+}
+
+/** The same outcome, or the signal's reason when that comes first. */
+function unlessAborted(opening: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    opening.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+    if (signal.aborted) abort()
+  })
+}
