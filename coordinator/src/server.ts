@@ -13,6 +13,7 @@ import { registerGuards } from './api/guards.ts'
 import { registerJobs } from './api/jobs.ts'
 import { registerPages, registerProbes } from './api/pages.ts'
 import { registerPushes } from './api/pushes.ts'
+import { registerRows } from './api/rows.ts'
 import { registerShards } from './api/shards.ts'
 import { registerVersions } from './api/versions.ts'
 import { registerWatch, type Watching } from './api/watch.ts'
@@ -214,6 +215,7 @@ class CoordinatorLife implements Coordinator {
     registerShards(app, { runs, blobs })
     registerVersions(app, { runs, sessions })
     registerPushes(app, { runs, sessions })
+    registerRows(app, { runs, sessions })
     app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket) => sessions.admit(socket))
     const watching = registerWatch(app, runs)
     await registerPages(app, this.#options.webRoot)

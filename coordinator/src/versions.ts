@@ -73,6 +73,11 @@ export class Versions {
     return bytes
   }
 
+  /** Parameters that the parameter server still holds, to be read at once. */
+  recent(id: VersionId): Float32Array | undefined {
+    return this.#parts.server.parametersOf(id)?.parameters
+  }
+
   /** @throws GridError 'shard-corrupt', 'version-corrupt' when the blob was lost or damaged */
   async load(checkpoint: Checkpoint): Promise<VersionState> {
     const { job, blobs } = this.#parts

@@ -1,7 +1,7 @@
 // A gradient as the body of a push: one f32 vector, or, for matrices of which few rows were touched, only those rows. What is
 // left out is zero. The header of the push says which matrices are sparse and how many rows of each follow, so that the
 // length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense entry is its
-// values; a sparse one is its row numbers (u32, ascending), then the rows.
+// values; a sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by rows look the same.
 
 import { GridError, type SparsePart } from '@starling-grid/protocol'
 import { layerShapes } from './expand.ts'
@@ -66,7 +66,7 @@ function wordsOf({ length, sparse }: Piece): number {
  * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range, 'gradient-not-finite'
  */
 export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm): PushedGradient {
-  if (body.byteLength !== bytes) throw new GridError('gradient-shape', `this gradient has ${bytes} bytes, got ${body.byteLength}`)
+  if (body.byteLength !== bytes) throw new GridError('gradient-shape', `this vector has ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
   const parts = pieces.map(({ offset, length, sparse }) => {
@@ -102,7 +102,7 @@ function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; r
 function requireFinite(values: Float32Array): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i] ?? 0
-    if (value - value !== 0) throw new GridError('gradient-not-finite', `an element of the gradient is ${value}`) // a third of isFinite's time
+    if (value - value !== 0) throw new GridError('gradient-not-finite', `an element of this vector is ${value}`) // a third of isFinite's time
   }
 }
 
@@ -112,29 +112,73 @@ export function embeddingTables(spec: ModelSpec, { entries }: ParameterLayout): 
   return entries.filter(({ name, shape }) => names.has(name) && shape.length === 2)
 }
 
+/** Of these tables, the ones whose only use is to be looked up with the model's input: a batch needs the rows of its tokens. */
+export function inputTables(spec: ModelSpec, layout: ParameterLayout): ParameterEntry[] {
+  const placed = layerShapes(spec)
+  const uses = (name: string): number => placed.reduce((sum, { parameters }) => sum + parameters.filter((parameter) => parameter.name === name).length, 0)
+  const onInput = new Set(placed.flatMap(({ layer, inputs, parameters }) => (layer.type === 'embedding' && inputs[0] === 0 ? parameters.map(({ name }) => name) : [])))
+  return embeddingTables(spec, layout).filter(({ name }) => onInput.has(name) && uses(name) === 1)
+}
+
+/** Rows of matrices, ascending, by the name of the matrix. */
+export type RowsByName = ReadonlyMap<string, ArrayLike<number>>
+
+/** What the header says of these rows. */
+export function sparseParts(rows: RowsByName): SparsePart[] {
+  return [...rows].map(([name, { length }]) => ({ name, rows: length }))
+}
+
 /** The shortest body for this gradient: rows of `tables` that are zero are left out where that is more than half of them. */
 export function writeGradient(gradient: Float32Array, layout: ParameterLayout, tables: readonly ParameterEntry[]): { readonly body: Uint8Array; readonly sparse: readonly SparsePart[] } {
-  const touched = new Map(tables.map((entry) => [entry.name, touchedRows(gradient, entry)]))
-  const sparse = tables.flatMap(({ name, shape: [rows = 0] }) => {
-    const count = touched.get(name)?.length ?? rows
-    return count < SPARSE_SHARE * rows ? [{ name, rows: count }] : []
-  })
-  if (sparse.length === 0) return { body: new Uint8Array(gradient.buffer, gradient.byteOffset, gradient.byteLength), sparse }
-  const { bytes, pieces } = gradientForm(layout, sparse)
+  const rows = new Map(tables.map((entry) => [entry.name, touchedRows(gradient, entry)]))
+  for (const entry of tables) if (!isSparse(rows.get(entry.name)?.length ?? 0, entry)) rows.delete(entry.name)
+  if (rows.size === 0) return { body: new Uint8Array(gradient.buffer, gradient.byteOffset, gradient.byteLength), sparse: [] }
+  return { body: writeRows(gradient, layout, rows), sparse: sparseParts(rows) }
+}
+
+/** Few enough rows to be sent alone. */
+export function isSparse(count: number, { shape: [rows = 0] }: ParameterEntry): boolean {
+  return count < SPARSE_SHARE * rows
+}
+
+/** A vector with only these rows of these matrices. @throws GridError 'gradient-shape' as gradientForm */
+export function writeRows(vector: Float32Array, layout: ParameterLayout, rowsByName: RowsByName): Uint8Array<ArrayBuffer> {
+  const { bytes, pieces } = gradientForm(layout, sparseParts(rowsByName))
   const buffer = new ArrayBuffer(bytes)
   const [values, numbers] = [new Float32Array(buffer), new Uint32Array(buffer)]
   let at = 0
   for (const { offset, length, sparse: part } of pieces) {
-    const rows = part === undefined ? [] : (touched.get(part.name) ?? [])
+    const rows = Array.from(part === undefined ? [] : (rowsByName.get(part.name) ?? []))
     numbers.set(rows, at)
     at += rows.length
-    const chunks = part === undefined ? [gradient.subarray(offset, offset + length)] : rows.map((row) => gradient.subarray(offset + row * part.columns, offset + (row + 1) * part.columns))
+    const chunks = part === undefined ? [vector.subarray(offset, offset + length)] : rows.map((row) => vector.subarray(offset + row * part.columns, offset + (row + 1) * part.columns))
     for (const chunk of chunks) {
       values.set(chunk, at)
       at += chunk.length
     }
   }
-  return { body: new Uint8Array(buffer), sparse }
+  return new Uint8Array(buffer)
+}
+
+/** Row numbers as the body of a request for them: u32, one matrix after the other, in the order of the layout. */
+export function writeRowNumbers(layout: ParameterLayout, rowsByName: RowsByName): Uint8Array<ArrayBuffer> {
+  const numbers = layout.entries.flatMap(({ name }) => Array.from(rowsByName.get(name) ?? []))
+  return new Uint8Array(Uint32Array.from(numbers).buffer)
+}
+
+/** @throws GridError 'gradient-shape' for another length, or row numbers that do not ascend or are out of range */
+export function readRowNumbers(body: Uint8Array, { pieces }: GradientForm): RowsByName {
+  const parts = pieces.flatMap(({ sparse }) => (sparse === undefined ? [] : [sparse]))
+  const bytes = WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0)
+  if (body.byteLength !== bytes) throw new GridError('gradient-shape', `the numbers of these rows have ${bytes} bytes, got ${body.byteLength}`)
+  const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
+  let at = aligned.byteOffset
+  return new Map(parts.map((part) => {
+    const rows = new Uint32Array(aligned.buffer, at, part.rows)
+    at += rows.byteLength
+    requireRows(rows, part)
+    return [part.name, rows]
+  }))
 }
 
 function touchedRows(gradient: Float32Array, { offset, shape: [rows = 0, columns = 0] }: ParameterEntry): number[] {

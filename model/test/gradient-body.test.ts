@@ -1,7 +1,7 @@
 // Gradients as bodies of pushes: what is written is what is read, and nothing else is taken.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { embeddingTables, gradientForm, parameterLayout, parseModelSpec, readGradient, writeGradient } from '@starling-grid/model'
+import { embeddingTables, gradientForm, inputTables, parameterLayout, parseModelSpec, readGradient, readRowNumbers, writeGradient, writeRowNumbers, writeRows } from '@starling-grid/model'
 
 const ROWS = 10
 const COLUMNS = 3
@@ -40,6 +40,26 @@ function bodyWith(rows: readonly number[], values = 1): Uint8Array {
 test('the table of an embedding is found, and a model without one has none', () => {
   assert.equal(table.name, 'wte.weight')
   assert.deepEqual(embeddingTables(spec, parameterLayout(spec)), [])
+})
+
+test('a table is pulled by rows only where the input is all that looks at it', () => {
+  assert.deepEqual(inputTables(text, layout).map(({ name }) => name), ['wte.weight'])
+  const gpt = (tied: boolean) => parseModelSpec({ input: [8], layers: [{ type: 'gpt', blocks: 1, heads: 2, channels: 4, context: 8, vocab: 12, tied_head: tied }] })
+  const tablesOf = (tied: boolean) => inputTables(gpt(tied), parameterLayout(gpt(tied))).length
+  assert.deepEqual([tablesOf(true), tablesOf(false)], [0, 1])
+})
+
+test('rows that are asked for by their numbers come, and all else whole', () => {
+  const vector = Float32Array.from({ length: layout.total }, (_, i) => i + 1)
+  const rows = new Map([[table.name, [0, 4, 9]]])
+  const parts = [{ name: table.name, rows: 3 }]
+  const form = gradientForm(layout, parts)
+  const asked = readRowNumbers(writeRowNumbers(layout, rows), form)
+  assert.deepEqual([...asked].map(([name, numbers]) => [name, [...Array.from(numbers)]]), [...rows])
+  assert.deepEqual(read(writeRows(vector, layout, asked), parts), gradientWith([0, 4, 9]))
+  assert.throws(() => readRowNumbers(new Uint8Array(8), form), { code: 'gradient-shape' })
+  assert.throws(() => readRowNumbers(writeRowNumbers(layout, new Map([[table.name, [4, 0, 9]]])), form), { code: 'gradient-shape' })
+  assert.throws(() => readRowNumbers(writeRowNumbers(layout, new Map([[table.name, [0, 4, 10]]])), form), { code: 'gradient-shape' })
 })
 
 test('a gradient that touches few rows is pushed by its rows, and read as the whole', () => {

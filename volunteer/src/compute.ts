@@ -10,6 +10,8 @@ const NOTHING: BatchSums = { lossSum: 0, targets: 0, correct: 0 }
 export interface NamedParameters {
   readonly version: VersionRef
   readonly parameters: Float32Array
+  /** only what one batch needs is there: never to be taken for the version itself */
+  readonly partial?: boolean
 }
 
 export class Compute {
@@ -86,10 +88,10 @@ export class Compute {
     return { sums, finite: Number.isFinite(sums.lossSum) && this.gradient.every(Number.isFinite) }
   }
 
-  #load({ version, parameters }: NamedParameters): void {
+  #load({ version, parameters, partial = false }: NamedParameters): void {
     if (this.#loaded === version.id) return
     this.executor.loadParameters(parameters)
-    this.#loaded = version.id
+    this.#loaded = partial ? undefined : version.id
   }
 
   #measured(samples: number, ms: number): void {

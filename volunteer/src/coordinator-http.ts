@@ -1,5 +1,5 @@
 // Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read.
-import { GridError, isErrorCode, isGridError, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type VersionRef } from '@starling-grid/protocol'
+import { GridError, isErrorCode, isGridError, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type SparsePart, type VersionRef } from '@starling-grid/protocol'
 
 /** Header that carries what a push says about its body. */
 export const PUSH_HEADER = 'x-starling-push'
@@ -10,6 +10,17 @@ const PARTIAL_CONTENT = 206
 const BUSY_MS = 2000
 /** Times that it is asked: as long as a generation may take to form. */
 const BUSY_TRIES = 30
+
+/** Header that says of which matrices how many rows are asked for. */
+export const ROWS_HEADER = 'x-starling-rows'
+
+export interface RowsWanted {
+  readonly parts: readonly SparsePart[]
+  /** of the rows, as the body of the request */
+  readonly numbers: Uint8Array
+  /** that the answer has */
+  readonly bytes: number
+}
 
 export interface PushAnswer {
   readonly verdict: string
@@ -52,6 +63,13 @@ export class CoordinatorHttp {
     await this.#ask(`/api/jobs/${job}/versions/${version.v}/${version.id}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream' }, body: bytes as BodyInit })
   }
 
+  /** Parameters with only these rows of some matrices; the body has the form of a sparse push. */
+  async rows(job: JobId, version: VersionRef, wanted: RowsWanted): Promise<Uint8Array> {
+    const headers = { 'content-type': 'application/octet-stream', [ROWS_HEADER]: JSON.stringify(wanted.parts) }
+    const path = `/api/jobs/${job}/versions/${version.id}/rows`
+    return bytesOf(await this.#ask(path, { method: 'POST', headers, body: wanted.numbers as BodyInit }), path, wanted.bytes)
+  }
+
   /** Σ gradients of a lease (A2). A refusal is an answer here, not an error. */
   async push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushAnswer> {
     const headers = { 'content-type': 'application/octet-stream', [PUSH_HEADER]: JSON.stringify(push) }
@@ -63,10 +81,7 @@ export class CoordinatorHttp {
 
   async #get(path: string, { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number }): Promise<Uint8Array> {
     const response = await this.#ask(path, from === 0 ? {} : { headers: { range: `bytes=${from}-` } })
-    const announced = Number(response.headers.get('content-length') ?? 0)
-    if (announced > maxBytes) throw new GridError('message-too-large', `${path} has ${announced} bytes, at most ${maxBytes} are taken`)
-    const bytes = new Uint8Array(await response.arrayBuffer())
-    if (bytes.byteLength > maxBytes) throw new GridError('message-too-large', `${path} has ${bytes.byteLength} bytes, at most ${maxBytes} are taken`)
+    const bytes = await bytesOf(response, path, maxBytes)
     return from > 0 && response.status === PARTIAL_CONTENT ? bytes : bytes.subarray(from)
   }
 
@@ -85,4 +100,13 @@ export class CoordinatorHttp {
       throw new GridError('coordinator-lost', `${path}: the coordinator did not answer`, { cause })
     }
   }
+}
+
+/** @throws GridError 'message-too-large' */
+async function bytesOf(response: Response, path: string, maxBytes: number): Promise<Uint8Array> {
+  const announced = Number(response.headers.get('content-length') ?? 0)
+  if (announced > maxBytes) throw new GridError('message-too-large', `${path} has ${announced} bytes, at most ${maxBytes} are taken`)
+  const bytes = new Uint8Array(await response.arrayBuffer())
+  if (bytes.byteLength > maxBytes) throw new GridError('message-too-large', `${path} has ${bytes.byteLength} bytes, at most ${maxBytes} are taken`)
+  return bytes
 }

@@ -1,5 +1,5 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
-import { embeddingTables, type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
+import { embeddingTables, inputTables, type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
 import { GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
@@ -9,6 +9,7 @@ import { Shards } from './data/shards.ts'
 import type { VolunteerHost } from './host.ts'
 import { HeldVersion } from './recovery/held-version.ts'
 import { AsyncMode } from './sync/async-mode.ts'
+import { pullRows } from './sync/pull-rows.ts'
 import { createMember } from './sync/member.ts'
 import type { MemberCore } from './sync/member-state.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
@@ -71,8 +72,8 @@ export class JobSession {
     })
     const layout = parameterLayout(spec)
     this.#async = new AsyncMode({
-      self: parts.self, layout, tables: embeddingTables(spec, layout), compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
-      pull: (version) => this.#pull(version), push: (push, gradient) => http.push(terms.id, push, gradient),
+      self: parts.self, layout, tables: embeddingTables(spec, layout), lookups: inputTables(spec, layout), compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
+      pull: (version, rows) => (rows === undefined ? this.#pull(version) : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) })), push: (push, gradient) => http.push(terms.id, push, gradient),
       onActivity: (phase, detail) => this.#show({ phase, detail }),
     })
   }

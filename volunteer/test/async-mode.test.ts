@@ -1,11 +1,12 @@
 // A volunteer in async mode: what it pulls, computes and pushes for a grant, and when it asks for more.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { embeddingTables, gradientForm, parameterLayout, parseModelSpec, readGradient } from '@starling-grid/model'
+import { embeddingTables, gradientForm, inputTables, parameterLayout, parseModelSpec, readGradient, readRowNumbers, writeRows } from '@starling-grid/model'
 import { type BlockId, memberId, type MessageTo, type Push, type ToCoordinator, versionId } from '@starling-grid/protocol'
 import { type Batch, type Executor, HeldVersion } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import { AsyncMode } from '../src/sync/async-mode.ts'
+import { pullRows } from '../src/sync/pull-rows.ts'
 
 const spec = parseModelSpec({ input: [2], layers: [{ type: 'embedding', name: 'wte', vocab: 40, channels: 3 }, { type: 'linear', name: 'fc', out: 40 }] })
 const layout = parameterLayout(spec)
@@ -14,6 +15,8 @@ const grant: MessageTo<'grant'> = {
   type: 'grant', owner: 1, gen: 1, modeEpoch: 4, base: { v: 9, id: versionId('9'.repeat(64)) }, deadlineMs: 1000,
   leases: [{ block: '0:3' as BlockId, leaseEpoch: 2 }, { block: '0:5' as BlockId, leaseEpoch: 1 }],
 }
+
+const ALL = Float32Array.from({ length: layout.total }, (_, i) => i + 1)
 
 /** Gradient: the loaded parameters where a token of the batch or anything but the table is concerned. */
 class TokenExecutor implements Executor {
@@ -46,17 +49,21 @@ interface Desk {
   readonly pushed: { readonly push: Push; readonly body: Uint8Array }[]
   readonly sent: ToCoordinator[]
   readonly counted: [number, number][]
+  /** parameters of the table that were pulled, by row: true where they came */
+  readonly pulled: boolean[][]
 }
 
 function deskFor(tokens: readonly number[], options: { readonly verdict?: string; readonly beforePull?: () => void } = {}): Desk {
-  const [pushed, sent, counted]: [Desk['pushed'], ToCoordinator[], [number, number][]] = [[], [], []]
+  const [pushed, sent, counted, pulled]: [Desk['pushed'], ToCoordinator[], [number, number][], boolean[][]] = [[], [], [], []]
   const compute = new Compute(new TokenExecutor(), new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }))
   const mode = new AsyncMode({
-    self: memberId('me'), compute, layout, tables: [table],
+    self: memberId('me'), compute, layout, tables: [table], lookups: inputTables(spec, layout),
     batches: { of: async () => ({ samples: tokens.length, x: Int32Array.from(tokens), y: new Int32Array(tokens.length) }) },
-    pull: async (version) => {
+    pull: async (version, rows) => {
       options.beforePull?.()
-      return { version, parameters: Float32Array.from({ length: layout.total }, (_, i) => i + 1) }
+      const named = rows === undefined ? { version, parameters: ALL } : await pullRows(version, rows, { layout, ask: async ({ parts, numbers }) => writeRows(ALL, layout, readRowNumbers(numbers, gradientForm(layout, parts))) })
+      pulled.push(Array.from({ length: 40 }, (_, row) => named.parameters[table.offset + 3 * row] !== 0))
+      return named
     },
     push: async (push, gradient) => {
       pushed.push({ push, body: gradient.slice() })
@@ -67,7 +74,7 @@ function deskFor(tokens: readonly number[], options: { readonly verdict?: string
     onPushed: (samples, loss) => counted.push([samples, loss]),
     onFatal: (error) => assert.fail(String(error)),
   })
-  return { mode, pushed, sent, counted }
+  return { mode, pushed, sent, counted, pulled }
 }
 
 test('a grant is computed at its base, pushed with its leases, and followed by a request for more', async () => {
@@ -90,6 +97,21 @@ test('of an embedding that a batch touches in few places, only the rows of its t
   readGradient(body, gradientForm(layout, push.sparse)).writeTo(vector)
   const rows = Array.from({ length: 40 }, (_, row) => vector[table.offset + 3 * row] !== 0)
   assert.deepEqual(rows.flatMap((touched, row) => (touched ? [row] : [])), [3, 17, 39])
+})
+
+test('of a table that is only looked up, a batch pulls the rows of its tokens, and another batch of the same version its own', async () => {
+  const tokens = [3, 17, 3, 39]
+  const { mode, pulled, pushed } = deskFor(tokens)
+  await mode.granted(grant)
+  tokens.splice(0, 4, 5, 6, 5, 5)
+  await mode.granted(grant)
+  const rows = pulled.map((there) => there.flatMap((came, row) => (came ? [row] : [])))
+  assert.deepEqual(rows, [[3, 17, 39], [5, 6]])
+  assert.deepEqual(pushed.map(({ push }) => push.sparse), [[{ name: 'wte.weight', rows: 3 }], [{ name: 'wte.weight', rows: 2 }]], 'the second batch computed with its own rows')
+  const others = Array.from({ length: 40 }, (_, i) => i)
+  const whole = deskFor(others)
+  await whole.mode.granted(grant)
+  assert.ok(whole.pulled[0]?.every(Boolean))
 })
 
 test('a push that is refused counts for nothing, and work is asked for again', async () => {

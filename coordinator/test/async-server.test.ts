@@ -1,9 +1,10 @@
-// Runs whose parameter server works in threads, or fails in the middle.
+// The parameter server of real runs: in threads, failing in the middle, asked for single rows.
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import type { StepRecord } from '@starling-grid/protocol'
+import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
-import { runOf, smallJob, startCoordinator, submit, volunteer } from './fixture.ts'
+import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const BLOCKS = 36
 
@@ -52,4 +53,37 @@ test('settings of async mode that contradict each other are refused with the job
   const { status, code, message } = await submit(url, smallJob({ mode: 'async', async: { update: 'all', whenStale: 'drop' } }))
   assert.deepEqual([status, code], [422, 'job-invalid'])
   assert.match(message ?? '', /members wait for each other/)
+})
+
+test('rows of a recent version come alone, to members only, when their numbers are in order', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 50, minVolunteers: 1 }))
+  const member = volunteer(url, { stepMs: 50 })
+  const { session } = await member.heard('welcome')
+  const { version } = await until(url, 'the first versions', (run) => run.mode === 'async' && run.version.v > 1)
+  const { layout } = member.form
+  const wanted = new Map([['fc.weight', [1, 7]]])
+  const parts = [{ name: 'fc.weight', rows: 2 }]
+  const ask = (body: Uint8Array, { headers = {}, of = version.id as string } = {}): Promise<Response> =>
+    fetch(`${url}/api/jobs/${id}/versions/${of}/rows`, { method: 'POST', body: body as BodyInit, headers: { authorization: `Bearer ${session}`, 'content-type': 'application/octet-stream', 'x-starling-rows': JSON.stringify(parts), ...headers } })
+  const answer = await ask(writeRowNumbers(layout, wanted))
+  assert.equal(answer.status, 200)
+  const rows = new Float32Array(layout.total)
+  readGradient(new Uint8Array(await answer.arrayBuffer()), gradientForm(layout, parts)).writeTo(rows)
+  const whole = readParameters(new Uint8Array(await (await fetch(`${url}/api/jobs/${id}/versions/${version.id}?part=parameters`, { headers: { authorization: `Bearer ${session}` } })).arrayBuffer()), layout)
+  const { offset } = layout.entries.find(({ name }) => name === 'fc.weight') ?? assert.fail()
+  const expected = whole.map((value, i) => (i >= offset && i < offset + 7840 && ![1, 7].includes(Math.floor((i - offset) / 784)) ? 0 : value))
+  assert.deepEqual(rows, expected)
+
+  const numbers = writeRowNumbers(layout, wanted)
+  const refusals = await Promise.all([
+    ask(numbers, { headers: { authorization: 'Bearer nobody-at-all-here' } }),
+    ask(writeRowNumbers(layout, new Map([['fc.weight', [7, 1]]]))),
+    ask(writeRowNumbers(layout, new Map([['fc.weight', [1, 10]]]))),
+    ask(numbers, { headers: { 'x-starling-rows': '[{"name":"fc.bias","rows":2}]' } }),
+    ask(numbers, { headers: { 'x-starling-rows': '[]' } }),
+    ask(new Uint8Array(12)),
+    ask(numbers, { of: '0'.repeat(64) }),
+  ])
+  assert.deepEqual(refusals.map(({ status }) => status), [401, 422, 422, 422, 400, 413, 404])
 })

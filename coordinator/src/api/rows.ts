@@ -1,0 +1,50 @@
+// Parameters of a recent version of the parameter server without most rows of some matrices: what a batch of a model with a
+// large embedding needs. The answer has the form of a sparse push.
+import { gradientForm, readRowNumbers, writeRows } from '@starling-grid/model'
+import { GridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type SparsePart, SparsePartsSchema, type VersionId } from '@starling-grid/protocol'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Runs } from '../runs.ts'
+import type { Sessions } from '../sessions.ts'
+import { bytesOf, requireLength } from './bodies.ts'
+import { HttpRefusal } from './errors.ts'
+import { requireSession } from './guards.ts'
+import { runOf } from './jobs.ts'
+
+/** Says of which matrices how many rows are asked for; the body is their numbers. */
+export const ROWS_HEADER = 'x-starling-rows'
+
+const WORD_BYTES = 4
+
+export interface RowRoutes {
+  readonly runs: Runs
+  readonly sessions: Sessions
+}
+
+interface Route {
+  Params: { id: string; versionId: string }
+}
+
+export function registerRows(app: FastifyInstance, { runs, sessions }: RowRoutes): void {
+  app.post<Route>('/api/jobs/:id/versions/:versionId/rows', {
+    bodyLimit: MAX_PARAMETERS * WORD_BYTES,
+    onRequest: async (request) => {
+      requireSession(request, sessions)
+      const parts = readParts(request)
+      gradientForm(runOf(runs, request.params.id).job.form.layout, parts)
+      requireLength(request, WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0))
+    },
+  }, async (request, reply) => {
+    const { job, versions } = runOf(runs, request.params.id)
+    const { layout } = job.form
+    const rows = readRowNumbers(bytesOf(request), gradientForm(layout, readParts(request)))
+    const parameters = versions.recent(request.params.versionId as VersionId) // only compared with ids of versions that we have
+    if (parameters === undefined) throw new HttpRefusal(404, 'base-stale', 'the parameter server does not hold this version now; ask for work again')
+    return reply.type('application/octet-stream').send(writeRows(parameters, layout, rows))
+  })
+}
+
+function readParts(request: FastifyRequest): SparsePart[] {
+  const header = request.headers[ROWS_HEADER]
+  if (typeof header !== 'string') throw new GridError('message-malformed', `a request for rows has the header ${ROWS_HEADER}`)
+  return parse(SparsePartsSchema, parseJson(header, MAX_MESSAGE_BYTES, 'the rows'), 'the rows')
+}
