@@ -91,6 +91,7 @@ const JOB: RunView['job'] = {
   purpose: 'Teaches LeNet-5 to read handwritten digits, so that the garden can read the labels of its herbarium sheets.',
   model: 'LeNet-5',
   parameters: 61_706,
+  activationBytes: 60_008,
   dataset: 'digits',
   trainSamples: TRAIN_SAMPLES,
   validationSamples: 1024,
