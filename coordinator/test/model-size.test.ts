@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { runOf, smallJob, startCoordinator, submit, TOKEN } from './fixture.ts'
 
-async function dry(url: string, job: unknown) {
-  const response = await fetch(`${url}/api/jobs?dry=true`, {
+async function dry(url: string, job: unknown, wish = 'true') {
+  const response = await fetch(`${url}/api/jobs?dry=${wish}`, {
     method: 'POST', headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' }, body: JSON.stringify(job),
   })
   return { status: response.status, body: (await response.json()) as { message?: string } }
@@ -14,6 +14,7 @@ test('a dry submission says parameters and activation memory, and starts nothing
   const { url } = await startCoordinator()
   // flatten makes 784 values of a sample, the linear layer 10
   assert.deepEqual(await dry(url, smallJob()), { status: 200, body: { model: { parameters: 7850, activationBytes: 4 * 794 } } })
+  assert.equal((await dry(url, smallJob(), 'yes')).status, 422)
   assert.deepEqual(await (await fetch(`${url}/api/jobs`)).json(), { jobs: [] })
   const wrong = await dry(url, smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }))
   assert.equal(wrong.status, 422)

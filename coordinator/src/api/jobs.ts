@@ -1,6 +1,6 @@
 // Jobs as resources: submit, list, look at, take the model home.
 import { parseModelSpec } from '@starling-grid/model'
-import { parseJobSpec } from '@starling-grid/protocol'
+import { GridError, parseJobSpec } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import { modelSize } from '../model-size.ts'
 import type { RunHost } from '../run-host.ts'
@@ -22,7 +22,7 @@ export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): 
     onRequest: async (request) => requireOwner(request, token),
   }, async (request, reply) => {
     const spec = parseJobSpec(request.body)
-    if (request.query.dry !== undefined) return { model: modelSize(parseModelSpec(spec.model)) }
+    if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
     const run = await runs.submit(spec)
     return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
   })
@@ -43,6 +43,12 @@ export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): 
       .header('etag', `"${model.version.id}"`)
       .send(model.bytes)
   })
+}
+
+/** Whether a job is only to be checked; a misspelt wish must not start a run. */
+function isDry({ dry }: { readonly dry?: string }): boolean {
+  if (dry === undefined || dry === 'true') return dry === 'true'
+  throw new GridError('job-invalid', '`dry` expects true, or to be left out')
 }
 
 /** @throws HttpRefusal 404 */
