@@ -6,7 +6,7 @@ import { toBase64 } from './browser/base64.ts'
 import { openPage } from './browser/page.ts'
 
 async function openBrowser({ executor, adapter: wanted = '' }: GoldenPlaceOptions): Promise<GoldenPlace> {
-  const page = await openPage({ entry: 'golden' })
+  const page = await openPage({ modules: { page: new URL('./pages/golden.ts', import.meta.url) } })
   try {
     // Our own page: its answers are what its TypeScript says.
     const adapter = (await page.call('open', executor)) as AdapterDescription

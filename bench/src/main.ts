@@ -1,33 +1,101 @@
-// `bench SUITE`: what we measure, against peers in the same run. Correctness comes first; a suite that is not built says so.
+// `bench SUITE`: what we measure, against peers in the same run. Correctness comes first; what cannot be compared is named.
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
 import { describeError, GridError } from '@starling-grid/protocol'
-import { Argument, Command, CommanderError } from 'commander'
+import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
+import { loadWarning, machineText, thisMachine } from './machine.ts'
+import { writeReport } from './report.ts'
+import { keep } from './results.ts'
 import type { BenchRow } from './row.ts'
+import type { Suite } from './suite.ts'
 
-const SUITES: Readonly<Record<string, () => Promise<(adapter: string | undefined) => Promise<BenchRow[]>>>> = {
+const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   async: async () => (await import('./async.ts')).asyncSuite,
+  kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
+  dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
+}
+/** … and what is done with them: all of them wherever they run, and the page of their results. */
+const EVERYWHERE: readonly (readonly string[])[] = [['--adapter', 'llvmpipe'], ['--adapter', 'SwiftShader'], ['--in', 'browser']]
+
+const FEWEST_ROUNDS_TO_KEEP = 5
+const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
+
+interface Options {
+  readonly adapter?: string
+  readonly in: 'node' | 'browser'
+  readonly rounds: number
+  readonly json?: true
+  readonly write?: true
 }
 
 async function main(argv: string[]): Promise<number> {
   const program = new Command('starling bench')
-    .description('Benchmarks against peers in one run: medians of interleaved rounds.')
-    .addArgument(new Argument('<suite>', 'what to measure').choices(Object.keys(SUITES)))
+    .description('Benchmarks against peers in one run: medians of interleaved rounds. `all` runs every suite wherever it runs; `report` writes docs/BENCHMARKS.md.')
+    .addArgument(new Argument('<suite>', 'what to measure').choices([...Object.keys(SUITES), 'all', 'report']))
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
+    .option('--rounds <n>', 'interleaved rounds', wholeRounds, FEWEST_ROUNDS_TO_KEEP)
     .option('--json', 'print one JSON value on the last line of stdout')
+    .option('--write', 'keep the rows in bench/results')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { adapter, json } = program.opts<{ adapter?: string; json?: boolean }>()
-  const load = SUITES[program.args[0] ?? '']
-  if (load === undefined) throw new GridError('usage', `no suite "${program.args[0]}"`)
-  const rows = await (await load())(adapter)
-  for (const row of rows) (json === true ? console.error : console.log)(asText(row))
-  if (json === true) console.log(JSON.stringify({ rows }))
+  const options = program.opts<Options>()
+  const [name = ''] = program.args
+  if (options.write && options.rounds < FEWEST_ROUNDS_TO_KEEP) throw new GridError('usage', `--write keeps no rows of fewer than ${FEWEST_ROUNDS_TO_KEEP} rounds`)
+  if (name === 'report') return say(writeReport())
+  return name === 'all' ? runAll(argv.filter((argument) => argument !== 'all')) : runSuite(name, options)
+}
+
+async function runSuite(name: string, options: Options): Promise<number> {
+  const load = SUITES[name]
+  if (load === undefined) throw new GridError('usage', `no suite "${name}"`)
+  const machine = thisMachine()
+  const log = (line: string) => console.error(line)
+  log(machineText(machine))
+  const warning = loadWarning(machine)
+  if (warning) log(warning)
+  const suite = await load()
+  const rows = await suite({ adapter: options.adapter, in: options.in, rounds: options.rounds, log })
+  for (const row of rows) (options.json ? console.error : console.log)(asText(row))
+  if (options.write) keep(name, { date: new Date().toISOString().slice(0, 10), machine, in: options.in, rounds: options.rounds, rows })
+  if (options.json) console.log(JSON.stringify({ machine, rows }))
   return 0
 }
 
-function asText({ name, adapter, ours, min, max, unit, peers, ratio }: BenchRow): string {
-  const others = Object.entries(peers).map(([peer, value]) => `${peer} ${Number(value.toPrecision(3))} (${ratio[peer]}×)`)
-  return `${name.padEnd(20)} ${String(ours).padStart(8)} ${unit} [${min} … ${max}] on ${adapter}; ${others.join(', ')}`
+/** One after the other, each in a process of its own, because a process sees one adapter. */
+function runAll(flags: readonly string[]): number {
+  const failed: string[] = []
+  for (const where of EVERYWHERE)
+    for (const suite of Object.keys(SUITES)) {
+      const command = ['bench', suite, ...where, ...flags]
+      console.error(`\nstarling ${command.join(' ')}`)
+      if (spawnSync(process.execPath, [PROGRAM, ...command], { stdio: 'inherit' }).status !== 0) failed.push(command.join(' '))
+    }
+  for (const command of failed) console.error(`failed: ${command}`)
+  return failed.length === 0 ? 0 : 1
+}
+
+function wholeRounds(text: string): number {
+  const rounds = Number(text)
+  if (!Number.isInteger(rounds) || rounds < 1 || rounds > 1000) throw new InvalidArgumentError('expected a whole number from 1 to 1000')
+  return rounds
+}
+
+function asText(row: BenchRow): string {
+  const { name, adapter, ours, min, max, unit, peers, ratio, spread = {}, missing = {}, firstRunMs = {} } = row
+  const others = Object.entries(peers).map(([peer, value]) => `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ours is ${ratio[peer]}× as good${first(firstRunMs[peer])}`)
+  const absent = Object.entries(missing).map(([peer, reason]) => `  without ${peer}: ${reason}`)
+  return [`${name}: ${ours} ${unit} [${min} … ${max}] on ${adapter}${first(firstRunMs['starling'])}`, ...others, ...absent].join('\n')
+}
+
+function first(ms: number | undefined): string {
+  return ms === undefined ? '' : `, first run ${ms} ms`
+}
+
+function say(line: string): number {
+  console.log(line)
+  return 0
 }
 
 try {
@@ -35,5 +103,5 @@ try {
 } catch (error) {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2)
   console.error(describeError(error))
-  process.exit(1)
+  process.exit(error instanceof GridError && error.code === 'usage' ? 2 : 1)
 }

@@ -9,24 +9,41 @@ export interface BenchRow {
   readonly min: number
   readonly max: number
   readonly peers: Readonly<Record<string, number>>
-  /** ours ÷ peer */
+  /** how many times better ours is: ours ÷ peer, or peer ÷ ours where less is better */
   readonly ratio: Readonly<Record<string, number>>
+  /** absent: more is better */
+  readonly better?: 'less'
+  /** smallest and largest of each peer */
+  readonly spread?: Readonly<Record<string, readonly [number, number]>>
+  /** first run of each, ours included, with everything that is compiled and cached in it */
+  readonly firstRunMs?: Readonly<Record<string, number>>
+  /** ‖its result − reference‖ ÷ ‖reference‖ of each, ours included */
+  readonly errors?: Readonly<Record<string, number>>
+  /** what is not in the comparison, and why */
+  readonly missing?: Readonly<Record<string, string>>
+  readonly versions?: Readonly<Record<string, string>>
 }
 
 /** A contender: does its work once and answers with its result in the row's unit. */
 export type Contender = () => Promise<number>
 
 /** Interleaved rounds (A B A B …), so that what else the machine does falls on all alike; medians. */
-export async function race(row: { readonly name: string; readonly adapter: string; readonly unit: string }, ours: Contender, peers: Readonly<Record<string, Contender>>, rounds: number): Promise<BenchRow> {
+export async function race(
+  row: Pick<BenchRow, 'name' | 'adapter' | 'unit' | 'better'>, ours: Contender, peers: Readonly<Record<string, Contender>>, rounds: number,
+): Promise<BenchRow> {
   const contenders = { ours, ...peers }
   const results: Record<string, number[]> = {}
   for (const [, run] of Object.entries(contenders)) await run() // warm-up: compile, cache
   for (let round = 0; round < rounds; round++) for (const [name, run] of Object.entries(contenders)) (results[name] ??= []).push(await run())
   const medians = Object.fromEntries(Object.entries(results).map(([name, values]) => [name, median(values)]))
   const { ours: own = 0, ...others } = medians
-  const ratio = Object.fromEntries(Object.entries(others).map(([name, value]) => [name, rounded(own / value)]))
-  const mine = results['ours'] ?? []
-  return { ...row, ours: rounded(own), min: rounded(Math.min(...mine)), max: rounded(Math.max(...mine)), peers: others, ratio }
+  const { ours: mine = [], ...theirs } = results
+  return {
+    ...row, ours: rounded(own), min: rounded(Math.min(...mine)), max: rounded(Math.max(...mine)),
+    peers: mapped(others, rounded),
+    ratio: mapped(others, (value) => rounded(row.better === 'less' ? value / own : own / value)),
+    spread: mapped(theirs, (values) => [rounded(Math.min(...values)), rounded(Math.max(...values))] as const),
+  }
 }
 
 export function median(values: readonly number[]): number {
@@ -34,6 +51,10 @@ export function median(values: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
 
-function rounded(value: number): number {
+export function rounded(value: number): number {
   return Number(value.toPrecision(4))
+}
+
+function mapped<A, B>(values: Readonly<Record<string, A>>, change: (value: A) => B): Record<string, B> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]))
 }

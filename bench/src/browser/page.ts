@@ -1,14 +1,14 @@
-// A page of ours in a headless browser: built by Vite, served on this machine only, and called like a library.
+// A page of ours in a headless browser: built, served on this machine only, and called like a library.
 // The page isolates itself from other origins, because WebAssembly threads want that.
 import { createServer, type Server } from 'node:http'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { extname, join, normalize } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { launchBrowser } from '@starling-grid/client-node'
+import { bundle } from './bundle.ts'
 
-const PAGES = fileURLToPath(new URL('../pages', import.meta.url))
+const INDEX = '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module" src="/page.js"></script>'
 const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.wgsl': 'text/plain', '.wasm': 'application/wasm' }
 const HEADERS = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp', 'cache-control': 'no-store' }
 
@@ -19,19 +19,20 @@ export interface OpenPage {
 }
 
 export interface PageOptions {
-  /** a module of the folder `pages`, without its extension */
-  readonly entry: string
+  /** modules to build, by the name under which the page can import them: `/name.js`. `page` is run when it opens */
+  readonly modules: Readonly<Record<string, URL>> & { readonly page: URL }
   /** files to serve beside the page, by the last part of their address */
   readonly files?: Readonly<Record<string, string>>
 }
 
 /** @throws GridError('browser-missing') with the command that gets one */
-export async function openPage({ entry, files = {} }: PageOptions): Promise<OpenPage> {
+export async function openPage({ modules, files = {} }: PageOptions): Promise<OpenPage> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-page-'))
   const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })]
   const close = async () => { for (const step of undo.splice(0).reverse()) await step() }
   try {
-    await buildPage(entry, folder)
+    await bundle(modules, folder)
+    await writeFile(join(folder, 'index.html'), INDEX)
     const server = await serve(folder, files)
     undo.push(() => closed(server))
     const browser = await launchBrowser()
@@ -55,18 +56,6 @@ async function callInPage({ name, argument }: { readonly name: string; readonly 
   const wanted = offered[name]
   if (!wanted) throw new Error(`the page has no function ${name}`)
   return wanted(argument)
-}
-
-async function buildPage(entry: string, folder: string): Promise<void> {
-  const { build } = await import('vite') // late: only this needs it
-  await build({
-    configFile: false, logLevel: 'error', root: PAGES,
-    build: {
-      outDir: folder, emptyOutDir: true, assetsInlineLimit: 0, target: 'es2022', minify: false, modulePreload: { polyfill: false },
-      rolldownOptions: { input: join(PAGES, `${entry}.ts`), output: { entryFileNames: 'page.js' } },
-    },
-  })
-  await writeFile(join(folder, 'index.html'), '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module" src="/page.js"></script>')
 }
 
 async function serve(folder: string, files: Readonly<Record<string, string>>): Promise<Server> {

@@ -1,0 +1,135 @@
+"""PyTorch as a library under measurement: answers questions, one JSON line each, as src/libraries/torch.ts asks them."""
+import base64
+import json
+import sys
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+torch.set_num_threads(int(sys.argv[1]))
+
+
+def tensor(sent):
+    values = numpy.frombuffer(base64.b64decode(sent["base64"]), dtype=numpy.float32).copy()
+    return torch.from_numpy(values).reshape(sent["shape"])
+
+
+class Matmul:
+    def __init__(self, task, tensors):
+        self.a, self.b = tensor(tensors["a"]), tensor(tensors["b"])
+
+    def run(self):
+        return [self.a @ self.b]
+
+    def result(self):
+        return self.run()
+
+
+class Conv2d(Matmul):
+    def __init__(self, task, tensors):
+        self.x, self.weight, self.dy = (tensor(tensors[name]) for name in ("x", "weight", "dy"))
+        self.padding = task["kernel"] // 2
+        self.training = task["kind"] == "conv2d-training"
+
+    def run(self):
+        y = F.conv2d(self.x, self.weight, padding=self.padding)
+        if not self.training:
+            return [y]
+        gradients = torch.ops.aten.convolution_backward(
+            self.dy, self.x, self.weight, None, [1, 1], [self.padding] * 2, [1, 1], False, [0, 0], 1, [True, True, False]
+        )
+        return [y, *gradients[:2]]
+
+
+class Step:
+    def __init__(self, task, tensors):
+        self.x, self.y = tensor(tensors["x"]), torch.tensor(tensors["y"])
+        self.initial = {name: tensor(sent) for name, sent in tensors["parameters"].items()}
+        self.layers, self.lr, self.compared = tensors["layers"], tensors["lr"], tensors["compared"]
+        self.begin()
+
+    def begin(self):
+        self.parameters = {name: value.clone().requires_grad_() for name, value in self.initial.items()}
+        self.optimizer = torch.optim.SGD(self.parameters.values(), lr=self.lr)
+
+    def forward(self, x):
+        for layer in self.layers:
+            kind, name = layer["type"], layer.get("name")
+            if kind == "conv2d":
+                x = F.conv2d(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"], padding=layer.get("padding", 0))
+            elif kind == "linear":
+                x = F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
+            elif kind == "avgpool2d":
+                x = F.avg_pool2d(x, layer["kernel"])
+            elif kind == "relu":
+                x = F.relu(x)
+            elif kind == "flatten":
+                x = x.flatten(1)
+            else:
+                raise ValueError("no layer %s is written for PyTorch" % kind)
+        return x
+
+    def run(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(self.forward(self.x), self.y)
+        loss.backward()
+        self.optimizer.step()
+        return [loss.detach()]
+
+    def result(self):
+        self.begin()
+        losses = [float(self.run()[0]) for _ in range(self.compared + 1)]
+        return [torch.tensor([loss - losses[0] for loss in losses[1:]])]
+
+
+KINDS = {"matmul": Matmul, "conv2d-forward": Conv2d, "conv2d-training": Conv2d, "step": Step}
+prepared = []
+
+
+def hello(_):
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    a @ b
+    best = min(timed_once(lambda: a @ b) for _ in range(10))
+    return {"version": torch.__version__, "gflops": 2 * 1024**3 / best / 1e9}
+
+
+def timed_once(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def prepare(question):
+    prepared.append(KINDS[question["task"]["kind"]](question["task"], question["tensors"]))
+    return {"id": len(prepared) - 1}
+
+
+def result(question):
+    values = torch.cat([part.flatten() for part in prepared[question["id"]].result()]).numpy()
+    return {"values": base64.b64encode(values.astype(numpy.float32).tobytes()).decode()}
+
+
+def timed(question):
+    work = prepared[question["id"]]
+    start = time.perf_counter()
+    for _ in range(question["repeats"]):
+        work.run()
+    return {"ms": 1000 * (time.perf_counter() - start)}
+
+
+def close(question):
+    prepared[question["id"]] = None
+    return {}
+
+
+ANSWERS = {"hello": hello, "prepare": prepare, "result": result, "time": timed, "close": close}
+
+for line in sys.stdin:
+    question = json.loads(line)
+    try:
+        answer = ANSWERS[question["ask"]](question)
+    except Exception as error:  # said to whoever asked
+        answer = {"error": "%s: %s" % (type(error).__name__, error)}
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,30 @@
+// Single kernels: the products that training spends its time in against other libraries, and the optimizer against a mere copy.
+import { compare, type Comparison } from './compare.ts'
+import { adamwOnCpu, adamwOnGpu } from './optimizer.ts'
+import { type BenchRow } from './row.ts'
+import { inPlace, type Suite } from './suite.ts'
+import { flopsOf, type ConvTask, type Task } from './task.ts'
+
+const CONV = { samples: 8, channels: 32, out: 64, side: 14, kernel: 3 } as const satisfies Omit<ConvTask, 'kind'>
+const CONV_NAME = `${CONV.kernel}×${CONV.kernel} ${CONV.channels}→${CONV.out} on ${CONV.samples}×${CONV.side}×${CONV.side}`
+
+const COMPARISONS: readonly Comparison[] = [
+  rate('matmul 512', { kind: 'matmul', size: 512 }),
+  rate(`conv2d forward ${CONV_NAME}`, { kind: 'conv2d-forward', ...CONV }),
+  rate(`conv2d forward and backward ${CONV_NAME}`, { kind: 'conv2d-training', ...CONV }),
+]
+
+function rate(name: string, task: Task): Comparison {
+  // tfjs on plain JavaScript takes seconds for a convolution's gradients, which would flatter us.
+  return { name, task, unit: 'GFLOP/s', value: (ms) => flopsOf(task) / ms / 1e6, only: ({ name: library }) => library !== 'tfjs-cpu' }
+}
+
+export const kernelSuite: Suite = async (options) => {
+  const rows = await inPlace(options, async (place) => {
+    const compared: BenchRow[] = []
+    for (const comparison of COMPARISONS) compared.push(await compare(comparison, place, options))
+    return compared
+  })
+  if (options.in === 'browser') return rows
+  return [...rows, await adamwOnGpu(options), await adamwOnCpu(options)]
+}

@@ -1,0 +1,131 @@
+// Starling itself as a library under measurement, on the executors that volunteers use. Web-standard: runs in Node and in pages.
+import { meanOfStep, nextVersion, parameterLayout, parseModelSpec, initialVersionState, type ModelSpec } from '@starling-grid/model'
+import { buildGraph, type Executor, type Graph, type GraphPart, type GraphRunner, type RunRequest, type Tensor, type Values } from '@starling-grid/volunteer'
+import type { Library, Prepared } from '../library.ts'
+import { chainInput, convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ChainTask, type ConvTask, type MatmulTask, type StepTask } from '../task.ts'
+
+/** Something that runs graphs and models: a device, or plain TypeScript. */
+export interface StarlingBackend {
+  readonly name: string
+  readonly adapter: string
+  createRunner(graph: Graph, capacity: number): Promise<GraphRunner>
+  createExecutor(spec: ModelSpec, capacity: number): Promise<Executor>
+}
+
+export function starling(backend: StarlingBackend): Library {
+  return {
+    name: backend.name, version: 'this tree', adapter: backend.adapter,
+    prepare: async (task) => {
+      switch (task.kind) {
+        case 'matmul': return matmul(task, backend)
+        case 'conv2d-forward': case 'conv2d-training': return conv2d(task, backend)
+        case 'step': return trainingStep(task, backend)
+        case 'chain': return chain(task, backend)
+        default: throw task satisfies never
+      }
+    },
+  }
+}
+
+/** A linear layer computes x · weightᵀ, so its weight is B transposed. */
+async function matmul(task: MatmulTask, backend: StarlingBackend): Promise<Prepared> {
+  const { size } = task
+  const { a, b } = matmulInputs(task)
+  const graph = buildGraph(parseModelSpec({ input: [size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }))
+  const runner = await backend.createRunner(graph, size)
+  runner.loadParameters(transposed(b, size))
+  return graphTask(runner, { samples: size, write: [[graph.input, a]], parts: ['forward'], read: [graph.output] })
+}
+
+function transposed(matrix: Float32Array, size: number): Float32Array {
+  return matrix.map((_, i) => matrix[(i % size) * size + Math.floor(i / size)] ?? 0)
+}
+
+async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepared> {
+  const { samples, channels, out, side, kernel } = task
+  const { x, weight, dy } = convInputs(task)
+  const layer = { type: 'conv2d', name: 'filter', out, kernel, padding: (kernel - 1) / 2, bias: false }
+  const graph = buildGraph(parseModelSpec({ input: [channels, side, side], layers: [layer] }), { outputGradient: 'given', inputGradient: true })
+  const { inputGradient } = graph
+  if (!inputGradient) throw new Error('internal: the graph has no input gradient')
+  const runner = await backend.createRunner(graph, samples)
+  runner.loadParameters(weight)
+  return graphTask(runner, {
+    samples, write: [[graph.input, x], [graph.outputGradient, dy]],
+    ...(task.kind === 'conv2d-training'
+      ? { parts: ['forward', 'backward'], read: [graph.output, inputGradient], gradient: weight.length }
+      : { parts: ['forward'], read: [graph.output] }),
+  })
+}
+
+async function chain(task: ChainTask, backend: StarlingBackend): Promise<Prepared> {
+  const layers = Array.from({ length: task.length }, () => ({ type: 'tanh' }))
+  const graph = buildGraph(parseModelSpec({ input: [task.elements], layers }))
+  const runner = await backend.createRunner(graph, 1)
+  return graphTask(runner, { samples: 1, write: [[graph.input, chainInput(task)]], parts: ['forward'], read: [graph.output] })
+}
+
+interface GraphTask {
+  readonly samples: number
+  readonly write: readonly (readonly [Tensor, Values])[]
+  readonly parts: readonly GraphPart[]
+  readonly read: readonly Tensor[]
+  /** elements of the parameters' gradient, where it belongs to the result */
+  readonly gradient?: number
+}
+
+/** As in training, every run gets its inputs, whose memory it may use up. Runs are issued without waiting, and the last one is read. */
+function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient }: GraphTask): Prepared {
+  const run = (request: Partial<RunRequest>) => runner.run({ samples, parts, write, clearGradient: gradient !== undefined, ...request })
+  return {
+    async result() {
+      const into = new Float32Array(gradient ?? 0)
+      await run({})
+      // The second run must find everything that the first one found.
+      const values = await run({ read, ...(gradient === undefined ? {} : { gradientInto: into }) })
+      return joined([...values, into])
+    },
+    async time(repeats) {
+      const start = performance.now()
+      await Promise.all(Array.from({ length: repeats }, (_, i) => run(i === repeats - 1 ? { read } : {})))
+      return performance.now() - start
+    },
+    close: async () => runner.destroy(),
+  }
+}
+
+/** As a volunteer alone does it: the gradient comes to the CPU, the exact update is applied there, the parameters go back. */
+async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<Prepared> {
+  const { spec, parameters, x, y } = stepInputs(task)
+  const executor = await backend.createExecutor(spec, task.samples)
+  const layout = parameterLayout(spec)
+  const optimizer = { type: 'sgd', lr: STEP_RATE } as const
+  const gradient = new Float32Array(layout.total)
+  const version = initialVersionState(spec, optimizer, 0)
+  const step = async (): Promise<number> => {
+    const { lossSum, targets } = await executor.gradient({ samples: task.samples, x, y }, gradient)
+    meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
+    nextVersion({ layout, optimizer }, version, gradient, version)
+    executor.loadParameters(version.parameters)
+    return lossSum / targets
+  }
+  const begin = () => {
+    version.parameters.set(parameters)
+    executor.loadParameters(version.parameters)
+  }
+  return {
+    async result() {
+      begin()
+      const first = await step()
+      const losses: number[] = []
+      for (let i = 0; i < STEPS_COMPARED; i++) losses.push(await step())
+      return Float32Array.from(losses, (loss) => loss - first)
+    },
+    async time(repeats) {
+      const start = performance.now()
+      for (let i = 0; i < repeats; i++) await step()
+      return performance.now() - start
+    },
+    close: async () => executor.destroy(),
+  }
+}

@@ -1,0 +1,98 @@
+// PyTorch on the CPU as a library under measurement, in a process of its own that is spoken to in lines of JSON. Only a PyTorch
+// with a BLAS worth the name takes part: its rate of a large matrix product is asked for first and shown.
+import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import type { Readable, Writable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { parameterLayout } from '@starling-grid/model'
+import { fromBase64, toBase64 } from '../browser/base64.ts'
+import type { Library, Missing, Prepared } from '../library.ts'
+import { convInputs, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type Task } from '../task.ts'
+
+const PYTHON = process.env['STARLING_PYTHON'] ?? '/usr/bin/python3'
+const SCRIPT = fileURLToPath(new URL('../../peers/torch_peer.py', import.meta.url))
+const THREADS = 2
+/** GFLOP/s of a 1024 × 1024 product, the best of ten. Debian's reference BLAS gives 3–5 on a core that does 60 and more with OpenBLAS. */
+const HONEST_BLAS = 10
+const NAME = 'pytorch'
+
+export type Torch = Library & { close(): void }
+
+/** Why it is missing, where it is. */
+export async function openTorch(): Promise<Torch | Missing> {
+  if (!existsSync(PYTHON)) return { name: NAME, reason: `there is no ${PYTHON}` }
+  const process = spawn(PYTHON, [SCRIPT, String(THREADS)], { stdio: ['pipe', 'pipe', 'ignore'] })
+  try {
+    const ask = conversation(process)
+    const { version, gflops } = await ask({ ask: 'hello' })
+    const rate = `1024 × 1024 product: ${Number(gflops).toFixed(0)} GFLOP/s`
+    if (!(Number(gflops) >= HONEST_BLAS)) {
+      process.kill()
+      return { name: NAME, reason: `its BLAS is the reference one (${rate}); install libopenblas0-pthread` }
+    }
+    return {
+      name: NAME, version: String(version), adapter: `CPU, ${THREADS} threads, ${rate}`,
+      prepare: (task) => prepare(task, ask), close: () => void process.kill(),
+    }
+  } catch (error) {
+    process.kill()
+    return { name: NAME, reason: `python3 has no usable torch (${error instanceof Error ? error.message : String(error)}); install python3-torch` }
+  }
+}
+
+type Ask = (question: object) => Promise<Readonly<Record<string, unknown>>>
+
+/** One question at a time, one line each way. */
+function conversation(process: ChildProcessByStdio<Writable, Readable, null>): Ask {
+  const lines = createInterface({ input: process.stdout })[Symbol.asyncIterator]()
+  process.on('error', () => undefined)
+  process.stdin.on('error', () => undefined)
+  return async (question) => {
+    process.stdin.write(`${JSON.stringify(question)}\n`)
+    const { value, done } = await lines.next()
+    if (done === true) throw new Error('the process ended')
+    const answer = JSON.parse(String(value)) as Record<string, unknown>
+    if (answer['error'] !== undefined) throw new Error(String(answer['error']))
+    return answer
+  }
+}
+
+async function prepare(task: Task, ask: Ask): Promise<Prepared> {
+  const { id } = await ask({ ask: 'prepare', task, tensors: tensorsOf(task) })
+  return {
+    result: async () => new Float32Array(fromBase64(String((await ask({ ask: 'result', id }))['values'])).buffer),
+    time: async (repeats) => Number((await ask({ ask: 'time', id, repeats }))['ms']),
+    close: async () => void (await ask({ ask: 'close', id })),
+  }
+}
+
+interface SentTensor {
+  readonly shape: readonly number[]
+  readonly base64: string
+}
+
+function tensorsOf(task: Task): Readonly<Record<string, unknown>> {
+  switch (task.kind) {
+    case 'matmul': {
+      const { a, b } = matmulInputs(task)
+      return { a: sent(a, [task.size, task.size]), b: sent(b, [task.size, task.size]) }
+    }
+    case 'conv2d-forward': case 'conv2d-training': {
+      const { samples, channels, out, side, kernel } = task
+      const { x, weight, dy } = convInputs(task)
+      return { x: sent(x, [samples, channels, side, side]), weight: sent(weight, [out, channels, kernel, kernel]), dy: sent(dy, [samples, out, side, side]) }
+    }
+    case 'step': {
+      const { spec, parameters, x, y } = stepInputs(task)
+      const named = parameterLayout(spec).entries.map(({ name, shape, offset, length }) => [name, sent(parameters.subarray(offset, offset + length), shape)])
+      return { x: sent(x, [task.samples, ...spec.input]), y: [...y], parameters: Object.fromEntries(named), layers: spec.layers, lr: STEP_RATE, compared: STEPS_COMPARED }
+    }
+    case 'chain': throw new Error('it runs on no adapter, so it has no dispatches')
+    default: throw task satisfies never
+  }
+}
+
+function sent(values: Float32Array, shape: readonly number[]): SentTensor {
+  return { shape, base64: toBase64(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)) }
+}

@@ -1,0 +1,30 @@
+// What a suite is given and gives. A suite is one file; main.ts has the table of them.
+import { findPeers } from './peers.ts'
+import { openBrowser } from './places/browser.ts'
+import { openNode } from './places/node.ts'
+import type { Place } from './places/place.ts'
+import type { BenchRow } from './row.ts'
+
+export interface SuiteOptions {
+  /** part of the wanted adapter's name */
+  readonly adapter: string | undefined
+  readonly in: 'node' | 'browser'
+  /** interleaved rounds of each row */
+  readonly rounds: number
+  /** progress, for people */
+  readonly log: (line: string) => void
+}
+
+export type Suite = (options: SuiteOptions) => Promise<BenchRow[]>
+
+/** Opens the place that the options name, with every peer that can be had, and closes it afterwards. */
+export async function inPlace<T>(options: SuiteOptions, measure: (place: Place) => Promise<T>): Promise<T> {
+  const peers = findPeers(options.log)
+  const place = await (options.in === 'browser' ? openBrowser(peers) : openNode(options.adapter, peers))
+  try {
+    options.log(`${place.adapter} in ${place.name}: ${place.libraries.map(({ name, version }) => `${name} ${version}`).join(', ')}`)
+    return await measure(place)
+  } finally {
+    await place.close()
+  }
+}

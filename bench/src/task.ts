@@ -1,0 +1,121 @@
+// What libraries are asked to do, and the numbers that they do it with: a pure function of the task, so that every library,
+// in Node, in a page or in another process, works on the same ones. Knows no library.
+import { initialParameters, lenet5, mlp, type ModelSpec } from '@starling-grid/model'
+import { random32 } from '@starling-grid/protocol'
+
+export interface MatmulTask {
+  readonly kind: 'matmul'
+  /** A (size, size) · B (size, size) */
+  readonly size: number
+}
+
+/** A convolution with padding that keeps the size and without a bias. */
+export interface ConvTask {
+  /** training: the result, and the gradients of the input and of the weight */
+  readonly kind: 'conv2d-forward' | 'conv2d-training'
+  readonly samples: number
+  readonly channels: number
+  readonly out: number
+  /** pixels of the square image */
+  readonly side: number
+  readonly kernel: number
+}
+
+/** Forward, backward and an update by plain SGD, on the same batch again and again. */
+export interface StepTask {
+  readonly kind: 'step'
+  readonly model: StepModel
+  readonly samples: number
+}
+
+/** A chain of elementwise kernels, each of which needs the result of the one before. */
+export interface ChainTask {
+  readonly kind: 'chain'
+  readonly length: number
+  readonly elements: number
+}
+
+export type Task = MatmulTask | ConvTask | StepTask | ChainTask
+export type StepModel = 'lenet5' | 'mlp'
+
+export const STEP_MODELS: Readonly<Record<StepModel, () => ModelSpec>> = {
+  lenet5: () => lenet5(),
+  mlp: () => mlp({ input: [1, 28, 28], hidden: [512, 512], classes: 10 }),
+}
+
+/** large enough that a wrong gradient shows in the losses after a few steps */
+export const STEP_RATE = 0.05
+/** losses that are compared: after as many updates */
+export const STEPS_COMPARED = 8
+const CLASSES = 10
+const SEED = 1
+
+/** Multiplications and additions of one run; 0 where a rate of them says nothing. */
+export function flopsOf(task: Task): number {
+  if (task.kind === 'matmul') return 2 * task.size ** 3
+  if (task.kind === 'step' || task.kind === 'chain') return 0
+  const once = 2 * task.samples * task.side ** 2 * task.out * task.channels * task.kernel ** 2
+  return task.kind === 'conv2d-training' ? 3 * once : once
+}
+
+export interface MatmulInputs {
+  /** (size, size), row by row */
+  readonly a: Float32Array<ArrayBuffer>
+  readonly b: Float32Array<ArrayBuffer>
+}
+
+export function matmulInputs({ size }: MatmulTask): MatmulInputs {
+  return { a: noise(size * size, 1), b: noise(size * size, 2) }
+}
+
+export interface ConvInputs {
+  /** (samples, channels, side, side) */
+  readonly x: Float32Array<ArrayBuffer>
+  /** (out, channels, kernel, kernel) */
+  readonly weight: Float32Array<ArrayBuffer>
+  /** (samples, out, side, side) */
+  readonly dy: Float32Array<ArrayBuffer>
+}
+
+export function convInputs({ samples, channels, out, side, kernel }: ConvTask): ConvInputs {
+  const pixels = side * side
+  return { x: noise(samples * channels * pixels, 3), weight: noise(out * channels * kernel ** 2, 4), dy: noise(samples * out * pixels, 5) }
+}
+
+export interface StepInputs {
+  readonly spec: ModelSpec
+  /** in the model's layout, as PyTorch shapes them */
+  readonly parameters: Float32Array<ArrayBuffer>
+  /** (samples, …input shape) */
+  readonly x: Float32Array<ArrayBuffer>
+  /** (samples,) classes */
+  readonly y: Int32Array<ArrayBuffer>
+}
+
+export function stepInputs({ model, samples }: StepTask): StepInputs {
+  const spec = STEP_MODELS[model]()
+  const random = random32(6)
+  const x = noise(spec.input.reduce((product, size) => product * size, samples), 7).map(Math.abs)
+  return { spec, parameters: initialParameters(spec, SEED), x, y: Int32Array.from({ length: samples }, () => random() % CLASSES) }
+}
+
+export function chainInput({ elements }: ChainTask): Float32Array<ArrayBuffer> {
+  return noise(elements, 8)
+}
+
+/** Even between −1 and 1. */
+function noise(length: number, seed: number): Float32Array<ArrayBuffer> {
+  const random = random32(seed)
+  return Float32Array.from({ length }, () => random() / 2 ** 31 - 1)
+}
+
+/** Vectors one after the other. */
+export function joined(parts: readonly Float32Array[]): Float32Array {
+  const whole = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0))
+  let offset = 0
+  for (const part of parts) {
+    whole.set(part, offset)
+    offset += part.length
+  }
+  return whole
+}
