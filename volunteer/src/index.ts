@@ -37,3 +37,5 @@ export { firstGuess, insistOn, type Choice, type Choose } from './graph/choice.t
 export { traitsOf } from './gpu/runner.ts'
 export { explainPlan, type ExplainedCall, type Explanation } from './graph/explain.ts'
 export { planGraph, type Plan, type PlanOptions } from './graph/plan.ts'
+export type { TuningOptions } from './gpu/autotune.ts'
+export { tuneOn } from './gpu/tune-on.ts'

@@ -5,8 +5,10 @@ import { buildGraph } from '../graph/build.ts'
 import type { Choose } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import type { TuningOptions } from './autotune.ts'
 import type { ReadText } from './pipelines.ts'
 import { createGpuRunner } from './runner.ts'
+import { tuneOn } from './tune-on.ts'
 
 export interface GpuExecutorOptions {
   readonly device: GPUDevice
@@ -18,12 +20,16 @@ export interface GpuExecutorOptions {
   readonly maxMicroBatch?: number
   /** which variant of a kernel runs; absent: the first guess for the adapter */
   readonly choose?: Choose
+  /** measure variants first, unless `choose` says which to use */
+  readonly tuning?: TuningOptions
 }
 
 /**
  * @throws GridError('adapter-limit') when the adapter cannot hold the model
  * @example const executor = await createGpuExecutor({ device, adapter, spec: lenet5(), readText: url => fetch(url).then(r => r.text()) })
  */
-export async function createGpuExecutor({ adapter, spec, ...options }: GpuExecutorOptions): Promise<Executor> {
-  return graphExecutor(await createGpuRunner({ ...options, software: adapter.software, graph: buildGraph(spec) }), adapter)
+export async function createGpuExecutor({ adapter, spec, choose: chosen, tuning, ...options }: GpuExecutorOptions): Promise<Executor> {
+  const common = { ...options, software: adapter.software, graph: buildGraph(spec) }
+  const choose = chosen ?? (tuning && (await tuneOn(tuning, adapter, common)))
+  return graphExecutor(await createGpuRunner({ ...common, ...(choose ? { choose } : {}) }), adapter)
 }

@@ -15,7 +15,7 @@ import { createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
 
 /** Samples of one run unless memory asks for fewer: enough to keep a software adapter and most GPUs busy. */
-const DEFAULT_MICRO_BATCH = 64
+export const DEFAULT_MICRO_BATCH = 64
 
 export interface GpuRunnerOptions {
   readonly device: GPUDevice

@@ -4,7 +4,7 @@
 import { bindingBytes, boundBindings, workgroupGrid, type AdapterTraits, type KernelCall } from '@starling-grid/shaders'
 import { PARTS } from './drafts.ts'
 import { flopsOf } from './flops.ts'
-import type { Plan, PlannedPass } from './plan.ts'
+import { poolBytes, type Plan, type PlannedPass } from './plan.ts'
 import type { GraphPart } from './runner.ts'
 import type { Tensor } from './tensor.ts'
 
@@ -57,7 +57,7 @@ export function explainPlan(plan: Plan, { samples, traits }: { readonly samples:
     return explainCall(part, call, passes, { samples, traits })
   }))
   const sum = (of: (call: ExplainedCall) => number) => calls.reduce((total, call) => total + of(call), 0)
-  const activationBytes = plan.buffers.reduce((total, bytes) => total + bytes, 0)
+  const activationBytes = poolBytes(plan)
   return {
     samples, calls,
     totals: {

@@ -59,6 +59,8 @@ export interface PlanOptions {
 
 /** Bytes of pooled buffers: what a tab may take without crowding out its neighbours. */
 const POOL_BUDGET_BYTES = 512 * 1024 * 1024
+/** … up to which scratch is kept from forward to backward: no adapter misses so little. */
+const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
 
 /**
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
@@ -68,18 +70,23 @@ export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose 
   const graph = fuseGraph(whole)
   for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
     const drafts = draftPasses(graph, choose, capacity)
-    // Sharing scratch saves time and costs memory: where it does not fit, preparing twice does better than half the samples.
+    // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
     const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }))
-    const fitting = plans.find(plan => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
-    if (fitting) return fitting
+    const fitting = plans.filter(plan => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
+    const [best] = fitting.filter((plan, i) => poolBytes(plan) <= SHARED_SCRATCH_BYTES || i === fitting.length - 1)
+    if (best) return best
     if (capacity > 1) continue
     const [obstacle] = plans.map(plan => firstObstacle(plan, limits))
     throw new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle}.`)
   }
 }
 
-function isCrowded({ buffers }: Plan): boolean {
-  return buffers.reduce((sum, bytes) => sum + bytes, 0) > POOL_BUDGET_BYTES
+function isCrowded(plan: Plan): boolean {
+  return poolBytes(plan) > POOL_BUDGET_BYTES
+}
+
+export function poolBytes({ buffers }: Plan): number {
+  return buffers.reduce((sum, bytes) => sum + bytes, 0)
 }
 
 function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): string | undefined {

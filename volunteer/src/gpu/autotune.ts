@@ -1,0 +1,129 @@
+// Which variants are fastest on this adapter, measured once when a plan is made and kept in the host's cache.
+// A plan's choices never change while it lives, so the order of its additions does not depend on timing.
+
+import { digest, type AdapterDescription } from '@starling-grid/protocol'
+import { candidatesFor, filesOf, KERNEL_URLS, type AdapterTraits, type Candidate, type KernelCall } from '@starling-grid/shaders'
+import type { Graph } from '../graph/build.ts'
+import { firstGuess, shapeKey, type Choose } from '../graph/choice.ts'
+import { flopsOf } from '../graph/flops.ts'
+import { fuseGraph } from '../graph/fuse.ts'
+import type { Tensor } from '../graph/tensor.ts'
+import type { ShardCache } from '../host.ts'
+import type { ReadText } from './pipelines.ts'
+import { parseTable, type Measured, type TuningTable } from './tuning-table.ts'
+
+export interface TuningOptions {
+  /** milliseconds that measuring may take in all, compilation included; a compilation under way is waited for */
+  readonly budgetMs: number
+  readonly cache?: ShardCache
+  /** told what people may want to know: a cache entry that cannot be used */
+  readonly say?: (text: string) => void
+}
+
+/** Calls made ready to run on the device. */
+export interface Trial {
+  /** runs them once; milliseconds */
+  run(): Promise<number>
+  destroy(): void
+}
+
+export type PrepareTrial = (calls: readonly KernelCall<Tensor>[], choose: Choose) => Promise<Trial>
+
+export interface TuneRequest {
+  readonly graph: Graph
+  readonly capacity: number
+  readonly traits: AdapterTraits
+  readonly adapter: AdapterDescription
+  readonly readText: ReadText
+  readonly prepare: PrepareTrial
+}
+
+/** A timing shorter than this says more about the queue than about the kernel. */
+const SHORTEST_TIMING_MS = 4
+/** Rough: what repeats are chosen by. */
+const FLOPS_PER_MS = { software: 4e6, gpu: 1e9 }
+const MOST_REPEATS = 32
+/** Best of so many; whoever is this much slower than the best in the first is out. */
+const ROUNDS = 3
+const HOPELESS = 1.5
+
+export async function tune({ budgetMs, cache, say = () => undefined }: TuningOptions, request: TuneRequest): Promise<Choose> {
+  const { traits, capacity } = request
+  const calls = tunableCalls(request)
+  const name = await cacheName(calls, request)
+  const table = cache ? await cached(cache, name, say) : new Map<string, Measured>()
+  const deadline = performance.now() + budgetMs
+  const known = table.size
+  for (const [key, call] of calls) {
+    if (performance.now() >= deadline) break
+    if (!table.has(key)) table.set(key, await fastest(call, request, deadline))
+  }
+  if (cache && table.size > known) await cache.put(name, new TextEncoder().encode(JSON.stringify(Object.fromEntries(table)))).catch((cause: unknown) => say(`Measured kernels could not be kept: ${String(cause)}.`))
+  return chooseFrom(table, traits, capacity)
+}
+
+/** Distinct calls with more than one variant worth a try, those first that take longest. */
+function tunableCalls({ graph, capacity, traits }: TuneRequest): Map<string, KernelCall<Tensor>> {
+  const { forward, backward } = fuseGraph(graph)
+  const calls = [...forward, ...backward].filter(call => worthTrying(call, capacity, traits).length > 1)
+  return new Map(calls.sort((a, b) => flopsOf(b, 1) - flopsOf(a, 1)).map(call => [shapeKey(call, capacity), call]))
+}
+
+function worthTrying(call: KernelCall<Tensor>, capacity: number, traits: AdapterTraits): readonly Candidate[] {
+  return candidatesFor(call, capacity, traits).filter(({ suits }) => suits)
+}
+
+async function fastest(call: KernelCall<Tensor>, { capacity, traits, prepare }: TuneRequest, deadline: number): Promise<Measured> {
+  const candidates = worthTrying(call, capacity, traits)
+  const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
+  const repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
+  const times: { variant: string; ms: number }[] = []
+  for (const candidate of candidates) {
+    if (times.length > 0 && performance.now() >= deadline) break
+    const best = Math.min(...times.map(({ ms }) => ms))
+    const trial = await prepare(Array.from({ length: repeats }, () => call), () => ({ candidate, why: 'being measured' }))
+    times.push({ variant: variantOf(candidate), ms: (await bestOf(trial, best * repeats)) / repeats })
+    trial.destroy()
+  }
+  const [first = { variant: '', ms: 0 }, second] = times.sort((a, b) => a.ms - b.ms)
+  return { variant: first.variant, ms: first.ms, ...(second ? { nextMs: second.ms } : {}) }
+}
+
+async function bestOf(trial: Trial, best: number): Promise<number> {
+  await trial.run() // software adapters compile at the first use
+  let ms = await trial.run()
+  for (let round = 1; round < ROUNDS && ms < HOPELESS * best; round++) ms = Math.min(ms, await trial.run())
+  return ms
+}
+
+function chooseFrom(table: TuningTable, traits: AdapterTraits, capacity: number): Choose {
+  const otherwise = firstGuess(traits)
+  return (call, samples) => {
+    const measured = samples === capacity ? table.get(shapeKey(call, samples)) : undefined
+    const candidate = measured && candidatesFor(call, samples, traits).find(other => variantOf(other) === measured.variant)
+    if (!measured || !candidate) return otherwise(call, samples)
+    const next = measured.nextMs === undefined ? 'nothing else was tried' : `the next ${measured.nextMs.toFixed(3)} ms`
+    return { candidate, why: `measured ${measured.ms.toFixed(3)} ms, ${next}` }
+  }
+}
+
+function variantOf({ family, name }: Candidate): string {
+  return `${family} ${name}`
+}
+
+/** Adapter and kernel texts: other drivers and other kernels are measured anew. */
+async function cacheName(calls: ReadonlyMap<string, KernelCall<Tensor>>, { capacity, traits, adapter, readText }: TuneRequest) {
+  const passes = [...calls.values()].flatMap(call => worthTrying(call, capacity, traits).flatMap(({ recipe }) => recipe(capacity).passes))
+  const files = [...new Set(passes.flatMap(filesOf))].sort()
+  const texts = await Promise.all(files.map(file => readText(KERNEL_URLS[file])))
+  const bytes = new TextEncoder().encode(JSON.stringify(['tuning', adapter.name, adapter.vendor, [...traits.features].sort(), texts]))
+  return digest(bytes)
+}
+
+async function cached(cache: ShardCache, name: Parameters<ShardCache['get']>[0], say: (text: string) => void): Promise<Map<string, Measured>> {
+  const bytes = await cache.get(name)
+  if (!bytes) return new Map()
+  const table = parseTable(bytes)
+  if (!table) say('The measurements of kernels in the cache are damaged and are made anew.')
+  return table ?? new Map()
+}

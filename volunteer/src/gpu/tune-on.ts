@@ -1,0 +1,33 @@
+// Autotuning on a real device: trials are runners of a few calls by themselves.
+
+import type { AdapterDescription } from '@starling-grid/protocol'
+import type { Graph } from '../graph/build.ts'
+import type { Choose } from '../graph/choice.ts'
+import { planGraph } from '../graph/plan.ts'
+import { tune, type PrepareTrial, type TuningOptions } from './autotune.ts'
+import { createGpuRunner, DEFAULT_MICRO_BATCH, traitsOf, type GpuRunnerOptions } from './runner.ts'
+
+/** `options`: those of the runner that will use the choice. */
+export function tuneOn(tuning: TuningOptions, adapter: AdapterDescription, options: GpuRunnerOptions): Promise<Choose> {
+  const { device, graph, readText, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
+  const traits = traitsOf(device, adapter.software)
+  // Shapes hold the number of samples that the adapter has room for.
+  const { capacity } = planGraph(graph, { traits, limits: device.limits, maxMicroBatch })
+  return tune(tuning, { graph, capacity, traits, adapter, readText, prepare: trialsOf({ ...options, maxMicroBatch: capacity }) })
+}
+
+function trialsOf(options: GpuRunnerOptions): PrepareTrial {
+  return async (calls, choose) => {
+    const graph: Graph = { ...options.graph, forward: calls, evaluation: calls, loss: [], backward: [], lossTensors: undefined, inputGradient: undefined }
+    const runner = await createGpuRunner({ ...options, graph, choose })
+    return {
+      async run() {
+        const start = performance.now()
+        // Whatever is read: only a copy makes the end of the run something to wait for.
+        await runner.run({ samples: runner.capacity, parts: ['forward'], write: [], read: [graph.output] })
+        return performance.now() - start
+      },
+      destroy: () => runner.destroy(),
+    }
+  }
+}
