@@ -6,6 +6,9 @@ import { openPeerNetwork } from './rtc-link.ts'
 import { openShardCache } from './shard-cache.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
+/** What a volunteer's start may take longer for faster kernels; later starts find them in the cache. */
+const TUNING_BUDGET_MS = 1500
+
 export interface NodeHostOptions {
   /** http(s) origin of the coordinator */
   readonly coordinatorUrl: string
@@ -31,7 +34,11 @@ export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOp
 
 async function openGpuExecutor(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })
-  const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, ...options, readText: (url) => readFile(url, 'utf8') })
+  const executor = await createGpuExecutor({
+    device: gpu.device, adapter: gpu.description, ...options, readText: (url) => readFile(url, 'utf8'),
+    // Software adapters compile slowly, and their first guess was measured.
+    ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say: (text) => console.error(text) } }),
+  })
   const destroy = executor.destroy.bind(executor)
   // The device belongs to this executor alone: it ends with it, and lets the process exit.
   return Object.assign(executor, {
