@@ -9,6 +9,7 @@ const WRONG_USE = 2
 const COMMANDS = {
   start: { does: 'run the coordinator', file: './start.mjs' },
   demo: { does: 'train a small network on this machine, with volunteers of its own', file: '../e2e/src/main.ts', itself: true },
+  train: { does: 'train the job of a file on this machine: train JOB', file: '../e2e/src/main.ts', itself: true },
   doctor: { does: 'check what this machine offers, and say what to do about the rest', file: '../client-node/src/main.ts', itself: true },
   volunteer: { does: 'give this machine to a coordinator: volunteer URL', file: '../client-node/src/main.ts', itself: true },
   golden: { does: 'compare the arithmetic with reference values: golden DIR', file: '../bench/src/golden.ts' },

@@ -94,7 +94,9 @@ export class Versions {
     if (checkpoint.blob === undefined) return undefined
     const { version, parameters } = await this.load(checkpoint)
     const measured = state.validated.get(version.id)?.size === state.config.validationBlocks && state.config.validationBlocks > 0
-    const bytes = exportModel({ ...job.form, version, parameters, ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}) })
+    const { vocabulary } = job.manifest
+    const known = { ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}), ...(vocabulary === undefined ? {} : { vocabulary }) }
+    const bytes = exportModel({ ...job.form, version, parameters, ...known })
     return { version, bytes }
   }
 

@@ -1,4 +1,4 @@
-// Commands that run a whole grid on this machine: demo, parity, chaos. The one place where a thrown error becomes a message.
+// Commands that run a whole grid on this machine: demo, train, parity, chaos. The one place where a thrown error becomes a message.
 import { describeError, isGridError } from '@starling-grid/protocol'
 import { CommanderError } from 'commander'
 
@@ -6,6 +6,7 @@ type RunCommand = (argv: string[]) => Promise<number>
 
 const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   demo: async () => (await import('./commands/demo.ts')).demo,
+  train: async () => (await import('./commands/train.ts')).train,
   parity: async () => (await import('./commands/parity.ts')).parity,
   chaos: async () => (await import('./commands/chaos.ts')).chaos,
 }

@@ -98,11 +98,19 @@ export function readParameters(bytes: Uint8Array, layout: ParameterLayout, versi
   })
 }
 
-/** A trained model for download: `safetensors.torch.load_file` reads it as a state_dict. */
-export function exportModel(model: Omit<VersionForm, 'optimizer'> & { readonly version: VersionRef; readonly parameters: Float32Array; readonly accuracy?: number }): Uint8Array<ArrayBuffer> {
-  const { spec, layout, version, parameters, accuracy } = model
-  const measured: Record<string, string> = accuracy === undefined ? {} : { accuracy: String(accuracy) }
-  return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', name: spec.name, ...identity(spec, version), ...measured })
+export interface ExportedModel extends Omit<VersionForm, 'optimizer'> {
+  readonly version: VersionRef
+  readonly parameters: Float32Array
+  /** of the version, where it was validated */
+  readonly accuracy?: number
+  /** of the text that it was trained on: character by token */
+  readonly vocabulary?: string
+}
+
+/** A trained model for download: `safetensors.torch.load_file` reads it as a state_dict. Its metadata hold all that using it needs. */
+export function exportModel({ spec, layout, version, parameters, accuracy, vocabulary }: ExportedModel): Uint8Array<ArrayBuffer> {
+  const known: Record<string, string> = { ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }), ...(vocabulary === undefined ? {} : { vocabulary }) }
+  return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...known })
 }
 
 function identity(spec: ModelSpec, version: VersionRef): Record<string, string> {

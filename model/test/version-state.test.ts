@@ -59,14 +59,16 @@ test('another version, another model or another kind of file is refused', () => 
   assert.throws(() => decodeVersionState(new Uint8Array(3), { spec, layout, optimizer: { type: 'sgd', lr: 1 } }), { code: 'version-corrupt' })
 })
 
-test('parameters alone come back, and an export carries only what torch expects', () => {
+test('parameters alone come back, and an export carries what torch expects and what using it needs', () => {
   const { parameters } = trained({ type: 'sgd', lr: 0.1 })
   const alone = encodeParameters({ spec, layout, version, parameters })
   assert.deepEqual(readParameters(alone, layout, version), parameters)
   assert.throws(() => readParameters(alone, layout, { ...version, v: 1 }), { code: 'version-corrupt' })
   const { tensors, metadata } = readSafetensors(exportModel({ spec, layout, version, parameters, accuracy: 0.5 }))
   assert.deepEqual([...tensors].map(([name, { shape }]) => [name, shape]), [['fc1.weight', [3, 4]], ['fc1.bias', [3]], ['fc2.weight', [2, 3]], ['fc2.bias', [2]]])
-  assert.deepEqual(metadata, { format: 'pt', name: 'tiny', v: '0', id: version.id, model: modelHash(spec), accuracy: '0.5' })
+  assert.deepEqual(metadata, { format: 'pt', name: 'tiny', v: '0', id: version.id, model: modelHash(spec), spec: JSON.stringify(spec), accuracy: '0.5' })
+  const { metadata: ofText } = readSafetensors(exportModel({ spec, layout, version, parameters, vocabulary: ' aé🦓' }))
+  assert.equal(ofText['vocabulary'], ' aé🦓')
 })
 
 test('a state of another length is a bug and not written', () => {

@@ -1,13 +1,12 @@
 // `demo`: coordinator and volunteers on this machine train LeNet-5 on real digits; any tab that opens the URL joins in.
-import { mkdir } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { GridError, type RunView } from '@starling-grid/protocol'
+import type { RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid.ts'
-import { earlyEnd } from '../processes.ts'
+import { failEarly, keepModel, stopOnSignal } from '../local-run.ts'
 import { duration, ProgressLine } from '../progress-line.ts'
 import type { Watch } from '../watch.ts'
 
@@ -27,8 +26,6 @@ interface Options {
 const DEFAULT_PORT = 8790
 /** Plenty for the demo's epochs on two slow cores; a run that takes longer is stuck. */
 const LIMIT_MS = 2 * 60 * 60 * 1000
-/** exit code of a process that was told twice to stop */
-const INTERRUPTED = 130
 
 export async function demo(argv: string[]): Promise<number> {
   const options = parse(argv)
@@ -42,7 +39,7 @@ export async function demo(argv: string[]): Promise<number> {
     for (let i = 0; i < options.volunteers; i++) grid.addVolunteer()
     const finished = await Promise.race([trained(grid, line), stopped, ...grid.volunteers.map(async (child) => failEarly(child, await child.ended))])
     if (finished === undefined) return 0
-    const model = await keepModel(grid, job, options.out)
+    const model = await keepModel(grid, job, join(options.out, 'lenet5.safetensors'))
     const result = summarise(grid.watch, finished, model)
     report(line, result)
     if (options.json === true) console.log(JSON.stringify(result))
@@ -113,15 +110,6 @@ function progressText(run: RunView, { steps, validations }: Watch): string {
   return steps.length === 0 ? `${parts[0]}  ${run.reason}` : parts.join('  ')
 }
 
-async function keepModel(grid: Grid, job: string, out: string): Promise<string> {
-  await mkdir(out, { recursive: true }).catch((cause: unknown) => {
-    throw new GridError('folder-unwritable', `${out} cannot be created; name another folder with --out`, { cause })
-  })
-  const file = resolve(join(out, 'lenet5.safetensors'))
-  await grid.exportModel(job, file)
-  return file
-}
-
 function summarise({ steps, validations, members }: Watch, run: RunView, model: string) {
   const first = steps[0]
   const last = steps.at(-1)
@@ -157,24 +145,4 @@ function report(line: ProgressLine, result: ReturnType<typeof summarise>): void 
 async function keepServing(line: ProgressLine, url: string, stopped: Promise<undefined>): Promise<void> {
   line.say(`\nThe dashboard stays at ${url}/dashboard until Ctrl-C.`)
   await stopped
-}
-
-/** A volunteer of the demo that ends while the run goes on has something to say. */
-function failEarly(child: Parameters<typeof earlyEnd>[0], ended: number | string): Promise<never> {
-  return ended === 0 ? new Promise(() => undefined) : Promise.reject(earlyEnd(child, ended))
-}
-
-/** Once: everything is stopped in order. Twice: at once. */
-function stopOnSignal(): Promise<undefined> {
-  return new Promise((resolve) => {
-    let asked = false
-    const onSignal = (): void => {
-      if (asked) process.exit(INTERRUPTED)
-      asked = true
-      process.stderr.write('\nstopping; Ctrl-C again stops at once\n')
-      resolve(undefined)
-    }
-    process.on('SIGINT', onSignal)
-    process.on('SIGTERM', onSignal)
-  })
 }

@@ -6,13 +6,14 @@ import { float32Values, readSafetensors } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber, wholeNumbers } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
+import { ensureText, textJob } from '../text-job.ts'
 import { Grid } from '../grid.ts'
 import { ProgressLine } from '../progress-line.ts'
 
 interface Options {
   readonly volunteers: number[]
   readonly steps: number
-  readonly model: string
+  readonly model: 'lenet5' | 'gpt'
   readonly executor: 'webgpu' | 'reference'
   readonly seed: number
   readonly json?: boolean
@@ -34,7 +35,7 @@ export async function parity(argv: string[]): Promise<number> {
     .description('Trains the same job with different numbers of volunteers and compares losses, parameters and replicas.')
     .option('--volunteers <list>', 'numbers of volunteers', wholeNumbers, [1, 2, 4])
     .option('--steps <n>', 'steps to train', wholeNumber(1), 100)
-    .addOption(new Option('--model <name>', 'what to train').choices(['lenet5']).default('lenet5'))
+    .addOption(new Option('--model <name>', 'what to train').choices(['lenet5', 'gpt']).default('lenet5'))
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
     .option('--seed <n>', 'of initial values and order', wholeNumber(0), 1)
     .option('--json', 'print one JSON value on the last line of stdout')
@@ -50,12 +51,12 @@ export async function parity(argv: string[]): Promise<number> {
   return result.maxLossDifference <= MAX_LOSS_DIFFERENCE && result.replicasIdentical ? 0 : 1
 }
 
-async function train(count: number, { steps, executor, seed }: Options, line: ProgressLine): Promise<Outcome> {
+async function train(count: number, { steps, executor, seed, model }: Options, line: ProgressLine): Promise<Outcome> {
   const grid = await Grid.start()
   const folder = await mkdtemp(join(tmpdir(), 'starling-parity-'))
   try {
-    const epochs = 1 + Math.floor(steps / 60) // more than enough blocks for the steps
-    const job = await grid.submit(demoJob({ epochs, seed, mode: 'ring', minVolunteers: count, maxSteps: steps, optimizer: OPTIMIZER }))
+    const options = { epochs: 1 + Math.floor(steps / 60), seed, minVolunteers: count, maxSteps: steps, optimizer: OPTIMIZER } // more than enough blocks for the steps
+    const job = await grid.submit(model === 'gpt' ? textJob({ ...options, ...(await ensureText(folder, (text) => line.say(text))) }) : demoJob({ ...options, mode: 'ring' }))
     for (let i = 0; i < count; i++) grid.addVolunteer({ executor })
     grid.watch.onChange(() => line.show(`${count} volunteer${count > 1 ? 's' : ''}: step ${grid.watch.steps.length} of ${steps}`))
     const run = await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run, 30 * 60 * 1000)
