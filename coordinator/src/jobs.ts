@@ -2,9 +2,10 @@
 // of the decisions. What is stored is enough to make the same again after a restart.
 import { randomBytes } from 'node:crypto'
 import {
-  ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, GridError, type JobId, jobId, type JobSpec, type JobTerms, MAX_BLOCKS, sha256Name,
+  ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
+  MAX_STEP_BLOCKS, sha256Name,
 } from '@starling-grid/protocol'
-import { type ModelSpec, modelHash, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
+import { type ModelSpec, modelHash, outerOptimizer, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { importDataset } from './datasets/import.ts'
 import type { StoredJob } from './journal/state-store.ts'
@@ -41,10 +42,10 @@ const ID_NAME_LENGTH = 30
  * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
  */
 export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: number): Promise<StoredJob> {
-  if (spec.mode === 'local') throw new GridError('unsupported', 'mode "local" is not offered by this version; use "auto", "ring" or "async"')
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
+  localSettings(spec)
   const manifest = await importDataset(spec.dataset, model, blobs)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw new GridError('job-invalid', `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`)
@@ -65,7 +66,8 @@ function withScheduledSteps(spec: JobSpec, manifest: DatasetManifest): JobSpec {
 export function readJob({ id, description }: StoredJob, timing: Timing): Job {
   const { spec, manifest, submittedAt } = JSON.parse(description) as Description
   const model = parseModelSpec(spec.model)
-  const form: VersionForm = { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer }
+  const local = localSettings(spec)
+  const form: VersionForm = { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer, ...(local ? { outer: outerOptimizer(local) } : {}) }
   const training = blockRanges(manifest.train, spec.blockSamples)
   const validation = blockRanges(manifest.validation, spec.blockSamples)
   const config = configOf({ id, spec, model, timing, blocks: training.length, validationBlocks: validation.length })
@@ -85,15 +87,29 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks }: ConfigP
   const { seed, batchBlocks, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
   return {
     job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode,
-    timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON,
+    timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON, roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }
 
 /** The job without the folders of our disk. */
 function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetManifest): JobTerms {
   const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed } = spec
+  const local = localSettings(spec)
   const clipping = clipNorm === undefined ? {} : { clipNorm }
-  return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed }
+  return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed, ...(local ? { local } : {}) }
+}
+
+/**
+ * What local rounds use; undefined in a job that makes none.
+ * Defaults: an outer step as in DiLoCo (Douillard et al., 2023), and few inner steps, since most jobs here are short.
+ */
+function localSettings({ mode, local, batchBlocks }: JobSpec): LocalSettings | undefined {
+  if (mode !== 'local' && local === undefined) return undefined
+  const settings = { innerSteps: 16, outerLr: 0.7, outerMomentum: 0.9, ...local }
+  const blocks = settings.innerSteps * batchBlocks
+  if (blocks > MAX_STEP_BLOCKS)
+    throw new GridError('job-invalid', `${settings.innerSteps} inner steps of ${batchBlocks} blocks make rounds of ${blocks} blocks, the limit is ${MAX_STEP_BLOCKS}; use larger blocks or fewer inner steps`)
+  return settings
 }
 
 /** Readable, and not to be guessed from another. */

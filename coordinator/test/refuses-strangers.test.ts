@@ -217,7 +217,7 @@ test('a model that cannot be built, or does not fit the data, is refused when it
   assert.match(wrongInputs.message ?? '', /layer 1 `linear` expects 400 inputs and gets 784/)
   assert.equal((await refused({ model: { input: [3, 32, 32], layers: layers(3072) } })).code, 'job-invalid')
   assert.equal((await refused({ model: { input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'f', out: 9 }] } })).code, 'job-invalid')
-  assert.equal((await refused({ mode: 'local' })).code, 'unsupported')
+  assert.equal((await refused({ mode: 'local', local: { innerSteps: 1000 } })).code, 'job-invalid')
   assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
   assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
   assert.deepEqual(await (await fetch(`${url}/api/jobs`)).json(), { jobs: [] })

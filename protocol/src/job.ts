@@ -47,6 +47,15 @@ export const OptimizerSchema = Type.Union([
   }),
 ])
 
+/** Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their differences one outer step. */
+const LocalSchema = strict({
+  innerSteps: Type.Integer({ minimum: 1, maximum: 1000 }),
+  /** of the outer SGD with Nesterov's momentum */
+  outerLr: Positive,
+  outerMomentum: Fraction,
+})
+export type LocalSettings = Static<typeof LocalSchema>
+
 /**
  * Async mode (A2, A3): when the parameter server makes a version of what was pushed, and what becomes of late pushes.
  * Defaults and what goes together: coordinator/src/run/async-policy.ts.
@@ -106,6 +115,8 @@ export const JobSpecSchema = strict({
   mode: Type.Union([Type.Literal('auto'), ModeSchema]),
   /** settings of the parameter server, for the modes that use it */
   async: Type.Optional(AsyncSchema),
+  /** settings of local rounds; mode `local` has defaults */
+  local: Type.Optional(Type.Partial(LocalSchema)),
 })
 export type JobSpec = Static<typeof JobSpecSchema>
 
@@ -130,5 +141,7 @@ export const JobTermsSchema = strict({
   batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
   epochs: Type.Integer({ minimum: 1, maximum: 10_000 }),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
+  /** the run may train in local rounds */
+  local: Type.Optional(LocalSchema),
 })
 export type JobTerms = Static<typeof JobTermsSchema>

@@ -56,7 +56,7 @@ export interface VolunteerStatus {
   readonly detail: string
   readonly job: { readonly name: string; readonly owner: string; readonly purpose: string } | null
   readonly adapter: Executor['adapter'] | null
-  readonly mode: 'ring' | 'async' | null
+  readonly mode: 'ring' | 'local' | 'async' | null
   readonly ring: { readonly position: number; readonly size: number } | null
   /** links to neighbours whose frames go through the coordinator, because no direct one opens */
   readonly relayedLinks: number

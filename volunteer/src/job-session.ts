@@ -1,5 +1,5 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
-import { embeddingTables, inputTables, type ModelSpec, modelHash, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
+import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
 import { GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
@@ -10,6 +10,7 @@ import type { VolunteerHost } from './host.ts'
 import { HeldVersion } from './recovery/held-version.ts'
 import { AsyncMode } from './sync/async-mode.ts'
 import { pullRows } from './sync/pull-rows.ts'
+import { LocalRounds } from './sync/local-round.ts'
 import { createMember } from './sync/member.ts'
 import type { MemberCore } from './sync/member-state.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
@@ -59,18 +60,20 @@ export class JobSession {
     this.terms = terms
     this.spec = spec
     this.#parts = parts
-    this.#held = new HeldVersion({ spec, optimizer: terms.optimizer, clipNorm: terms.clipNorm })
+    const { optimizer, clipNorm, local } = terms
+    this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held)
     this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first)
     const { http, network, openRelay, send, onChange, onFatal } = parts
+    const layout = parameterLayout(spec)
+    const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches })
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, network, openRelay, genesis: first, seed: terms.seed, send, onChange, onFatal,
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, send, onChange, onFatal,
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
-    const layout = parameterLayout(spec)
     this.#async = new AsyncMode({
       self: parts.self, layout, tables: embeddingTables(spec, layout), lookups: inputTables(spec, layout), compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
       pull: (version, rows) => (rows === undefined ? this.#pull(version) : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) })), push: (push, gradient) => http.push(terms.id, push, gradient),

@@ -68,7 +68,7 @@ export class StatusBoard {
     const last = core.tail.at(-1)
     this.#set({
       ...phaseOf(session),
-      mode: core.asyncEpoch === undefined ? (core.ring === undefined ? this.#status.mode : 'ring') : 'async',
+      mode: core.asyncEpoch === undefined ? (core.ring === undefined ? this.#status.mode : core.ring.kind === 'round' ? 'local' : 'ring') : 'async',
       ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
       relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,

@@ -173,7 +173,7 @@ test('the plan may come before the start', () => {
 
 test('no step begins after the one that the members change at', () => {
   const bench = new Bench().running(planOf(1, 2, 3)).order({ type: 'until', owner: 1, gen: 1, step: 1 })
-  bench.effects = [{ type: 'compute', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
+  bench.effects = [{ type: 'compute', kind: 'ring', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
   assert.deepEqual(bench.compute().did('compute'), [])
 })
 
@@ -224,7 +224,7 @@ test('at a checkpoint one member uploads and the others say their digest', () =>
     const bench = new Bench().running()
     bench.core.ring?.plan.delete(2)
     bench.order({ type: 'checkpoint-at', owner: 1, gen: 1, v: 1, uploader })
-    bench.effects = [{ type: 'compute', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
+    bench.effects = [{ type: 'compute', kind: 'ring', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
     assert.deepEqual(bench.compute().effects.map(({ type }) => type), ['apply', 'send', effect])
   }
 })

@@ -46,6 +46,7 @@ export class LocalRounds {
   readonly #inner: VersionContent
   readonly #mean: Float32Array
   #progress: Progress | undefined
+  #last: Promise<unknown> = Promise.resolve()
 
   constructor(parts: LocalRoundParts) {
     const { layout, optimizer } = parts.rule
@@ -54,8 +55,21 @@ export class LocalRounds {
     this.#mean = new Float32Array(layout.total)
   }
 
+  /** H */
+  get innerSteps(): number {
+    return this.#parts.innerSteps
+  }
+
   /** Σ targets · (base − local) into `compute.gradient`. Undefined when the generation ended before. */
-  async run(order: RoundOrder): Promise<RoundResult | undefined> {
+  run(order: RoundOrder): Promise<RoundResult | undefined> {
+    // A round that was cut short may still have a step under way, whose blocks count as learned once it is over.
+    const done = this.#last.then(() => this.#run(order))
+    this.#last = done.catch(() => undefined)
+    return done
+  }
+
+  async #run(order: RoundOrder): Promise<RoundResult | undefined> {
+    if (!order.current()) return undefined
     const { compute } = this.#parts
     const progress = this.#resume(order)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))

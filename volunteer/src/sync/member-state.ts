@@ -81,7 +81,7 @@ export type MemberEffect =
   | { readonly type: 'apply'; readonly record: StepRecord; readonly version: VersionRef }
   /** compute the digest of the held state and send CONFIRM (R7) */
   | { readonly type: 'confirm'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
-  | { readonly type: 'compute'; readonly gen: number; readonly step: number; readonly blocks: readonly BlockId[] }
+  | { readonly type: 'compute'; readonly gen: number; readonly step: number; readonly kind: 'ring' | 'round'; readonly blocks: readonly BlockId[] }
   /** the computed gradient goes into the ring (R9) */
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }

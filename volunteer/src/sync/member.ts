@@ -182,7 +182,7 @@ function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
   const planned = ring.plan.get(step)
   if (ring.stage !== 'running' || ring.flight !== undefined || planned === undefined || step > ring.until || core.tail.length >= PLAN_WINDOW) return []
   ring.flight = { step, stage: 'computing' }
-  return [{ type: 'compute', gen: ring.gen, step, blocks: splitBlocks(planned.blocks, ring.shares)[ring.position] ?? [] }]
+  return [{ type: 'compute', gen: ring.gen, step, kind: ring.kind, blocks: splitBlocks(planned.blocks, ring.shares)[ring.position] ?? [] }]
 }
 
 function contribute(core: MemberCore, ring: RingView, { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>): MemberEffect[] {

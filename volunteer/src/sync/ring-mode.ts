@@ -1,5 +1,5 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
-import { type BlameReason, describeError, type FetchRequest, type Frame, GridError, isGridError, type LinkTrouble, type MemberId, sameVersion, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, type BlockId, describeError, type FetchRequest, type Frame, GridError, isGridError, type LinkTrouble, type MemberId, sameVersion, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import { LinkSet } from '../collective/link-set.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import type { RingReduce } from '../collective/ring-reduce.ts'
@@ -12,6 +12,7 @@ import { sha256Of } from '../data/shards.ts'
 import { bytesOf, trainStep } from '../train-step.ts'
 import { catchUpBytes, type CatchUpSources } from './catch-up.ts'
 import { fateOf } from './frame-fate.ts'
+import type { LocalRounds, RoundResult } from './local-round.ts'
 import { type MemberCore, type MemberEffect, type MemberInput, predecessor, type RunOrder, successor } from './member-state.ts'
 import { mayServe, react } from './member.ts'
 import { RingExchange } from './ring-exchange.ts'
@@ -22,6 +23,8 @@ export interface RingModeParts {
   readonly held: HeldVersion
   readonly compute: Compute
   readonly batches: Batches
+  /** in jobs with local rounds */
+  readonly rounds: LocalRounds | undefined
   readonly network: PeerNetwork
   /** a link through the coordinator (R18) */
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
@@ -106,7 +109,7 @@ export class RingMode {
       case 'confirm':
         return void this.#confirm(effect)
       case 'compute':
-        return void trainStep(effect, { ...this.#parts, tell: this.tell, reduced: this.#reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+        return void trainStep(effect, { ...this.#parts, localRound: this.#localRound, tell: this.tell, reduced: this.#reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
       case 'contribute':
         return this.#contribute(effect)
       case 'upload':
@@ -190,6 +193,12 @@ export class RingMode {
     if (next !== undefined) for (const frame of frames) this.links.send(next, frame)
   }
 
+  #localRound = async (gen: number, blocks: readonly BlockId[]): Promise<RoundResult | undefined> => {
+    const { core, held, rounds } = this.#parts
+    if (rounds === undefined || held.version === undefined) throw new Error('internal: a round in a job without local rounds')
+    return rounds.run({ base: held.version, parameters: held.parameters, blocks, current: () => core.ring?.gen === gen && core.ring.stage === 'running' })
+  }
+
   #reduced = (gen: number, step: number): Promise<RingReduce> =>
     new Promise((resolve) => {
       this.#waiting = { gen, step, resolve }
@@ -251,10 +260,16 @@ export class RingMode {
     else this.#ringLinks.trouble({ gen: ring.gen, peers: [member], why, error })
   }
 
+  /** Others may be that much slower in a round of many steps. */
+  get #stallMs(): number {
+    const { core, rounds } = this.#parts
+    return REDUCE_STALL_MS * (core.ring?.kind === 'round' ? (rounds?.innerSteps ?? 1) : 1)
+  }
+
   #checkProgress(): void {
     const ring = this.#parts.core.ring
-    const stalled = ring?.flight?.stage === 'reducing' && performance.now() - this.#progressAt > REDUCE_STALL_MS
-    if (ring !== undefined && stalled) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, new GridError('reduce-timeout', `no frame of step ${ring.flight?.step ?? 0} for ${REDUCE_STALL_MS / 1000} s`))
+    const stalled = ring?.flight?.stage === 'reducing' && performance.now() - this.#progressAt > this.#stallMs
+    if (ring !== undefined && stalled) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, new GridError('reduce-timeout', `no frame of step ${ring.flight?.step ?? 0} for ${this.#stallMs / 1000} s`))
   }
 
   #computeFailed(gen: number, error: unknown): void {
