@@ -1,7 +1,8 @@
 // Single kernels: the products that training spends its time in against other libraries, and the optimizer against a mere copy.
 import { compare, type Comparison } from './compare.ts'
+import { memoryRows } from './memory.ts'
 import { adamwOnCpu, adamwOnGpu } from './optimizer.ts'
-import { type BenchRow } from './row.ts'
+import type { BenchRow } from './row.ts'
 import { inPlace, type Suite } from './suite.ts'
 import { flopsOf, type ConvTask, type Task } from './task.ts'
 
@@ -26,5 +27,5 @@ export const kernelSuite: Suite = async (options) => {
     return compared
   })
   if (options.in === 'browser') return rows
-  return [...rows, await adamwOnGpu(options), await adamwOnCpu(options)]
+  return [...rows, await adamwOnGpu(options), await adamwOnCpu(options), ...await memoryRows(options)]
 }

@@ -31,13 +31,13 @@ export async function adamwOnGpu({ adapter, rounds, log }: SuiteOptions): Promis
   }
 }
 
-async function adamwRunner({ device }: OpenGpu): Promise<{ runner: GpuRunner; run: () => Promise<unknown> }> {
+async function adamwRunner({ device, description }: OpenGpu): Promise<{ runner: GpuRunner; run: () => Promise<unknown> }> {
   const vectors = { settings: SETTINGS_LENGTH, gradient: PARAMETERS, parameters: PARAMETERS, mean: PARAMETERS, square: PARAMETERS }
   const { graph, operand } = kernelGraph(vectors, (tensor) => ({
     kernel: 'adamw.update', dims: { length: PARAMETERS },
     operands: { settings: tensor('settings'), gradient: tensor('gradient'), parameters: tensor('parameters'), mean: tensor('mean'), square: tensor('square') },
   } satisfies KernelCall<ReturnType<typeof tensor>>))
-  const runner = await createGpuRunner({ device, graph, readText: (url) => readFile(url, 'utf8'), maxMicroBatch: 1 })
+  const runner = await createGpuRunner({ device, graph, readText: (url) => readFile(url, 'utf8'), maxMicroBatch: 1, software: description.software })
   const settings = Float32Array.of(1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 0.9, 0.999)
   const random = Float32Array.from({ length: PARAMETERS }, Math.random)
   const write = Object.keys(vectors).map((name) => [operand(name), name === 'settings' ? settings : random] as const)

@@ -1,8 +1,14 @@
 // Starling itself as a library under measurement, on the executors that volunteers use. Web-standard: runs in Node and in pages.
 import { meanOfStep, nextVersion, parameterLayout, parseModelSpec, initialVersionState, type ModelSpec } from '@starling-grid/model'
-import { buildGraph, type Executor, type Graph, type GraphPart, type GraphRunner, type RunRequest, type Tensor, type Values } from '@starling-grid/volunteer'
+import type { AdapterDescription } from '@starling-grid/protocol'
+import {
+  buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor, type Graph, type GraphPart, type GraphRunner, type RunRequest, type Tensor, type Values,
+} from '@starling-grid/volunteer'
 import type { Library, Prepared } from '../library.ts'
 import { chainInput, convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ChainTask, type ConvTask, type MatmulTask, type StepTask } from '../task.ts'
+
+/** ms: what a volunteer spends on a new model */
+const TUNING = { budgetMs: 1500 } as const
 
 /** Something that runs graphs and models: a device, or plain TypeScript. */
 export interface StarlingBackend {
@@ -25,6 +31,24 @@ export function starling(backend: StarlingBackend): Library {
       }
     },
   }
+}
+
+export interface OpenDevice {
+  readonly device: GPUDevice
+  readonly adapter: AdapterDescription
+  readonly readText: (url: URL) => Promise<string>
+}
+
+/** On a device, with variants of kernels measured first, as volunteers do; what that costs is in the first run. */
+export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
+  return starling({
+    name: 'starling', adapter: adapter.name,
+    async createRunner(graph, capacity) {
+      const options = { device, graph, readText, maxMicroBatch: capacity, software: adapter.software }
+      return createGpuRunner({ ...options, choose: await tuneOn(TUNING, adapter, options) })
+    },
+    createExecutor: (spec, capacity) => createGpuExecutor({ device, adapter, spec, readText, maxMicroBatch: capacity, tuning: TUNING }),
+  })
 }
 
 /** A linear layer computes x · weightᵀ, so its weight is B transposed. */

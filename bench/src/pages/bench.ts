@@ -1,10 +1,9 @@
 // The page in which libraries are measured: it opens them, keeps what they prepared, and passes results on as text.
 import { openDevice } from '@starling-grid/client-web/gpu'
-import { createGpuExecutor, createGpuRunner } from '@starling-grid/volunteer'
 import { toBase64 } from '../browser/base64.ts'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
 import type { Library, Missing, PeerModule, Prepared } from '../library.ts'
-import { starling } from '../libraries/starling.ts'
+import { starlingOn } from '../libraries/starling.ts'
 import type { OpenedInPage } from '../places/browser.ts'
 import type { Task } from '../task.ts'
 
@@ -14,12 +13,7 @@ const prepared: Prepared[] = []
 async function open(peers: readonly string[]): Promise<OpenedInPage> {
   countGpuCalls()
   const { device, adapter } = await openDevice()
-  const readText = async (url: URL) => (await fetch(url)).text()
-  const opened: Library[] = [starling({
-    name: 'starling', adapter: adapter.name,
-    createRunner: (graph, capacity) => createGpuRunner({ device, graph, readText, maxMicroBatch: capacity }),
-    createExecutor: (spec, capacity) => createGpuExecutor({ device, adapter, spec, readText, maxMicroBatch: capacity }),
-  })]
+  const opened: Library[] = [starlingOn({ device, adapter, readText: async (url) => (await fetch(url)).text() })]
   const missing: Missing[] = []
   for (const peer of peers) {
     const module = (await import(/* @vite-ignore */ `/${peer}.js`)) as PeerModule

@@ -4,11 +4,10 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { openGpu, type OpenGpu } from '@starling-grid/client-node'
-import { createGpuExecutor, createGpuRunner } from '@starling-grid/volunteer'
 import { bundle } from '../browser/bundle.ts'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
 import type { Library, Missing, PeerModule } from '../library.ts'
-import { starling } from '../libraries/starling.ts'
+import { starlingOn } from '../libraries/starling.ts'
 import { openTorch } from '../libraries/torch.ts'
 import type { Peers } from '../peers.ts'
 import type { Place } from './place.ts'
@@ -21,7 +20,7 @@ export async function openNode(adapter: string | undefined, peers: Peers): Promi
   const torchMissing: Missing[] = 'reason' in torch ? [torch] : []
   return {
     name: 'node', adapter: gpu.description.name,
-    libraries: [ours(gpu), ...others.libraries, ...('reason' in torch ? [] : [torch])],
+    libraries: [starlingOn({ device: gpu.device, adapter: gpu.description, readText: (url) => readFile(url, 'utf8') }), ...others.libraries, ...('reason' in torch ? [] : [torch])],
     missing: [...peers.missing, ...others.missing, ...torchMissing],
     gpuCalls: async () => gpuCalls(),
     async close() {
@@ -30,15 +29,6 @@ export async function openNode(adapter: string | undefined, peers: Peers): Promi
       gpu.close()
     },
   }
-}
-
-export function ours({ device, description }: OpenGpu): Library {
-  const readText = (url: URL) => readFile(url, 'utf8')
-  return starling({
-    name: 'starling', adapter: description.name,
-    createRunner: (graph, capacity) => createGpuRunner({ device, graph, readText, maxMicroBatch: capacity }),
-    createExecutor: (spec, capacity) => createGpuExecutor({ device, adapter: description, spec, readText, maxMicroBatch: capacity }),
-  })
 }
 
 async function openPeers({ description }: OpenGpu, peers: Peers): Promise<{ libraries: Library[]; missing: Missing[]; close(): Promise<void> }> {
