@@ -32,6 +32,8 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'catch up by one reduced gradient': 'catchUps',
     'fetch whole states from members': 'stateFetches',
     'fetch whole states from the coordinator': 'coordinatorFetches',
+    'train in local rounds': 'rounds',
+    'change between steps and local rounds by their cost': 'localChanges',
     'fall back to the parameter server': 'ringToAsync',
     'return to the ring': 'asyncToRing',
     'restart a coordinator whose parameter server is gone': 'serverRestarts',

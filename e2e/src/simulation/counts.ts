@@ -12,6 +12,8 @@ const COUNTED = [
   /** a member answered a ballot that it had answered before */
   'equalBallots',
   'ringToAsync', 'asyncToRing',
+  /** `auto` changed between steps and local rounds, either way; and rounds that were committed (A7) */
+  'localChanges', 'rounds',
   /** whole states, from members and from the coordinator; kept reduced gradients (R7) */
   'stateFetches', 'coordinatorFetches', 'catchUps',
   /** frames that the coordinator carried past a bad link (R18) */

@@ -1,6 +1,6 @@
 // The durable journal with its fence, and what may never happen in it: counters that repeat (I7), a chain that changes (I5),
 // two kinds of writers in one mode epoch (I8), epochs that mix.
-import { type BlockId, epochOf, extend, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type Mode, type BlockId, epochOf, extend, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
 import type { Counts } from './counts.ts'
 import { digestOf, type History, type Replica } from './replica.ts'
@@ -33,6 +33,7 @@ export class Chronicle {
   #owner = 0
   #gen = 0
   #modeEpoch = 0
+  #mode: Mode
   readonly #started = new Set<number>()
   readonly #kinds = new Map<number, StepRecord['kind']>()
   readonly #leaseEpochs = new Map<BlockId, number>()
@@ -43,6 +44,7 @@ export class Chronicle {
 
   constructor(config: RunConfig, world: { readonly history: History; readonly violations: Violations; readonly counts: Counts; readonly blobs: ReadonlyMap<string, Replica> }) {
     this.#config = config
+    this.#mode = config.mode === 'auto' ? 'ring' : config.mode
     this.#history = world.history
     this.#violations = world.violations
     this.#counts = world.counts
@@ -82,7 +84,8 @@ export class Chronicle {
       case 'mode':
         this.#raise('mode epoch', this.#modeEpoch, entry.modeEpoch)
         this.#modeEpoch = entry.modeEpoch
-        this.#counts[entry.mode === 'async' ? 'ringToAsync' : 'asyncToRing']++
+        this.#counts[entry.mode === 'async' ? 'ringToAsync' : this.#mode === 'async' ? 'asyncToRing' : 'localChanges']++
+        this.#mode = entry.mode
         return
       case 'lease':
         for (const { block, leaseEpoch } of entry.leases) {
@@ -129,6 +132,7 @@ export class Chronicle {
       this.#versions.push(version)
       this.records.push(record)
       this.#counts.commits++
+      if (record.kind === 'round') this.#counts.rounds++
     }
   }
 

@@ -57,11 +57,14 @@ const POLICIES: readonly AsyncPolicy[] = [
 /** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
+/** batches in a local round; `auto` has many, so that it changes to rounds and back */
+const ROUND_STEPS = { ring: 1, async: 1, local: 2, auto: 8 } as const
+
 export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5ca1ab1e)
   const network = options.network ?? (dice.chance(0.5) ? 'fifo' : 'shuffled')
   const heavy = options.heavy ?? dice.chance(0.2)
-  const mode = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async'] as const) ?? 'ring'
+  const mode = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring'
   const seats = dice.between(2, 4)
   const off = options.off ?? ALL_RULES_ON
   const faults = heavy ? dice.between(15, 29) : dice.between(2, 9)
@@ -81,7 +84,7 @@ function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): Omit<RunC
   const [epochs, blocks, batchBlocks] = dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {
     job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
-    validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: dice.between(1, 2),
+    validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, roundSteps: ROUND_STEPS[mode], minVolunteers: dice.between(1, 2),
     timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3) },
   }
 }
