@@ -12,6 +12,7 @@ const COMMANDS = {
   train: { does: 'train the job of a file on this machine: train JOB', file: '../e2e/src/main.ts', itself: true },
   doctor: { does: 'check what this machine offers, and say what to do about the rest', file: '../client-node/src/main.ts', itself: true },
   volunteer: { does: 'give this machine to a coordinator: volunteer URL', file: '../client-node/src/main.ts', itself: true },
+  ps: { does: "hold one range of a coordinator's parameter server: ps URL --range I/N", file: '../coordinator/src/ps.ts' },
   golden: { does: 'compare the arithmetic with reference values: golden DIR', file: '../bench/src/golden.ts' },
   explain: { does: 'show how a model would run here, kernel by kernel: explain MODEL', file: '../client-node/src/main.ts', itself: true },
   parity: { does: 'show that 1, 2 and 4 volunteers train the same network', file: '../e2e/src/main.ts', itself: true },

@@ -11,6 +11,7 @@ import type { Job } from './jobs.ts'
 import type { StateStore } from './journal/state-store.ts'
 import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
+import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import type { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { mayRelay } from './run/ring-links.ts'
@@ -43,6 +44,7 @@ export interface RunParts {
   readonly blobs: BlobStore
   readonly audience: Audience
   readonly refusals: Refusals
+  readonly shardProcesses: ShardProcesses
   /** something worth a line in the log of the process */
   readonly onTrouble: (text: string) => void
   readonly onFinished: () => void
@@ -93,7 +95,7 @@ export class RunHost {
     this.#parts = parts
     this.job = job
     this.state = createRunState(job.config)
-    this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism() })
+    this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
     this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
     this.#outbox = new Outbox({
       append: async (rows) => {
@@ -200,7 +202,7 @@ export class RunHost {
       case 'server-close':
         return this.#onServer((server) => server.close(effect.version, effect.record.targets))
       case 'server-checkpoint':
-        return this.#onServer(async () => this.#writeServer())
+        return this.#onServer(() => this.#writeServer())
       case 'server-unload':
         return this.#server.unload()
       case 'push-verdict':
@@ -219,7 +221,10 @@ export class RunHost {
   /** @throws GridError when the checkpoint cannot be read now */
   async #loadServer(checkpoint: Checkpoint): Promise<void> {
     const state = await this.versions.load(checkpoint)
-    await this.#onServer((server) => server.load(state), true)
+    await this.#onServer(async (server) => {
+      await server.load(state)
+      this.history.note('run', `the parameter server computes in ${server.place}`, now())
+    }, true)
   }
 
   /** A4: a server that fails is gone whole, and what was still meant for it with it, until it is loaded again. */
@@ -234,8 +239,8 @@ export class RunHost {
   }
 
   /** Encoded now, written while other effects go on; a disk that fails is asked again by the decisions. */
-  #writeServer(): void {
-    const { version, bytes } = this.#server.encode()
+  async #writeServer(): Promise<void> {
+    const { version, bytes } = await this.#server.encode()
     this.#parts.blobs
       .put(bytes)
       .then((blob) => this.feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength }))

@@ -4,6 +4,7 @@ import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import { importJob, readJob } from './jobs.ts'
 import type { StateStore, StoredJob } from './journal/state-store.ts'
+import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import type { Refusals } from './refusals.ts'
 import type { Timing } from './run/state.ts'
 import { type Audience, RunHost } from './run-host.ts'
@@ -13,6 +14,7 @@ export interface RunsParts {
   readonly blobs: BlobStore
   readonly audience: Audience
   readonly refusals: Refusals
+  readonly shardProcesses: ShardProcesses
   readonly timing: Timing
   readonly onTrouble: (text: string) => void
   /** another run is the current one now, or none is */

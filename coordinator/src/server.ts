@@ -14,6 +14,7 @@ import { registerJobs } from './api/jobs.ts'
 import { registerPages, registerProbes } from './api/pages.ts'
 import { registerPushes } from './api/pushes.ts'
 import { registerRows } from './api/rows.ts'
+import { registerShardProcesses } from './api/shard-processes.ts'
 import { registerShards } from './api/shards.ts'
 import { registerVersions } from './api/versions.ts'
 import { registerWatch, type Watching } from './api/watch.ts'
@@ -22,6 +23,7 @@ import { openFolderBlobs } from './blobs/folder.ts'
 import { openSqliteState } from './journal/sqlite.ts'
 import type { StateStore } from './journal/state-store.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
+import { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { Refusals } from './refusals.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import type { Timing } from './run/state.ts'
@@ -107,6 +109,7 @@ interface Parts {
 class CoordinatorLife implements Coordinator {
   readonly #options: CoordinatorOptions
   readonly #refusals = new Refusals()
+  readonly #shardProcesses = new ShardProcesses()
   #parts: Parts | undefined
   #draining = false
 
@@ -145,7 +148,7 @@ class CoordinatorLife implements Coordinator {
       relayedLinks: () => relay.links,
     })
     const runs: Runs = await Runs.open({
-      store, blobs, audience: sessions, refusals: this.#refusals,
+      store, blobs, audience: sessions, refusals: this.#refusals, shardProcesses: this.#shardProcesses,
       timing: { ...DEFAULT_TIMING, ...this.#options.timing },
       onTrouble: (text) => this.#log(text),
       onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
@@ -216,6 +219,7 @@ class CoordinatorLife implements Coordinator {
     registerVersions(app, { runs, sessions })
     registerPushes(app, { runs, sessions })
     registerRows(app, { runs, sessions })
+    registerShardProcesses(app, { processes: this.#shardProcesses, token: this.#options.token })
     app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket) => sessions.admit(socket))
     const watching = registerWatch(app, runs)
     await registerPages(app, this.#options.webRoot)

@@ -54,7 +54,7 @@ test('pushes make the same bytes as the same steps of a ring member', async () =
     applyUpdate(form.optimizer, optimizerState, parameters, mean, next, nextState)
     ;[parameters, optimizerState] = [next, nextState]
   }
-  const { version, bytes } = server.encode()
+  const { version, bytes } = await server.encode()
   assert.deepEqual(version, ref(30))
   assert.equal(digest(bytes), digest(encodeVersionState({ ...form, version: ref(30), parameters, optimizerState })))
 })
@@ -172,7 +172,7 @@ test('a norm has the same bits whatever the number of shards', () => {
 /** Three pushes, the last late, through these shards; what the memory holds then. */
 async function throughShards(count: number, threads: boolean): Promise<Float32Array[]> {
   const { layout, optimizer } = largeForm
-  const memory = allocate(largeForm, { compensated: true, shared: threads })
+  const memory = allocate(largeForm, { versions: 12, compensated: true, shared: threads })
   const parts = keyRanges(layout.total, count).map((range) => ({ rule: { layout, optimizer }, range, memory }))
   const pool = threads ? await shardThreads(parts) : localShards(parts)
   try {
@@ -208,7 +208,7 @@ test('shards in threads, in one thread, or one alone make the same bytes', async
 
 test('a thread that dies makes its pool fail, now and later', async () => {
   const { layout, optimizer } = largeForm
-  const memory = allocate(largeForm, { compensated: false, shared: true })
+  const memory = allocate(largeForm, { versions: 2, compensated: false, shared: true })
   const pool = await shardThreads(keyRanges(layout.total, 2).map((range) => ({ rule: { layout, optimizer }, range, memory })))
   await assert.rejects(pool.run({ type: 'apply', factor: 1, from: 99, to: 0 }), /no version 99/)
   await assert.rejects(pool.run({ type: 'mean', targets: 1 }), /no version 99/)
@@ -229,7 +229,7 @@ test('a server with threads takes over, makes versions and writes them as one wi
   const factor = f32(0.5 / (normOf([blockSquares(sum)]) + 1e-6))
   const next = initialVersionState(wide, wideForm.optimizer, 1)
   nextVersion(wideForm, start, sum.map((value) => f32(value * factor)), next)
-  assert.equal(digest(server.encode().bytes), digest(encodeVersionState({ ...wideForm, version: ref(1), ...next })))
+  assert.equal(digest((await server.encode()).bytes), digest(encodeVersionState({ ...wideForm, version: ref(1), ...next })))
 })
 
 test('a version made of sparse pushes has the bytes of one made of dense ones', async () => {
@@ -247,7 +247,7 @@ test('a version made of sparse pushes has the bytes of one made of dense ones', 
       await server.add({ gradient, targets: 9, base: ref(v - 1), damping: 1 })
       await server.close(ref(v), 9)
     }
-    return digest(server.encode().bytes)
+    return digest((await server.encode()).bytes)
   }))
   assert.equal(one, other)
 })

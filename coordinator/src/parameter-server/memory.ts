@@ -1,5 +1,5 @@
 // The vectors of a parameter server, in memory that its threads share: nothing is copied between them but numbers.
-import type { VersionForm } from '@starling-grid/model'
+import type { UpdateRule } from '@starling-grid/model'
 import { slotNames } from '@starling-grid/shaders'
 
 /** Versions whose parameters are kept for volunteers that were granted them, and to compensate what they push late. */
@@ -24,7 +24,15 @@ export function keptVersions(total: number): number {
   return Math.max(2, Math.min(KEPT_VERSIONS, Math.floor(KEPT_BYTES / (total * Float32Array.BYTES_PER_ELEMENT))))
 }
 
-export function allocate({ layout, optimizer }: VersionForm, { compensated, shared }: { readonly compensated: boolean; readonly shared: boolean }): ServerMemory {
+export interface MemoryOptions {
+  /** whose parameters are kept */
+  readonly versions: number
+  readonly compensated: boolean
+  /** with other threads */
+  readonly shared: boolean
+}
+
+export function allocate({ layout, optimizer }: UpdateRule, { versions, compensated, shared }: MemoryOptions): ServerMemory {
   const vector = (length: number): Float32Array => {
     const bytes = length * Float32Array.BYTES_PER_ELEMENT
     return new Float32Array(shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes))
@@ -32,7 +40,7 @@ export function allocate({ layout, optimizer }: VersionForm, { compensated, shar
   const { total, trained } = layout
   const slots = (): Float32Array[] => slotNames(optimizer).map(() => vector(trained))
   return {
-    versions: Array.from({ length: keptVersions(total) }, () => vector(total)),
+    versions: Array.from({ length: versions }, () => vector(total)),
     slots: [slots(), slots()],
     gradient: vector(total),
     sum: vector(total),

@@ -4,10 +4,11 @@
 import { encodeVersionState, type PushedGradient, type VersionForm, type VersionState } from '@starling-grid/model'
 import type { VersionId, VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
-import { allocate, type ServerMemory } from './memory.ts'
+import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, NormClip } from './norm-clip.ts'
 import { keyRanges, normOf, threadsFor } from './ranges.ts'
 import { localShards, type ShardPool, shardThreads } from './shard-pool.ts'
+import { remoteShards, type ShardProcesses } from './shard-processes.ts'
 
 export interface ServerOptions {
   readonly form: VersionForm
@@ -17,6 +18,8 @@ export interface ServerOptions {
   readonly delayCompensation: number | undefined
   /** of this machine */
   readonly cores: number
+  /** shards in processes of their own: used instead of threads when all of a set are there */
+  readonly processes?: ShardProcesses
 }
 
 export interface Addition {
@@ -42,6 +45,7 @@ interface Running {
   readonly clip: NormClip
   /** oldest first; the last is the head */
   readonly kept: Kept[]
+  readonly place: string
   /** of local rounds: pushes do not change it */
   readonly outerState: OptimizerState | undefined
   /** which of the two optimizer states is the head's */
@@ -67,16 +71,18 @@ export class ParameterServer {
   /** A5: takes over at a version; what was held before is forgotten. */
   async load({ version, parameters, optimizerState, outerState }: VersionState): Promise<void> {
     await this.unload()
-    const { form, cores, delayCompensation } = this.#options
-    const threads = threadsFor(form.layout.total, cores)
-    const memory = allocate(form, { compensated: delayCompensation !== undefined, shared: threads > 0 })
+    const { layout, optimizer } = this.#options.form
+    const processes = this.#options.processes?.complete()
+    const threads = processes === undefined ? threadsFor(layout.total, this.#options.cores) : 0
+    const memory = allocate({ layout, optimizer }, { versions: keptVersions(layout.total), compensated: this.#compensates, shared: threads > 0 })
     memory.versions[0]?.set(parameters)
     for (const [i, slot] of memory.slots[0].entries()) slot.set(optimizerState.slots[i] ?? slot)
-    const { layout, optimizer } = form
-    const shards = keyRanges(layout.total, threads).map((range) => ({ rule: { layout, optimizer }, range, memory }))
-    const pool = threads > 0 ? await shardThreads(shards) : localShards(shards)
+    const rule = { layout, optimizer }
+    const shards = keyRanges(layout.total, threads).map((range) => ({ rule, range, memory }))
+    const pool = processes !== undefined ? await remoteShards(processes, { rule, memory, compensated: this.#compensates }) : threads > 0 ? await shardThreads(shards) : localShards(shards)
     const { step, scalars } = optimizerState
-    this.#running = { memory, pool, clip: new NormClip(), kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
+    const place = processes !== undefined ? `${processes.length} processes` : threads > 0 ? `${shards.length} threads` : 'the coordinator\'s own thread'
+    this.#running = { memory, pool, place, clip: new NormClip(), kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
     await pool.run({ type: 'load', step, scalars })
   }
 
@@ -129,13 +135,19 @@ export class ParameterServer {
   }
 
   /** The newest version as bytes, for a checkpoint (A4). The open sum is not in it. */
-  encode(): { readonly version: VersionRef; readonly bytes: Uint8Array<ArrayBuffer> } {
+  async encode(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array<ArrayBuffer> }> {
     const running = this.#required
+    await running.pool.collect?.(running.current)
     const { memory, current, step, scalars, outerState } = running
     const { version, index } = headOf(running)
     const parameters = memory.versions[index] ?? new Float32Array(0)
     const optimizerState = { step, scalars, slots: memory.slots[current] }
     return { version, bytes: encodeVersionState({ ...this.#options.form, version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }) }
+  }
+
+  /** Where it computes, in words. */
+  get place(): string {
+    return this.#running?.place ?? 'nowhere'
   }
 
   get #compensates(): boolean {

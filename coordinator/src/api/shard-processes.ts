@@ -1,0 +1,42 @@
+// Where `starling ps` processes dial: the owner's, by token.
+import { GridError, isGridError } from '@starling-grid/protocol'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { ShardProcesses, ShardSeat } from '../parameter-server/shard-processes.ts'
+import { requireOwner } from './guards.ts'
+
+export const SHARDS_PATH = '/api/parameter-server'
+/** Processes that one parameter server may be cut into. */
+const MAX_SHARDS = 64
+const CLOSE_POLICY = 1008
+
+export function registerShardProcesses(app: FastifyInstance, { processes, token }: { readonly processes: ShardProcesses; readonly token: string }): void {
+  app.get(SHARDS_PATH, {
+    websocket: true,
+    onRequest: async (request) => {
+      requireOwner(request, token)
+      seatOf(request)
+    },
+  }, (socket, request) => {
+    socket.on('error', () => {}) // close follows
+    try {
+      processes.admit(socket, seatOf(request))
+    } catch (error) {
+      if (!isGridError(error)) throw error
+      socket.close(CLOSE_POLICY, error.message)
+    }
+  })
+}
+
+/** @throws GridError 'message-malformed' */
+function seatOf({ query }: FastifyRequest): ShardSeat {
+  const { range } = query as { range?: unknown }
+  return readRange(typeof range === 'string' ? range : '')
+}
+
+/** "0/2" is the first of two. @throws GridError 'message-malformed' */
+export function readRange(text: string): ShardSeat {
+  const [, index = '', of = ''] = /^(\d{1,2})\/(\d{1,2})$/.exec(text) ?? []
+  const seat = { index: Number(index), of: Number(of) }
+  if (of === '' || seat.of > MAX_SHARDS || seat.index >= seat.of) throw new GridError('message-malformed', `a range is I/N with 0 ≤ I < N ≤ ${MAX_SHARDS}, got "${text.slice(0, 20)}"`)
+  return seat
+}

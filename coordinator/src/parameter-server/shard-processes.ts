@@ -1,0 +1,150 @@
+// Shards in processes of their own, which dialled the coordinator (`starling ps`): who is there, and a pool over all of them.
+// They are used from the next time that the server takes over a version.
+import { GridError } from '@starling-grid/protocol'
+import type { WebSocket } from 'ws'
+import type { ServerMemory } from './memory.ts'
+import { type KeyRange, keyRanges, layoutOfRange } from './ranges.ts'
+import type { ShardCommand, ShardParts } from './shard.ts'
+import { vectorOf } from './shard-host.ts'
+import type { ShardPool } from './shard-pool.ts'
+import { chunksOf, orderOf, type ShardOrder, type VectorName } from './shard-wire.ts'
+
+export interface ShardSeat {
+  readonly index: number
+  readonly of: number
+}
+
+export class ShardProcesses {
+  readonly #seats = new Map<string, RemoteShard>()
+
+  /** @throws GridError 'duplicate' when another process has this range */
+  admit(socket: WebSocket, { index, of }: ShardSeat): void {
+    const seat = `${index}/${of}`
+    if (this.#seats.has(seat)) throw new GridError('duplicate', `another process has range ${seat}`)
+    this.#seats.set(seat, new RemoteShard(socket))
+    socket.on('close', () => this.#seats.delete(seat))
+  }
+
+  /** Processes for all ranges, in their order; undefined while there are none or some are missing. */
+  complete(): readonly RemoteShard[] | undefined {
+    const sizes = [...this.#seats.keys()].map((seat) => Number(seat.split('/')[1])).toSorted((a, b) => b - a)
+    for (const of of new Set(sizes)) {
+      const shards = Array.from({ length: of }, (_, i) => this.#seats.get(`${i}/${of}`))
+      if (shards.every((shard) => shard !== undefined && !shard.taken)) return shards.filter((shard) => shard !== undefined)
+    }
+    return undefined
+  }
+}
+
+export interface RemoteParts extends Omit<ShardParts, 'range'> {
+  readonly compensated: boolean
+}
+
+/** The vectors of `memory` are the coordinator's copies: what volunteers pull and what checkpoints hold. */
+export async function remoteShards(processes: readonly RemoteShard[], { rule, memory, compensated }: RemoteParts): Promise<ShardPool> {
+  const ranges = keyRanges(rule.layout.total, processes.length)
+  const shards = processes.slice(0, ranges.length)
+  const each = <T>(deed: (shard: RemoteShard, range: KeyRange) => Promise<T>): Promise<T[]> => Promise.all(ranges.map((range, i) => deed(shards[i] ?? raise(), range)))
+  for (const shard of shards) shard.taken = true
+  const pool: ShardPool = {
+    run: (command) => each((shard, range) => runOn(shard, { command, range, memory })),
+    collect: async (state) => void (await each((shard, range) => Promise.all(memory.slots[state].map((_, index) => shard.read(memory, { of: 'slot', state, index }, range))))),
+    stop: async () => {
+      for (const shard of shards) shard.taken = false
+    },
+  }
+  try {
+    await each((shard, range) => shard.ask({
+      type: 'setup', optimizer: rule.optimizer as Setup['optimizer'], versions: memory.versions.length, compensated,
+      layout: layoutFor(layoutOfRange(rule.layout, range)),
+    }))
+    return pool
+  } catch (error) {
+    await pool.stop()
+    throw error
+  }
+}
+
+/** Its optimizer is the job's own, which passed this very schema. */
+type Setup = Extract<ShardOrder, { type: 'setup' }>
+
+function layoutFor({ total, trained, entries }: ReturnType<typeof layoutOfRange>): Setup['layout'] {
+  return { total, trained, entries: entries.map(({ name, shape, offset, length, kind, momentum }) => ({ name, shape: [...shape], offset, length, kind, ...(momentum === undefined ? {} : { momentum }) })) }
+}
+
+/** A command with the vectors that it reads and makes. */
+async function runOn(shard: RemoteShard, { command, range, memory }: { readonly command: ShardCommand; readonly range: KeyRange; readonly memory: ServerMemory }): Promise<Float64Array> {
+  if (command.type === 'prepare') await shard.write(memory, { of: 'gradient' }, range)
+  if (command.type === 'load') {
+    await shard.write(memory, { of: 'version', index: 0 }, range)
+    for (const index of memory.slots[0].keys()) await shard.write(memory, { of: 'slot', state: 0, index }, range)
+  }
+  const answer = await shard.ask(orderOf(command))
+  if (command.type === 'apply') await shard.read(memory, { of: 'version', index: command.to }, range)
+  return new Float64Array(answer.slice().buffer)
+}
+
+interface Waiting {
+  readonly resolve: (answer: Uint8Array) => void
+  readonly reject: (error: Error) => void
+}
+
+export class RemoteShard {
+  readonly #socket: WebSocket
+  /** in the order of their orders */
+  readonly #waiting: Waiting[] = []
+  #failure: Error | undefined
+  /** by a run */
+  taken = false
+
+  constructor(socket: WebSocket) {
+    this.#socket = socket
+    socket.on('message', (data, isBinary) => {
+      const waiting = this.#waiting.shift()
+      if (isBinary && data instanceof Buffer && waiting !== undefined) waiting.resolve(new Uint8Array(data))
+      else socket.close(1008, 'an answer that nobody asked for')
+    })
+    socket.on('close', () => {
+      this.#failure = new Error('a process of the parameter server is gone')
+      for (const { reject } of this.#waiting.splice(0)) reject(this.#failure)
+    })
+  }
+
+  async ask(order: ShardOrder): Promise<Uint8Array> {
+    if (this.#failure !== undefined) throw this.#failure
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ resolve, reject })
+      this.#socket.send(JSON.stringify(order))
+    })
+  }
+
+  /** Our part of a vector → the shard's. */
+  async write(memory: ServerMemory, vector: VectorName, range: KeyRange): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure
+    const own = partOf(memory, vector, range)
+    for (const { start, count } of chunksOf(own.length)) {
+      this.#socket.send(JSON.stringify({ type: 'write', vector, start, count } satisfies ShardOrder))
+      await new Promise<void>((resolve, reject) => this.#socket.send(own.slice(start, start + count), (error) => (error ? reject(error) : resolve())))
+    }
+  }
+
+  /** The shard's vector → our part of it. */
+  async read(memory: ServerMemory, vector: VectorName, range: KeyRange): Promise<void> {
+    const own = partOf(memory, vector, range)
+    await Promise.all(chunksOf(own.length).map(async ({ start, count }) => {
+      const bytes = await this.ask({ type: 'read', vector, start, count })
+      if (bytes.byteLength !== count * own.BYTES_PER_ELEMENT) throw new Error(`a process of the parameter server answered ${bytes.byteLength} bytes for ${count} elements`)
+      own.set(new Float32Array(bytes.slice().buffer), start)
+    }))
+  }
+}
+
+/** Slots end where the trained elements end. */
+function partOf(memory: ServerMemory, vector: VectorName, { start, end }: KeyRange): Float32Array {
+  const whole = vectorOf(memory, vector) ?? raise()
+  return whole.subarray(Math.min(start, whole.length), Math.min(end, whole.length))
+}
+
+function raise(): never {
+  throw new Error('internal: a range without its process or vector')
+}
