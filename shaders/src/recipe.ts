@@ -14,6 +14,10 @@ interface NamedBinding {
   /** the kernel's operand or a scratch buffer of the recipe */
   readonly operand: string
   readonly access: Access
+  /** its floats are stored as f16; the plan's decision, not the recipe's */
+  readonly half?: boolean
+  /** results are multiplied by the loss scale of the run; the plan's decision too */
+  readonly scaled?: boolean
 }
 
 /**

@@ -2,6 +2,7 @@
 // Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix product).
 
 import type { ArrayBinding, Binding, Constant, Finish, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
+import { rewriteStorage, type StorageAccess } from './storage-access.ts'
 
 /** WebGPU's limit of workgroups in one dimension; larger dispatches are folded into a second one. */
 export const MAX_WORKGROUPS = 65_535
@@ -9,9 +10,11 @@ export const MAX_WORKGROUPS = 65_535
 /** Elements that matrix accessors may touch past the end, without effect on results. */
 const SLACK = 4
 const BYTES_PER_ELEMENT = 4
+const BYTES_PER_HALF = 2
 
-/** Bytes that a buffer must have to be bound here. */
+/** Bytes that a buffer must have to be bound here: whole words. */
 export function bindingBytes(binding: Binding): number {
+  if (binding.half) return Math.ceil((boundElements(binding) * BYTES_PER_HALF) / BYTES_PER_ELEMENT) * BYTES_PER_ELEMENT
   return boundElements(binding) * BYTES_PER_ELEMENT
 }
 
@@ -36,16 +39,32 @@ export function workgroupGrid(threads: number, workgroup: number): { x: number; 
   return { x: Math.min(groups, MAX_WORKGROUPS), y: Math.ceil(groups / MAX_WORKGROUPS) }
 }
 
+export interface SourceOptions {
+  /** the scalars of a run come as WGSL immediates instead of a uniform buffer */
+  readonly immediates?: boolean
+}
+
 /** `fileText`: the texts of the pass's files (filesOf), one after the other. */
-export function passSource(pass: Pass, fileText: string): string {
+export function passSource(pass: Pass, fileText: string, { immediates = false }: SourceOptions = {}): string {
   const numbers = new Map(boundBindings(pass).map((binding, index) => [binding.name, index + 1]))
   const bindings = pass.bindings.map(binding => declaration(binding, numbers.get(binding.name))).join('\n')
+  const kernel = reachable(fileText, [pass.entryPoint, ...bindings.matchAll(/\w+/g)].map(String))
   return [
+    ...(pass.bindings.some(({ half }) => half) ? ['enable f16;'] : []),
     ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${constantText(value)};`),
-    RUN,
-    bindings,
-    reachable(fileText, [pass.entryPoint, ...bindings.matchAll(/\w+/g)].map(String)),
+    `struct Run { samples: u32, loss_scale: f32 }`,
+    immediates ? 'var<immediate> run: Run;' : '@group(0) @binding(0) var<uniform> run: Run;',
+    THREADS,
+    rewriteStorage(`${bindings}\n${kernel}`, storageAccesses(pass)),
   ].join('\n')
+}
+
+/** The bindings that are not plain f32. */
+function storageAccesses(pass: Pass): Map<string, StorageAccess> {
+  return new Map(boundBindings(pass).flatMap(binding => {
+    const { name, half = false, scaled = false } = binding
+    return half || scaled ? [[name, { half, scaled, grouped: elementOf(binding) === 'vec4f' }] as const] : []
+  }))
 }
 
 function constantText(value: Constant): string {
@@ -70,24 +89,34 @@ function reachable(fileText: string, names: readonly string[]): string {
   return [...declarations].flatMap(([name, text]) => (needed.has(name) ? [text.trim()] : [])).join('\n')
 }
 
-const RUN = `struct Run { samples: u32 }
-@group(0) @binding(0) var<uniform> run: Run;
-fn group_of(group: vec3u) -> u32 { return group.y * ${MAX_WORKGROUPS}u + group.x; }
+const THREADS = `fn group_of(group: vec3u) -> u32 { return group.y * ${MAX_WORKGROUPS}u + group.x; }
 fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }`
 
 function declaration(binding: Binding, number: number | undefined): string {
   switch (binding.kind) {
-    case 'matrix': return matrixText(binding, variable(binding, number, binding.columns % 4 === 0 ? 'vec4f' : 'f32'))
-    case 'array': return variable(binding, number, binding.element)
+    case 'matrix': return matrixText(binding, variable(binding, number))
+    case 'array': return variable(binding, number)
     case 'optional': return optionalText(binding, number)
     default: return binding satisfies never
   }
 }
 
-function variable(binding: Binding, number: number | undefined, element: ArrayBinding['element']): string {
+function variable(binding: Binding, number: number | undefined): string {
   const access = binding.access === 'read' ? 'read' : 'read_write'
+  const element = elementOf(binding)
   const length = isGrouped(element) ? boundElements(binding) / 4 : boundElements(binding)
-  return `@group(0) @binding(${number ?? 'absent'}) var<storage, ${access}> ${binding.name}: array<${element}, ${length}>;`
+  return `@group(0) @binding(${number ?? 'absent'}) var<storage, ${access}> ${binding.name}: array<${binding.half ? halfOf(element) : element}, ${length}>;`
+}
+
+function elementOf(binding: Binding): ArrayBinding['element'] {
+  if (binding.kind === 'array') return binding.element
+  return binding.kind === 'matrix' && binding.columns % 4 === 0 ? 'vec4f' : 'f32'
+}
+
+function halfOf(element: ArrayBinding['element']): string {
+  if (element === 'f32') return 'f16'
+  if (element === 'vec4f') return 'vec4h'
+  throw new Error(`internal: ${element} has no half`)
 }
 
 /**
@@ -150,8 +179,8 @@ function optionalText(binding: OptionalBinding, number: number | undefined): str
   const { name, length, present, access } = binding
   if (access === 'read') {
     const value = present ? `${name}[min(i, ${length - 1}u)]` : '0.0'
-    return `${present ? variable(binding, number, 'f32') : ''}\nfn ${name}_at(i: u32) -> f32 { return ${value}; }`
+    return `${present ? variable(binding, number) : ''}\nfn ${name}_at(i: u32) -> f32 { return ${value}; }`
   }
   const statement = present ? `if (i < ${length}u) { ${name}[i] += v; }` : ''
-  return `${present ? variable(binding, number, 'f32') : ''}\nfn ${name}_add(i: u32, v: f32) { ${statement} }`
+  return `${present ? variable(binding, number) : ''}\nfn ${name}_add(i: u32, v: f32) { ${statement} }`
 }

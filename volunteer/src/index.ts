@@ -39,3 +39,4 @@ export { explainPlan, type ExplainedCall, type Explanation } from './graph/expla
 export { planGraph, type Plan, type PlanOptions } from './graph/plan.ts'
 export type { TuningOptions } from './gpu/autotune.ts'
 export { tuneOn } from './gpu/tune-on.ts'
+export type { Precision } from './graph/half.ts'

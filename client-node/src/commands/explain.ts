@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { gpt, lenet5, mlp, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { buildGraph, explainPlan, planGraph, traitsOf, tuneOn, type ExplainedCall, type Explanation } from '@starling-grid/volunteer'
-import { Command, InvalidArgumentError } from 'commander'
+import { Command, InvalidArgumentError, Option } from 'commander'
 import { adapterLabel, openGpu } from '../gpu.ts'
 
 const MODELS: Readonly<Record<string, () => ModelSpec>> = {
@@ -19,6 +19,7 @@ interface Options {
   readonly batch: number
   readonly adapter?: string
   readonly tune?: number
+  readonly precision: 'f32' | 'f16'
   readonly json?: true
 }
 
@@ -28,19 +29,20 @@ export async function explain(argv: string[]): Promise<number> {
     .argument('<model>', `${Object.keys(MODELS).join(', ')}, or a JSON file with a model`)
     .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'))
     .option('--tune <ms>', 'measure variants first, for so long in all', wholeNumber)
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { batch, adapter, tune, json } = program.opts<Options>()
+  const { batch, adapter, tune, precision, json } = program.opts<Options>()
   const spec = await modelNamed(program.args[0] ?? '')
   const gpu = await openGpu({ adapter })
   try {
     const traits = traitsOf(gpu.device, gpu.description.software)
     const graph = buildGraph(spec)
-    const runner = { device: gpu.device, graph, readText: (url: URL) => readFile(url, 'utf8'), maxMicroBatch: batch, software: gpu.description.software }
+    const runner = { device: gpu.device, graph, readText: (url: URL) => readFile(url, 'utf8'), maxMicroBatch: batch, precision, software: gpu.description.software }
     const choose = tune === undefined ? undefined : await tuneOn({ budgetMs: tune }, gpu.description, runner)
-    const plan = planGraph(graph, { traits, limits: gpu.device.limits, maxMicroBatch: batch, ...(choose ? { choose } : {}) })
+    const plan = planGraph(graph, { traits, limits: gpu.device.limits, maxMicroBatch: batch, precision, ...(choose ? { choose } : {}) })
     const explanation = explainPlan(plan, { samples: plan.capacity, traits })
     if (json) console.log(JSON.stringify({ model: spec.name, adapter: gpu.description.name, batch, ...explanation }))
     else print(spec.name, adapterLabel(gpu.description), { batch, explanation })

@@ -24,6 +24,8 @@ export interface GoldenPlaceOptions {
   readonly executor: 'reference' | 'webgpu'
   /** part of the wanted adapter's name */
   readonly adapter?: string
+  /** absent: f32 */
+  readonly precision?: 'f32' | 'f16'
 }
 
 interface Options extends GoldenPlaceOptions {
@@ -45,11 +47,13 @@ export async function golden(argv: string[], openBrowser: (options: GoldenPlaceO
     .addOption(new Option('--executor <kind>', 'what computes').choices(['reference', 'webgpu']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--in <place>', 'where it computes').choices(['node', 'browser']).default('node'))
+    .addOption(new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'))
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
   const folder = program.args[0] ?? ''
   const options = program.opts<Options>()
+  if (options.in === 'browser' && options.precision === 'f16') throw new GridError('usage', 'Cases in a browser compute in f32 only; f16 needs --in node.')
   const files = await goldenFiles(folder)
   const place = await (options.in === 'browser' ? openBrowser(options) : openHere(options))
   const print = options.json ? console.error : console.log
@@ -76,13 +80,14 @@ async function noBrowser(): Promise<GoldenPlace> {
   throw new GridError('unsupported', 'This command runs cases in Node only; `npm run golden` has the browser.')
 }
 
-async function openHere({ executor, adapter }: GoldenPlaceOptions): Promise<GoldenPlace> {
+async function openHere({ executor, adapter, precision = 'f32' }: GoldenPlaceOptions): Promise<GoldenPlace> {
+  if (executor === 'reference' && precision === 'f16') throw new GridError('usage', 'The reference computes in f32 only; f16 needs --executor webgpu.')
   if (executor === 'reference')
     return placeOf({ adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) }, () => undefined)
   const gpu = await openGpu({ adapter })
   const readText = (url: URL) => readFile(url, 'utf8')
   return placeOf({
-    adapter: gpu.description, createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, software: gpu.description.software, graph, readText, maxMicroBatch: capacity }),
+    adapter: gpu.description, precision, createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, software: gpu.description.software, graph, readText, maxMicroBatch: capacity, precision }),
   }, () => gpu.close())
 }
 

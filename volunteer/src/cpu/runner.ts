@@ -11,6 +11,7 @@ const REFERENCE_MICRO_BATCH = 16
 export class ReferenceRunner implements GraphRunner {
   readonly graph: Graph
   readonly capacity: number
+  readonly precision = 'f32'
   private readonly parameters: Float32Array
   private readonly gradient: Float32Array
   /** storage → elements; parameters are views into the flat vectors */

@@ -4,6 +4,7 @@ import {
   float32Values, GridError, int32Values, isGridError, readSafetensors, type AdapterDescription, type StoredTensor,
 } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
+import type { Precision } from '../graph/half.ts'
 import type { GraphRunner, Values } from '../graph/runner.ts'
 
 export interface GoldenCase {
@@ -15,6 +16,8 @@ export interface GoldenCase {
 /** What cases run on. */
 export interface GoldenBackend {
   readonly adapter: AdapterDescription
+  /** absent: f32 */
+  readonly precision?: Precision
   createRunner(graph: Graph, capacity: number): Promise<GraphRunner>
 }
 
@@ -45,6 +48,16 @@ function parseDescription(text: string | undefined): Record<string, unknown> {
     // falls through: not JSON is refused like not an object
   }
   throw new GridError('message-malformed', 'the file holds no golden case: its metadata lack a JSON object `case`')
+}
+
+/** Agreement with float64 where values between kernels are stored as f16: of single results, and of what a whole training run moved. */
+const HALF_TOLERANCE = 2e-2
+const HALF_FINAL_TOLERANCE = 5e-2
+
+/** The tolerance of this backend, where that of f32 is `exact`. */
+export function toleranceFor({ precision }: GoldenBackend, exact: number, what: 'result' | 'final' = 'result'): number {
+  if (precision !== 'f16') return exact
+  return what === 'final' ? HALF_FINAL_TOLERANCE : HALF_TOLERANCE
 }
 
 export function judge(comparisons: readonly Comparison[]): GoldenResult {

@@ -8,7 +8,7 @@ import { LOSSES } from '../graph/losses.ts'
 import type { GraphPart } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import {
-  floatsOf, judge, orUnsupported, relativeError, tensorOf, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
+  floatsOf, judge, orUnsupported, relativeError, tensorOf, toleranceFor, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
 } from './case.ts'
 import { inOurLayout, inputGradients } from './layouts.ts'
 
@@ -36,7 +36,7 @@ async function runLayer(golden: GoldenCase, backend: GoldenBackend): Promise<Com
   const ran = await runGraph(golden, graph, backend, {
     parts: ['forward', 'backward'], read: [graph.output, ...(graph.inputGradient ? [graph.inputGradient] : [])], write: [[graph.outputGradient, 'dy']],
   })
-  const tolerance = toleranceOf(golden)
+  const tolerance = toleranceFor(backend, toleranceOf(golden))
   return [
     { what: 'y', error: relativeError(ran.read[0] ?? [], floatsOf(golden, 'y')), tolerance },
     ...inputGradients(golden, ran.read[1] ?? new Float32Array()).map(({ what, ours, wanted }) => ({ what, error: relativeError(ours, wanted), tolerance })),
@@ -86,7 +86,7 @@ async function runLoss(golden: GoldenCase, loss: Loss, backend: GoldenBackend): 
   const [lossRows = new Float32Array(), dx = new Float32Array()] = ran.read
   const mean = lossRows.reduce((sum, value) => sum + value, 0) / targets
   const [dy = 1] = floatsOf(golden, 'dy')
-  const tolerance = toleranceOf(golden)
+  const tolerance = toleranceFor(backend, toleranceOf(golden))
   return [
     { what: 'y', error: relativeError([mean], floatsOf(golden, 'y')), tolerance },
     { what: 'grad.x', error: relativeError(dx.map(value => (value * dy) / targets), floatsOf(golden, 'grad.x')), tolerance },

@@ -8,7 +8,7 @@ import { buildGraph } from '../graph/build.ts'
 import type { Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import {
-  floatsOf, judge, orUnsupported, relativeError, tensorOf, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
+  floatsOf, judge, orUnsupported, relativeError, tensorOf, toleranceFor, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
 } from './case.ts'
 
 const LOSS_TOLERANCE = 1e-3
@@ -23,7 +23,7 @@ export async function runTrajectory(golden: GoldenCase, backend: GoldenBackend):
     const runner = await backend.createRunner(buildGraph(spec), tensorOf(golden, 'x.0').shape[0] ?? 1)
     const executor = graphExecutor(runner, backend.adapter)
     try {
-      return judge(compare(golden, spec, await train(golden, spec, optimizer, executor)))
+      return judge(compare({ golden, backend }, spec, await train(golden, spec, optimizer, executor)))
     } finally {
       executor.destroy()
     }
@@ -73,16 +73,16 @@ function batchOf(golden: GoldenCase, spec: ModelSpec, step: number) {
   return { samples: tensorOf(golden, `x.${step}`).shape[0] ?? 0, x, y: valuesOf(golden, `y.${step}`) }
 }
 
-function compare(golden: GoldenCase, spec: ModelSpec, { losses, firstGradient, final }: Trained): Comparison[] {
+function compare({ golden, backend }: { readonly golden: GoldenCase; readonly backend: GoldenBackend }, spec: ModelSpec, { losses, firstGradient, final }: Trained): Comparison[] {
   const wanted = floatsOf(golden, 'losses')
   const lossErrors = losses.map((loss, i) => relativeError([loss], [wanted[i] ?? NaN]))
   const init = flatten(golden, spec, 'init')
   const goal = flatten(golden, spec, 'final')
   const moved = (to: Float32Array) => to.map((value, i) => value - (init[i] ?? 0))
   return [
-    { what: 'losses', error: Math.max(...lossErrors), tolerance: LOSS_TOLERANCE },
-    { what: 'grad0', error: relativeError(firstGradient, flatten(golden, spec, 'grad0')), tolerance: GRADIENT_TOLERANCE },
-    { what: 'final', error: relativeError(moved(final), moved(goal)), tolerance: FINAL_TOLERANCE },
+    { what: 'losses', error: Math.max(...lossErrors), tolerance: toleranceFor(backend, LOSS_TOLERANCE) },
+    { what: 'grad0', error: relativeError(firstGradient, flatten(golden, spec, 'grad0')), tolerance: toleranceFor(backend, GRADIENT_TOLERANCE) },
+    { what: 'final', error: relativeError(moved(final), moved(goal)), tolerance: toleranceFor(backend, FINAL_TOLERANCE, 'final') },
   ]
 }
 

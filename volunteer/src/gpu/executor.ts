@@ -5,6 +5,7 @@ import { buildGraph } from '../graph/build.ts'
 import type { Choose } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import type { Precision } from '../graph/half.ts'
 import type { TuningOptions } from './autotune.ts'
 import type { ReadText } from './pipelines.ts'
 import { createGpuRunner } from './runner.ts'
@@ -18,6 +19,8 @@ export interface GpuExecutorOptions {
   readonly readText: ReadText
   /** samples of one run at most; larger batches run in pieces */
   readonly maxMicroBatch?: number
+  /** how values between kernels are stored; absent: f32 */
+  readonly precision?: Precision
   /** which variant of a kernel runs; absent: the first guess for the adapter */
   readonly choose?: Choose
   /** measure variants first, unless `choose` says which to use */

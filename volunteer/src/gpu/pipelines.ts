@@ -3,6 +3,7 @@
 
 import { boundBindings, filesOf, KERNEL_URLS, passSource, type Binding, type KernelFile, type Pass } from '@starling-grid/shaders'
 import { COMPUTE_STAGE } from './flags.ts'
+import { RUN_BYTES } from './run-scalars.ts'
 
 export interface CompiledPass {
   readonly pipeline: GPUComputePipeline
@@ -11,15 +12,21 @@ export interface CompiledPass {
 
 export type ReadText = (url: URL) => Promise<string>
 
+export interface CompileOptions {
+  readonly readText: ReadText
+  /** the scalars of a run come as immediates and not as binding 0 */
+  readonly immediates: boolean
+}
+
 /** One pipeline for each pass, in order. */
-export async function compilePasses(device: GPUDevice, passes: readonly Pass[], readText: ReadText): Promise<CompiledPass[]> {
+export async function compilePasses(device: GPUDevice, passes: readonly Pass[], { readText, immediates }: CompileOptions): Promise<CompiledPass[]> {
   const texts = await readKernels(passes, readText)
   const layouts = new Map<string, GPUBindGroupLayout>()
   const pipelines = new Map<string, Promise<GPUComputePipeline>>()
   return Promise.all(passes.map(async pass => {
-    const layout = remember(layouts, signature(pass), () => createLayout(device, pass))
-    const code = passSource(pass, filesOf(pass).map(file => texts.get(file) ?? '').join('\n'))
-    const pipeline = await remember(pipelines, `${pass.entryPoint}\n${code}`, () => createPipeline(device, pass, code, layout))
+    const layout = remember(layouts, signature(pass), () => createLayout(device, pass, immediates))
+    const code = passSource(pass, filesOf(pass).map(file => texts.get(file) ?? '').join('\n'), { immediates })
+    const pipeline = await remember(pipelines, `${pass.entryPoint}\n${code}`, () => createPipeline(device, { pass, code, layout, immediates }))
     return { pipeline, layout }
   }))
 }
@@ -29,10 +36,17 @@ async function readKernels(passes: readonly Pass[], readText: ReadText): Promise
   return new Map(await Promise.all(files.map(async file => [file, await readText(KERNEL_URLS[file])] as const)))
 }
 
-async function createPipeline(device: GPUDevice, pass: Pass, code: string, layout: GPUBindGroupLayout): Promise<GPUComputePipeline> {
+interface PipelineParts {
+  readonly pass: Pass
+  readonly code: string
+  readonly layout: GPUBindGroupLayout
+  readonly immediates: boolean
+}
+
+async function createPipeline(device: GPUDevice, { pass, code, layout, immediates }: PipelineParts): Promise<GPUComputePipeline> {
   const label = `${pass.file}.${pass.entryPoint}`
   const module = device.createShaderModule({ code, label })
-  const pipelineLayout = device.createPipelineLayout({ bindGroupLayouts: [layout] })
+  const pipelineLayout = device.createPipelineLayout({ bindGroupLayouts: [layout], ...(immediates ? { immediateSize: RUN_BYTES } : {}) })
   try {
     return await device.createComputePipelineAsync({ label, layout: pipelineLayout, compute: { module, entryPoint: pass.entryPoint } })
   } catch (cause) {
@@ -42,10 +56,11 @@ async function createPipeline(device: GPUDevice, pass: Pass, code: string, layou
   }
 }
 
-function createLayout(device: GPUDevice, pass: Pass): GPUBindGroupLayout {
+/** Binding 0 is the uniform `run`, where it is one. */
+function createLayout(device: GPUDevice, pass: Pass, immediates: boolean): GPUBindGroupLayout {
   const types: GPUBufferBindingType[] = ['uniform', ...boundBindings(pass).map(bindingType)]
   return device.createBindGroupLayout({
-    entries: types.map((type, binding) => ({ binding, visibility: COMPUTE_STAGE, buffer: { type } })),
+    entries: types.map((type, binding) => ({ binding, visibility: COMPUTE_STAGE, buffer: { type } })).slice(immediates ? 1 : 0),
   })
 }
 

@@ -5,13 +5,10 @@ import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
 import type { GraphPart } from '../graph/runner.ts'
 import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
+import { RunScalars, type RunValues } from './run-scalars.ts'
 import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
 
-/** Bytes of the uniform `Run`: WebGPU binds uniforms of 16 bytes and more everywhere. */
-const RUN_BYTES = 16
-
 export interface ProgramBuffers {
-  readonly run: GPUBuffer
   readonly parameters: GPUBuffer
   readonly gradient: GPUBuffer
   readonly pooled: readonly GPUBuffer[]
@@ -25,20 +22,25 @@ interface Step {
 
 export interface Program {
   readonly buffers: ProgramBuffers
-  /** Appends the dispatches of one part; `run` must hold the number of samples when they execute. */
-  encode(encoder: GPUComputePassEncoder, part: GraphPart, samples: number): void
+  /** What the shaders know as `run`, for the passes that are submitted next. */
+  setScalars(queue: GPUQueue, scalars: RunValues): void
+  /** Appends the dispatches of some parts. */
+  encode(encoder: GPUComputePassEncoder, parts: readonly GraphPart[], samples: number): void
 }
 
 export async function createProgram(device: GPUDevice, plan: Plan, owner: BufferOwner, readText: ReadText): Promise<Program> {
   const planned = Object.values(plan.parts).flat()
-  const compiled = await compilePasses(device, planned.map(({ pass }) => pass), readText)
+  const scalars = new RunScalars(device, owner)
+  const compiled = await compilePasses(device, planned.map(({ pass }) => pass), { readText, immediates: scalars.immediate })
   const bytes = plan.buffers.reduce((sum, size) => sum + size, 2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT)
   const buffers = await withMemoryCheck(device, bytes, () => createBuffers(plan, owner))
-  const steps = new Map(planned.map((pass, i) => [pass, createStep(device, pass, compiled[i], buffers)]))
+  const steps = new Map(planned.map((pass, i) => [pass, createStep({ device, scalars, buffers }, pass, compiled[i])]))
   return {
     buffers,
-    encode(encoder, part, samples) {
-      for (const pass of plan.parts[part]) dispatch(encoder, steps.get(pass), samples)
+    setScalars: (queue, values) => scalars.set(queue, values),
+    encode(encoder, parts, samples) {
+      scalars.encode(encoder)
+      for (const part of parts) for (const pass of plan.parts[part]) dispatch(encoder, steps.get(pass), samples)
     },
   }
 }
@@ -47,19 +49,23 @@ function createBuffers(plan: Plan, owner: BufferOwner): ProgramBuffers {
   const usage = BUFFER_USAGE.STORAGE | BUFFER_USAGE.COPY_DST | BUFFER_USAGE.COPY_SRC
   const flatBytes = plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT
   return {
-    run: owner.create(RUN_BYTES, BUFFER_USAGE.UNIFORM | BUFFER_USAGE.COPY_DST, 'run'),
     parameters: owner.create(flatBytes, usage, 'parameters'),
     gradient: owner.create(flatBytes, usage, 'gradient'),
     pooled: plan.buffers.map((bytes, i) => owner.create(bytes, usage, `pooled ${i}`)),
   }
 }
 
-function createStep(device: GPUDevice, { pass, resources }: PlannedPass, compiled: CompiledPass | undefined, buffers: ProgramBuffers): Step {
+interface StepContext {
+  readonly device: GPUDevice
+  readonly scalars: RunScalars
+  readonly buffers: ProgramBuffers
+}
+
+function createStep({ device, scalars, buffers }: StepContext, { pass, resources }: PlannedPass, compiled: CompiledPass | undefined): Step {
   if (!compiled) throw new Error('internal: a pass without a pipeline')
-  const bound: GPUBindingResource[] = [{ buffer: buffers.run }, ...resources.map(resource => bindingOf(resource, buffers))]
   const bindGroup = device.createBindGroup({
     label: `${pass.file}.${pass.entryPoint}`, layout: compiled.layout,
-    entries: bound.map((resource, binding) => ({ binding, resource })),
+    entries: [...scalars.entries, ...resources.map((resource, i) => ({ binding: i + 1, resource: bindingOf(resource, buffers) }))],
   })
   return { pass, pipeline: compiled.pipeline, bindGroup }
 }

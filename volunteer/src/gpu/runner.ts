@@ -3,6 +3,7 @@
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { Choose } from '../graph/choice.ts'
+import type { Precision } from '../graph/half.ts'
 import { gather, spread } from '../graph/flat-views.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
@@ -26,19 +27,21 @@ export interface GpuRunnerOptions {
   /** absent: the first guess for the adapter */
   readonly choose?: Choose
   readonly maxMicroBatch?: number
+  /** absent: f32 */
+  readonly precision?: Precision
 }
 
 /** @throws GridError('adapter-limit') when the adapter cannot hold the model */
 export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
-  const { device, graph, readText, choose, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
+  const { device, graph, readText, choose, precision = 'f32', maxMicroBatch = DEFAULT_MICRO_BATCH } = options
   const traits = traitsOf(device, options.software ?? false)
-  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...(choose ? { choose } : {}) })
+  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, precision, ...(choose ? { choose } : {}) })
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
     const program = await createProgram(device, plan, owner, readText)
     watch.check()
-    return new GpuRunner({ graph, plan, program, watch, owner })
+    return new GpuRunner({ graph, plan, precision, program, watch, owner })
   } catch (error) {
     owner.destroy()
     watch.stop()
@@ -54,6 +57,7 @@ export function traitsOf({ features, limits }: GPUDevice, software: boolean): Ad
 interface GpuRunnerParts {
   readonly graph: Graph
   readonly plan: Plan
+  readonly precision: Precision
   readonly program: Program
   readonly watch: DeviceWatch
   readonly owner: BufferOwner
@@ -62,13 +66,12 @@ interface GpuRunnerParts {
 export class GpuRunner implements GraphRunner {
   readonly graph: Graph
   readonly capacity: number
+  readonly precision: Precision
   private readonly plan: Plan
   private readonly program: Program
   private readonly watch: DeviceWatch
   private readonly owner: BufferOwner
   private readonly readback: Readback
-  /** what the uniform `run` holds */
-  private samples = 0
   /** runs submit in the order in which they were asked for */
   private turn: Promise<unknown> = Promise.resolve()
   /** tasks that wait for their turn */
@@ -76,9 +79,10 @@ export class GpuRunner implements GraphRunner {
   /** parameters in device order; reused while nothing waits that still needs the old ones */
   private readonly upload: Float32Array<ArrayBuffer>
 
-  constructor({ graph, plan, program, watch, owner }: GpuRunnerParts) {
+  constructor({ graph, plan, precision, program, watch, owner }: GpuRunnerParts) {
     this.graph = graph
     this.capacity = plan.capacity
+    this.precision = precision
     this.plan = plan
     this.program = program
     this.watch = watch
@@ -134,7 +138,7 @@ export class GpuRunner implements GraphRunner {
     this.watch.check()
     const buffer = await this.readback.acquire(staging.bytes)
     for (const [tensor, values] of request.write) this.write(tensor, values)
-    this.setSamples(request.samples)
+    this.program.setScalars(this.queue, { samples: request.samples, lossScale: request.lossScale ?? 1 })
     this.queue.submit([this.encode(request, staging, buffer)])
     return buffer
   }
@@ -143,16 +147,10 @@ export class GpuRunner implements GraphRunner {
     const encoder = this.watch.device.createCommandEncoder()
     if (clearGradient) encoder.clearBuffer(this.program.buffers.gradient)
     const pass = encoder.beginComputePass()
-    for (const part of parts) this.program.encode(pass, part, samples)
+    this.program.encode(pass, parts, samples)
     pass.end()
     for (const { source, sourceOffset, offset, bytes } of staging.copies) if (bytes > 0) encoder.copyBufferToBuffer(source, sourceOffset, buffer, offset, bytes)
     return encoder.finish()
-  }
-
-  private setSamples(samples: number): void {
-    if (samples === this.samples) return
-    this.queue.writeBuffer(this.program.buffers.run, 0, Uint32Array.of(samples))
-    this.samples = samples
   }
 
   /** Sizes follow the capacity and not the samples: every run of a kind uses the same ring. */

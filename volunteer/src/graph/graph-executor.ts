@@ -3,6 +3,7 @@
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
 import type { Graph } from './build.ts'
 import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
+import { afterGood, afterOverflow, FIRST_SCALE, type LossScale } from './loss-scale.ts'
 import { lossRule } from './losses.ts'
 import type { GraphPart, GraphRunner, RunRequest } from './runner.ts'
 
@@ -12,6 +13,7 @@ const EVALUATE: readonly GraphPart[] = ['evaluation', 'loss']
 export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription): Executor {
   const { graph } = runner
   const inTurn = turns()
+  const scaling = { now: FIRST_SCALE }
   return {
     adapter,
     loadParameters(flat) {
@@ -23,9 +25,7 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
       if (into.length !== graph.parameterCount) throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
       checkBatch(graph, batch)
       if (batch.samples === 0) into.fill(0)
-      return inTurn(() => sumOver(runner, batch, piecesOf(graph, batch, runner.capacity), (first, last) => ({
-        parts: TRAIN, clearGradient: first, ...(last ? { gradientInto: into } : {}),
-      })))
+      return inTurn(() => (runner.precision === 'f32' ? gradientOf(runner, batch, { into, lossScale: 1 }) : scaledGradient(runner, batch, { into, scaling })))
     },
     async evaluate(batch) {
       checkBatch(graph, batch)
@@ -37,6 +37,37 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
     },
     destroy: () => runner.destroy(),
   }
+}
+
+function gradientOf(runner: GraphRunner, batch: Batch, { into, lossScale }: { readonly into: Float32Array; readonly lossScale: number }): Promise<BatchSums> {
+  return sumOver(runner, batch, piecesOf(runner.graph, batch, runner.capacity), (first, last) => ({
+    parts: TRAIN, clearGradient: first, lossScale, ...(last ? { gradientInto: into } : {}),
+  }))
+}
+
+/**
+ * A batch that overflows is computed again with half the scale: skipping it would lose samples that others count on.
+ * A loss that is not finite is the model's doing and is passed on.
+ */
+async function scaledGradient(
+  runner: GraphRunner, batch: Batch, { into, scaling }: { readonly into: Float32Array; readonly scaling: { now: LossScale } },
+): Promise<BatchSums> {
+  for (;;) {
+    const { scale } = scaling.now
+    const sums = await gradientOf(runner, batch, { into, lossScale: scale })
+    divide(into, scale, runner.graph)
+    const finite = into.every(Number.isFinite)
+    const smaller = finite || !Number.isFinite(sums.lossSum) ? undefined : afterOverflow(scaling.now)
+    if (finite) scaling.now = afterGood(scaling.now)
+    if (!smaller) return sums
+    scaling.now = smaller
+  }
+}
+
+/** Statistics do not pass through the loss, so they were not scaled. */
+function divide(gradient: Float32Array, scale: number, { parameters }: Graph): void {
+  for (const { kind, offset, length } of parameters)
+    if (kind !== 'statistic') for (let i = offset; i < offset + length; i++) gradient[i] = (gradient[i] ?? 0) / scale
 }
 
 type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'write' | 'read'>

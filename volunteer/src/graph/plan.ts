@@ -8,6 +8,7 @@ import { firstGuess, type Choose } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
 import { fuseGraph } from './fuse.ts'
+import { halfStorages, inHalf, type Precision } from './half.ts'
 import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
 import type { GraphPart } from './runner.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
@@ -55,7 +56,11 @@ export interface PlanOptions {
   readonly maxMicroBatch: number
   /** absent: the first guess for the adapter */
   readonly choose?: Choose
+  /** of values between kernels; absent: f32 */
+  readonly precision?: Precision
 }
+
+const HALF_FEATURE = 'shader-f16'
 
 /** Bytes of pooled buffers: what a tab may take without crowding out its neighbours. */
 const POOL_BUDGET_BYTES = 512 * 1024 * 1024
@@ -66,10 +71,14 @@ const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
  * @throws GridError('adapter-limit') naming the limit when not even one sample fits
  */
-export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose = firstGuess(traits) }: PlanOptions): Plan {
+export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose = firstGuess(traits), precision = 'f32' }: PlanOptions): Plan {
+  if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
+    throw new GridError('adapter-limit', `Values in f16 need the feature ${HALF_FEATURE}, which the adapter does not have. Use f32.`)
   const graph = fuseGraph(whole)
+  const half = precision === 'f16' ? halfStorages(graph) : undefined
   for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
-    const drafts = draftPasses(graph, choose, capacity)
+    const exact = draftPasses(graph, choose, capacity)
+    const drafts = half ? inHalf(exact, half) : exact
     // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
     const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }))
     const fitting = plans.filter(plan => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))

@@ -2,6 +2,7 @@
 // Golden cases of single operators drive it directly, on the same path as training.
 
 import type { Graph } from './build.ts'
+import type { Precision } from './half.ts'
 import type { Tensor } from './tensor.ts'
 
 /** 'evaluation' is forward without what only training does */
@@ -19,6 +20,8 @@ export interface RunRequest {
   readonly read?: readonly Tensor[]
   /** true: forget the gradient of earlier runs first; otherwise this run adds to it */
   readonly clearGradient?: boolean
+  /** what the gradient at the loss is multiplied by, and everything after it; a power of two, 1 when absent */
+  readonly lossScale?: number
   /** receives the flat gradient after the run */
   readonly gradientInto?: Float32Array
 }
@@ -27,6 +30,8 @@ export interface GraphRunner {
   readonly graph: Graph
   /** the most samples that one run takes */
   readonly capacity: number
+  /** how values between kernels are stored; runners with f16 take a loss scale */
+  readonly precision: Precision
   /** (parameterCount,) in layout order, for the runs that follow; `flat` may be reused at once */
   loadParameters(flat: Float32Array): void
   /**

@@ -1,0 +1,56 @@
+// The scalars of a run, which every shader knows as `run`: WGSL immediates where the device has them, which cost no write to
+// a buffer, else one uniform that is written when they change.
+
+import type { BufferOwner } from './buffers.ts'
+import { BUFFER_USAGE } from './flags.ts'
+
+/** struct Run { samples: u32, loss_scale: f32 } */
+export const RUN_BYTES = 8
+/** WebGPU binds uniforms of 16 bytes and more everywhere. */
+const UNIFORM_BYTES = 16
+
+export interface RunValues {
+  readonly samples: number
+  readonly lossScale: number
+}
+
+/** Newer than the types of the library. */
+interface ImmediateEncoder {
+  setImmediates(byteOffset: number, data: ArrayBufferView): void
+}
+
+export class RunScalars {
+  /** whether shaders find them as immediates */
+  readonly immediate: boolean
+  /** of every bind group */
+  readonly entries: readonly GPUBindGroupEntry[]
+  private readonly uniform: GPUBuffer | undefined
+  private readonly bytes = new DataView(new ArrayBuffer(RUN_BYTES))
+  private written: RunValues = { samples: 0, lossScale: 0 }
+
+  constructor(device: GPUDevice, owner: BufferOwner) {
+    this.immediate = hasImmediates(device)
+    this.uniform = this.immediate ? undefined : owner.create(UNIFORM_BYTES, BUFFER_USAGE.UNIFORM | BUFFER_USAGE.COPY_DST, 'run')
+    this.entries = this.uniform ? [{ binding: 0, resource: { buffer: this.uniform } }] : []
+  }
+
+  /** For what is encoded and submitted from now on. */
+  set(queue: GPUQueue, values: RunValues): void {
+    if (values.samples === this.written.samples && values.lossScale === this.written.lossScale) return
+    this.written = values
+    this.bytes.setUint32(0, values.samples, true)
+    this.bytes.setFloat32(4, values.lossScale, true)
+    if (this.uniform) queue.writeBuffer(this.uniform, 0, this.bytes.buffer)
+  }
+
+  encode(encoder: GPUComputePassEncoder): void {
+    if (this.immediate) (encoder as unknown as ImmediateEncoder).setImmediates(0, new Uint8Array(this.bytes.buffer))
+  }
+}
+
+function hasImmediates({ limits }: GPUDevice): boolean {
+  const most: unknown = Reflect.get(limits, 'maxImmediateSize')
+  const encoder: unknown = Reflect.get(globalThis, 'GPUComputePassEncoder')
+  const known = typeof encoder === 'function' && 'setImmediates' in (encoder.prototype as object)
+  return known && typeof most === 'number' && most >= RUN_BYTES
+}
