@@ -48,17 +48,6 @@ export function outputShape(spec: ModelSpec): Shape {
   return layerShapes(spec).at(-1)?.y ?? spec.input
 }
 
-/** Whether the model's input is token ids rather than numbers. */
-export function takesTokens(spec: ModelSpec): boolean {
-  return tokenVocabulary(spec) !== undefined
-}
-
-/** Token ids of the input must be below this; undefined when the input is numbers. */
-export function tokenVocabulary(spec: ModelSpec): number | undefined {
-  const tables = layerShapes(spec).flatMap(({ layer, inputs }) => (layer.type === 'embedding' && inputs[0] === 0 ? [layer.vocab] : []))
-  return tables.length === 0 ? undefined : Math.min(...tables)
-}
-
 /** How many targets the loss of one sample sums over: Σloss ÷ (samples × this) is the mean loss. */
 export function targetsPerSample(spec: ModelSpec): number {
   const output = outputShape(spec)

@@ -10,6 +10,7 @@ import { LAYERS, type OperatorType } from './layers/table.ts'
 import { MAX_ACTIVATION_BYTES, MAX_DIMENSIONS, MAX_LAYERS, MAX_SAMPLE_ELEMENTS, MAX_SIZE } from './limits.ts'
 import { activationBytesPerSample, parameterCount } from './param-layout.ts'
 import type { BlockLayer, LayerSpec, ModelSpec } from './spec.ts'
+import { requireTokensWhereTaken } from './tokens.ts'
 
 const BLOCKS: { readonly [T in BlockLayer['type']]: (fields: Fields, read: ReadLayers) => LayerSpec } = {
   residual: readResidual, parallel: readParallel, multihead_attention: readMultiheadAttention, gpt: readGpt,
@@ -34,7 +35,9 @@ export function parseModelSpec(json: unknown): ModelSpec {
     inputScale: fields.positive('inputScale', 1),
   }
   fields.requireAllRead()
-  requireDistinctNames(layerShapes(spec).flatMap(layer => layer.parameters))
+  const placed = layerShapes(spec)
+  requireTokensWhereTaken(placed)
+  requireDistinctNames(placed.flatMap(layer => layer.parameters))
   requireBounded(spec)
   requireAllTargets(spec)
   return spec
