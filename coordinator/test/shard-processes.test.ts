@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import { digest, type StepRecord, versionId, type VersionRef, type WatchMessage } from '@starling-grid/protocol'
-import { WebSocketServer } from 'ws'
+import { WebSocket, WebSocketServer } from 'ws'
 import { readRange } from '../src/api/shard-processes.ts'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { ShardProcesses } from '../src/parameter-server/shard-processes.ts'
@@ -108,21 +108,41 @@ test('a shard takes no order out of turn or out of range', () => {
   assert.deepEqual([...new Float32Array(read.slice().buffer)], [0, 3, 4, 0])
 })
 
+/** Where processes dial without a whole coordinator. */
+async function listen(answerMs?: number): Promise<{ readonly processes: ShardProcesses; readonly address: string }> {
+  const listener = new WebSocketServer({ port: 0, host: '127.0.0.1' })
+  after(() => listener.close())
+  await once(listener, 'listening')
+  const processes = new ShardProcesses(answerMs)
+  listener.on('connection', (socket, { url = '' }) => processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')))
+  return { processes, address: `http://127.0.0.1:${(listener.address() as AddressInfo).port}` }
+}
+
+async function arrived(processes: ShardProcesses): Promise<void> {
+  while (processes.complete() === undefined) await new Promise((resolve) => setImmediate(resolve))
+}
+
+test('a process that answers nothing is given up', async () => {
+  const { processes, address } = await listen(200)
+  const deaf = new WebSocket(`${address.replace('http', 'ws')}/?range=0/1`)
+  after(() => deaf.terminate())
+  await arrived(processes)
+  const spec = parseModelSpec({ input: [6], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
+  const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer: { type: 'sgd', lr: 1 } }
+  const server = new ParameterServer({ form, clipNorm: undefined, delayCompensation: undefined, cores: 1, processes })
+  await assert.rejects(server.load({ version: { v: 0, id: versionId('0'.repeat(64)) }, ...initialVersionState(spec, form.optimizer, 1) }), /is gone/)
+  assert.equal(processes.complete(), undefined)
+})
+
 test('processes make the same bytes as one thread, late pushes and statistics included', async () => {
   const spec = parseModelSpec({
     input: [1, 28, 28],
     layers: [{ type: 'conv2d', name: 'conv', out: 4, kernel: 5 }, { type: 'batchnorm2d', name: 'norm' }, { type: 'flatten' }, { type: 'linear', name: 'fc', out: 20 }],
   })
   const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer: { type: 'adamw', lr: 0.01, decay: 'matrices' } }
-  const listener = new WebSocketServer({ port: 0, host: '127.0.0.1' })
-  after(() => listener.close())
-  await once(listener, 'listening')
-  const processes = new ShardProcesses()
-  listener.on('connection', (socket, { url = '' }) => processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')))
-  const address = `http://127.0.0.1:${(listener.address() as AddressInfo).port}`
+  const { processes, address } = await listen()
   await Promise.all(['0/3', '1/3', '2/3'].map((range) => shardProcess(address, range)))
-  while (processes.complete() === undefined) await new Promise((resolve) => setImmediate(resolve))
-
+  await arrived(processes)
   const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
   const [alone, spread] = await Promise.all([undefined, processes].map(async (places) => {
     const server = new ParameterServer({ form, clipNorm: 0.5, delayCompensation: 0.04, cores: 2, ...(places === undefined ? {} : { processes: places }) })

@@ -9,6 +9,9 @@ import { vectorOf } from './shard-host.ts'
 import type { ShardPool } from './shard-pool.ts'
 import { chunksOf, orderOf, type ShardOrder, type VectorName } from './shard-wire.ts'
 
+/** ms without any progress after which a process counts as gone: the optimizer's step of 64 M parameters, ten times over */
+const ANSWER_MS = 30_000
+
 export interface ShardSeat {
   readonly index: number
   readonly of: number
@@ -16,12 +19,17 @@ export interface ShardSeat {
 
 export class ShardProcesses {
   readonly #seats = new Map<string, RemoteShard>()
+  readonly #answerMs: number
+
+  constructor(answerMs = ANSWER_MS) {
+    this.#answerMs = answerMs
+  }
 
   /** @throws GridError 'duplicate' when another process has this range */
   admit(socket: WebSocket, { index, of }: ShardSeat): void {
     const seat = `${index}/${of}`
     if (this.#seats.has(seat)) throw new GridError('duplicate', `another process has range ${seat}`)
-    this.#seats.set(seat, new RemoteShard(socket))
+    this.#seats.set(seat, new RemoteShard(socket, this.#answerMs))
     socket.on('close', () => this.#seats.delete(seat))
   }
 
@@ -93,18 +101,23 @@ export class RemoteShard {
   readonly #socket: WebSocket
   /** in the order of their orders */
   readonly #waiting: Waiting[] = []
+  readonly #answerMs: number
+  #patience: ReturnType<typeof setTimeout> | undefined
   #failure: Error | undefined
   /** by a run */
   taken = false
 
-  constructor(socket: WebSocket) {
+  constructor(socket: WebSocket, answerMs: number) {
     this.#socket = socket
+    this.#answerMs = answerMs
     socket.on('message', (data, isBinary) => {
       const waiting = this.#waiting.shift()
+      this.#expect(this.#waiting.length > 0)
       if (isBinary && data instanceof Buffer && waiting !== undefined) waiting.resolve(new Uint8Array(data))
       else socket.close(1008, 'an answer that nobody asked for')
     })
     socket.on('close', () => {
+      this.#expect(false)
       this.#failure = new Error('a process of the parameter server is gone')
       for (const { reject } of this.#waiting.splice(0)) reject(this.#failure)
     })
@@ -114,6 +127,7 @@ export class RemoteShard {
     if (this.#failure !== undefined) throw this.#failure
     return new Promise((resolve, reject) => {
       this.#waiting.push({ resolve, reject })
+      this.#expect(true)
       this.#socket.send(JSON.stringify(order))
     })
   }
@@ -123,9 +137,16 @@ export class RemoteShard {
     if (this.#failure !== undefined) throw this.#failure
     const own = partOf(memory, vector, range)
     for (const { start, count } of chunksOf(own.length)) {
+      this.#expect(true)
       this.#socket.send(JSON.stringify({ type: 'write', vector, start, count } satisfies ShardOrder))
       await new Promise<void>((resolve, reject) => this.#socket.send(own.slice(start, start + count), (error) => (error ? reject(error) : resolve())))
     }
+  }
+
+  /** A process that hangs, or whose network is gone without a word, is not waited for. */
+  #expect(progress: boolean): void {
+    clearTimeout(this.#patience)
+    this.#patience = progress ? setTimeout(() => this.#socket.terminate(), this.#answerMs) : undefined
   }
 
   /** The shard's vector → our part of it. */
