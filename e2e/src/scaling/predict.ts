@@ -24,11 +24,14 @@ export function predict(setting: Setting): Prediction {
   })
   const all: Everybody = { clock, setting, coordinator, rings: new Rings(clock, setting, volunteers), random }
   let number = 0
-  const arrive = (): void => {
-    const volunteer = new ModelVolunteer(all, number++)
+  const arrive = (samplesPerSecond: number): void => {
+    const volunteer = new ModelVolunteer(all, number++, samplesPerSecond)
     volunteers.set(volunteer.id, volunteer)
   }
-  for (let i = 0; i < setting.volunteers; i++) clock.after(ARRIVAL_MS * random(), arrive)
+  for (let i = 0; i < setting.volunteers; i++) {
+    const { samplesPerSecond } = setting.machines
+    clock.after(ARRIVAL_MS * random(), () => arrive(samplesPerSecond[i % samplesPerSecond.length] ?? 1))
+  }
   clock.after(ARRIVAL_MS, () => churn({ all, volunteers, arrive }))
   clock.runUntil(1000 * setting.warmUpSeconds)
   return measure(all)
@@ -37,10 +40,10 @@ export function predict(setting: Setting): Prediction {
 interface Restless {
   readonly all: Everybody
   readonly volunteers: Map<MemberId, ModelVolunteer>
-  arrive(): void
+  arrive(samplesPerSecond: number): void
 }
 
-/** Departures at random instants, at the rate of the setting; a newcomer for each. */
+/** Departures at random instants, at the rate of the setting; for each a newcomer with a machine of the same kind. */
 function churn(restless: Restless): void {
   const { all, volunteers, arrive } = restless
   const perMs = (all.setting.churnPerMinute * all.setting.volunteers) / MINUTE_MS
@@ -50,7 +53,7 @@ function churn(restless: Restless): void {
     const chosen = present[Math.floor(all.random() * present.length)]
     chosen?.go(all.random() < 0.5)
     for (const [id, { alive }] of volunteers) if (!alive) volunteers.delete(id)
-    arrive()
+    if (chosen !== undefined) arrive(chosen.samplesPerSecond)
     churn(restless)
   })
 }

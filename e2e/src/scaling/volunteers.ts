@@ -35,12 +35,11 @@ export class ModelVolunteer {
   /** raised by a halt: what was under way for the old ring ends */
   #turn = 0
 
-  constructor(all: Everybody, number: number) {
-    const { samplesPerSecond } = all.setting.machines
+  constructor(all: Everybody, number: number, samplesPerSecond: number) {
     this.#all = all
     this.id = memberId(`v${number}`)
     this.core = createMember(this.id, all.coordinator.state.config.genesis)
-    this.samplesPerSecond = samplesPerSecond[Math.floor(all.random() * samplesPerSecond.length)] ?? 1
+    this.samplesPerSecond = samplesPerSecond
     all.clock.after(PREPARE_MS * (0.5 + all.random()), () => this.#join())
   }
 
