@@ -1,6 +1,6 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
-import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExecutorOptions, microBatchFor, type VolunteerHost } from '@starling-grid/volunteer'
+import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExecutorOptions, microBatchFor, renewedExecutor, type VolunteerHost } from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { openShardCache } from './shard-cache.ts'
@@ -32,19 +32,32 @@ export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOp
   }
 }
 
-async function openGpuExecutor(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
+function openGpuExecutor(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
+  return renewedExecutor(() => openOnDevice(options, wanted), say)
+}
+
+async function openOnDevice(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })
-  const executor = await createGpuExecutor({
-    device: gpu.device, adapter: gpu.description, ...options, readText: (url) => readFile(url, 'utf8'),
-    // Software adapters compile slowly, and their first guess was measured.
-    ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say: (text) => console.error(text) } }),
-  })
-  const destroy = executor.destroy.bind(executor)
-  // The device belongs to this executor alone: it ends with it, and lets the process exit.
-  return Object.assign(executor, {
-    destroy() {
-      destroy()
-      gpu.close()
-    },
-  })
+  try {
+    const executor = await createGpuExecutor({
+      device: gpu.device, adapter: gpu.description, ...options, readText: (url) => readFile(url, 'utf8'), say,
+      // Software adapters compile slowly, and their first guess was measured.
+      ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say } }),
+    })
+    const destroy = executor.destroy.bind(executor)
+    // The device belongs to this executor alone: it ends with it, and lets the process exit.
+    return Object.assign(executor, {
+      destroy() {
+        destroy()
+        gpu.close()
+      },
+    })
+  } catch (error) {
+    gpu.close()
+    throw error
+  }
+}
+
+function say(text: string): void {
+  console.error(text)
 }

@@ -71,7 +71,7 @@ for (const [name, spec] of MODELS)
       ours.destroy()
     })
 
-const STEADY_STEPS = 200
+const STEADY_STEPS = 1000
 
 test(`${STEADY_STEPS} steps create nothing on the device and keep the number of buffers`, { skip }, async () => {
   const { device } = theGpu()
@@ -115,4 +115,43 @@ test('a lost device is said to be lost', { skip }, async () => {
   await executor.gradient(batch, gradient)
   lost.close()
   await assert.rejects(executor.gradient(batch, gradient), (error) => isGridError(error) && error.code === 'device-lost')
+})
+
+test('the same plan made twice gives the same bits', { skip }, async () => {
+  const gradients = await Promise.all([1, 2].map(async () => {
+    const executor = await openExecutor(AWKWARD_MODEL, { maxMicroBatch: 5 })
+    executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+    const gradient = new Float32Array(parameterCount(AWKWARD_MODEL))
+    await executor.gradient(awkwardBatch(13), gradient)
+    executor.destroy()
+    return gradient
+  }))
+  assert.deepEqual(gradients[0], gradients[1])
+})
+
+/** A device that has no memory for its first `times` plans. */
+function withoutMemory(device: GPUDevice, times: number): GPUDevice {
+  let left = times
+  return new Proxy(device, {
+    get(target, property) {
+      const value: unknown = Reflect.get(target, property)
+      if (property === 'popErrorScope')
+        return async () => {
+          const error = await target.popErrorScope()
+          return left-- > 0 ? { message: 'pretended' } : error
+        }
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
+
+test('an adapter without memory for a plan gets half the samples once, then a refusal by name', { skip }, async () => {
+  const said: string[] = []
+  const open = (times: number) =>
+    createGpuRunner({ device: withoutMemory(theGpu().device, times), graph: buildGraph(AWKWARD_MODEL), readText, maxMicroBatch: 8, say: (text) => said.push(text) })
+  const smaller = await open(1)
+  assert.equal(smaller.capacity, 4)
+  smaller.destroy()
+  assert.match(said.join(), /no memory for 8 samples.*trying 4/)
+  await assert.rejects(open(2), (error) => isGridError(error) && error.code === 'adapter-limit' && /device memory/.test(error.message))
 })

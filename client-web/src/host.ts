@@ -1,9 +1,12 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
 import { GridError } from '@starling-grid/protocol'
-import { createGpuExecutor, microBatchFor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
+import { createGpuExecutor, microBatchFor, renewedExecutor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
 import { openShardCache } from './shard-cache.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
+
+/** What a tab's start may take longer for faster kernels; later starts find them in the cache. */
+const TUNING_BUDGET_MS = 1500
 
 export interface WebHostOptions {
   /** http(s) origin that served this page */
@@ -14,18 +17,27 @@ export interface WebHostOptions {
 
 export async function createWebHost(options: WebHostOptions): Promise<VolunteerHost> {
   const { coordinatorUrl, openPeerNetwork } = options
+  const shards = await openShardCache()
   return {
     client: 'tab',
     coordinatorUrl,
     openPeerNetwork,
-    shards: await openShardCache(),
+    shards,
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     async createExecutor(spec, blockSamples) {
-      const { device, adapter } = await openDevice()
-      return createGpuExecutor({ device, adapter, spec, readText, ...microBatchFor(spec, blockSamples) })
+      return renewedExecutor(async () => {
+        const { device, adapter } = await openDevice()
+        // Software adapters compile slowly, and their first guess was measured.
+        const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
+        return createGpuExecutor({ device, adapter, spec, readText, say, ...tuning, ...microBatchFor(spec, blockSamples) })
+      }, say)
     },
   }
+}
+
+function say(text: string): void {
+  console.warn(text)
 }
 
 /** A kernel's text. */

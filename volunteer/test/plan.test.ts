@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { lenet5, mlp, parameterCount } from '@starling-grid/model'
+import { gpt, lenet5, mlp, parameterCount, resnet } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { boundBindings, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { microBatches } from '../src/graph/batches.ts'
@@ -8,7 +8,7 @@ import { buildGraph } from '../src/graph/build.ts'
 import { firstGuess } from '../src/graph/choice.ts'
 import { draftPasses, shareScratch, type DraftPass } from '../src/graph/drafts.ts'
 import { flatViews, gather, spread } from '../src/graph/flat-views.ts'
-import { assignBuffers } from '../src/graph/memory.ts'
+import { assignBuffers, leastBytes } from '../src/graph/memory.ts'
 import { planGraph } from '../src/graph/plan.ts'
 
 const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
@@ -44,9 +44,17 @@ test('no pass binds a buffer for reading and for writing, nor one place twice', 
   }
 })
 
-test('memory is shared: the plan of LeNet-5 takes less than its tensors and scratch', () => {
-  const { buffers } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 64 })
-  assert.ok(buffers.reduce((sum, bytes) => sum + bytes, 0) < 24 * MIB)
+for (const [name, spec, samples] of [
+  ['LeNet-5', lenet5(), 64], ['ResNet-20', resnet(), 64], ['a GPT', gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 }), 8],
+] as const)
+  test(`memory is shared: ${name} takes at most a quarter more than what lives at one time`, () => {
+    const { buffers, leastBytes, leastTensorBytes } = planGraph(buildGraph(spec), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: samples })
+    assert.ok(leastTensorBytes > 0 && leastTensorBytes <= leastBytes)
+    assert.ok(sum(buffers) >= leastBytes && sum(buffers) <= 1.25 * leastBytes, `${sum(buffers)} for ${leastBytes}`)
+  })
+
+test('the least memory is the most that lives at one time', () => {
+  assert.equal(leastBytes([{ bytes: 5, first: -1, last: 2 }, { bytes: 7, first: 2, last: 3 }, { bytes: 6, first: 3, last: Infinity }]), 13)
 })
 
 test('backward finds the input of a convolution as forward prepared it', () => {
@@ -62,9 +70,9 @@ test('backward finds the input of a convolution as forward prepared it', () => {
 
 test('a small adapter gets smaller micro-batches', () => {
   const limits = { ...LIMITS, maxStorageBufferBindingSize: MIB }
-  const { capacity, buffers } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits, maxMicroBatch: 64 })
+  const { capacity, parts } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits, maxMicroBatch: 64 })
   assert.ok(capacity >= 1 && capacity < 64)
-  assert.ok(Math.max(...buffers) <= MIB)
+  for (const { resources } of Object.values(parts).flat()) for (const { bytes } of resources) assert.ok(bytes <= MIB)
 })
 
 test('a model that fits no adapter is refused with the name of the limit', () => {

@@ -27,11 +27,18 @@ export class BufferOwner {
   }
 }
 
+/** The device has no memory for a plan; a smaller one may fit. */
+export class OutOfDeviceMemory extends GridError {
+  constructor(bytes: number, message: string) {
+    super('adapter-limit', `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ${message}`)
+  }
+}
+
 /** Runs `make` and says which limit is short when the device has no memory for it. */
 export async function withMemoryCheck<T>(device: GPUDevice, bytes: number, make: () => T): Promise<T> {
   device.pushErrorScope('out-of-memory')
   const made = make()
   const error = await device.popErrorScope()
-  if (error) throw new GridError('adapter-limit', `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ${error.message}`)
+  if (error) throw new OutOfDeviceMemory(bytes, error.message)
   return made
 }

@@ -8,7 +8,7 @@ import { gather, spread } from '../graph/flat-views.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
-import { BufferOwner } from './buffers.ts'
+import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { DeviceWatch } from './device.ts'
 import { MAP_READ_MODE } from './flags.ts'
 import type { ReadText } from './pipelines.ts'
@@ -29,13 +29,28 @@ export interface GpuRunnerOptions {
   readonly maxMicroBatch?: number
   /** absent: f32 */
   readonly precision?: Precision
+  /** told what people should know: that the adapter lacks memory */
+  readonly say?: (text: string) => void
 }
 
 /** @throws GridError('adapter-limit') when the adapter cannot hold the model */
 export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
-  const { device, graph, readText, choose, precision = 'f32', maxMicroBatch = DEFAULT_MICRO_BATCH } = options
-  const traits = traitsOf(device, options.software ?? false)
-  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, precision, ...(choose ? { choose } : {}) })
+  const plan = planFor(options)
+  try {
+    return await openRunner(options, plan)
+  } catch (error) {
+    if (!(error instanceof OutOfDeviceMemory) || plan.capacity === 1) throw error
+    const smaller = Math.ceil(plan.capacity / 2)
+    options.say?.(`The adapter has no memory for ${plan.capacity} samples at a time; trying ${smaller}.`)
+    return openRunner(options, planFor({ ...options, maxMicroBatch: smaller }))
+  }
+}
+
+function planFor({ device, graph, software = false, choose, precision = 'f32', maxMicroBatch = DEFAULT_MICRO_BATCH }: GpuRunnerOptions): Plan {
+  return planGraph(graph, { traits: traitsOf(device, software), limits: device.limits, maxMicroBatch, precision, ...(choose ? { choose } : {}) })
+}
+
+async function openRunner({ device, graph, readText, precision = 'f32' }: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {

@@ -99,9 +99,12 @@ export function poolBytes({ buffers }: Plan): number {
 }
 
 function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): string | undefined {
-  const largest = Math.max(flat.deviceLength * Float32Array.BYTES_PER_ELEMENT, ...buffers)
-  const widest = Math.max(0, ...PARTS.flatMap(part => parts[part].map(({ resources }) => resources.length)))
-  const needs = { maxStorageBufferBindingSize: largest, maxBufferSize: largest, maxStorageBuffersPerShaderStage: widest }
+  const bound = PARTS.flatMap(part => parts[part].map(({ resources }) => resources))
+  const needs = {
+    maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap(resources => resources.map(({ bytes }) => bytes))),
+    maxBufferSize: Math.max(flat.deviceLength * Float32Array.BYTES_PER_ELEMENT, ...buffers),
+    maxStorageBuffersPerShaderStage: Math.max(0, ...bound.map(resources => resources.length)),
+  }
   for (const [name, need] of Object.entries(needs)) {
     const has = limits[name as keyof PlanLimits]
     if (need > has) return `needs ${name} of at least ${need}, and the adapter has ${has}`

@@ -1,0 +1,79 @@
+// An executor that survives the loss of its device once: it is opened anew, gets the last parameters, and repeats what failed.
+// A second loss is passed on, and the volunteer leaves with its name. Knows nothing of devices.
+
+import { isGridError } from '@starling-grid/protocol'
+import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
+
+export type OpenExecutor = () => Promise<Executor>
+
+/** `open`: a new device and an executor on it. `say`: told of the loss and of what comes after it. */
+export async function renewedExecutor(open: OpenExecutor, say: (text: string) => void): Promise<Executor> {
+  return new RenewedExecutor(await open(), open, say)
+}
+
+class RenewedExecutor implements Executor {
+  readonly #open: OpenExecutor
+  readonly #say: (text: string) => void
+  readonly #first: Executor
+  #current: Executor
+  #renewal: Promise<void> | undefined
+  #parameters: Float32Array | undefined
+  #destroyed = false
+
+  constructor(first: Executor, open: OpenExecutor, say: (text: string) => void) {
+    this.#first = first
+    this.#current = first
+    this.#open = open
+    this.#say = say
+  }
+
+  get adapter(): AdapterDescription {
+    return this.#current.adapter
+  }
+
+  loadParameters(flat: Float32Array): void {
+    if (this.#parameters?.length === flat.length) this.#parameters.set(flat)
+    else this.#parameters = flat.slice()
+    this.#current.loadParameters(flat)
+  }
+
+  gradient(batch: Batch, into: Float32Array): Promise<BatchSums> {
+    return this.#withDevice(executor => executor.gradient(batch, into))
+  }
+
+  evaluate(batch: Batch): Promise<BatchSums> {
+    return this.#withDevice(executor => executor.evaluate(batch))
+  }
+
+  predict(x: Batch['x'], samples: number): Promise<Float32Array> {
+    return this.#withDevice(executor => executor.predict(x, samples))
+  }
+
+  destroy(): void {
+    this.#destroyed = true
+    this.#current.destroy()
+  }
+
+  async #withDevice<T>(task: (executor: Executor) => Promise<T>): Promise<T> {
+    const used = this.#current
+    try {
+      return await task(used)
+    } catch (error) {
+      if (!isGridError(error) || error.code !== 'device-lost' || this.#destroyed || used !== this.#first) throw error
+      // Tasks that were under way together fail together, and wait for the same renewal.
+      this.#renewal ??= this.#renew(error.message)
+      await this.#renewal
+      return task(this.#current)
+    }
+  }
+
+  async #renew(reason: string): Promise<void> {
+    this.#say(`${reason} Opening it again, once.`)
+    this.#first.destroy()
+    const renewed = await this.#open()
+    if (this.#destroyed) return renewed.destroy()
+    this.#current = renewed
+    if (this.#parameters) renewed.loadParameters(this.#parameters)
+    this.#say(`The device is back: ${renewed.adapter.name}.`)
+  }
+}
