@@ -19,6 +19,7 @@ interface Options {
   readonly batch: number
   readonly adapter?: string
   readonly tune?: number
+  readonly recompute?: true
   readonly precision: 'f32' | 'f16'
   readonly json?: true
 }
@@ -30,11 +31,12 @@ export async function explain(argv: string[]): Promise<number> {
     .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'))
+    .option('--recompute', 'compute values again in backward instead of keeping them')
     .option('--tune <ms>', 'measure variants first, for so long in all', wholeNumber)
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { batch, adapter, tune, precision, json } = program.opts<Options>()
+  const { batch, adapter, tune, precision, recompute = false, json } = program.opts<Options>()
   const spec = await modelNamed(program.args[0] ?? '')
   const gpu = await openGpu({ adapter })
   try {
@@ -42,7 +44,7 @@ export async function explain(argv: string[]): Promise<number> {
     const graph = buildGraph(spec)
     const runner = { device: gpu.device, graph, readText: (url: URL) => readFile(url, 'utf8'), maxMicroBatch: batch, precision, software: gpu.description.software }
     const choose = tune === undefined ? undefined : await tuneOn({ budgetMs: tune }, gpu.description, runner)
-    const plan = planGraph(graph, { traits, limits: gpu.device.limits, maxMicroBatch: batch, precision, ...(choose ? { choose } : {}) })
+    const plan = planGraph(graph, { traits, limits: gpu.device.limits, maxMicroBatch: batch, precision, recompute, ...(choose ? { choose } : {}) })
     const explanation = explainPlan(plan, { samples: plan.capacity, traits })
     if (json) console.log(JSON.stringify({ model: spec.name, adapter: gpu.description.name, batch, ...explanation }))
     else print(spec.name, adapterLabel(gpu.description), { batch, explanation })

@@ -21,6 +21,8 @@ export interface GpuExecutorOptions {
   readonly maxMicroBatch?: number
   /** how values between kernels are stored; absent: f32 */
   readonly precision?: Precision
+  /** keep less and compute it again in backward: less memory, more time, equal bits */
+  readonly recompute?: boolean
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
   /** which variant of a kernel runs; absent: the first guess for the adapter */

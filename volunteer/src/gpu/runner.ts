@@ -29,6 +29,8 @@ export interface GpuRunnerOptions {
   readonly maxMicroBatch?: number
   /** absent: f32 */
   readonly precision?: Precision
+  /** keep less and compute it again in backward */
+  readonly recompute?: boolean
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
 }
@@ -46,8 +48,8 @@ export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRun
   }
 }
 
-function planFor({ device, graph, software = false, choose, precision = 'f32', maxMicroBatch = DEFAULT_MICRO_BATCH }: GpuRunnerOptions): Plan {
-  return planGraph(graph, { traits: traitsOf(device, software), limits: device.limits, maxMicroBatch, precision, ...(choose ? { choose } : {}) })
+function planFor({ device, graph, software = false, choose, precision = 'f32', recompute = false, maxMicroBatch = DEFAULT_MICRO_BATCH }: GpuRunnerOptions): Plan {
+  return planGraph(graph, { traits: traitsOf(device, software), limits: device.limits, maxMicroBatch, precision, recompute, ...(choose ? { choose } : {}) })
 }
 
 async function openRunner({ device, graph, readText, precision = 'f32' }: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {

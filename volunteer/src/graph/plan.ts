@@ -10,7 +10,9 @@ import { flatViews, type FlatViews } from './flat-views.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf, type Precision } from './half.ts'
 import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
+import { recomputeGraph } from './recompute.ts'
 import type { GraphPart } from './runner.ts'
+import { separateEvaluation } from './storages.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
 
 /** What a binding binds: a piece of a pooled buffer, of the flat parameters or of the flat gradient. */
@@ -58,6 +60,8 @@ export interface PlanOptions {
   readonly choose?: Choose
   /** of values between kernels; absent: f32 */
   readonly precision?: Precision
+  /** compute values again in backward instead of keeping them: less memory, more time, equal bits */
+  readonly recompute?: boolean
 }
 
 const HALF_FEATURE = 'shader-f16'
@@ -71,10 +75,11 @@ const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
  * @throws GridError('adapter-limit') naming the limit when not even one sample fits
  */
-export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose = firstGuess(traits), precision = 'f32' }: PlanOptions): Plan {
+export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose = firstGuess(traits), precision = 'f32', recompute = false }: PlanOptions): Plan {
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError('adapter-limit', `Values in f16 need the feature ${HALF_FEATURE}, which the adapter does not have. Use f32.`)
-  const graph = fuseGraph(whole)
+  const fused = separateEvaluation(fuseGraph(whole))
+  const graph = recompute ? recomputeGraph(fused) : fused
   const half = precision === 'f16' ? halfStorages(graph) : undefined
   for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
     const exact = draftPasses(graph, choose, capacity)

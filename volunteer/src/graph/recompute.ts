@@ -1,0 +1,72 @@
+// Recomputation: forward is cut where a single value crosses, about √n times, and only what crosses is kept. Backward runs the
+// calls of a segment again, the same kernels on the same values, just before it needs what they make: less memory, more time,
+// equal bits. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). Pure: call lists in, call lists out.
+
+import type { Graph } from './build.ts'
+import { firstFreeStorage, renameStorages, storagesOf, tensorsOf, type Call } from './storages.ts'
+
+/** The same graph with backward computing again what forward then need not keep. */
+export function recomputeGraph(graph: Graph): Graph {
+  const segments = cutForward(graph)
+  const outside = new Set([...graph.loss.flatMap(storagesOf), graph.output.storage])
+  const fresh = { next: firstFreeStorage(graph) }
+  let { backward } = graph
+  // The last segment's values are needed at once.
+  for (const [index, segment] of segments.slice(0, -1).entries()) {
+    const later = new Set(segments.slice(index + 1).flat().flatMap(storagesOf))
+    const made = madeBy(segment, new Set(segments.slice(0, index).flat().flatMap(storagesOf)))
+    const inner = new Set([...made].filter(storage => !later.has(storage) && !outside.has(storage)))
+    backward = withRecomputed(backward, { segment, made, inner, fresh })
+  }
+  return { ...graph, backward }
+}
+
+interface Recomputed {
+  readonly segment: readonly Call[]
+  /** storages that the segment writes */
+  readonly made: ReadonlySet<number>
+  /** those of them that nobody after the segment reads, but for backward */
+  readonly inner: ReadonlySet<number>
+  readonly fresh: { next: number }
+}
+
+function withRecomputed(backward: readonly Call[], { segment, made, inner, fresh }: Recomputed): readonly Call[] {
+  const wanted = new Set(backward.flatMap(storagesOf).filter(storage => inner.has(storage)))
+  const again = segment.toReversed().filter(call => {
+    const makes = storagesOf(call).filter(storage => made.has(storage))
+    if (!makes.some(storage => wanted.has(storage) && isFirst(segment, call, storage))) return false
+    for (const storage of makes) if (inner.has(storage)) wanted.add(storage)
+    return true
+  }).toReversed()
+  if (again.length === 0) return backward
+  const rewritten = new Set(again.flatMap(call => storagesOf(call).filter(storage => made.has(storage) && isFirst(segment, call, storage))))
+  const copies = new Map([...rewritten].map(storage => [storage, fresh.next++]))
+  const renamed = backward.map(call => renameStorages(call, new Map([...copies].filter(([storage]) => inner.has(storage)))))
+  const at = backward.findIndex(call => storagesOf(call).some(storage => inner.has(storage)))
+  return [...renamed.slice(0, at), ...again.map(call => renameStorages(call, copies)), ...renamed.slice(at)]
+}
+
+/** Whoever names a value first in forward makes it. */
+function isFirst(calls: readonly Call[], call: Call, storage: number): boolean {
+  return calls.find(other => storagesOf(other).includes(storage)) === call
+}
+
+function madeBy(segment: readonly Call[], before: ReadonlySet<number>): ReadonlySet<number> {
+  return new Set(segment.flatMap(tensorsOf).filter(({ role, storage }) => role === 'activation' && !before.has(storage)).map(({ storage }) => storage))
+}
+
+/** About √n segments, cut at the places nearest to even ones where one activation crosses. */
+function cutForward({ forward }: Graph): readonly (readonly Call[])[] {
+  const places = forward.flatMap((_, at) => (at > 0 && crossing(forward, at) === 1 ? [at] : []))
+  const wanted = Math.max(2, Math.round(Math.sqrt(forward.length)))
+  const even = Array.from({ length: wanted - 1 }, (_, i) => ((i + 1) * forward.length) / wanted)
+  const nearest = even.flatMap(to => places.toSorted((a, b) => Math.abs(a - to) - Math.abs(b - to)).slice(0, 1))
+  const cuts = [0, ...[...new Set(nearest)].sort((a, b) => a - b), forward.length]
+  return cuts.slice(1).map((end, i) => forward.slice(cuts[i], end))
+}
+
+/** Activations made before `at` and read from there on. */
+function crossing(forward: readonly Call[], at: number): number {
+  const before = new Set(forward.slice(0, at).flatMap(tensorsOf).filter(({ role }) => role === 'activation').map(({ storage }) => storage))
+  return new Set(forward.slice(at).flatMap(storagesOf).filter(storage => before.has(storage))).size
+}

@@ -1,0 +1,57 @@
+// Recomputation: equal bits, less memory, and only what backward needs is computed again.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gpt, initialParameters, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
+import { PLAIN_TRAITS } from '@starling-grid/shaders'
+import { ReferenceRunner } from '../src/cpu/runner.ts'
+import { buildGraph, type Graph } from '../src/graph/build.ts'
+import { fuseGraph } from '../src/graph/fuse.ts'
+import { planGraph } from '../src/graph/plan.ts'
+import { recomputeGraph } from '../src/graph/recompute.ts'
+import { noise } from '../testing/executor-suite.ts'
+
+const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
+const SMALL_GPT = gpt({ blocks: 3, heads: 2, channels: 8, context: 5, vocab: 7, dropout: 0.2 })
+const SMALL_RESNET = resnet({ depth: 8, channels: 2, classes: 4 })
+const CHAIN = parseModelSpec({
+  input: [6], loss: 'mse',
+  layers: [1, 2, 3, 4, 5, 6].flatMap(i => [{ type: 'linear', name: `fc${i}`, out: 6 }, { type: i % 2 === 0 ? 'gelu' : 'tanh' }]),
+})
+
+async function gradientOf(graph: Graph, spec: ModelSpec, samples: number) {
+  const runner = new ReferenceRunner(graph, samples)
+  runner.loadParameters(initialParameters(spec, 1))
+  const { lossTensors, input } = graph
+  assert.ok(lossTensors)
+  const whole = (count: number) => Int32Array.from({ length: count }, (_, i) => i % 3)
+  const x = graph.vocab === undefined ? noise(samples * input.size, 1) : whole(samples * input.size)
+  const target = spec.loss === 'mse' ? noise(samples * lossTensors.target.size, 2) : whole(samples * lossTensors.target.size)
+  const gradient = new Float32Array(graph.parameterCount)
+  const keys = graph.keys ? [[graph.keys, whole(samples)] as const] : []
+  const [loss] = await runner.run({
+    samples, parts: ['forward', 'loss', 'backward'], write: [[input, x], [lossTensors.target, target], ...keys], read: [lossTensors.loss],
+    clearGradient: true, gradientInto: gradient,
+  })
+  return { loss, gradient }
+}
+
+for (const [name, spec] of [['a GPT with dropout', SMALL_GPT], ['a ResNet with batch statistics', SMALL_RESNET], ['a chain', CHAIN]] as const)
+  test(`${name} has the same bits with recomputation`, async () => {
+    const graph = fuseGraph(buildGraph(spec))
+    const recomputed = recomputeGraph(graph)
+    assert.ok(recomputed.backward.length > graph.backward.length, 'something is computed again')
+    assert.deepEqual(await gradientOf(recomputed, spec, 3), await gradientOf(graph, spec, 3))
+  })
+
+test('nothing is computed again that backward does not need, nor twice', () => {
+  const graph = fuseGraph(buildGraph(SMALL_GPT))
+  const { backward } = recomputeGraph(graph)
+  assert.ok(backward.length - graph.backward.length < graph.forward.length)
+})
+
+for (const [name, spec, samples] of [['ResNet-20', resnet(), 64], ['a GPT of 6 blocks', gpt({ blocks: 6, heads: 4, channels: 128, context: 64, vocab: 65 }), 8]] as const)
+  test(`${name} takes at most two thirds of the memory with recomputation`, () => {
+    const bytes = (recompute: boolean) =>
+      planGraph(buildGraph(spec), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: samples, recompute }).buffers.reduce((sum, size) => sum + size, 0)
+    assert.ok(bytes(true) <= (2 / 3) * bytes(false), `${bytes(true)} of ${bytes(false)}`)
+  })
