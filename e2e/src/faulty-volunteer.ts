@@ -2,10 +2,10 @@
 // All else is the production volunteer; only what it sends to other volunteers goes through the fault.
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { FRAME_HEADER_BYTES, type Frame, packFrame, unpackFrame } from '@starling-grid/protocol'
-import { createVolunteer, type PeerLink, type PeerNetwork, type VolunteerHost } from '@starling-grid/volunteer'
+import { createVolunteer, type PeerLink, type PeerNetwork, type RelaySocket, type VolunteerHost } from '@starling-grid/volunteer'
 
 /** What happens when the n-th frame with partial sums is about to leave; may change the frame, or answer nothing to swallow it. */
-type Fault = (n: number, frame: Uint8Array<ArrayBuffer>, link: PeerLink) => Uint8Array<ArrayBuffer> | undefined
+type Fault = (n: number, frame: Uint8Array<ArrayBuffer>, link: { close(reason: string): void }) => Uint8Array<ArrayBuffer> | undefined
 
 const FAULTS: Readonly<Record<string, (number: number) => Fault>> = {
   /** killed in the middle of a reduce, like a power cut */
@@ -13,7 +13,7 @@ const FAULTS: Readonly<Record<string, (number: number) => Fault>> = {
     if (n === number) process.kill(process.pid, 'SIGKILL')
     return frame
   },
-  /** the first NUMBER reduces break, then the links are good */
+  /** the first NUMBER reduces break, also past the coordinator, then the links are good */
   'break-links': (number) => (n, frame, link) => {
     if (n > number) return frame
     link.close('fault')
@@ -37,8 +37,19 @@ function isPartial(frame: Uint8Array): boolean {
   return frame.byteLength >= FRAME_HEADER_BYTES && frame[4] === 3
 }
 
+let partials = 0
+
+/** The same fault on a link through the coordinator. */
+function faultyRelay(socket: RelaySocket, fault: Fault): RelaySocket {
+  const send = socket.send.bind(socket)
+  socket.send = (frame) => {
+    const changed = isPartial(frame) ? fault(++partials, frame, socket) : frame
+    if (changed !== undefined) send(changed)
+  }
+  return socket
+}
+
 function faultyNetwork(network: PeerNetwork, fault: Fault): PeerNetwork {
-  let partials = 0
   const wrap = (link: PeerLink): PeerLink => {
     const send = link.send.bind(link)
     link.send = async (frame) => {
@@ -64,7 +75,8 @@ const fault = FAULTS[kind]?.(Number(number))
 if (fault === undefined) throw new Error(`STARLING_FAULT is one of ${Object.keys(FAULTS).join(', ')} with a number, got "${kind}:${number}"`)
 const host: VolunteerHost = createNodeHost({ coordinatorUrl, executor: process.argv.includes('reference') ? 'reference' : 'webgpu' })
 const openPeerNetwork = host.openPeerNetwork.bind(host)
-const volunteer = createVolunteer({ ...host, openPeerNetwork: async (access) => faultyNetwork(await openPeerNetwork(access), fault) }, { name, onStatus: () => undefined })
+const dialRelay = host.dialRelay.bind(host)
+const volunteer = createVolunteer({ ...host, openPeerNetwork: async (access) => faultyNetwork(await openPeerNetwork(access), fault), dialRelay: async (path) => faultyRelay(await dialRelay(path), fault) }, { name, onStatus: () => undefined })
 process.on('SIGTERM', () => void volunteer.stop())
 process.once('disconnect', () => process.exit(1)) // the test is gone
 process.channel?.unref()
