@@ -4,10 +4,11 @@ import '@tensorflow/tfjs-core/dist/register_all_gradients'
 import '@tensorflow/tfjs-backend-cpu'
 import '@tensorflow/tfjs-backend-webgpu'
 import { setThreadsCount, setWasmPaths } from '@tensorflow/tfjs-backend-wasm'
-import { parameterLayout, type ModelSpec } from '@starling-grid/model'
+import { type GptLayer, parameterLayout, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import type { Library, Missing, Prepared } from '../src/library.ts'
+import { gptForward, isTable } from './tfjs-gpt.ts'
 import {
-  chainInput, convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ChainTask, type ConvTask, type MatmulTask, type StepTask, type Task,
+  chainInput, convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ChainTask, type ConvTask, type MatmulTask, type StepInputs, type StepTask, type Task,
 } from '../src/task.ts'
 
 const THREADS = 2
@@ -121,9 +122,8 @@ function chain(task: ChainTask): Work {
 
 function trainingStep(task: StepTask): Work {
   const inputs = stepInputs(task)
-  const [channels = 1, height = 1, width = 1] = inputs.spec.input
-  const x = tf.tidy(() => tf.transpose(tf.tensor4d(inputs.x, [task.samples, channels, height, width]), [0, 2, 3, 1]))
-  const labels = tf.tidy(() => tf.oneHot(tf.tensor1d(inputs.y, 'int32'), 10))
+  const x = tf.tidy(() => inputTensor(inputs, task.samples))
+  const labels = tf.tidy(() => tf.oneHot(tf.tensor1d(inputs.y, 'int32'), inputs.classes))
   const model = modelOf(inputs.spec)
   const optimizer = tf.train.sgd(STEP_RATE)
   const loss = () => tf.losses.softmaxCrossEntropy(labels, model.forward(x)) as tf.Scalar
@@ -144,6 +144,12 @@ function trainingStep(task: StepTask): Work {
   }
 }
 
+function inputTensor({ x, spec }: StepInputs, samples: number): tf.Tensor {
+  if (x instanceof Int32Array) return tf.tensor2d(x, [samples, x.length / samples], 'int32')
+  const [channels = 1, height = 1, width = 1] = spec.input
+  return tf.transpose(tf.tensor4d(x, [samples, channels, height, width]), [0, 2, 3, 1])
+}
+
 interface Model {
   readonly variables: tf.Variable[]
   /** from PyTorch's layout */
@@ -154,23 +160,24 @@ interface Model {
 function modelOf(spec: ModelSpec): Model {
   const { entries } = parameterLayout(spec)
   const lastImage = imageBeforeFlatten(spec)
-  const toOurs = (values: Float32Array, shape: readonly number[], first: boolean): tf.Tensor => {
+  const toOurs = ({ name, shape }: ParameterEntry, values: Float32Array, first: boolean): tf.Tensor => {
     const tensor = tf.tensor(values, [...shape])
     if (shape.length === 4) return tf.transpose(tensor, [2, 3, 1, 0])
-    if (shape.length === 1) return tensor
+    if (shape.length === 1 || isTable(name)) return tensor
     // What is flattened here is channels last, so the rows of the first dense layer are ordered so too.
     return first && lastImage ? tf.reshape(tf.transpose(tf.reshape(tensor, [shape[0] ?? 1, ...lastImage]), [2, 3, 1, 0]), [shape[1] ?? 1, shape[0] ?? 1]) : tf.transpose(tensor)
   }
-  const firstDense = entries.find(({ shape }) => shape.length === 2)
-  const variables = new Map(entries.map(({ name, shape, length }) => [name, tf.variable(tf.tidy(() => toOurs(new Float32Array(length), shape, false)), true)]))
+  const firstDense = entries.find(({ name, shape }) => shape.length === 2 && !isTable(name))
+  const variables = new Map(entries.map((entry) => [entry.name, tf.variable(tf.tidy(() => toOurs(entry, new Float32Array(entry.length), false)), true)]))
   const variable = (name: string) => variables.get(name) ?? fail(`no variable ${name}`)
   return {
     variables: [...variables.values()],
     load: (flat) => tf.tidy(() => {
       for (const entry of entries)
-        variable(entry.name).assign(toOurs(flat.slice(entry.offset, entry.offset + entry.length), entry.shape, entry === firstDense))
+        variable(entry.name).assign(toOurs(entry, flat.slice(entry.offset, entry.offset + entry.length), entry === firstDense))
     }),
-    forward: (x) => spec.layers.reduce((input, layer) => layerOf(layer as LayerWords, input, variable), x),
+    forward: (x) => spec.layers.reduce((input, layer) =>
+      layer.type === 'gpt' ? gptForward(layer as GptLayer, input as tf.Tensor2D, variable) : layerOf(layer as LayerWords, input, variable), x),
   }
 }
 

@@ -12,6 +12,8 @@ torch.set_num_threads(int(sys.argv[1]))
 
 
 def tensor(sent):
+    if "ids" in sent:
+        return torch.tensor(sent["ids"]).reshape(sent["shape"])
     values = numpy.frombuffer(base64.b64decode(sent["base64"]), dtype=numpy.float32).copy()
     return torch.from_numpy(values).reshape(sent["shape"])
 
@@ -67,13 +69,37 @@ class Step:
                 x = F.relu(x)
             elif kind == "flatten":
                 x = x.flatten(1)
+            elif kind == "gpt":
+                x = self.gpt(layer, x)
             else:
                 raise ValueError("no layer %s is written for PyTorch" % kind)
         return x
 
+    def gpt(self, layer, ids):
+        channels, heads = layer["channels"], layer["heads"]
+        samples, length = ids.shape
+        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        x = self.parameters["wte"][ids] + self.parameters["wpe"][:length]
+        for block in range(layer["blocks"]):
+            name = "h.%d." % block
+            qkv = self.linear(name + "attn.qkv", self.norm(name + "ln1", x, layer["eps"]))
+            q, k, v = qkv.reshape(samples, length, 3, heads, channels // heads).permute(2, 0, 3, 1, 4)
+            scores = (q @ k.transpose(-2, -1) * (channels // heads) ** -0.5).masked_fill(future, float("-inf"))
+            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(samples, length, channels)
+            x = x + self.linear(name + "attn.proj", mixed)
+            hidden = F.gelu(self.linear(name + "mlp.fc", self.norm(name + "ln2", x, layer["eps"])), approximate="tanh")
+            x = x + self.linear(name + "mlp.proj", hidden)
+        return F.linear(self.norm("lnf", x, layer["eps"]), self.parameters["wte"])
+
+    def linear(self, name, x):
+        return F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
+
+    def norm(self, name, x, eps):
+        return F.layer_norm(x, x.shape[-1:], self.parameters[name + ".weight"], self.parameters[name + ".bias"], eps)
+
     def run(self):
         self.optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(self.forward(self.x), self.y)
+        loss = F.cross_entropy(self.forward(self.x).flatten(0, -2), self.y)
         loss.backward()
         self.optimizer.step()
         return [loss.detach()]

@@ -45,13 +45,12 @@ export async function compare(comparison: Comparison, place: Place, { rounds, lo
   try {
     for (const library of place.libraries.filter(comparison.only ?? (() => true))) {
       const entrant = await enter(library, comparison.task, expected)
+      log(`${comparison.name}: ${library.name} ${typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`}`)
       if (typeof entrant === 'string') missing[library.name] = entrant
       else entrants.push(entrant)
     }
     const [ours, ...peers] = entrants
     if (ours?.library.name !== OURS) throw new Error(`${comparison.name}: nothing to time, because Starling is out: ${missing[OURS]}`)
-    log(`${comparison.name}: ${entrants.map(({ library }) => library.name).join(', ')}`)
-    for (const [peer, reason] of Object.entries(missing)) log(`  without ${peer}: ${reason}`)
     const { name, unit, better } = comparison
     const row = { name, unit, adapter: ours.library.adapter, ...(better ? { better } : {}) }
     const contenders: Record<string, Contender> = {}

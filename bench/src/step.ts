@@ -4,14 +4,14 @@ import type { BenchRow } from './row.ts'
 import { inPlace, type Suite } from './suite.ts'
 import type { StepModel } from './task.ts'
 
-const SAMPLES = 64
-const MODELS: readonly StepModel[] = ['lenet5', 'mlp']
+/** Models with the samples of a step; gpt has 2 blocks, 128 channels and 64 tokens in a sample. */
+const MODELS: readonly (readonly [StepModel, number])[] = [['lenet5', 64], ['mlp', 64], ['gpt', 8]]
 
 export const stepSuite: Suite = (options) => inPlace(options, async (place) => {
   const rows: BenchRow[] = []
-  for (const model of MODELS)
+  for (const [model, samples] of MODELS)
     rows.push(await compare({
-      name: `step ${model} b${SAMPLES}`, task: { kind: 'step', model, samples: SAMPLES }, unit: 'samples/s', value: (ms) => (1000 * SAMPLES) / ms,
+      name: `step ${model} b${samples}`, task: { kind: 'step', model, samples }, unit: 'samples/s', value: (ms) => (1000 * samples) / ms,
     }, place, options))
   return rows
 })

@@ -1,6 +1,6 @@
 // What libraries are asked to do, and the numbers that they do it with: a pure function of the task, so that every library,
 // in Node, in a page or in another process, works on the same ones. Knows no library.
-import { initialParameters, lenet5, mlp, type ModelSpec } from '@starling-grid/model'
+import { gpt, initialParameters, lenet5, mlp, outputShape, takesTokens, targetsPerSample, type ModelSpec } from '@starling-grid/model'
 import { random32 } from '@starling-grid/protocol'
 
 export interface MatmulTask {
@@ -36,18 +36,18 @@ export interface ChainTask {
 }
 
 export type Task = MatmulTask | ConvTask | StepTask | ChainTask
-export type StepModel = 'lenet5' | 'mlp'
+export type StepModel = 'lenet5' | 'mlp' | 'gpt'
 
 export const STEP_MODELS: Readonly<Record<StepModel, () => ModelSpec>> = {
   lenet5: () => lenet5(),
   mlp: () => mlp({ input: [1, 28, 28], hidden: [512, 512], classes: 10 }),
+  gpt: () => gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 }),
 }
 
-/** large enough that a wrong gradient shows in the losses after a few steps */
+/** large enough that a wrong gradient shows in the losses after few updates */
 export const STEP_RATE = 0.05
 /** losses that are compared: after as many updates */
-export const STEPS_COMPARED = 8
-const CLASSES = 10
+export const STEPS_COMPARED = 3
 const SEED = 1
 
 /** Multiplications and additions of one run; 0 where a rate of them says nothing. */
@@ -86,17 +86,21 @@ export interface StepInputs {
   readonly spec: ModelSpec
   /** in the model's layout, as PyTorch shapes them */
   readonly parameters: Float32Array<ArrayBuffer>
-  /** (samples, …input shape) */
-  readonly x: Float32Array<ArrayBuffer>
-  /** (samples,) classes */
+  /** (samples, …input shape); ids of tokens are Int32 */
+  readonly x: Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
+  /** (samples × targets of one,) classes */
   readonly y: Int32Array<ArrayBuffer>
+  readonly classes: number
 }
 
 export function stepInputs({ model, samples }: StepTask): StepInputs {
   const spec = STEP_MODELS[model]()
   const random = random32(6)
-  const x = noise(spec.input.reduce((product, size) => product * size, samples), 7).map(Math.abs)
-  return { spec, parameters: initialParameters(spec, SEED), x, y: Int32Array.from({ length: samples }, () => random() % CLASSES) }
+  const whole = (length: number, below: number) => Int32Array.from({ length }, () => random() % below)
+  const classes = outputShape(spec).at(-1) ?? 1
+  const elements = spec.input.reduce((product, size) => product * size, samples)
+  const x = takesTokens(spec) ? whole(elements, classes) : noise(elements, 7).map(Math.abs)
+  return { spec, parameters: initialParameters(spec, SEED), x, y: whole(samples * targetsPerSample(spec), classes), classes }
 }
 
 export function chainInput({ elements }: ChainTask): Float32Array<ArrayBuffer> {

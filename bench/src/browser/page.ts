@@ -43,11 +43,17 @@ export async function openPage({ modules, files = {} }: PageOptions): Promise<Op
     await page.goto(`http://localhost:${port}/index.html`)
     await Promise.race([page.waitForFunction(() => 'page' in globalThis), refused])
     refused.catch(() => undefined)
-    return { close, call: (name, argument = null) => page.evaluate(callInPage, { name, argument }) }
+    return { close, call: (name, argument = null) => page.evaluate(callInPage, { name, argument }).catch(asThrown) }
   } catch (error) {
     await close()
     throw error
   }
+}
+
+/** The page's own words, without those that the driver puts before them. */
+function asThrown(error: unknown): never {
+  const said = error instanceof Error ? error.message : String(error)
+  throw new Error(said.replace(/^page\.evaluate: (Error: )?/, ''), { cause: error })
 }
 
 /** Runs in the page. */

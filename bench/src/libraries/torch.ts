@@ -86,7 +86,8 @@ function tensorsOf(task: Task): Readonly<Record<string, unknown>> {
     case 'step': {
       const { spec, parameters, x, y } = stepInputs(task)
       const named = parameterLayout(spec).entries.map(({ name, shape, offset, length }) => [name, sent(parameters.subarray(offset, offset + length), shape)])
-      return { x: sent(x, [task.samples, ...spec.input]), y: [...y], parameters: Object.fromEntries(named), layers: spec.layers, lr: STEP_RATE, compared: STEPS_COMPARED }
+      const shape = [task.samples, ...spec.input]
+      return { x: x instanceof Int32Array ? { shape, ids: [...x] } : sent(x, shape), y: [...y], parameters: Object.fromEntries(named), layers: spec.layers, lr: STEP_RATE, compared: STEPS_COMPARED }
     }
     case 'chain': throw new Error('it runs on no adapter, so it has no dispatches')
     default: throw task satisfies never
