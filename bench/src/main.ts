@@ -15,7 +15,8 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
 }
-/** … and what is done with them: all of them wherever they run, and the page of their results. */
+/** Suites that use an adapter, and where `all` runs them; it runs the others once. */
+const ON_ADAPTERS: readonly string[] = ['kernels', 'step', 'dispatch']
 const EVERYWHERE: readonly (readonly string[])[] = [['--adapter', 'llvmpipe'], ['--adapter', 'SwiftShader'], ['--in', 'browser']]
 
 const FEWEST_ROUNDS_TO_KEEP = 5
@@ -66,12 +67,11 @@ async function runSuite(name: string, options: Options): Promise<number> {
 /** One after the other, each in a process of its own, because a process sees one adapter. */
 function runAll(flags: readonly string[]): number {
   const failed: string[] = []
-  for (const where of EVERYWHERE)
-    for (const suite of Object.keys(SUITES)) {
-      const command = ['bench', suite, ...where, ...flags]
-      console.error(`\nstarling ${command.join(' ')}`)
-      if (spawnSync(process.execPath, [PROGRAM, ...command], { stdio: 'inherit' }).status !== 0) failed.push(command.join(' '))
-    }
+  const runs = Object.keys(SUITES).flatMap((suite) => (ON_ADAPTERS.includes(suite) ? EVERYWHERE : [[]]).map((where) => ['bench', suite, ...where, ...flags]))
+  for (const run of runs) {
+    console.error(`\nstarling ${run.join(' ')}`)
+    if (spawnSync(process.execPath, [PROGRAM, ...run], { stdio: 'inherit' }).status !== 0) failed.push(run.join(' '))
+  }
   for (const command of failed) console.error(`failed: ${command}`)
   return failed.length === 0 ? 0 : 1
 }
