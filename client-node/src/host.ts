@@ -6,6 +6,8 @@ import { openPeerNetwork } from './rtc-link.ts'
 import { openShardCache } from './shard-cache.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
+export { openWebRtc } from './rtc-link.ts'
+
 /** What a volunteer's start may take longer for faster kernels; later starts find them in the cache. */
 const TUNING_BUDGET_MS = 1500
 

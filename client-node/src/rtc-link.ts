@@ -9,11 +9,16 @@ let open = 0
  * @example const network = await openPeerNetwork(access)
  */
 export async function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
+  return openPeerJsNetwork(await openWebRtc(), access)
+}
+
+/** The native library behind PeerJS' class, for one network. */
+export async function openWebRtc(): Promise<PeerJsPlatform> {
   // Loaded here and not above: commands that open no links should not pay for the native library.
   const { loadPeerJs, cleanup } = await import('./webrtc.ts')
   const { Peer } = await loadPeerJs()
   open++
-  const platform: PeerJsPlatform = {
+  return {
     createPeer: (id, { config, ...options }) => new Peer(id, { ...options, config: { iceServers: [...config.iceServers] } }),
     // Without this its threads keep the process from ending.
     released: () => {
@@ -21,5 +26,4 @@ export async function openPeerNetwork(access: SignallingAccess): Promise<PeerNet
       if (open === 0) cleanup()
     },
   }
-  return openPeerJsNetwork(platform, access)
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { memberId, type MemberId } from '@starling-grid/protocol'
-import { badMember, type LinkFailure, linkVerdict, noteFailure, orderRing } from '@starling-grid/coordinator/run'
+import { badMember, cure, type LinkFailure, linkVerdict, noteFailure, orderRing } from '@starling-grid/coordinator/run'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const HALF_LIFE = 600_000
@@ -40,6 +40,17 @@ describe('one link', () => {
     const first = noteFailure([], failed('ab', { why: 'silent' }), hindsight)
     assert.equal(noteFailure(first, failed('ba', { why: 'closed' }), hindsight).length, 1)
     assert.equal(noteFailure(first, failed('ba', { why: 'closed', gen: 2 }), hindsight).length, 2)
+  })
+
+  test('that opens again is believed after a while that doubles with every failure', () => {
+    const [a, b] = [memberId('a'), memberId('b')]
+    let failures: readonly LinkFailure[] = []
+    for (const [gen, wait] of [10_000, 20_000, 40_000].entries()) {
+      failures = noteFailure(failures, failed('ab', { gen, at: 0 }), { now: 0, halfLifeMs: HALF_LIFE })
+      assert.equal(cure(failures, a, b, wait - 1), undefined)
+      failures = cure(failures, a, b, wait) ?? []
+      assert.deepEqual([failures.length, verdictOf(failures, 'ab')], [gen + 1, 'good'])
+    }
   })
 
   test('is forgotten in the end, and the memory is bounded', () => {
@@ -202,10 +213,12 @@ test('a run forgets what it knew of a member that went away', () => {
 })
 
 test('a run goes back to the direct link when it opens again, between two steps', () => {
-  const desk = ringOf('ab', { blocks: 60 })
+  const desk = ringOf('ab', { blocks: 60, timing: { stallMs: 1e9 } })
   desk.accuse('a', 'b', 'unopened')
   answerAll(desk, 'ab')
   for (const name of 'ab') desk.confirm(name)
+  assert.deepEqual(desk.say('a', { type: 'link-restored', peer: memberId('b') }), [], 'too soon')
+  desk.now += 10_000
   desk.say('a', { type: 'link-restored', peer: memberId('b') })
   assert.deepEqual(desk.sent('until').map(({ step }) => step), [2, 2])
   desk.step(1)
@@ -214,18 +227,6 @@ test('a run goes back to the direct link when it opens again, between two steps'
   desk.answer('a', [])
   desk.answer('b', [])
   assert.deepEqual(relayedIn(desk), [])
-})
-
-test('a run stays with the relay when the link opens but used to break', () => {
-  const desk = ringOf('ab', { blocks: 60 })
-  for (let i = 0; i < 2; i++) {
-    desk.accuse('a', 'b', 'closed')
-    desk.run('a', 'b')
-  }
-  const { phase } = desk.state
-  assert.deepEqual(phase.type === 'ring' && phase.relayed, [0, 1])
-  desk.say('a', { type: 'link-restored', peer: memberId('b') })
-  assert.deepEqual(desk.sent('until'), [])
 })
 
 test('a run ignores a restored link that was not relayed', () => {

@@ -212,6 +212,28 @@ test('a gradient that is not finite goes nowhere', () => {
   assert.deepEqual([bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])], [[], [[A, 'gradient-not-finite']]])
 })
 
+test('a member is told which of its two links the coordinator relays', () => {
+  const others = ['b', 'c', 'd'].map(memberId)
+  const linksOf = (members: readonly MemberId[], relayed: number[]) => {
+    const [links] = new Bench().freeze(1).form(1, { members: [...members], shares: members.map(() => 1), relayed }).did('open-links')
+    return [links?.neighbours, links?.relayed]
+  }
+  const ring = [others[0] ?? B, A, ...others.slice(1)]
+  assert.deepEqual(linksOf(ring, []), [['c', 'b'], []])
+  assert.deepEqual(linksOf(ring, [1]), [['c', 'b'], ['c']])
+  assert.deepEqual(linksOf(ring, [0, 2]), [['c', 'b'], ['b']])
+  assert.deepEqual(linksOf([A, B], [0, 1]), [['b'], ['b']])
+})
+
+test('an ABORT says whom it blames and why, and names every link with the same trouble', () => {
+  const told = (trouble: Pick<Extract<MemberInput, { type: 'trouble' }>, 'blamed' | 'alsoBlamed' | 'why'>) =>
+    new Bench().running().tell({ type: 'trouble', gen: 1, code: 'link-lost', message: '', ...trouble }).said('abort').map(({ blamed, why, links }) => [blamed, why, links])
+  assert.deepEqual(told({ blamed: B, why: 'silent' }), [[B, 'silent', [B]]])
+  assert.deepEqual(told({ blamed: B, alsoBlamed: [memberId('c')], why: 'unopened' }), [[B, 'unopened', [B, 'c']]])
+  assert.deepEqual(told({ blamed: B, why: 'refused' }), [[B, 'refused', []]])
+  assert.deepEqual(told({ blamed: null, why: 'stalled' }), [[null, 'stalled', []]])
+})
+
 test('a generation is given up once', () => {
   const trouble: MemberInput = { type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: 'gone' }
   const bench = new Bench().running()

@@ -10,6 +10,8 @@ export interface LinkFailure {
   readonly gen: number
   /** ms */
   readonly at: number
+  /** the direct link opened again afterwards: it weighs no more, and is remembered in case this happens often */
+  readonly cured?: boolean
 }
 
 /** good: direct; bad: relay it, or keep the two apart; dead: not even the relay helped */
@@ -29,6 +31,8 @@ const BAD_FROM = 0.5
 const KEPT_HALF_LIVES = 5
 /** Failures that are kept: some for every link of the largest ring. */
 const MOST_FAILURES = 256
+/** ms after its last failure from which on a link that opens again is believed; twice as long with every failure before it */
+const RETURN_MS = 10_000
 /** ms within which links that broke with several partners speak against the member (R17) */
 const BREAKS_MS = 60_000
 /** Partners whose link with a member broke, in as many generations: one of them may be the culprit himself. */
@@ -50,16 +54,19 @@ export function forgetMember(failures: readonly LinkFailure[], id: MemberId): Li
   return failures.filter(({ pair }) => !pair.includes(id))
 }
 
-/** The two reach each other again; that their link used to break still counts. */
-export function forgetUnopened(failures: readonly LinkFailure[], a: MemberId, b: MemberId): LinkFailure[] {
-  return failures.filter((failure) => failure.relayed || failure.why !== 'unopened' || !isPair(failure, a, b))
+/** The two reach each other again. Undefined: too soon after their link failed, or too often. */
+export function cure(failures: readonly LinkFailure[], a: MemberId, b: MemberId, now: number): LinkFailure[] | undefined {
+  const direct = failures.filter((failure) => !failure.relayed && isPair(failure, a, b))
+  const last = Math.max(...direct.map(({ at }) => at))
+  if (direct.length > 0 && now - last < RETURN_MS * 2 ** (direct.length - 1)) return undefined
+  return failures.map((failure) => (direct.includes(failure) ? { ...failure, cured: true } : failure))
 }
 
 /** One cell of the matrix. */
 export function linkVerdict(failures: readonly LinkFailure[], a: MemberId, b: MemberId, hindsight: Hindsight): LinkVerdict {
   const weight = { direct: 0, relayed: 0 }
   for (const failure of failures) {
-    if (!isPair(failure, a, b)) continue
+    if (failure.cured === true || !isPair(failure, a, b)) continue
     weight[failure.relayed ? 'relayed' : 'direct'] += WEIGHTS[failure.why] * 2 ** ((failure.at - hindsight.now) / hindsight.halfLifeMs)
   }
   if (weight.relayed >= BAD_FROM) return 'dead'
@@ -82,7 +89,7 @@ export function badMember(failures: readonly LinkFailure[], members: readonly Me
 
 /** Partners with which a link of this member broke lately; 0 when it was one bad moment. */
 function brokenPartners(failures: readonly LinkFailure[], id: MemberId, others: readonly MemberId[], now: number): number {
-  const breaks = failures.filter(({ why, at, pair }) => why !== 'unopened' && now - at < BREAKS_MS && pair.includes(id) && pair.some((end) => others.includes(end)))
+  const breaks = failures.filter(({ why, at, pair, cured }) => why !== 'unopened' && cured !== true && now - at < BREAKS_MS && pair.includes(id) && pair.some((end) => others.includes(end)))
   const partners = new Set(breaks.flatMap(({ pair }) => pair.filter((end) => end !== id)))
   const generations = new Set(breaks.map(({ gen }) => gen))
   return generations.size < SEVERAL_BREAKS || partners.size < SEVERAL_BREAKS ? 0 : partners.size

@@ -1,6 +1,6 @@
 // Links in the reducer: what an ABORT says of them (R17), and how the next ring goes around the bad ones (R18).
 import { isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
-import { badMember, forgetUnopened, type Hindsight, linkVerdict, noteFailure } from './link-health.ts'
+import { badMember, cure, type Hindsight, linkVerdict, noteFailure } from './link-health.ts'
 import { blame, exclude } from './membership.ts'
 import { orderRing } from './ring-order.ts'
 import type { Generation, Member, RunState } from './state.ts'
@@ -49,11 +49,11 @@ function tell(turn: Turn, members: readonly Member[], relayed: readonly number[]
   for (const pair of new Set(pairs)) turn.note('generation', `${pair} cannot link to each other: the coordinator relays their frames`)
 }
 
-/** Whether nothing speaks against a direct link of the two any more. */
-export function linkWorksAgain(turn: Turn, a: MemberId, b: MemberId): boolean {
-  const { health } = turn.state
-  health.linkFailures = forgetUnopened(health.linkFailures, a, b)
-  return linkVerdict(health.linkFailures, a, b, hindsightOf(turn)) === 'good'
+/** Whether the two are given their direct link again: a link that keeps breaking has to wait longer each time. */
+export function believesIn(turn: Turn, a: MemberId, b: MemberId): boolean {
+  const cured = cure(turn.state.health.linkFailures, a, b, turn.now)
+  if (cured !== undefined) turn.state.health.linkFailures = cured
+  return cured !== undefined
 }
 
 export function isRelayed({ members, relayed }: Pick<Generation, 'members' | 'relayed'>, a: MemberId, b: MemberId): boolean {

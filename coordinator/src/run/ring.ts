@@ -4,7 +4,7 @@ import { kindOf, remember } from './ballot.ts'
 import { measure } from './exchange-cost.ts'
 import { countAbort, exclude, waitingForRing } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
-import { accuse, isRelayed, linkWorksAgain } from './ring-links.ts'
+import { accuse, believesIn, isRelayed } from './ring-links.ts'
 import { planSteps, trainingIsOver } from './scheduler.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -118,7 +118,7 @@ export function abortedBefore(turn: Turn, member: MemberId, abort: MessageFrom<'
 /** Two members whose frames are relayed reach each other again: the next ring has their direct link. */
 export function linkRestored(turn: Turn, member: MemberId, { peer }: MessageFrom<'link-restored'>): void {
   const { phase, members } = turn.state
-  if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !linkWorksAgain(turn, member, peer)) return
+  if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !believesIn(turn, member, peer)) return
   turn.note('generation', `${members.get(member)?.name ?? member} and ${members.get(peer)?.name ?? peer} reach each other again`)
   drain(turn, phase)
 }

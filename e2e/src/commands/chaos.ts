@@ -1,18 +1,20 @@
-// `chaos SCENARIO`: a real run whose processes are killed at random instants; the chain is audited at the end.
+// `chaos SCENARIO`: a real run whose processes are killed, or whose links are cut, at random instants; the chain is audited at
+// the end.
 import { GridError, random32, type RunView, type StepRecord } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
+import { cutLink, PARTITIONED } from '../cut-link.ts'
 import { demoJob } from '../demo-job.ts'
-import { Grid } from '../grid.ts'
+import { Grid, type VolunteerOptions } from '../grid.ts'
 import { ProgressLine } from '../progress-line.ts'
 import type { Watch } from '../watch.ts'
 
 interface Options {
   readonly seed: number
-  readonly faults: number
+  readonly faults?: number
   readonly volunteers: number
-  readonly epochs: number
+  readonly epochs?: number
   readonly executor: 'webgpu' | 'reference'
   readonly json?: boolean
 }
@@ -26,10 +28,22 @@ interface Fault {
   readonly generation: number
 }
 
+interface Scenario {
+  readonly does: string
+  readonly strike: Strike
+  /** what volunteers are started with */
+  readonly volunteer?: Pick<VolunteerOptions, 'entry' | 'env'>
+  /** when the command line names none; a training that is long enough for them */
+  readonly faults: number
+  readonly epochs: number
+}
+
 /** scenario → what one fault does */
-const SCENARIOS: Readonly<Record<string, { readonly does: string; readonly strike: Strike }>> = {
-  'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer },
-  'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator },
+const SCENARIOS: Readonly<Record<string, Scenario>> = {
+  'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer, faults: 4, epochs: 4 },
+  'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4, epochs: 4 },
+  // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
+  partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2, epochs: 8 },
 }
 
 export interface ChaosResult extends Audit {
@@ -42,12 +56,12 @@ export interface ChaosResult extends Audit {
 
 export async function chaos(argv: string[]): Promise<number> {
   const program = new Command('starling chaos')
-    .description('Trains while things break, then audits the committed history.')
+    .description(`Trains while things break, then audits the committed history.\n\n${Object.entries(SCENARIOS).map(([name, { does }]) => `  ${name}: ${does}`).join('\n')}`)
     .addArgument(new Argument('<scenario>', 'what breaks').choices(Object.keys(SCENARIOS)))
     .option('--seed <n>', 'of the faults and of the run', wholeNumber(0), 1)
-    .option('--faults <n>', 'how many', wholeNumber(1), 4)
+    .option('--faults <n>', 'how many; 2 partitions or 4 kills otherwise', wholeNumber(1))
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
-    .option('--epochs <n>', 'times over the digits', wholeNumber(1), 4)
+    .option('--epochs <n>', 'times over the digits; enough for the faults otherwise', wholeNumber(1))
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
@@ -55,18 +69,19 @@ export async function chaos(argv: string[]): Promise<number> {
   const scenario = SCENARIOS[program.args[0] ?? '']
   if (scenario === undefined) throw new GridError('usage', `no scenario "${program.args[0]}"`)
   const options = program.opts<Options>()
-  const result = await runScenario(scenario.strike, options)
+  const result = await runScenario(scenario, options)
   if (options.json === true) console.log(JSON.stringify(result))
   return result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
 }
 
-async function runScenario(strike: Strike, { seed, faults, volunteers, epochs, executor }: Options): Promise<ChaosResult> {
+async function runScenario(scenario: Scenario, { seed, volunteers, executor, faults = scenario.faults, epochs = scenario.epochs }: Options): Promise<ChaosResult> {
+  const { strike } = scenario
   const line = new ProgressLine()
   const random = random32(seed)
   const grid = await Grid.start()
   try {
     const job = await grid.submit(demoJob({ epochs, seed, mode: 'ring', minVolunteers: volunteers }))
-    for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor })
+    for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
     grid.watch.onChange(() => line.show(`step ${grid.watch.run?.version.v ?? 0}: ${grid.watch.run?.reason ?? ''}`))
     const calm = await calmRate(grid)
     const struck: Fault[] = []

@@ -6,7 +6,7 @@ import { pause } from '../pause.ts'
 import type { MemberEffect, MemberInput } from './member-state.ts'
 
 /** ms before a relayed link is dialled directly: then a partition may be over */
-const FIRST_REDIAL_MS = 15_000
+const FIRST_REDIAL_MS = 10_000
 /** ms before later tries at most; each doubles the wait */
 const LONGEST_REDIAL_MS = 300_000
 

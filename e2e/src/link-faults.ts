@@ -1,0 +1,94 @@
+// Faults in how a volunteer reaches others: members to whom no direct link opens, and links that carry nothing for a while.
+import { GridError, LINK_OPEN_MS, memberId, type MemberId } from '@starling-grid/protocol'
+import { openPeerJsNetwork, type PeerJsClient, type PeerJsPlatform, type PeerLink, type PeerNetwork, type RtcConnection, type VolunteerHost } from '@starling-grid/volunteer'
+import { wrapLinks } from './frame-faults.ts'
+
+/** What a test tells a volunteer that was started with the fault `partition`. */
+export interface PartitionOrder {
+  readonly type: 'cut' | 'heal'
+  readonly peer: string
+}
+
+/** ms between looks at whether a cut link was healed */
+const LOOK_MS = 100
+
+/** As behind two routers that let nothing in: no direct link opens to the first `count` members that it meets. */
+export function withoutIce(host: VolunteerHost, openWebRtc: () => Promise<PeerJsPlatform>, count: number): VolunteerHost {
+  const unreachable = new Set<string>()
+  const isUnreachable = (peer: string): boolean => {
+    if (unreachable.size < count) unreachable.add(peer)
+    return unreachable.has(peer)
+  }
+  return {
+    ...host,
+    openPeerNetwork: async (access) => {
+      const platform = await openWebRtc()
+      return openPeerJsNetwork({ ...platform, createPeer: (id, options) => deafTo(platform.createPeer(id, options), isUnreachable) }, access)
+    },
+  }
+}
+
+type Listen = (event: string, listener: (connection: RtcConnection) => void) => unknown
+
+/** Neither its offers nor theirs lead to anything. */
+function deafTo(client: PeerJsClient, isUnreachable: (peer: string) => boolean): PeerJsClient {
+  const connect = client.connect.bind(client)
+  const on = client.on.bind(client) as Listen
+  const listen: Listen = (event, listener) => on(event, event === 'connection' ? (connection) => (isUnreachable(connection.peer) ? connection.close() : listener(connection)) : listener)
+  return Object.assign(client, { on: listen, connect: (peer: string, options: Parameters<typeof connect>[1]) => (isUnreachable(peer) ? undefined : connect(peer, options)) })
+}
+
+/** Links that can be cut and healed: while one is cut its frames are lost both ways, nobody hears of it, and none opens. */
+export class Partition {
+  readonly #cut = new Set<MemberId>()
+
+  obey({ type, peer }: PartitionOrder): void {
+    if (type === 'cut') this.#cut.add(memberId(peer))
+    else this.#cut.delete(memberId(peer))
+  }
+
+  in(host: VolunteerHost): VolunteerHost {
+    return { ...host, openPeerNetwork: async (access) => this.#over(await host.openPeerNetwork(access)) }
+  }
+
+  #over(network: PeerNetwork): PeerNetwork {
+    const wrapped = wrapLinks(network, (link) => lossy(link, () => this.#cut.has(link.peer)))
+    const dial = wrapped.dial.bind(wrapped)
+    wrapped.dial = async (peer, signal) => {
+      await this.#healed(peer, signal)
+      return dial(peer, signal)
+    }
+    return wrapped
+  }
+
+  async #healed(peer: MemberId, signal: AbortSignal): Promise<void> {
+    for (const end = performance.now() + LINK_OPEN_MS; this.#cut.has(peer); await new Promise((resolve) => setTimeout(resolve, LOOK_MS))) {
+      signal.throwIfAborted()
+      if (performance.now() > end) throw new GridError('link-timeout', `no link to ${peer} within ${LINK_OPEN_MS} ms: it is cut`)
+    }
+  }
+}
+
+function lossy(link: PeerLink, isCut: () => boolean): PeerLink {
+  return {
+    peer: link.peer,
+    relayed: link.relayed,
+    get bufferedBytes() {
+      return link.bufferedBytes
+    },
+    send: (frame) => (isCut() ? Promise.resolve() : link.send(frame)),
+    close: (reason) => link.close(reason),
+    get onFrame() {
+      return link.onFrame
+    },
+    set onFrame(handler) {
+      link.onFrame = handler === undefined ? undefined : (frame) => (isCut() ? undefined : handler(frame))
+    },
+    get onClose() {
+      return link.onClose
+    },
+    set onClose(handler) {
+      link.onClose = handler === undefined ? undefined : (reason) => (isCut() ? undefined : handler(reason))
+    },
+  }
+}
