@@ -46,6 +46,21 @@ test('everything that is known of the run is on the page', async () => {
   await page.close()
 })
 
+test('a link that goes through the coordinator is marked in the ring, in the table and in words', async () => {
+  const { page, complaints } = await open()
+  assert.equal(await page.locator('.ring-picture .detour').count(), 1)
+  assert.match((await page.locator('.ring-picture').getAttribute('aria-label')) ?? '', /The link from lab-7 to hamish goes through the coordinator\./)
+  assert.match(await page.locator('tr', { hasText: 'lab-7' }).innerText(), /3, relayed/)
+  assert.match(await page.innerText('.relay-note'), /^1 link goes through the coordinator \(dashed\), .* a second; .* so far\.$/)
+  server.first = snapshotAt(250)
+  await page.reload()
+  await page.locator('.ring-picture .hub').waitFor()
+  assert.equal(await page.locator('.ring-picture .detour').count(), 0)
+  assert.match(await page.innerText('.relay-note'), /^No link goes through the coordinator now/)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
 test('updates move the curve, a reload shows the same, and a rewind takes points back', async () => {
   const { page, complaints } = await open()
   server.send(updateTo(330, 334))

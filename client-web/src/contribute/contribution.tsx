@@ -2,7 +2,7 @@
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { bytes, count, loss, rate } from '../format.ts'
+import { bytes, count, loss, plural, rate } from '../format.ts'
 import { PHASE_WORDS } from './announcement.ts'
 import type { SessionState } from './session.ts'
 
@@ -77,7 +77,8 @@ function counted(status: VolunteerStatus | null): string {
 function place(status: VolunteerStatus | null): string {
   if (status?.mode === 'async') return 'with the coordinator'
   if (status === null || status.ring === null) return 'not in the ring yet'
-  return `${status.ring.position + 1} of ${status.ring.size} in the ring`
+  const place = `${status.ring.position + 1} of ${status.ring.size} in the ring`
+  return status.relayedLinks === 0 ? place : `${place}, ${plural(status.relayedLinks, 'link')} through the coordinator`
 }
 
 function adapterInWords(status: VolunteerStatus | null): string {

@@ -31,7 +31,7 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
           {ringNodes(props.members).map(({ id, member }) => (
             <tr key={id}>
               <th scope="row">{member.name}</th>
-              <td>{member.position === null ? 'none' : member.position + 1}</td>
+              <td>{placeInWords(member)}</td>
               <td>{member.state === 'training' ? member.activity || 'training' : member.state}</td>
               <td class="right">{rate(member.samplesPerSecond)}</td>
               <td>{adapterInWords(member.adapter, member.client)}</td>
@@ -43,6 +43,11 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
       </table>
     </div>
   )
+}
+
+function placeInWords({ position, relayed }: MemberView): string {
+  if (position === null) return 'none'
+  return relayed ? `${position + 1}, relayed` : String(position + 1)
 }
 
 function adapterInWords(adapter: AdapterDescription | null, client: MemberView['client']): string {

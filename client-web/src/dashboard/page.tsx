@@ -1,7 +1,7 @@
 // The dashboard: everything that is known of the run, live.
 import type { RunView, StepPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
-import { loss, percent } from '../format.ts'
+import { bytes, loss, percent, plural } from '../format.ts'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import type { LiveRun } from '../live/live-run.ts'
 import type { RunHistory } from '../live/run-history.ts'
@@ -90,8 +90,17 @@ function Travel(props: { readonly run: RunView }) {
       <h2>{way}</h2>
       <p class="soft mode-reason">{run.modeReason}</p>
       <RingPicture run={run} self={null} />
+      <RelayNote relay={run.relay} />
     </section>
   )
+}
+
+/** What the coordinator carries for members that cannot reach each other. */
+function RelayNote(props: { readonly relay: RunView['relay'] }) {
+  const { links, bytes: carried, bytesPerSecond } = props.relay
+  if (carried === 0) return null
+  const now = links === 0 ? 'No link goes through the coordinator now' : `${plural(links, 'link')} ${links === 1 ? 'goes' : 'go'} through the coordinator (dashed), ${bytes(bytesPerSecond)} a second`
+  return <p class="soft relay-note">{now}; {bytes(carried)} so far.</p>
 }
 
 function NoRun(props: { readonly reason: string | null }) {

@@ -30,6 +30,21 @@ export function ringNodes(members: readonly MemberView[]): readonly RingNode[] {
   })
 }
 
+export interface RingLink {
+  readonly from: RingNode
+  readonly to: RingNode
+}
+
+/** Links of the running ring whose frames go through the coordinator; a ring of two has one link. */
+export function relayedLinks(nodes: readonly RingNode[]): readonly RingLink[] {
+  const ring = nodes.filter((node) => node.inRing)
+  const links = ring.flatMap((from, i): RingLink[] => {
+    const to = ring[(i + 1) % ring.length]
+    return to === undefined || !from.member.relayed ? [] : [{ from, to }]
+  })
+  return ring.length === 2 ? links.slice(0, 1) : links
+}
+
 function rank(member: MemberView): number {
   return member.position ?? Number.MAX_SAFE_INTEGER
 }

@@ -2,7 +2,7 @@
 import type { MemberId, MemberView, RunView } from '@starling-grid/protocol'
 import { count, plural, rate } from '../format.ts'
 import { FlockCanvas } from './flock-canvas.tsx'
-import { flightPattern, type FlightPattern, HALF_HEIGHT, HALF_WIDTH, RING_RADIUS, ringNodes, type RingNode } from './ring-layout.ts'
+import { flightPattern, type FlightPattern, HALF_HEIGHT, HALF_WIDTH, relayedLinks, type RingLink, RING_RADIUS, ringNodes, type RingNode } from './ring-layout.ts'
 
 /** Above this many members names would overlap; the table has them all. */
 const MOST_NAMES = 14
@@ -23,6 +23,9 @@ export function RingPicture(props: RingPictureProps) {
       <FlockCanvas nodes={nodes} pattern={pattern} self={props.self} />
       <svg viewBox={VIEW_BOX} aria-hidden="true">
         {pattern === 'star' ? <Spokes nodes={nodes} /> : <Circle pattern={pattern} />}
+        {relayedLinks(nodes).map((link) => (
+          <Detour key={link.from.id} link={link} />
+        ))}
         {nodes.length > 0 && <Centre run={props.run} pattern={pattern} />}
         {nodes.map((node) => (
           <Node key={node.id} node={node} self={node.id === props.self} named={nodes.length <= MOST_NAMES} />
@@ -45,6 +48,13 @@ function Spokes(props: { readonly nodes: readonly RingNode[] }) {
       <circle r={9} class="hub" />
     </>
   )
+}
+
+/** A link that goes through the coordinator: bent towards the centre, where the coordinator stands in a star. */
+function Detour(props: { readonly link: RingLink }) {
+  const { from, to } = props.link
+  const bend = 0.2
+  return <path class="detour" d={`M ${from.x} ${from.y} Q ${bend * (from.x + to.x)} ${bend * (from.y + to.y)} ${to.x} ${to.y}`} />
 }
 
 function Centre(props: { readonly run: RunView | null; readonly pattern: FlightPattern }) {
@@ -100,5 +110,6 @@ function inWords(nodes: readonly RingNode[], pattern: FlightPattern): string {
   if (nodes.length === 0) return 'Nobody is in the ring yet.'
   const names = nodes.map((node) => node.member.name).join(', ')
   if (pattern === 'star') return `${plural(nodes.length, 'volunteer')} around the coordinator: ${names}.`
-  return `${plural(nodes.length, 'volunteer')} in this order: ${names}.`
+  const detours = relayedLinks(nodes).map(({ from, to }) => ` The link from ${from.member.name} to ${to.member.name} goes through the coordinator.`)
+  return `${plural(nodes.length, 'volunteer')} in this order: ${names}.${detours.join('')}`
 }
