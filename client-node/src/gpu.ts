@@ -1,6 +1,6 @@
 // Opens a GPU in Node through Dawn (npm `webgpu`), with all that the adapter can do for compute.
 // Knows nothing of models or plans; its counterpart in the browser has the same name.
-// Dawn's bounds checks (toggle `disable_robustness`) stay on: shard and job contents come from strangers.
+// Dawn's bounds checks stay on unless a caller decides otherwise: shard and job contents come from strangers.
 import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 import { installPoll, waitByTimer } from './dawn-poll.ts'
 import { prepareProcess } from './runtime/prepare-process.ts'
@@ -39,6 +39,11 @@ export interface OpenGpu {
 export interface OpenGpuOptions {
   /** part of the wanted adapter's name or vendor, whatever the case */
   readonly adapter?: string | undefined
+  /**
+   * false: shaders run without Dawn's bounds checks (its toggle `disable_robustness`). For measurements with kernels and data of
+   * one's own only: an index out of bounds then corrupts memory instead of reading zero. Tests and volunteers keep the checks.
+   */
+  readonly boundsChecks?: boolean | undefined
 }
 
 /** @throws GridError('no-adapter') saying what was tried and what to do */
@@ -48,7 +53,7 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   const { create, globals } = await import('webgpu')
   Object.assign(globalThis, globals)
   // Dawn stops when this object is collected, and keeps the process alive until then.
-  let gpu: GPU | undefined = create([])
+  let gpu: GPU | undefined = create(options.boundsChecks === false ? ['enable-dawn-features=disable_robustness'] : [])
   const adapter = chosen(await offered(gpu), options.adapter, drivers)
   const device = await adapter.requestDevice(abilities(adapter))
   const description = describe(adapter)
