@@ -1,10 +1,13 @@
 // Who takes part: joins, departures, and who may be in the next ring.
 import { MAX_RING_MEMBERS, type MemberId } from '@starling-grid/protocol'
 import { forgetMember } from './link-health.ts'
+import { bestSize, type RingChoice } from './ring-size.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 const MINUTE_MS = 60_000
+/** A change of members costs a ballot: another ring must be this much faster. */
+const WORTH_CHANGING = 1.5
 /** Times excludeMs that a member which is left out again and again stays out at most. */
 const LONGEST_EXCLUSION = 16
 /** Times excludeMs of good conduct after which it counts as the first time again. */
@@ -103,13 +106,29 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   const here = [...state.members.values()].filter((member) => answered(member.id))
   const welcome = here.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0) return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
-  return welcome.sort((a, b) => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)).slice(0, MAX_RING_MEMBERS)
+  return chooseRing(state, welcome).members
 }
 
-/** Ready members that could be in the ring and are not. */
-export function waitingForRing(state: RunState, ring: readonly MemberId[], now: number): number {
-  if (ring.length >= MAX_RING_MEMBERS) return 0
-  return [...state.members.values()].filter((member) => !ring.includes(member.id) && !member.silent && member.excludedUntil <= now).length
+/** The fastest ring that these members make, in a stable order: longest here first. */
+export function chooseRing(state: RunState, candidates: readonly Member[]): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
+  const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
+  const { exchangeTimes, stepSamples } = state.health
+  const fastest = [...candidates].sort((a, b) => b.samplesPerSecond - a.samplesPerSecond || longestFirst(a, b)).slice(0, MAX_RING_MEMBERS)
+  if (exchangeTimes.size === 0 || fastest.some(({ samplesPerSecond }) => samplesPerSecond <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, MAX_RING_MEMBERS), choice: undefined }
+  const choice = bestSize(fastest.map(({ samplesPerSecond }) => samplesPerSecond), stepSamples, exchangeTimes)
+  return { members: fastest.slice(0, choice.size).sort(longestFirst), choice }
+}
+
+/** Why the members of the ring should change: newcomers that it would take, or a shorter ring that would be faster. */
+export function ringWouldChange(state: RunState, ring: readonly MemberId[], now: number): string | undefined {
+  const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now)
+  const { members, choice } = chooseRing(state, ready)
+  const newcomers = members.filter(({ id }) => !ring.includes(id)).length
+  const limited = choice !== undefined && members.length < Math.min(ready.length, MAX_RING_MEMBERS)
+  if (!limited) return newcomers > 0 && ring.length < MAX_RING_MEMBERS ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''}` : undefined
+  const recordMs = state.health.pace?.recordMs ?? 0
+  if (recordMs < WORTH_CHANGING * choice.stepMs) return undefined
+  return `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead of ${Math.round(recordMs)}`
 }
 
 /** R17: it sent what nobody should send. One accuser may be the culprit himself; two different ones within a minute are believed. */

@@ -2,8 +2,9 @@
 import { extend, isErrorCode, type MemberId, type MessageFrom, PLAN_WINDOW, recordId, type StepRecord } from '@starling-grid/protocol'
 import { kindOf, remember } from './ballot.ts'
 import { measure } from './exchange-cost.ts'
-import { countAbort, exclude, waitingForRing } from './membership.ts'
+import { countAbort, exclude, ringWouldChange } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { remember as rememberExchange } from './ring-size.ts'
 import { accuse, believesIn, isRelayed } from './ring-links.ts'
 import { planSteps, trainingIsOver } from './scheduler.ts'
 import type { RunPhase, RunState } from './state.ts'
@@ -74,10 +75,14 @@ function commitHeld(turn: Turn, phase: Ring): void {
   turn.then({ type: 'advance' })
 }
 
-/** For the choice between ring and local rounds; steps that had to wait for a plan say nothing. */
+/** For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say nothing. */
 function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
   const speed = phase.members.reduce((sum, id) => sum + (state.members.get(id)?.samplesPerSecond ?? 0), 0)
-  if (speed > 0 && phase.progressAt > phase.since) state.health.pace = measure(state.health.pace, now - phase.progressAt, (1000 * samples) / speed)
+  if (speed <= 0 || phase.progressAt <= phase.since) return
+  const { health } = state
+  health.pace = measure(health.pace, now - phase.progressAt, (1000 * samples) / speed)
+  health.exchangeTimes = rememberExchange(health.exchangeTimes, phase.members.length, health.pace)
+  health.stepSamples = samples
 }
 
 /** After a commit: the next plan when half of the window is used up, and an ACK now and then. */
@@ -120,7 +125,7 @@ export function linkRestored(turn: Turn, member: MemberId, { peer }: MessageFrom
   const { phase, members } = turn.state
   if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !believesIn(turn, member, peer)) return
   turn.note('generation', `${members.get(member)?.name ?? member} and ${members.get(peer)?.name ?? peer} reach each other again`)
-  drain(turn, phase)
+  drain(turn, phase, 'a relayed link is direct again')
 }
 
 /** R17: who did not confirm in time is out of this ballot. */
@@ -140,30 +145,28 @@ export function ringTick(turn: Turn, phase: Ring): void {
   if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
-  if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase)
-  const newcomers = waitingForRing(state, phase.members, now)
-  if (newcomers > 0 && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs) drain(turn, phase)
+  if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
+  const otherRing = ringWouldChange(state, phase.members, now)
+  if (otherRing !== undefined && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs) drain(turn, phase, otherRing)
   turn.then({ type: 'advance' })
 }
 
 /** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
-function drain(turn: Turn, phase: Ring): void {
+function drain(turn: Turn, phase: Ring, reason: string): void {
   if (phase.until !== undefined) return
   const step = Math.min(turn.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
-  phase.until = { step, at: turn.now }
+  phase.until = { step, at: turn.now, reason }
   turn.broadcast(phase.members, { type: 'until', ...turn.ballot, step })
   if (step === turn.state.chain.head.v) change(turn, phase)
 }
 
 /** The step is committed, or took too long: those who asked may go, those who wait may come. */
 export function change(turn: Turn, phase: Ring): void {
-  const { state, now } = turn
+  const { state } = turn
   const leaving = phase.members.filter((id) => state.members.get(id)?.leaving)
   for (const member of leaving) turn.effect({ type: 'dismiss', member })
   if (leaving.length > 0) return // their departure opens the ballot, which also admits who waits
-  const newcomers = waitingForRing(state, phase.members, now)
-  const reason = newcomers === 0 ? 'a relayed link is direct again' : `${newcomers} newcomer${newcomers === 1 ? '' : 's'} to admit`
-  turn.then({ type: 'ballot', reason, trouble: false })
+  turn.then({ type: 'ballot', reason: phase.until?.reason ?? 'members change', trouble: false })
 }
 
 /** Leaves between two steps when it is in the ring, and at once when nobody depends on it. */
@@ -172,6 +175,6 @@ export function memberLeaving(turn: Turn, id: MemberId): void {
   const member = state.members.get(id)
   if (member === undefined) return
   member.leaving = true
-  if (state.phase.type === 'ring' && state.phase.members.includes(id) && state.phase.members.length > 1) return drain(turn, state.phase)
+  if (state.phase.type === 'ring' && state.phase.members.includes(id) && state.phase.members.length > 1) return drain(turn, state.phase, `${member.name} leaves`)
   turn.effect({ type: 'dismiss', member: id })
 }

@@ -7,6 +7,7 @@ import type { OpenSum } from './accumulator.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
 import type { Pace } from './exchange-cost.ts'
+import type { ExchangeTimes } from './ring-size.ts'
 import type { LinkFailure } from './link-health.ts'
 
 /** Milliseconds and counts that decisions depend on; the defaults with their reasons are in timing.ts. */
@@ -178,7 +179,7 @@ export type RunPhase =
       /** last commit, plan or validation result */
       progressAt: number
       /** members change after this step */
-      until: { readonly step: number; readonly at: number } | undefined
+      until: { readonly step: number; readonly at: number; readonly reason: string } | undefined
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
@@ -208,6 +209,9 @@ export interface RingHealth {
   leftAsyncAt: number | undefined
   /** of the running generation */
   pace: Pace | undefined
+  /** what exchanges took in rings of each size, and the samples of a step (ring-size.ts) */
+  exchangeTimes: ExchangeTimes
+  stepSamples: number
 }
 
 export interface RunState {

@@ -1,0 +1,65 @@
+// How long a ring should be. Every member adds two hops to a step, and computing that gets shorter: over links with some
+// latency a long ring is slower than a short one. What hops cost is learned from the rings that ran.
+// Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and all-gather (Patarasuk and Yuan, 2009).
+import type { Pace } from './exchange-cost.ts'
+
+/** Ring size → ms of exchange, as last measured there. */
+export type ExchangeTimes = ReadonlyMap<number, number>
+
+/** α: ms of one hop whatever it carries; β: ms to carry the whole gradient once. */
+interface HopCost {
+  readonly alpha: number
+  readonly beta: number
+}
+
+export interface RingChoice {
+  readonly size: number
+  /** predicted ms of a step with that many, and with all */
+  readonly stepMs: number
+  readonly allMs: number
+}
+
+/** A shorter ring leaves people waiting: it must be this much faster. */
+const WORTH_IT = 1.5
+/** Steps before a measurement counts. */
+const SETTLED_RECORDS = 10
+
+export function remember(times: ExchangeTimes, size: number, pace: Pace | undefined): ExchangeTimes {
+  if (pace === undefined || pace.records < SETTLED_RECORDS || size < 2) return times
+  return new Map([...times, [size, Math.max(0, pace.recordMs - pace.computeMs)]])
+}
+
+/**
+ * Of members with these speeds (samples per second), fastest first: how many make the fastest step of `samples`. All of them,
+ * unless fewer are faster by far.
+ */
+export function bestSize(speeds: readonly number[], samples: number, times: ExchangeTimes): RingChoice {
+  const cost = fit(times)
+  const all = speeds.length
+  let sum = 0
+  const steps = speeds.map((speed, i) => ((sum += speed), (1000 * samples) / Math.max(sum, 1e-3) + exchangeMs(i + 1, cost)))
+  const allMs = steps[all - 1] ?? 0
+  const best = steps.reduce((least, ms, i) => (ms < (steps[least] ?? Number.POSITIVE_INFINITY) ? i : least), 0)
+  const stepMs = steps[best] ?? 0
+  return stepMs * WORTH_IT < allMs ? { size: best + 1, stepMs, allMs } : { size: all, stepMs: allMs, allMs }
+}
+
+function exchangeMs(size: number, { alpha, beta }: HopCost): number {
+  return 2 * (size - 1) * (alpha + beta / size)
+}
+
+/**
+ * Least squares over what was measured, neither below 0. One size alone does not tell latency from bandwidth: it is taken for
+ * latency, and the shorter ring that follows from it makes the second measurement.
+ */
+function fit(times: ExchangeTimes): HopCost {
+  const points = [...times].map(([size, ms]) => ({ x: 1 / size, y: ms / (2 * (size - 1)) }))
+  const n = points.length
+  if (n === 0) return { alpha: 0, beta: 0 }
+  const [meanX, meanY] = [points.reduce((sum, { x }) => sum + x, 0) / n, points.reduce((sum, { y }) => sum + y, 0) / n]
+  const spread = points.reduce((sum, { x }) => sum + (x - meanX) ** 2, 0)
+  const slope = spread === 0 ? 0 : points.reduce((sum, { x, y }) => sum + (x - meanX) * (y - meanY), 0) / spread
+  if (slope <= 0) return { alpha: meanY, beta: 0 }
+  const alpha = meanY - slope * meanX
+  return alpha >= 0 ? { alpha, beta: slope } : { alpha: 0, beta: meanX === 0 ? 0 : meanY / meanX }
+}

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Pace } from '../src/run/exchange-cost.ts'
+import { bestSize, remember } from '../src/run/ring-size.ts'
+
+const equal = (count: number): number[] => new Array<number>(count).fill(1000)
+/** ms of exchange by the formula that the choice learns */
+const exchange = (size: number, alpha: number, beta: number): number => 2 * (size - 1) * (alpha + beta / size)
+
+test('over links with latency a ring has as many members as make the fastest step, and says what it gains', () => {
+  const { size, stepMs, allMs } = bestSize(equal(32), 4000, new Map([[32, exchange(32, 20, 0)]]))
+  // 4000 ms of work: 4000/n + 40(n − 1) is least at n = 10
+  assert.equal(size, 10)
+  assert.equal(Math.round(stepMs), 760)
+  assert.equal(Math.round(allMs), 1365)
+})
+
+test('where bandwidth is the limit a long ring costs hardly more than a short one, and all take part', () => {
+  const times = new Map([4, 8, 32].map((size) => [size, exchange(size, 0.5, 100)]))
+  assert.equal(bestSize(equal(32), 100_000, times).size, 32)
+})
+
+test('one measurement is taken for latency; a second one corrects it', () => {
+  const [first, second] = [exchange(32, 0, 100), exchange(3, 0, 100)]
+  assert.ok(bestSize(equal(32), 200, new Map([[32, first]])).size < 32)
+  const { size } = bestSize(equal(32), 20_000, new Map([[32, first], [3, second]]))
+  assert.equal(size, 32)
+})
+
+test('nobody is left out for a small gain', () => {
+  assert.equal(bestSize(equal(12), 4000, new Map([[12, exchange(12, 20, 0)]])).size, 12)
+  assert.equal(bestSize(equal(32), 4000, new Map()).size, 32)
+})
+
+test('slow members are left out before fast ones', () => {
+  const speeds = [9000, 9000, 9000, 100, 100, 100, 100, 100]
+  assert.equal(bestSize(speeds, 1000, new Map([[8, exchange(8, 20, 0)]])).size, 2)
+})
+
+test('a size is learned from settled rings of two and more', () => {
+  const pace: Pace = { records: 30, recordMs: 500, computeMs: 200 }
+  assert.deepEqual([...remember(new Map(), 4, pace)], [[4, 300]])
+  assert.equal(remember(new Map(), 1, pace).size, 0)
+  assert.equal(remember(new Map(), 4, { ...pace, records: 2 }).size, 0)
+})
