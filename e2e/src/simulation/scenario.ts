@@ -13,7 +13,7 @@ export interface SimulationOptions {
 }
 
 /** What a member that is connected can fail to do for the whole run; the others must finish without it. */
-export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation'] as const
+export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation', 'no-ring-steps'] as const
 export type Defect = (typeof DEFECTS)[number]
 
 export interface Scenario {

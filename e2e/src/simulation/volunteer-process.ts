@@ -199,7 +199,7 @@ export class VolunteerProcess implements Peer {
     const { agenda, dice, scenario } = this.#context
     agenda.later(dice.between(scenario.computeMs >> 1, scenario.computeMs), () => `${this.id} computed step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
       const samples = blocks.length
-      this.take({ type: 'computed', gen, step, finite: !this.#context.poisoned(blocks), manifest: { blocks, samples, targets: samples, lossSum: samples, correct: 0 } })
+      this.take({ type: 'computed', gen, step, finite: !this.#context.poisoned(blocks) && !this.#context.has('no-ring-steps', this), manifest: { blocks, samples, targets: samples, lossSum: samples, correct: 0 } })
     })
   }
 
