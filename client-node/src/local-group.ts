@@ -13,7 +13,8 @@ const SEAT_VARIABLE = 'STARLING_LOCAL_GROUP'
 /** Bytes of one offer with all candidates of a large machine, several times. */
 const MAX_SIGNAL_BYTES = 64 * 1024
 
-interface Seat {
+/** One process's place in a group. */
+export interface LocalSeat {
   readonly access: SignallingAccess
   readonly members: readonly MemberId[]
 }
@@ -56,25 +57,42 @@ export async function startLocalGroup({ size, file, args = [] }: LocalGroupOptio
   const signalling = await startLocalSignalling()
   const members = Array.from({ length: size }, newMemberId)
   const processes = members.map((self) => {
-    const seat: Seat = { access: signalling.access(self), members }
+    const seat: LocalSeat = { access: signalling.access(self), members }
     return fork(file, [...args], { execArgv: readsTypeScript(file), env: { ...process.env, [SEAT_VARIABLE]: JSON.stringify(seat) } })
   })
-  const ended = Promise.all(processes.map(endOf)).then((ends) => {
-    signalling.stop()
-    const failed = ends.findIndex((end) => end !== 0)
-    if (failed >= 0) throw new GridError('unsupported', `rank ${failed} ended with ${ends[failed]}`)
+  const ends = Promise.all(processes.map(endOf)).finally(() => signalling.stop())
+  const ended = ends.then((all) => {
+    const failed = all.findIndex((end) => end !== 0)
+    if (failed >= 0) throw new GridError('unsupported', `rank ${failed} ended with ${all[failed]}`)
   })
   ended.catch(() => {}) // who awaits it is told
-  await Promise.race([Promise.all(processes.map((child) => once(child, 'message'))), ended])
+  try {
+    await Promise.all(processes.map(hasJoined))
+  } catch (error) {
+    for (const child of processes) child.kill()
+    throw error
+  }
   for (const child of processes) child.send('go')
   return { processes, ended }
 }
 
+async function hasJoined(child: ChildProcess, rank: number): Promise<void> {
+  const joined = once(child, 'message').then(() => undefined)
+  const end = await Promise.race([joined, endOf(child)])
+  if (end !== undefined) throw new GridError('unsupported', `rank ${rank} ended with ${end} before it joined its group`)
+}
+
+/** The place that this process was started for; undefined when it was started by itself. */
+export function localSeat(): LocalSeat | undefined {
+  const text = process.env[SEAT_VARIABLE]
+  return text === undefined ? undefined : (JSON.parse(text) as LocalSeat) // from our own parent
+}
+
 /** The group that this process was started for; undefined when it was started by itself. */
 export async function joinLocalGroup(): Promise<Communicator | undefined> {
-  const text = process.env[SEAT_VARIABLE]
-  if (text === undefined) return undefined
-  const { access, members } = JSON.parse(text) as Seat // from our own parent
+  const seat = localSeat()
+  if (seat === undefined) return undefined
+  const { access, members } = seat
   // Ends with the process that started it, however that ends.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   const network = await openPeerNetwork(access)

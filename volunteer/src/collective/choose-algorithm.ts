@@ -14,8 +14,11 @@ export interface LinkQuality {
 /** Two processes of one machine, or of one room: what is assumed until a group has measured its links. */
 export const USUAL_LINK: LinkQuality = { latencyMs: 1, bytesPerMs: 50_000 }
 
-/** Payload bytes of one frame: large enough that Chromium is not held up by messages, small enough to fill a pipeline. */
-export const CHUNK_BYTES = 128 * 1024
+/**
+ * Payload bytes of one frame: large enough that Chromium is not held up by messages, small enough to fill a pipeline; with its
+ * header below 128 KiB, from where on allocators map fresh memory for every buffer.
+ */
+export const CHUNK_BYTES = 120 * 1024
 /** Links of one rank beyond which other algorithms are preferred: each costs memory, sockets and time to open. */
 const MAX_LINKS = 15
 /** Predictions that differ by less are equal: then fewer links decide, since each has to be opened and kept alive. */

@@ -1,0 +1,119 @@
+// Encodings of the all-reduce: how fast a vector is summed with them among processes of this machine, how many bytes they send,
+// and what they do to training: the loss after equal steps, of four members that reduce in memory, against f32.
+import { initialParameters, mlp, parameterCount } from '@starling-grid/model'
+import { newMemberId, random32 } from '@starling-grid/protocol'
+import {
+  type Batch, type Communicator, createReferenceExecutor, type Encoding, type Executor, MemoryGrid, networkMesh, openCommunicator, swapped,
+} from '@starling-grid/volunteer'
+import { type EncodingName, startEncoding } from './encodings.ts'
+import { orderAll, slowest, startRanks } from './rank-orders.ts'
+import { type BenchRow, race } from './row.ts'
+import type { SuiteOptions } from './suite.ts'
+
+const RANKS = 2
+const NUMBERS = 1_000_000
+const ENCODINGS: readonly EncodingName[] = ['f16', 'int8', 'top-k 1 %', 'PowerSGD r2']
+
+const MEMBERS = 4
+const STEPS = 150
+const SAMPLES_PER_MEMBER = 16
+const LEARNING_RATE = 0.2
+const SPEC = mlp({ input: [1, 8, 8], hidden: [64], classes: 10 })
+const CLASSES = 10
+const INPUTS = 64
+const NOISE = 3
+
+export async function compressionSuite({ rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow[]> {
+  return [...(await rates(rounds)), ...(await losses(log))]
+}
+
+/** f32 bytes of the vector ÷ time. */
+async function rates(rounds: number): Promise<BenchRow[]> {
+  const { processes, ended } = await startRanks(RANKS)
+  const rows: BenchRow[] = []
+  const rate = (encoding: EncodingName) => async () => (4 * NUMBERS) / 1000 / slowest(await orderAll(processes, { type: 'reduce', numbers: NUMBERS, encoding }))
+  for (const encoding of ENCODINGS) {
+    await orderAll(processes, { type: 'check', numbers: NUMBERS, encoding })
+    rows.push(await race({ name: `all-reduce 4 MB as ${encoding}`, adapter: 'node-datachannel', unit: 'MB/s' }, rate(encoding), { f32: rate('f32') }, rounds))
+  }
+  await orderAll(processes, { type: 'leave', numbers: 0, encoding: 'f32' })
+  await ended
+  return rows
+}
+
+interface Trained {
+  /** mean loss of the last tenth of the steps */
+  readonly loss: number
+  /** that one rank sent in each step */
+  readonly bytes: number
+}
+
+/** Nothing is timed here, and nothing is random but by seed: one run says it. */
+async function losses(log: SuiteOptions['log']): Promise<BenchRow[]> {
+  const plain = await train('f32')
+  const rows: BenchRow[] = []
+  for (const encoding of ENCODINGS) {
+    log(`training with ${encoding}`)
+    const { loss, bytes } = await train(encoding)
+    rows.push(row(`loss after ${STEPS} steps with ${encoding}`, 'nats', loss, plain.loss), row(`bytes a step with ${encoding}`, 'bytes', bytes, plain.bytes))
+  }
+  return rows
+}
+
+function row(name: string, unit: string, ours: number, f32: number): BenchRow {
+  return { name, adapter: 'reference', unit, better: 'less', ours, min: ours, max: ours, peers: { f32 }, ratio: { f32: Number((f32 / ours).toPrecision(4)) } }
+}
+
+async function train(encoding: EncodingName): Promise<Trained> {
+  const grid = new MemoryGrid()
+  const ids = Array.from({ length: MEMBERS }, newMemberId)
+  const groups = ids.map((id, rank) => openCommunicator(networkMesh(grid.join(id), ids, rank)))
+  const losses = await Promise.all(groups.map((group) => trainMember(group, encoding)))
+  const bytes = Math.round(Math.max(...groups.map(({ bytesSent }) => bytesSent)) / STEPS)
+  await Promise.all(groups.map((group) => group.close()))
+  const last = losses[0]?.slice(-Math.ceil(STEPS / 10)) ?? []
+  return { loss: last.reduce((sum, loss) => sum + loss, 0) / last.length, bytes }
+}
+
+/** The mean loss of all members at each step. */
+async function trainMember(group: Communicator, name: EncodingName): Promise<number[]> {
+  const executor = createReferenceExecutor(SPEC)
+  const parameters = initialParameters(SPEC, 1)
+  const losses: number[] = []
+  let encoding = startEncoding(name, parameters.length)
+  for (let step = 0; step < STEPS; step++) {
+    const { gradient, loss } = await gradientOf(executor, parameters, step * MEMBERS + group.rank)
+    const [mean, meanLoss] = await Promise.all([group.allReduce(gradient, { op: 'mean', encoding, algorithm: 'direct' }), group.allReduce(Float32Array.of(loss), { op: 'mean' })])
+    encoding = nextEncoding(encoding)
+    for (let i = 0; i < parameters.length; i++) parameters[i] = (parameters[i] ?? 0) - LEARNING_RATE * (mean[i] ?? 0)
+    losses.push(meanLoss[0] ?? NaN)
+  }
+  executor.destroy()
+  return losses
+}
+
+async function gradientOf(executor: Executor, parameters: Float32Array, seed: number): Promise<{ readonly gradient: Float32Array; readonly loss: number }> {
+  const gradient = new Float32Array(parameterCount(SPEC))
+  const batch = digits(seed)
+  executor.loadParameters(parameters)
+  const { lossSum } = await executor.gradient(batch, gradient)
+  return { gradient: gradient.map((value) => value / batch.samples), loss: lossSum / batch.samples }
+}
+
+/** Ten patterns under noise: learnable, but not at once. */
+function digits(seed: number): Batch {
+  const random = random32(seed + 1)
+  const uniform = (): number => random() / 2 ** 32
+  const y = Int32Array.from({ length: SAMPLES_PER_MEMBER }, () => random() % CLASSES)
+  const x = Float32Array.from({ length: SAMPLES_PER_MEMBER * INPUTS }, (_, i) => {
+    const label = y[Math.floor(i / INPUTS)] ?? 0
+    return 0.5 * Math.sin((label + 1) * ((i % INPUTS) + 1)) + NOISE * (uniform() - 0.5)
+  })
+  return { samples: SAMPLES_PER_MEMBER, x, y }
+}
+
+/** What the step left behind goes into the next one. */
+function nextEncoding(encoding: Encoding): Encoding {
+  if (encoding.type === 'power-sgd') return { ...encoding, state: encoding.next, next: encoding.state }
+  return encoding.type === 'f32' || encoding.feedback === undefined ? encoding : { ...encoding, feedback: swapped(encoding.feedback) }
+}
