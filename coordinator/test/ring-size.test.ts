@@ -32,9 +32,10 @@ test('nobody is left out for a small gain', () => {
   assert.equal(bestSize(equal(32), 4000, new Map()).size, 32)
 })
 
-test('slow members are left out before fast ones', () => {
+test('slow members are left out before fast ones, but three remain, so that deaths do not cost the version', () => {
   const speeds = [9000, 9000, 9000, 100, 100, 100, 100, 100]
-  assert.equal(bestSize(speeds, 1000, new Map([[8, exchange(8, 20, 0)]])).size, 2)
+  assert.equal(bestSize(speeds, 1000, new Map([[8, exchange(8, 20, 0)]])).size, 3)
+  assert.equal(bestSize([90_000, 1], 1000, new Map([[2, exchange(2, 20, 0)]])).size, 2)
 })
 
 test('a size is learned from settled rings of two and more', () => {

@@ -119,15 +119,18 @@ export function chooseRing(state: RunState, candidates: readonly Member[]): { re
   return { members: fastest.slice(0, choice.size).sort(longestFirst), choice }
 }
 
-/** Why the members of the ring should change: newcomers that it would take, or a shorter ring that would be faster. */
-export function ringWouldChange(state: RunState, ring: readonly MemberId[], now: number): string | undefined {
+/**
+ * Why the members of the ring should change: newcomers that it would take, once `calm` (they come in bunches), or other members
+ * that would be faster by far.
+ */
+export function ringWouldChange(state: RunState, ring: readonly MemberId[], { now, calm }: { readonly now: number; readonly calm: boolean }): string | undefined {
   const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now)
   const { members, choice } = chooseRing(state, ready)
   const newcomers = members.filter(({ id }) => !ring.includes(id)).length
-  const limited = choice !== undefined && members.length < Math.min(ready.length, MAX_RING_MEMBERS)
-  if (!limited) return newcomers > 0 && ring.length < MAX_RING_MEMBERS ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''}` : undefined
+  if (newcomers === 0 && members.length === ring.length) return undefined
+  if (members.length - newcomers === ring.length) return calm ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit` : undefined
   const recordMs = state.health.pace?.recordMs ?? 0
-  if (recordMs < WORTH_CHANGING * choice.stepMs) return undefined
+  if (choice === undefined || recordMs < WORTH_CHANGING * choice.stepMs) return undefined
   return `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead of ${Math.round(recordMs)}`
 }
 

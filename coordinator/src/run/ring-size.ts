@@ -21,8 +21,10 @@ export interface RingChoice {
 
 /** A shorter ring leaves people waiting: it must be this much faster. */
 const WORTH_IT = 1.5
+/** Fewer would be faster still now and then, but two that die together must not take the version with them. */
+const LEAST = 3
 /** Steps before a measurement counts. */
-const SETTLED_RECORDS = 10
+const SETTLED_RECORDS = 5
 
 export function remember(times: ExchangeTimes, size: number, pace: Pace | undefined): ExchangeTimes {
   if (pace === undefined || pace.records < SETTLED_RECORDS || size < 2) return times
@@ -39,7 +41,8 @@ export function bestSize(speeds: readonly number[], samples: number, times: Exch
   let sum = 0
   const steps = speeds.map((speed, i) => ((sum += speed), (1000 * samples) / Math.max(sum, 1e-3) + exchangeMs(i + 1, cost)))
   const allMs = steps[all - 1] ?? 0
-  const best = steps.reduce((least, ms, i) => (ms < (steps[least] ?? Number.POSITIVE_INFINITY) ? i : least), 0)
+  const shortest = Math.min(LEAST, all) - 1
+  const best = steps.reduce((least, ms, i) => (i > shortest && ms < (steps[least] ?? Number.POSITIVE_INFINITY) ? i : least), shortest)
   const stepMs = steps[best] ?? 0
   return stepMs * WORTH_IT < allMs ? { size: best + 1, stepMs, allMs } : { size: all, stepMs: allMs, allMs }
 }

@@ -146,8 +146,9 @@ export function ringTick(turn: Turn, phase: Ring): void {
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
-  const otherRing = ringWouldChange(state, phase.members, now)
-  if (otherRing !== undefined && now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs) drain(turn, phase, otherRing)
+  const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs
+  const otherRing = ringWouldChange(state, phase.members, { now, calm })
+  if (otherRing !== undefined) drain(turn, phase, otherRing)
   turn.then({ type: 'advance' })
 }
 
