@@ -13,6 +13,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   async: async () => (await import('./async.ts')).asyncSuite,
   compression: async () => (await import('./compression.ts')).compressionSuite,
   reduce: async () => (await import('./reduce.ts')).reduceSuite,
+  scaling: async () => (await import('./scaling.ts')).scalingSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,

@@ -125,6 +125,16 @@ test('newcomers are admitted together, some time after the last of them came, be
   assert.deepEqual(desk.members, ['a', 'b', 'c'])
 })
 
+test('where somebody comes all the time newcomers are admitted all the same', () => {
+  const desk = ringOf(['a'])
+  for (const name of ['b', 'c', 'd', 'e', 'f', 'g', 'h', 'i']) {
+    desk.join(name)
+    desk.wait(1500)
+  }
+  desk.wait(3001) // no step ends
+  assert.equal(desk.phase, 'freeze')
+})
+
 test('newcomers do not wait for a step that does not end', () => {
   const desk = ringOf(['a'])
   desk.join('b')

@@ -17,6 +17,8 @@ type Ring = Extract<RunPhase, { type: 'ring' }>
 const DRAIN_STEPS = 2
 /** ms for these steps; then the change costs the step that is under way */
 const DRAIN_MS = 3000
+/** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
+const ADMIT_PATIENCE = 5
 /** Commits between two ACKs: far below W, far above one message a step. */
 const ACK_EVERY = 8
 
@@ -146,7 +148,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
-  const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs
+  const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs || now - phase.since > ADMIT_PATIENCE * timing.admitMs
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(turn, phase, otherRing)
   turn.then({ type: 'advance' })

@@ -6,6 +6,8 @@ import { Rings } from './rings.ts'
 import type { Prediction, Setting } from './setting.ts'
 import { type Everybody, ModelVolunteer } from './volunteers.ts'
 
+export type { Prediction, Setting } from './setting.ts'
+
 const MINUTE_MS = 60_000
 /** ms between looks at the mode */
 const SAMPLE_MS = 500
