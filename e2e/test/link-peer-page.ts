@@ -2,6 +2,7 @@
 import type { SignallingAccess } from '@starling-grid/volunteer'
 import { servePeerNetwork } from '../../client-web/src/link-bridge.ts'
 import { openPeerNetwork } from '../../client-web/src/rtc-link.ts'
+import { dialRelaySocket } from '../../client-web/src/socket.ts'
 import { linkPeer, type LinkPeerHost } from './link-peer.ts'
 import type { WorkerMessage } from './link-peer-worker.ts'
 
@@ -15,7 +16,7 @@ declare global {
   }
 }
 
-const commands = linkPeer({ openPeerNetwork, callFarEnd: (command, args) => window.callFarEnd(command, args) })
+const commands = linkPeer({ openPeerNetwork, dialRelay: dialRelaySocket, callFarEnd: (command, args) => window.callFarEnd(command, args) })
 window.callPeer = async (method, args) => commands[method]?.(...(args as never[]))
 
 let worker: Worker | undefined

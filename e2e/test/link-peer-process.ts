@@ -1,5 +1,6 @@
 // A link peer as a Node process of its own: commands come and answers go over the channel to the parent.
 import { openPeerNetwork } from '../../client-node/src/rtc-link.ts'
+import { dialRelaySocket } from '../../client-node/src/socket.ts'
 import { linkPeer } from './link-peer.ts'
 
 interface Request {
@@ -16,6 +17,7 @@ let lastCall = 0
 
 const commands = linkPeer({
   openPeerNetwork,
+  dialRelay: dialRelaySocket,
   callFarEnd: (method, args) =>
     new Promise((resolve, reject) => {
       const id = ++lastCall

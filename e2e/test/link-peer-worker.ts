@@ -1,6 +1,7 @@
 // A link peer in a Web Worker, over the bridge to the window's network: what a training tab does.
 import type { PeerNetwork } from '@starling-grid/volunteer'
 import { bridgedPeerNetwork } from '../../client-web/src/link-bridge.ts'
+import { dialRelaySocket } from '../../client-web/src/socket.ts'
 import { linkPeer } from './link-peer.ts'
 
 /** A request, or the answer to one. The window asks with names of commands; the Worker asks 'open' and 'far'. */
@@ -28,6 +29,7 @@ const commands = linkPeer({
     await ask('open', [access, port1], [port1])
     return bridgedPeerNetwork(port2)
   },
+  dialRelay: dialRelaySocket,
   callFarEnd: (command, args) => ask('far', [command, args]),
 })
 

@@ -1,11 +1,12 @@
 // One volunteer's links as a set of commands with JSON arguments, the same program in a Node process and in a tab: opens a
 // peer network, plays the far end of the link suite, runs cases as the near end, takes part in a ring.
 import { checksum, memberId, packFrame, trainingBlock, unpackFrame, type Frame, type MemberId } from '@starling-grid/protocol'
-import { RingReduce, type PeerLink, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
+import { openRelayLink, RingReduce, type PeerLink, type PeerNetwork, type RelaySocket, type SignallingAccess } from '@starling-grid/volunteer'
 import { answerFarEnd, farEndOf, peerLinkCases, remoteFarEnd, type CallFarEnd, type FarEnd } from '@starling-grid/volunteer/testing'
 
 export interface LinkPeerHost {
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
+  dialRelay(url: string): Promise<RelaySocket>
   /** a command for the far end of the case that runs here */
   readonly callFarEnd: CallFarEnd
 }
@@ -35,14 +36,25 @@ export function linkPeer(host: LinkPeerHost): Commands {
   let arrival: Promise<PeerLink> | undefined
   let far: Promise<FarEnd> | undefined
   let dialled: PeerLink | undefined
+  let access: SignallingAccess | undefined
   const open = (): PeerNetwork => {
     if (network === undefined) throw new Error('internal: open comes first')
     return network
   }
   const dial = (peer: MemberId): Promise<PeerLink> => open().dial(memberId(peer), AbortSignal.timeout(30_000))
   return {
-    async open(access: SignallingAccess) {
-      network = await host.openPeerNetwork(access)
+    async open(given: SignallingAccess) {
+      access = given
+      network = await host.openPeerNetwork(given)
+    },
+    /** The far end of a link through the coordinator. */
+    async acceptRelay(peer: MemberId) {
+      arrival = relay(host, access, peer)
+      far = arrival.then(farEndOf)
+      far.catch(() => undefined) // told by the next command
+    },
+    async runRelayCase(name: string, peer: MemberId) {
+      await runCase(host, name, await relay(host, access, peer))
     },
     async accept() {
       arrival = new Promise((resolve) => (open().onLink = resolve))
@@ -56,9 +68,7 @@ export function linkPeer(host: LinkPeerHost): Commands {
       return answerFarEnd(await far, command, args)
     },
     async runCase(name: string, peer: MemberId) {
-      const link = await dial(peer)
-      await peerLinkCases.find((one) => one.name === name)?.run(link, remoteFarEnd(host.callFarEnd))
-      link.close('the case is over')
+      await runCase(host, name, await dial(peer))
     },
     async dial(peer: MemberId) {
       dialled = await dial(peer)
@@ -82,6 +92,17 @@ export function linkPeer(host: LinkPeerHost): Commands {
       network?.stop()
     },
   }
+}
+
+function relay({ dialRelay }: LinkPeerHost, access: SignallingAccess | undefined, peer: MemberId): Promise<PeerLink> {
+  if (access === undefined) throw new Error('internal: open comes first')
+  const { self, token, url } = access
+  return openRelayLink({ self, token, dial: (path) => dialRelay(url.replace(/^http/, 'ws') + path) }, memberId(peer), AbortSignal.timeout(30_000))
+}
+
+async function runCase({ callFarEnd }: LinkPeerHost, name: string, link: PeerLink): Promise<void> {
+  await peerLinkCases.find((one) => one.name === name)?.run(link, remoteFarEnd(callFarEnd))
+  link.close('the case is over')
 }
 
 async function runRing({ members, index, floats, rounds }: RingOrder, successor: PeerLink, predecessor: PeerLink): Promise<RingResult> {

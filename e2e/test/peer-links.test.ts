@@ -9,8 +9,9 @@ import fastifyWebsocket from '@fastify/websocket'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Browser } from 'playwright-core'
 import { build } from 'vite'
+import { registerRelay } from '../../coordinator/src/relay.ts'
 import { registerSignalling, type Signalling } from '../../coordinator/src/signalling.ts'
-import { newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import { MAX_MESSAGE_BYTES, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import type { SignallingAccess } from '@starling-grid/volunteer'
 import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
 import { launchBrowser } from '../src/browser.ts'
@@ -33,12 +34,18 @@ let noBrowser = ''
 
 before(async () => {
   app = Fastify()
-  await app.register(fastifyWebsocket)
+  await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
   signalling = registerSignalling(app, {
     path: PATH,
     authenticate: (id, token) => tokens.get(id) === token,
     mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
     onRefusal: (code) => refusals.push(code),
+  })
+  registerRelay(app, {
+    authenticate: (id, token) => tokens.get(id) === token,
+    mayRelay: (a, b) => tokens.has(a) && tokens.has(b),
+    onRefusal: (code) => refusals.push(code),
+    onForwarded: () => undefined,
   })
   for (const program of ['link-peer-page', 'link-peer-worker']) {
     const script = await bundle(`${program}.ts`)
@@ -142,6 +149,24 @@ for (const [what, startNear, startFar] of pairs)
       await t.test(name, async () => {
         await far.call('accept')
         await near.call('runCase', name, far.id)
+      })
+    await Promise.all([near.stop(), far.stop()])
+  })
+
+const relayedPairs: typeof pairs = [
+  ['a process and a Worker', startProcess, startWorker],
+  ['a Worker and a tab', startWorker, startTab],
+]
+
+for (const [what, startNear, startFar] of relayedPairs)
+  test(`links through the coordinator between ${what}`, async (t) => {
+    if (browser === undefined) return t.skip(noBrowser)
+    const far = await startFar(() => Promise.reject(new Error('internal: the far end runs no cases')))
+    const near = await startNear((command, args) => far.call('far', command, args))
+    for (const { name } of peerLinkCases)
+      await t.test(name, async () => {
+        await far.call('acceptRelay', near.id)
+        await near.call('runRelayCase', name, far.id)
       })
     await Promise.all([near.stop(), far.stop()])
   })

@@ -11,6 +11,8 @@ export interface PeerLinkCase {
 }
 
 const KIB = 1024
+/** Frames of 128 KiB, 32 MiB: a socket hands several megabytes to the kernel before anything waits. */
+const MORE_THAN_A_KERNEL_TAKES = 256
 
 export const peerLinkCases: readonly PeerLinkCase[] = [
   { name: 'thousands of small frames arrive in order', run: (near, far) => carries(near, far, 5000, 100) },
@@ -48,9 +50,10 @@ async function bothWays(near: PeerLink, far: FarEnd): Promise<void> {
 
 async function sendWaits(near: PeerLink, far: FarEnd): Promise<void> {
   await far.read()
-  const frames = 128
+  const frames = MORE_THAN_A_KERNEL_TAKES
   let accepted = 0
-  const sends = Array.from({ length: frames }, (_, i) => near.send(numberedFrame(i, 128 * KIB)).then(() => accepted++))
+  const ready = Array.from({ length: frames }, (_, i) => numberedFrame(i, 128 * KIB))
+  const sends = ready.map((frame) => near.send(frame).then(() => accepted++))
   await Promise.resolve()
   check(accepted < frames, 'all sends were accepted at once')
   let highest = 0
@@ -109,7 +112,8 @@ async function closesThere(near: PeerLink, far: FarEnd): Promise<void> {
 
 async function refusesWaitingSends(near: PeerLink, far: FarEnd): Promise<void> {
   await far.read()
-  const sends = Array.from({ length: 64 }, (_, i) => near.send(numberedFrame(i, 128 * KIB)))
+  const ready = Array.from({ length: MORE_THAN_A_KERNEL_TAKES }, (_, i) => numberedFrame(i, 128 * KIB))
+  const sends = ready.map((frame) => near.send(frame))
   near.close('in the middle')
   const results = await Promise.allSettled(sends)
   check(results.at(-1)?.status === 'rejected', 'the last send was accepted')
