@@ -89,6 +89,17 @@ test('the survivors go on in a subgroup', async (t) => {
   assert.deepEqual(sums.map(([sum]) => sum), [3, 3, 3])
 })
 
+test('who waits for a rank that waits as well does not blame it', async (t) => {
+  const ranks = open(3, t)
+  await all(ranks, (group) => group.barrier())
+  const timeoutMs = 1200
+  const waits = (rank: number): Promise<void> => assert.rejects(at(ranks, rank).group.allReduce(Int32Array.of(1), { algorithm: 'star', timeoutMs }), named(2, 'reduce-timeout'))
+  // Rank 1's time is up first; it waits for rank 0, which waits for rank 2.
+  const early = waits(1)
+  await new Promise((resolve) => setTimeout(resolve, timeoutMs / 4))
+  await Promise.all([early, waits(0)])
+})
+
 test('operations with a rank that was lost before fail at once', async (t) => {
   const ranks = open(2, t)
   await all(ranks, (group) => group.barrier())

@@ -113,6 +113,7 @@ export class RankLinks {
   }
 
   #add(rank: number, link: PeerLink): void {
+    if (this.#lost.has(rank)) return link.close('this rank was lost')
     if (this.#links.has(rank)) return
     this.#links.set(rank, link)
     this.#heardAt.set(rank, performance.now())
