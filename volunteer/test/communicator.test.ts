@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Frame, newMemberId, packFrame } from '@starling-grid/protocol'
 import { type Communicator, openCommunicator } from '../src/collective/communicator.ts'
+import { fingerprint } from '../src/collective/group-runner.ts'
 import { networkMesh } from '../src/collective/mesh.ts'
 import { MemoryGrid } from '../src/collective/memory-link.ts'
 import type { PeerNetwork } from '../src/collective/peer-link.ts'
@@ -200,9 +201,32 @@ test('subgroups refuse ranks that are twice, outside, or not their own', async (
   for (const ranks of [[0, 0], [1, 2], [0, 3], [0, -1], []]) assert.throws(() => rank?.group.subgroup(ranks), { code: 'usage' })
 })
 
-test('a group that is closed ends its operations', async (t) => {
+test('a group that is closed ends its operations and takes no more', async (t) => {
   const ranks = open(2, t)
   const waiting = assert.rejects(at(ranks, 0).group.recv(new Uint8Array(1), 1), { code: 'link-lost' })
   await at(ranks, 0).group.close()
   await waiting
+  await assert.rejects(at(ranks, 0).group.barrier(), { code: 'link-lost' })
+})
+
+test('a rank of the mesh that speaks in a group which it is not in is dropped; the group goes on', async (t) => {
+  const grid = new MemoryGrid()
+  const members = Array.from({ length: 3 }, () => newMemberId())
+  const networks = members.map((member) => grid.join(member))
+  const [first, second] = [1, 2].map((rank) => openCommunicator(networkMesh(at(networks, rank), members, rank)))
+  if (first === undefined || second === undefined) throw new Error('two groups')
+  t.after(() => Promise.all([first.close(), second.close()]))
+  const link = await at(networks, 0).dial(at(members, 1), new AbortController().signal)
+  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const pair = [first.subgroup([1, 2]), second.subgroup([1, 2])] as const
+  const sum = pair[0].allReduce(Int32Array.of(1))
+  const generation = fingerprint('1 1,2 0')
+  for (const type of ['heartbeat', 'partial'] as const) await link.send(packFrame(frameOf({ type, generation: type === 'heartbeat' ? 0 : generation })))
+  assert.match(await closed, /not in/)
+  assert.deepEqual(await Promise.all([sum, pair[1].allReduce(Int32Array.of(1))]), [Int32Array.of(2), Int32Array.of(2)])
+})
+
+test('times that timers cannot keep are refused', async (t) => {
+  const [rank] = open(1, t)
+  for (const timeoutMs of [0, -1, NaN, Infinity]) await assert.rejects(rank?.group.barrier({ timeoutMs }) ?? Promise.resolve(), { code: 'usage' })
 })

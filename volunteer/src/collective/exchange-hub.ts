@@ -1,7 +1,7 @@
 // All operations of one rank, in all its groups, over one set of links: gives frames to the operation that they belong to, keeps
 // those that came before their operation began, ends operations when a rank is lost, a time is up or a signal comes.
 // Links count the ranks of the whole mesh; an operation counts those of its group.
-import { describeError, type ErrorCode, type Frame, GridError, isGridError, packFrame } from '@starling-grid/protocol'
+import { type ErrorCode, type Frame, GridError, packFrame } from '@starling-grid/protocol'
 import type { Exchange } from './exchange.ts'
 import type { Mesh } from './mesh.ts'
 import { type Line, Pace } from './pace.ts'
@@ -48,6 +48,7 @@ export class ExchangeHub {
   /** words about operations, ahead of all numbers */
   readonly #words = new Map<number, Uint8Array<ArrayBuffer>[]>()
   readonly #waitingBytes = new Map<number, number>()
+  #stopped = false
 
   constructor(mesh: Mesh, silenceMs: number) {
     const events = {
@@ -60,8 +61,9 @@ export class ExchangeHub {
 
   /** Ends what runs, lets what was accepted leave, closes the links. */
   async stop(): Promise<void> {
+    this.#stopped = true
     for (const { running } of [...this.#slots.values()])
-      if (running !== undefined) this.#giveUp(running, new GridError('link-lost', `${running.name}: the group was closed`), 'link-lost', 'left')
+      if (running !== undefined) this.#giveUp(running, closed(running.name), 'link-lost', 'left')
     await this.links.stop()
   }
 
@@ -82,8 +84,9 @@ export class ExchangeHub {
     this.#slots.delete(keyOf(ticket))
   }
 
-  /** @throws RankFailure, GridError 'reduce-timeout' or 'link-lost', or the signal's reason */
+  /** @throws RankFailure, GridError 'link-lost' when the group was closed, or the signal's reason */
   run(operation: Operation): Promise<void> {
+    if (this.#stopped) return Promise.reject(closed(operation.name))
     return new Promise((resolve, reject) => {
       const { ticket, signal, timeoutMs, exchange } = operation
       const abort = (): void => this.#giveUp(running, signal?.reason, 'message-unexpected', 'cancelled it')
@@ -121,7 +124,7 @@ export class ExchangeHub {
     }
     for (const { from, frame } of slot.early.splice(0)) {
       this.#account(from, -costOf(frame))
-      if (slot.running === running && this.#slots.get(keyOf(ticket)) === slot) this.#give(running, from, frame)
+      if (ranks.includes(from) && this.#slots.get(keyOf(ticket)) === slot) this.#give(running, from, frame)
     }
     if (this.#slots.get(keyOf(ticket)) === slot) this.#pumpAll(running)
   }
@@ -151,8 +154,9 @@ export class ExchangeHub {
   #give(running: Running, from: number, frame: Frame): void {
     const { exchange, ranks } = running
     const peer = ranks.indexOf(from)
+    // Not the group's fault: who sent it is dropped.
+    if (peer < 0) throw new GridError('message-unexpected', `rank ${from} of the mesh speaks in a group that it is not in`)
     try {
-      if (peer < 0) throw new GridError('message-unexpected', `mesh rank ${from} is not in this group`)
       if (frame.type === 'refusal') throw refusalOf(frame, peer, ranks.length)
       exchange.accept(peer, frame)
       running.movedAt = performance.now()
@@ -220,7 +224,7 @@ export class ExchangeHub {
 
   /** Ends an operation and tells the others in it, with the rank that is to blame: they would wait in vain. */
   #fail(running: Running, error: unknown): void {
-    if (!(error instanceof RankFailure)) return this.#giveUp(running, error, isGridError(error) ? error.code : 'message-unexpected', isGridError(error) ? describeError(error) : 'failed')
+    if (!(error instanceof RankFailure)) return this.#giveUp(running, error, 'message-unexpected', 'failed') // a bug of ours
     running.end(error.in(running.name))
     this.#tellOthers(running, error)
   }
@@ -255,6 +259,10 @@ export class ExchangeHub {
     this.#waitingBytes.set(from, waiting)
     if (waiting > MAX_WAITING_BYTES) throw new GridError('rate-exceeded', `more than ${MAX_WAITING_BYTES} bytes for operations that nobody began here`)
   }
+}
+
+function closed(operation: string): GridError {
+  return new GridError('link-lost', `${operation}: the group was closed`)
 }
 
 function costOf(frame: Frame): number {

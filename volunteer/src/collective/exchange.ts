@@ -55,6 +55,8 @@ interface Sending {
 
 /** @example for (let frame = exchange.nextFrame(peer); frame !== undefined; frame = exchange.nextFrame(peer)) await link.send(frame) */
 export class Exchange {
+  /** all ranks that this one sends to or receives from */
+  readonly peers: readonly number[]
   readonly #options: ExchangeOptions
   readonly #chunks = new Map<number, Chunk>()
   readonly #outbox = new Map<number, Sending[]>()
@@ -67,6 +69,7 @@ export class Exchange {
     options.steps.forEach((steps, index) => {
       if (steps.length > 0) this.#cut(options.segment(index), steps)
     })
+    this.peers = [...new Set([...this.#bytesTo.keys(), ...this.#bytesFrom.keys()])]
     this.#unfinished = this.#chunks.size
     for (const chunk of this.#chunks.values()) this.#advance(chunk)
   }
@@ -74,11 +77,6 @@ export class Exchange {
   /** Everything came and everything left. */
   get done(): boolean {
     return this.#unfinished === 0
-  }
-
-  /** All ranks that this one sends to or receives from. */
-  get peers(): readonly number[] {
-    return [...new Set([...this.#bytesTo.keys(), ...this.#bytesFrom.keys()])]
   }
 
   /** Payload bytes that go to `peer` in the whole operation. */

@@ -13,6 +13,8 @@ import type { Ticket } from './ticket.ts'
 
 /** Milliseconds without progress after which an operation fails: a dead rank is noticed sooner, by its silence. */
 const TIMEOUT_MS = 60_000
+/** The longest that timers can wait: 24 days. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1
 /** Numbers of a chunk before encoding. */
 const CHUNK_NUMBERS = CHUNK_BYTES / 4
 
@@ -104,6 +106,7 @@ export class GroupRunner {
 
   #start(name: string, exchange: Exchange, { ticket, options }: { readonly ticket: Ticket; readonly options: CallOptions }): Promise<void> {
     const { signal, timeoutMs = TIMEOUT_MS } = options
+    if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)) throw new GridError('usage', `a time-out is above 0 and at most ${MAX_TIMEOUT_MS} ms, got ${timeoutMs}`)
     return this.#hub.run({ ticket, name: `${name} ${ticket.sequence}`, exchange, ranks: this.ranks, timeoutMs, signal })
   }
 
