@@ -25,7 +25,7 @@ if (files.length === 0) {
 
 const { prepareProcess } = await import('../client-node/src/runtime/prepare-process.ts')
 // Chosen once, here; the test files inherit it.
-console.error(`Adapter: ${await prepareProcess()}`)
+console.error(`Adapter: ${await prepareProcess(await testWish())}`)
 // Node passes its own options on to the processes of test files, not hooks that were registered afterwards.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.meta.resolve('tsx')}`
 
@@ -33,6 +33,18 @@ Readable.from(asOneRun([
   { files: files.filter((file) => !wholeGrid(file)), concurrency: UNIT_FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
   { files: files.filter(wholeGrid), concurrency: 1, timeout: FILE_LIMIT_MS },
 ])).compose(new spec()).pipe(process.stdout)
+
+/**
+ * A GPU when there is one. Of the two software drivers the bundled SwiftShader: lavapipe computes faster, but takes seconds to
+ * compile a kernel, and tests compile hundreds. Golden vectors are run on both (client-node/test/golden-adapters.test.ts).
+ */
+async function testWish() {
+  const { adapterEnvironment } = await import('../client-node/src/runtime/adapter-environment.ts')
+  const swiftShader = { adapter: 'SwiftShader' }
+  const found = await adapterEnvironment()
+  if (!found.description.includes('llvmpipe') || (await adapterEnvironment(swiftShader)).description.startsWith('none')) return {}
+  return swiftShader
+}
 
 /** The events of several runs, with one closing summary whose counts are added up. */
 async function* asOneRun(runs) {

