@@ -5,12 +5,13 @@ import { request as httpRequest } from 'node:http'
 import { test } from 'node:test'
 import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, type Push, sha256Name } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
+import type { Timing } from '@starling-grid/coordinator/run'
 import type { FakeVolunteer } from './fake-volunteer.ts'
-import { runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
+import { QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 /** A run of two honest members that is in its ring. */
-async function running() {
-  const { url } = await startCoordinator()
+async function running(timing: Partial<Timing> = {}) {
+  const { url } = await startCoordinator({ timing: { ...QUICK, ...timing } })
   const { id } = await submit(url, smallJob({ epochs: 1000 }))
   const honest = [volunteer(url, { stepMs: 10 }), volunteer(url, { stepMs: 10 })]
   await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
@@ -157,7 +158,8 @@ test('a connection that says nothing is closed, and one that falls silent is no 
 })
 
 test('a state that nobody asked for, or that is not what it says, is not stored', async () => {
-  const { url, id, honest } = await running()
+  // no checkpoint is due: whoever uploads was not asked
+  const { url, id, honest } = await running({ checkpointSteps: 1_000_000, checkpointMs: 3_600_000 })
   const [member = assert.fail()] = honest
   const unasked = await member.upload()
   assert.ok([404, 409].includes(unasked.status), String(unasked.status))

@@ -32,10 +32,10 @@ async function shardProcess(url: string, range: string, token = TOKEN): Promise<
   return { ended, stop: () => end.abort() }
 }
 
-async function assertEachBlockOnce(url: string, id: string): Promise<void> {
+async function assertEachBlockOnce(url: string, id: string, epochs = 1): Promise<void> {
   const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }
   const blocks = records.flatMap((record) => record.blocks)
-  assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS, BLOCKS])
+  assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS * epochs, BLOCKS * epochs])
 }
 
 /** Texts of all events so far. */
@@ -63,15 +63,18 @@ test('a run in async mode trains through two processes, and its checkpoint holds
   await Promise.all(processes.map(({ ended }) => ended))
 })
 
+/** Long enough for the coordinator to miss the process before the run is over. */
+const EPOCHS = 40
+
 test('a process that goes away in the middle costs no sample', async () => {
   const { url } = await startCoordinator()
   const [first] = await Promise.all(['0/2', '1/2'].map((range) => shardProcess(url, range)))
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', epochs: EPOCHS }))
   const fakes = [volunteer(url, { stepMs: 100 }), volunteer(url, { stepMs: 100 })]
   await until(url, 'the first versions', (run) => run.mode === 'async' && run.version.v > 1)
   first?.stop()
   await Promise.all(fakes.map((fake) => fake.heard('finished')))
-  await assertEachBlockOnce(url, id)
+  await assertEachBlockOnce(url, id, EPOCHS)
   const events = await eventsOf(url)
   assert.ok(events.some((text) => text.includes('the parameter server stopped')) && events.some((text) => text.includes('own thread')))
 })

@@ -57,7 +57,7 @@ test('a round is the inner steps, one after another, and its share is their diff
 test('a round that a new generation cut short goes on where it was, when the base and the blocks are the same', async () => {
   const { held, rounds, asked } = setUp(4)
   let steps = 0
-  const cut = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3), current: () => steps++ < 2 })
+  const cut = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3), current: () => steps++ < 3 })
   assert.equal(cut, undefined)
   const whole = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3, 4, 5), current: () => true })
   assert.equal(whole?.samples, 24)
@@ -67,10 +67,22 @@ test('a round that a new generation cut short goes on where it was, when the bas
 test('inner progress is dropped when its blocks belong to somebody else now, or the base is another version', async () => {
   const { held, rounds, asked } = setUp(2)
   let steps = 0
-  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 1 })
+  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 2 })
   const other = await rounds.run({ base, parameters: held.parameters, blocks: blocks(1, 2), current: () => true })
   assert.equal(other?.samples, 8)
   assert.deepEqual(asked.slice(1).flat(), blocks(1, 2))
+})
+
+test('a round that begins while a step of the last one is under way waits for it, and learns from no block twice', async () => {
+  const { held, rounds, asked } = setUp(2)
+  let current = true
+  const cut = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => current })
+  await Promise.resolve()
+  current = false // a new ballot, while the first inner step computes
+  const again = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => true })
+  assert.equal(await cut, undefined)
+  assert.equal((await again)?.samples, 8)
+  assert.deepEqual(asked.flat(), blocks(0, 1))
 })
 
 test('a member without blocks gives a difference of nothing', async () => {

@@ -20,8 +20,15 @@ export function localShards(shards: readonly ShardParts[]): ShardPool {
 /** Resolves when every thread has its shard. */
 export async function shardThreads(shards: readonly ShardParts[]): Promise<ShardPool> {
   const threads = shards.map((parts) => new ShardThread(parts))
+  let failure: unknown
   const pool: ShardPool = {
-    run: (command) => Promise.all(threads.map((thread) => thread.ask(command))),
+    async run(command) {
+      if (failure !== undefined) throw failure
+      return Promise.all(threads.map((thread) => thread.ask(command))).catch((error: unknown) => {
+        failure ??= error
+        throw failure
+      })
+    },
     stop: async () => void (await Promise.all(threads.map((thread) => thread.stop()))),
   }
   try {
