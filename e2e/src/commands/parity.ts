@@ -25,8 +25,9 @@ interface Outcome {
   readonly identical: boolean
 }
 
-/** Not Adam: its first steps go by the sign of each gradient, so that rounding of those near zero becomes a whole step. */
-const OPTIMIZER = { type: 'sgd', lr: 0.05, momentum: 0.9 } as const
+/** Not Adam: its first steps go by the sign of each gradient, so that rounding of those near zero becomes a whole step. Nor a
+ * rate at which a rounding that lets a max pool pick another cell grows from step to step: at 0.05 the difference is 1e-5 on some adapters. */
+const OPTIMIZER = { type: 'sgd', lr: 0.02, momentum: 0.9 } as const
 /** losses that differ by more than this do not come from the order of additions */
 const MAX_LOSS_DIFFERENCE = 1e-5
 
