@@ -15,7 +15,7 @@ export interface CatchUpSources {
   fromCoordinator(version: VersionRef, options: { readonly from: number; readonly maxBytes: number }): Promise<Uint8Array>
 }
 
-type Effect = Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>
+export type CatchUpEffect = Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>
 
 /** Room for names, shapes and scalars beside the vectors of a state. */
 const HEADER_BYTES = 1024 * 1024
@@ -26,7 +26,7 @@ const VECTORS = 4
  * Bytes of the whole state (not yet decoded), or of the reduced gradient (checked against the digest in its record).
  * @throws GridError 'link-lost' when no source could serve, 'checksum' when what came is something else
  */
-export async function catchUpBytes(effect: Effect, { self, fetch, held, isLinked, fromCoordinator }: CatchUpSources, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+export async function catchUpBytes(effect: CatchUpEffect, { self, fetch, held, isLinked, fromCoordinator }: CatchUpSources, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
   const kind: FetchRequest['kind'] = effect.type === 'fetch-state' ? 'state' : 'reduced'
   const { target: version, gen: generation } = effect
   const vector = Float32Array.BYTES_PER_ELEMENT * held.layout.total

@@ -1,22 +1,22 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
-import { type BlameReason, type BlockId, describeError, type FetchRequest, type Frame, GridError, isGridError, type LinkTrouble, type MemberId, sameVersion, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, type BlockId, describeError, type FetchRequest, type Frame, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import { LinkSet } from '../collective/link-set.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
-import type { RingReduce } from '../collective/ring-reduce.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
-import type { HeldVersion, VersionState } from '../recovery/held-version.ts'
+import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
 import { sha256Of } from '../data/shards.ts'
 import { bytesOf, trainStep } from '../train-step.ts'
-import { catchUpBytes, type CatchUpSources } from './catch-up.ts'
+import type { CatchUpEffect, CatchUpSources } from './catch-up.ts'
 import { fateOf } from './frame-fate.ts'
 import type { LocalRounds, RoundResult } from './local-round.ts'
 import { type MemberCore, type MemberEffect, type MemberInput, predecessor, type RunOrder, successor } from './member-state.ts'
 import { mayServe, react } from './member.ts'
-import { RingExchange } from './ring-exchange.ts'
 import { RingLinks } from './ring-links.ts'
+import { RingSteps } from './ring-steps.ts'
+import { Staging } from './staging.ts'
 
 export interface RingModeParts {
   readonly core: MemberCore
@@ -40,21 +40,14 @@ export interface RingModeParts {
   onFatal(error: unknown): void
 }
 
-/** ms without any frame of a step, while links are alive, before the member gives the generation up */
-const REDUCE_STALL_MS = 45_000
-
 export class RingMode {
   readonly links: LinkSet
   readonly #parts: RingModeParts
   readonly #ringLinks: RingLinks
   readonly #fetch: StateFetch
   readonly #server: StateServer
-  #exchange: RingExchange | undefined
-  /** Σ gradients that the next `apply` uses */
-  #stagedSum: Float32Array | undefined
-  #stagedState: VersionState | undefined
-  #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduce: RingReduce) => void } | undefined
-  #progressAt = performance.now()
+  readonly #steps: RingSteps
+  readonly #staging: Staging
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
   #contributed = 0
@@ -67,6 +60,8 @@ export class RingMode {
     this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
     this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version), bytesOf: this.#bytesOf })
+    this.#staging = new Staging(parts)
+    this.#steps = new RingSteps({ forward: this.#toSuccessor, onSum: (sum) => this.#staging.stageSum(sum) })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
@@ -98,18 +93,16 @@ export class RingMode {
       case 'fetch-reduced':
         return void this.#catchUp(effect)
       case 'adopt':
-        return this.#adopt(effect.version)
+        return this.#staging.adopt(effect.version)
       case 'apply':
-        if (this.#stagedSum === undefined) throw new Error('internal: nothing staged to apply')
-        held.apply(effect.record, effect.version, this.#stagedSum)
-        this.#stagedSum = undefined
+        this.#staging.apply(effect.record, effect.version)
         this.samplesHeld += this.#contributed
         this.#contributed = 0
         return
       case 'confirm':
         return void this.#confirm(effect)
       case 'compute':
-        return void trainStep(effect, { ...this.#parts, localRound: this.#localRound, tell: this.tell, reduced: this.#reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+        return void trainStep(effect, { ...this.#parts, localRound: this.#localRound, tell: this.tell, reduced: this.#steps.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
       case 'contribute':
         return this.#contribute(effect)
       case 'upload':
@@ -123,8 +116,7 @@ export class RingMode {
 
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
-    this.#exchange = undefined
-    this.#waiting = undefined
+    this.#steps.halt()
     this.#contributed = 0
     this.#ringLinks.halt()
     this.#server.forget()
@@ -136,38 +128,21 @@ export class RingMode {
     const { core, held } = this.#parts
     const { ring } = core
     if (ring === undefined) return
-    this.#exchange = new RingExchange({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total }, ring.target.v + 1)
+    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
-  async #catchUp(effect: Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>): Promise<void> {
+  async #catchUp(effect: CatchUpEffect): Promise<void> {
+    const { core, held, fromCoordinator } = this.#parts
     const { signal } = this.#ringLinks
     try {
-      await this.#stage(effect, signal)
+      await this.#staging.fetch(effect, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked: (member) => this.links.has(member) }, signal)
       if (!signal.aborted) this.tell({ type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched', gen: effect.gen, version: effect.target })
     } catch (error) {
       if (signal.aborted) return
       if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', gen: effect.gen })
       else this.#trouble(effect.gen, { blamed: null, why: 'own' }, error)
     }
-  }
-
-  /** Version 0 needs nobody: the seed makes it. */
-  async #stage(effect: Extract<MemberEffect, { type: 'fetch-state' | 'fetch-reduced' }>, signal: AbortSignal): Promise<void> {
-    const { core, held, genesis, fromCoordinator } = this.#parts
-    this.#stagedState = undefined
-    if (effect.type === 'fetch-state' && sameVersion(effect.target, genesis)) return
-    const bytes = await catchUpBytes(effect, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked: (member) => this.links.has(member) }, signal)
-    if (signal.aborted) return
-    if (effect.type === 'fetch-state') this.#stagedState = held.decode(bytes, effect.target)
-    else this.#stagedSum = new Float32Array(bytes.buffer)
-  }
-
-  #adopt(version: VersionRef): void {
-    const { held, seed } = this.#parts
-    if (this.#stagedState === undefined) held.adoptInitial(version, seed)
-    else held.adopt(this.#stagedState, version)
-    this.#stagedState = undefined
   }
 
   async #confirm({ owner, gen, version }: Extract<MemberEffect, { type: 'confirm' }>): Promise<void> {
@@ -180,39 +155,20 @@ export class RingMode {
   }
 
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
-    this.#progressAt = performance.now()
     this.#contributed = manifest.samples
-    const frames = this.#exchange?.contribute(step, this.#parts.compute.gradient, manifest) ?? []
-    this.#forward(frames)
-    this.#checkFinished()
+    this.#steps.contribute(step, this.#parts.compute.gradient, manifest)
   }
 
-  #forward(frames: readonly Frame[]): void {
+  #toSuccessor = (frame: Frame): void => {
     const ring = this.#parts.core.ring
     const next = ring === undefined ? undefined : successor(ring)
-    if (next !== undefined) for (const frame of frames) this.links.send(next, frame)
+    if (next !== undefined) this.links.send(next, frame)
   }
 
   #localRound = async (gen: number, blocks: readonly BlockId[]): Promise<RoundResult | undefined> => {
     const { core, held, rounds } = this.#parts
     if (rounds === undefined || held.version === undefined) throw new Error('internal: a round in a job without local rounds')
     return rounds.run({ base: held.version, parameters: held.parameters, blocks, current: () => core.ring?.gen === gen && core.ring.stage === 'running' })
-  }
-
-  #reduced = (gen: number, step: number): Promise<RingReduce> =>
-    new Promise((resolve) => {
-      this.#waiting = { gen, step, resolve }
-      this.#checkFinished()
-    })
-
-  #checkFinished(): void {
-    const reduce = this.#exchange?.finished
-    const waiting = this.#waiting
-    if (reduce === undefined || waiting === undefined || this.#exchange?.options.generation !== waiting.gen) return
-    this.#stagedSum = reduce.sum
-    this.#waiting = undefined
-    this.#exchange.advance()
-    waiting.resolve(reduce)
   }
 
   #received(from: MemberId, frame: Frame): void {
@@ -242,10 +198,8 @@ export class RingMode {
   }
 
   #ringFrame(from: MemberId, frame: Frame): void {
-    this.#progressAt = performance.now()
     try {
-      this.#forward(this.#exchange?.accept(frame) ?? [])
-      this.#checkFinished()
+      this.#steps.accept(frame)
     } catch (error) {
       if (isGridError(error)) this.links.countRefusal(error.code)
       this.#trouble(frame.generation, { blamed: from, why: 'refused' }, error)
@@ -260,16 +214,13 @@ export class RingMode {
     else this.#ringLinks.trouble({ gen: ring.gen, peers: [member], why, error })
   }
 
-  /** Others may be that much slower in a round of many steps. */
-  get #stallMs(): number {
-    const { core, rounds } = this.#parts
-    return REDUCE_STALL_MS * (core.ring?.kind === 'round' ? (rounds?.innerSteps ?? 1) : 1)
-  }
-
   #checkProgress(): void {
-    const ring = this.#parts.core.ring
-    const stalled = ring?.flight?.stage === 'reducing' && performance.now() - this.#progressAt > this.#stallMs
-    if (ring !== undefined && stalled) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, new GridError('reduce-timeout', `no frame of step ${ring.flight?.step ?? 0} for ${this.#stallMs / 1000} s`))
+    const { core, rounds } = this.#parts
+    const { ring } = core
+    if (ring?.flight?.stage !== 'reducing') return
+    // others may be that much slower in a round of many steps
+    const stalled = this.#steps.stall(ring.flight.step, ring.kind === 'round' ? (rounds?.innerSteps ?? 1) : 1)
+    if (stalled !== undefined) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, stalled)
   }
 
   #computeFailed(gen: number, error: unknown): void {

@@ -1,0 +1,77 @@
+// The steps of one generation as the ring sees them: own shares and the predecessor's frames in, frames for the successor and
+// whole sums out. Knows nothing of ballots, links or parameters.
+import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
+import type { RingReduce } from '../collective/ring-reduce.ts'
+import { RingExchange, type RingExchangeOptions } from './ring-exchange.ts'
+
+/** ms without any frame of a step, while links are alive, before the member gives the generation up */
+const REDUCE_STALL_MS = 45_000
+
+export interface RingStepsParts {
+  /** the successor gets this frame */
+  forward(frame: Frame): void
+  /** the sum of the present step is whole; whoever waits for it hears of it next */
+  onSum(sum: Float32Array): void
+}
+
+export class RingSteps {
+  readonly #parts: RingStepsParts
+  #exchange: RingExchange | undefined
+  #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduce: RingReduce) => void } | undefined
+  #progressAt = performance.now()
+
+  constructor(parts: RingStepsParts) {
+    this.#parts = parts
+  }
+
+  /** Ready for the first frame of a generation; `step` is its first. */
+  open(options: RingExchangeOptions, step: number): void {
+    this.#exchange = new RingExchange(options, step)
+  }
+
+  /** R3: what is under way is dropped. */
+  halt(): void {
+    this.#exchange = undefined
+    this.#waiting = undefined
+  }
+
+  contribute(step: number, gradient: Float32Array, manifest: Manifest): void {
+    this.#progressAt = performance.now()
+    this.#forward(this.#exchange?.contribute(step, gradient, manifest) ?? [])
+    this.#checkFinished()
+  }
+
+  /** @throws GridError what RingExchange.accept throws */
+  accept(frame: Frame): void {
+    this.#progressAt = performance.now()
+    this.#forward(this.#exchange?.accept(frame) ?? [])
+    this.#checkFinished()
+  }
+
+  /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
+  reduced = (gen: number, step: number): Promise<RingReduce> =>
+    new Promise((resolve) => {
+      this.#waiting = { gen, step, resolve }
+      this.#checkFinished()
+    })
+
+  /** Why a step that is being reduced does not go on, if it does not. `patience`: how many times as long as usual it may take. */
+  stall(step: number, patience: number): GridError | undefined {
+    const limit = REDUCE_STALL_MS * patience
+    return performance.now() - this.#progressAt > limit ? new GridError('reduce-timeout', `no frame of step ${step} for ${limit / 1000} s`) : undefined
+  }
+
+  #forward(frames: readonly Frame[]): void {
+    for (const frame of frames) this.#parts.forward(frame)
+  }
+
+  #checkFinished(): void {
+    const reduce = this.#exchange?.finished
+    const waiting = this.#waiting
+    if (reduce === undefined || waiting === undefined || this.#exchange?.options.generation !== waiting.gen) return
+    this.#parts.onSum(reduce.sum)
+    this.#waiting = undefined
+    this.#exchange.advance()
+    waiting.resolve(reduce)
+  }
+}
