@@ -32,6 +32,10 @@ const CONV = model([4, 11, 9], [
 const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'linear.forward', dims: { rows: 1, in: 1, out: 1 }, operands: { x: 1, weight: 1, y: 1 } },
   { kernel: 'linear.parameterGradient', dims: { rows: 1, in: 1, out: 1 }, operands: { x: 1, dy: 1, dweight: 1 } },
+  {
+    kernel: 'conv2d.forward', operands: { x: 1, weight: 1, y: 1 },
+    dims: { channels: 1, height: 1, width: 1, out: 1, outHeight: 1, outWidth: 1, kernel: 1, stride: 1, padding: 0, groups: 1 },
+  },
 ]
 
 /** Family and name of every variant that this adapter can run. */

@@ -15,6 +15,8 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupSizeX',
   'maxStorageBuffersPerShaderStage',
 ] as const
+/** Used by kernel variants where the adapter has them. */
+const WELCOME_FEATURES = ['shader-f16', 'subgroups'] as const
 const MAX_TEXT_LENGTH = 80
 /** No GPU stands behind these. */
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i
@@ -25,7 +27,8 @@ const SOFTWARE_VENDOR = 'google'
 export async function openDevice(): Promise<OpenedDevice> {
   const adapter = await requestAdapter()
   const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]))
-  const device = await adapter.requestDevice({ requiredLimits })
+  const requiredFeatures = WELCOME_FEATURES.filter((feature) => adapter.features.has(feature))
+  const device = await adapter.requestDevice({ requiredLimits, requiredFeatures })
   return { device, adapter: describeAdapter(adapter.info) }
 }
 

@@ -1,5 +1,5 @@
 // THE TABLE of GPU kernels: family → kernel → recipe, or variants of it. A family is made for a kind of adapter (variants.ts).
-// 'register' has every kernel; 'shared' leaves out those that it does not improve.
+// 'register' has every kernel; the others leave out those that they do not improve.
 
 import type { KernelCall, KernelName } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
@@ -7,6 +7,7 @@ import type { AdapterTraits, KernelEntry, KernelFamily } from './variants.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
 import { CONV2D_FORWARD, CONV2D_INPUT_GRADIENT, CONV2D_PARAMETER_GRADIENT } from './recipes/conv2d.ts'
 import { CONV2D_FORWARD_SHARED, CONV2D_INPUT_GRADIENT_SHARED, CONV2D_PARAMETER_GRADIENT_SHARED } from './recipes/conv2d-shared.ts'
+import { CONV2D_FORWARD_SUBGROUP, CONV2D_INPUT_GRADIENT_SUBGROUP, CONV2D_PARAMETER_GRADIENT_SUBGROUP } from './recipes/conv2d-subgroup.ts'
 import { batchnorm2dEvaluate, batchnorm2dStatistics, channelNormBackward, channelNormForward } from './recipes/channel-norm.ts'
 import {
   elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
@@ -14,6 +15,7 @@ import {
 import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
 import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
 import { LINEAR_FORWARD_SHARED, LINEAR_INPUT_GRADIENT_SHARED, LINEAR_PARAMETER_GRADIENT_SHARED } from './recipes/linear-shared.ts'
+import { LINEAR_FORWARD_SUBGROUP, LINEAR_INPUT_GRADIENT_SUBGROUP, LINEAR_PARAMETER_GRADIENT_SUBGROUP } from './recipes/linear-subgroup.ts'
 import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
@@ -26,6 +28,7 @@ import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
 
 type KernelTable = {
   readonly register: { readonly [K in KernelName]: KernelEntry<K> }
+  readonly subgroup: { readonly [K in KernelName]?: KernelEntry<K> }
   readonly shared: { readonly [K in KernelName]?: KernelEntry<K> }
 }
 
@@ -90,6 +93,14 @@ export const KERNEL_SPECS: KernelTable = {
     'adamw.update': adamwUpdate,
     'sum_of_squares.sum': sumOfSquaresSum,
   },
+  subgroup: {
+    'linear.forward': LINEAR_FORWARD_SUBGROUP,
+    'linear.inputGradient': LINEAR_INPUT_GRADIENT_SUBGROUP,
+    'linear.parameterGradient': LINEAR_PARAMETER_GRADIENT_SUBGROUP,
+    'conv2d.forward': CONV2D_FORWARD_SUBGROUP,
+    'conv2d.inputGradient': CONV2D_INPUT_GRADIENT_SUBGROUP,
+    'conv2d.parameterGradient': CONV2D_PARAMETER_GRADIENT_SUBGROUP,
+  },
   shared: {
     'linear.forward': LINEAR_FORWARD_SHARED,
     'linear.inputGradient': LINEAR_INPUT_GRADIENT_SHARED,
@@ -113,7 +124,7 @@ const ONLY = 'only'
 
 /** The ways to run `call` that such an adapter has, its own family first, and in it those first that suit. Never empty. */
 export function candidatesFor(call: KernelCall<unknown>, capacity: number, traits: AdapterTraits): readonly Candidate[] {
-  const families: KernelFamily[] = traits.software ? ['register', 'shared'] : ['shared', 'register']
+  const families: KernelFamily[] = traits.software ? ['subgroup', 'register', 'shared'] : ['shared', 'register']
   const candidates = families.flatMap(family => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits)))
     .map(({ family, name, recipe, suits }) => ({
       family, name, suits: suits === undefined || suits(call.dims, capacity, traits), recipe: (samples: number) => recipe(call.dims, samples, call.operands),

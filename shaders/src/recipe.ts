@@ -68,6 +68,8 @@ export interface Pass {
   readonly bindings: readonly Binding[]
   /** invocations in one workgroup */
   readonly workgroup: number
+  /** the shader exchanges values within subgroups: WebGPU's feature of that name */
+  readonly subgroups?: boolean
   /** invocations needed for this many samples; the shader returns early in those beyond */
   threads(samples: number): number
 }

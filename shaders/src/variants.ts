@@ -6,9 +6,10 @@ import type { Recipe } from './recipe.ts'
 
 /**
  * A family is made for a kind of adapter. 'register' keeps results in registers and never synchronises, which software
- * adapters want (5 times faster there); 'shared' keeps tiles of its operands in workgroup memory, which GPUs want.
+ * adapters want (5 times faster there); 'subgroup' does the same with operands that its subgroup loads once for all, which those
+ * with subgroups want still more; 'shared' keeps tiles of its operands in workgroup memory, which GPUs want.
  */
-export type KernelFamily = 'register' | 'shared'
+export type KernelFamily = 'register' | 'subgroup' | 'shared'
 
 /** What the choice of a variant may depend on, of an adapter. */
 export interface AdapterTraits {
@@ -17,6 +18,8 @@ export interface AdapterTraits {
   readonly features: ReadonlySet<string>
   readonly maxComputeWorkgroupStorageSize: number
   readonly maxComputeInvocationsPerWorkgroup: number
+  /** invocations of every subgroup; absent where there are none or their number varies */
+  readonly subgroupSize?: number
 }
 
 /** Every adapter can do this: the defaults of WebGPU. */

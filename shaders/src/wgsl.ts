@@ -51,6 +51,7 @@ export function passSource(pass: Pass, fileText: string, { immediates = false }:
   const kernel = reachable(fileText, [pass.entryPoint, ...bindings.matchAll(/\w+/g)].map(String))
   return [
     ...(pass.bindings.some(({ half }) => half) ? ['enable f16;'] : []),
+    ...(pass.subgroups ? ['enable subgroups;'] : []),
     ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${constantText(value)};`),
     `struct Run { samples: u32, loss_scale: f32 }`,
     immediates ? 'var<immediate> run: Run;' : '@group(0) @binding(0) var<uniform> run: Run;',

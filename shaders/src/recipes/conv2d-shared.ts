@@ -3,7 +3,7 @@
 import type { Conv2dDims } from '../kernels.ts'
 import { array, matrix, optional, roundUp, type Pass } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
-import { sumPartialsPass } from './conv2d.ts'
+import { sumPartialsPass } from './conv2d-lines.ts'
 import { finishedMatrix, withFinish } from './finish.ts'
 import {
   SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile,

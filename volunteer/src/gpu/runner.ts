@@ -1,4 +1,5 @@
-// Runs a graph on a WebGPU device: per run one command buffer, one compute pass, one submit, and nothing created.
+// Runs a graph on a WebGPU device: per run, or piece of the gradient that is wanted early, one command buffer, one compute
+// pass and one submit, and nothing created.
 
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
@@ -7,13 +8,14 @@ import type { Precision } from '../graph/half.ts'
 import { gather, spread } from '../graph/flat-views.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
-import { lengthFor, type Tensor } from '../graph/tensor.ts'
+import type { Tensor } from '../graph/tensor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { DeviceWatch } from './device.ts'
 import { MAP_READ_MODE } from './flags.ts'
 import type { ReadText } from './pipelines.ts'
 import { createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
+import { type Section, sectionsOf } from './sections.ts'
 
 /** Samples of one run unless memory asks for fewer: enough to keep a software adapter and most GPUs busy. */
 export const DEFAULT_MICRO_BATCH = 64
@@ -66,9 +68,11 @@ async function openRunner({ device, graph, readText, precision = 'f32' }: GpuRun
   }
 }
 
-export function traitsOf({ features, limits }: GPUDevice, software: boolean): AdapterTraits {
+export function traitsOf({ features, limits, adapterInfo }: GPUDevice, software: boolean): AdapterTraits {
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = limits
-  return { software, features: new Set(features), maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup }
+  const { subgroupMinSize, subgroupMaxSize } = adapterInfo
+  const isFixed = features.has('subgroups') && subgroupMinSize === subgroupMaxSize
+  return { software, features: new Set(features), maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup, ...(isFixed ? { subgroupSize: subgroupMinSize } : {}) }
 }
 
 interface GpuRunnerParts {
@@ -124,15 +128,8 @@ export class GpuRunner implements GraphRunner {
 
   async run(request: RunRequest): Promise<Float32Array[]> {
     if (request.samples > this.capacity) throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
-    const staging = this.stagingLayout(request)
-    const buffer = await this.inTurn(() => this.submit(request, staging))
-    try {
-      await this.watch.during(buffer.mapAsync(MAP_READ_MODE))
-      return this.collect(request, staging, new Float32Array(buffer.getMappedRange()))
-    } finally {
-      buffer.unmap()
-      this.readback.release(buffer, staging.bytes)
-    }
+    const reads = await this.inTurn(() => this.submit(request, sectionsOf(this.plan, request)))
+    return (await Promise.all(reads)).flat()
   }
 
   destroy(): void {
@@ -151,74 +148,63 @@ export class GpuRunner implements GraphRunner {
     return done
   }
 
-  private async submit(request: RunRequest, staging: StagingLayout): Promise<GPUBuffer> {
+  /** A section is read while the device computes those behind it. */
+  private async submit(request: RunRequest, sections: readonly Section[]): Promise<Promise<Float32Array[]>[]> {
     this.watch.check()
-    const buffer = await this.readback.acquire(staging.bytes)
-    for (const [tensor, values] of request.write) this.write(tensor, values)
-    this.program.setScalars(this.queue, { samples: request.samples, lossScale: request.lossScale ?? 1 })
-    this.queue.submit([this.encode(request, staging, buffer)])
-    return buffer
+    const reads: Promise<Float32Array[]>[] = []
+    for (const [index, section] of sections.entries()) {
+      const buffer = await this.readback.acquire(section.bytes)
+      if (index === 0) this.prepare(request)
+      this.queue.submit([this.encode(section, buffer, { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true })])
+      const read = Promise.all([this.read(request, section, buffer), reads.at(-1)]).then(([values]) => (request.early?.onFinal(index), values))
+      read.catch(() => undefined) // whoever waits for the run hears of it, also when a later submit fails first
+      reads.push(read)
+    }
+    return reads
   }
 
-  private encode({ samples, parts, clearGradient }: RunRequest, staging: StagingLayout, buffer: GPUBuffer): GPUCommandBuffer {
+  private prepare({ write, samples, lossScale = 1 }: RunRequest): void {
+    for (const [tensor, values] of write) this.write(tensor, values)
+    this.program.setScalars(this.queue, { samples, lossScale })
+  }
+
+  private encode({ passes, copies }: Section, buffer: GPUBuffer, { samples, clearGradient }: { readonly samples: number; readonly clearGradient: boolean }): GPUCommandBuffer {
     const encoder = this.watch.device.createCommandEncoder()
     if (clearGradient) encoder.clearBuffer(this.program.buffers.gradient)
-    const pass = encoder.beginComputePass()
-    this.program.encode(pass, parts, samples)
-    pass.end()
-    for (const { source, sourceOffset, offset, bytes } of staging.copies) if (bytes > 0) encoder.copyBufferToBuffer(source, sourceOffset, buffer, offset, bytes)
+    if (passes.length > 0) {
+      const pass = encoder.beginComputePass()
+      this.program.encode(pass, passes, samples)
+      pass.end()
+    }
+    for (const { source, offset } of copies) if (source.bytes > 0) encoder.copyBufferToBuffer(this.bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
     return encoder.finish()
   }
 
-  /** Sizes follow the capacity and not the samples: every run of a kind uses the same ring. */
-  private stagingLayout({ samples, read = [], gradientInto }: RunRequest): StagingLayout {
-    const copies: StagingCopy[] = []
-    let bytes = 0
-    const add = (from: { buffer: GPUBuffer; byteOffset: number }, used: number, reserved: number) => {
-      copies.push({ source: from.buffer, sourceOffset: from.byteOffset, offset: bytes, bytes: used })
-      bytes += reserved
+  private async read({ gradientInto }: RunRequest, { copies, bytes, gradient }: Section, buffer: GPUBuffer): Promise<Float32Array[]> {
+    try {
+      await this.watch.during(buffer.mapAsync(MAP_READ_MODE))
+      const mapped = new Float32Array(buffer.getMappedRange())
+      const results = copies.map(({ source, offset }) => mapped.subarray(offset / 4, (offset + source.bytes) / 4))
+      const piece = gradient && results.pop()
+      if (gradientInto && gradient && piece) gather(this.plan.flat, gradient, piece, gradientInto)
+      return results.map(result => result.slice())
+    } finally {
+      buffer.unmap()
+      this.readback.release(buffer, bytes)
     }
-    for (const tensor of read) add(this.pooled(tensor), bytesFor(tensor, samples), bytesFor(tensor, this.capacity))
-    const { gradient } = this.program.buffers
-    if (gradientInto) add({ buffer: gradient, byteOffset: 0 }, gradient.size, gradient.size)
-    return { copies, bytes: Math.max(bytes, Float32Array.BYTES_PER_ELEMENT) }
-  }
-
-  private collect({ read = [], gradientInto }: RunRequest, { copies }: StagingLayout, mapped: Float32Array): Float32Array[] {
-    const results = copies.map(({ offset, bytes }) => mapped.subarray(offset / 4, (offset + bytes) / 4))
-    const gradient = results[read.length]
-    if (gradientInto && gradient) gather(this.plan.flat, gradient, gradientInto)
-    return results.slice(0, read.length).map(result => result.slice())
   }
 
   private write(tensor: Tensor, values: Values): void {
-    const { buffer, byteOffset } = this.pooled(tensor)
-    this.queue.writeBuffer(buffer, byteOffset, plain(values))
-  }
-
-  private pooled(tensor: Tensor): { buffer: GPUBuffer; byteOffset: number } {
     const place = this.plan.placement.get(tensor.storage)
-    const buffer = this.program.buffers.pooled[place?.buffer ?? -1]
-    if (!place || !buffer) throw new Error(`internal: ${tensor.name} has no buffer`)
-    return { buffer, byteOffset: place.byteOffset }
+    if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
+    this.queue.writeBuffer(this.bufferOf({ kind: 'pooled', ...place }), place.byteOffset, plain(values))
   }
-}
 
-interface StagingCopy {
-  readonly source: GPUBuffer
-  readonly sourceOffset: number
-  /** in the staging buffer */
-  readonly offset: number
-  readonly bytes: number
-}
-
-interface StagingLayout {
-  readonly copies: readonly StagingCopy[]
-  readonly bytes: number
-}
-
-function bytesFor(tensor: Tensor, samples: number): number {
-  return lengthFor(tensor, samples) * Float32Array.BYTES_PER_ELEMENT
+  private bufferOf(source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled'; readonly buffer: number }): GPUBuffer {
+    const buffer = source.kind === 'pooled' ? this.program.buffers.pooled[source.buffer] : this.program.buffers[source.kind]
+    if (!buffer) throw new Error('internal: a resource without a buffer')
+    return buffer
+  }
 }
 
 /** The queue takes no views of shared memory. */

@@ -1,0 +1,86 @@
+// Convolution through lines (conv2d-lines.ts) by subgroups, for software adapters (kernels/conv2d-subgroup.wgsl).
+
+import type { Conv2dDims } from '../kernels.ts'
+import type { MakeRecipe, Variant } from '../variants.ts'
+import { forwardRecipe, inputGradientRecipe, linesOf, parameterGradientRecipe, type Lines, type Product } from './conv2d-lines.ts'
+import { SUBGROUP_TILES, subgroupCount, subgroupTileFits, subgroupTileName, subgroupTileSuits, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
+
+/** Workgroups that keep every core of a software adapter busy. The weight gradient is split into so many. */
+const BUSY_GROUPS = 16
+
+export const CONV2D_FORWARD_SUBGROUP: readonly Variant<'conv2d.forward'>[] = variants(forward, forwardProduct)
+export const CONV2D_INPUT_GRADIENT_SUBGROUP: readonly Variant<'conv2d.inputGradient'>[] = variants(inputGradient, lineProduct)
+export const CONV2D_PARAMETER_GRADIENT_SUBGROUP: readonly Variant<'conv2d.parameterGradient'>[] = variants(parameterGradient, partialProduct)
+
+type ProductOf = (lines: Lines, dims: Conv2dDims, samples: number) => SubgroupProduct
+
+function variants<K extends 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.parameterGradient'>(make: (tile: SubgroupTile) => MakeRecipe<K>, productOf: ProductOf) {
+  return SUBGROUP_TILES.map(tile => ({
+    family: 'subgroup' as const, name: subgroupTileName(tile), recipe: make(tile), fits: subgroupTileFits(tile),
+    suits: (dims: Conv2dDims, capacity: number) => subgroupTileSuits(tile, productOf(linesOf(dims, capacity), dims, capacity)),
+  }))
+}
+
+function forwardProduct({ outPerGroup, line }: Lines, { groups, outHeight }: Conv2dDims, samples: number): SubgroupProduct {
+  return { rows: outPerGroup, columns: samples * outHeight * line, batch: groups }
+}
+
+function lineProduct({ seers, line }: Lines, { groups, height }: Conv2dDims, samples: number): SubgroupProduct {
+  return { rows: seers, columns: samples * height * line, batch: groups }
+}
+
+/** Every sample can be a part of the sum. */
+function partialProduct({ outPerGroup, taps }: Lines, { groups }: Conv2dDims, samples: number): SubgroupProduct {
+  return { rows: outPerGroup, columns: taps + 1, batch: groups * samples }
+}
+
+function forward(tile: SubgroupTile): MakeRecipe<'conv2d.forward'> {
+  return (dims, capacity, operands) => {
+    const lines = linesOf(dims, capacity)
+    return forwardRecipe(dims, lines, overCells(tile, lines, { dims, entryPoint: 'forward_products', productOf: forwardProduct }), { bias: operands.bias, residual: operands.residual })
+  }
+}
+
+function inputGradient(tile: SubgroupTile): MakeRecipe<'conv2d.inputGradient'> {
+  return (dims, capacity) => {
+    const lines = linesOf(dims, capacity)
+    return inputGradientRecipe(dims, lines, overCells(tile, lines, { dims, entryPoint: 'line_products', productOf: lineProduct }))
+  }
+}
+
+/** Tiles are counted along the cells of all samples first; workgroups past the last sample return. */
+function overCells(
+  tile: SubgroupTile, lines: Lines, { dims, entryPoint, productOf }: { readonly dims: Conv2dDims; readonly entryPoint: string; readonly productOf: ProductOf },
+): Product {
+  const { rows, columns, batch } = productOf(lines, dims, lines.capacity)
+  const tiles = Math.ceil(rows / tile.rows)
+  return {
+    ...productPass(tile, entryPoint), threads: () => subgroupCount(tile, { rows, columns, batch }) * tile.lanes,
+    constants: { ...lines.constants, ...tileConstants(tile), OUT_TILES: tiles, SEER_TILES: tiles, CELL_TILES: Math.ceil(columns / (tile.lanes * tile.columns)) },
+  }
+}
+
+function parameterGradient(tile: SubgroupTile): MakeRecipe<'conv2d.parameterGradient'> {
+  return (dims, capacity, { dbias }) => {
+    const lines = linesOf(dims, capacity)
+    const { rows, columns } = partialProduct(lines, dims, 1)
+    const pieces = subgroupCount(tile, { rows, columns, batch: dims.groups })
+    const splits = Math.min(capacity, Math.ceil(BUSY_GROUPS / pieces))
+    const product: Product = {
+      ...productPass(tile, 'partial_products'), threads: () => pieces * splits * tile.lanes,
+      constants: {
+        ...lines.constants, ...tileConstants(tile), OUT_TILES: Math.ceil(rows / tile.rows), TAP_TILES: Math.ceil(columns / (tile.lanes * tile.columns)),
+        SPLITS: splits, SAMPLES_PER_SPLIT: Math.ceil(capacity / splits),
+      },
+    }
+    return parameterGradientRecipe(dims, lines, product, { splits, dbias })
+  }
+}
+
+function productPass({ lanes }: SubgroupTile, entryPoint: string) {
+  return { file: 'conv2d-subgroup', uses: ['subgroup-product', 'conv2d'], entryPoint, workgroup: lanes, subgroups: true } as const
+}
+
+function tileConstants({ lanes, rows, columns }: SubgroupTile) {
+  return { LANES: lanes, JOINT_ROWS: rows, OWN_COLUMNS: columns }
+}
