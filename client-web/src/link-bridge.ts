@@ -1,5 +1,6 @@
 // Links of the window used from a Worker, over a MessagePort: RTCPeerConnection exists in windows only, training runs in a
-// Worker. Frames are transferred, not copied. Both ends are our own code, so messages are trusted.
+// Worker. Buffers are transferred: a frame is copied once on its way out, and not at all on its way in. Both ends are our own
+// code, so messages are trusted.
 import { GridError, LOW_WATER_BYTES, describeError, isErrorCode, isGridError, type MemberId } from '@starling-grid/protocol'
 import { ChannelLink, type Channel, type PeerLink, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 
@@ -218,7 +219,7 @@ class BridgedChannel implements Channel {
   }
 
   write(frame: Frame): void {
-    const own = ownBuffer(frame)
+    const own = frame.slice()
     this.bufferedBytes += own.byteLength
     this.#port.postMessage({ type: 'send', link: this.#id, frame: own } satisfies ToWindow, [own.buffer])
   }

@@ -54,12 +54,28 @@ const TYPE_NAMES = new Map<number, FrameType>(Object.entries(FRAME_TYPES).map(([
 
 /** Header and payload in one new buffer, ready to send. */
 export function packFrame(frame: Frame): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(FRAME_HEADER_BYTES + frame.payload.byteLength)
-  const header = new DataView(bytes.buffer)
-  const fields = [MAGIC, FRAME_TYPES[frame.type], frame.generation, frame.step, frame.bucket, frame.hop, frame.offset]
-  fields.push(frame.payload.byteLength, checksum(frame.payload))
-  fields.forEach((value, i) => header.setUint32(4 * i, value, true))
+  return writeFrame(frame, new Uint8Array(FRAME_HEADER_BYTES + frame.payload.byteLength))
+}
+
+/** Packs frames one after the other into the same memory: a new buffer for each would cost more than all else of a frame. */
+export class FramePacker {
+  #memory = new Uint8Array(0)
+
+  /** Valid until the next call. */
+  pack(frame: Frame): Uint8Array<ArrayBuffer> {
+    const length = FRAME_HEADER_BYTES + frame.payload.byteLength
+    if (this.#memory.byteLength < length) this.#memory = new Uint8Array(length)
+    return writeFrame(frame, this.#memory.subarray(0, length))
+  }
+}
+
+/** `bytes` is as long as the frame. */
+function writeFrame(frame: Frame, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   bytes.set(frame.payload, FRAME_HEADER_BYTES)
+  const header = new DataView(bytes.buffer, bytes.byteOffset, FRAME_HEADER_BYTES)
+  const fields = [MAGIC, FRAME_TYPES[frame.type], frame.generation, frame.step, frame.bucket, frame.hop, frame.offset]
+  fields.push(frame.payload.byteLength, checksum(bytes.subarray(FRAME_HEADER_BYTES)))
+  fields.forEach((value, i) => header.setUint32(4 * i, value, true))
   return bytes
 }
 
@@ -91,17 +107,25 @@ function malformed(message: string): GridError {
  * of a buggy or hostile sender; DTLS already covers the wire.
  */
 export function checksum(bytes: Uint8Array): number {
+  const whole = bytes.byteLength >> 2
+  const words = wordsOf(bytes, whole)
   let a = 1
   let b = bytes.byteLength | 0
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-  const whole = bytes.byteLength & ~3
-  for (let i = 0; i < whole; i += 4) {
-    a = (a + view.getUint32(i, true)) | 0
-    b = (b + a) | 0
+  let i = 0
+  // Four words a turn: half the time of one. Sums before they are needed keep the chain from one `a` to the next short.
+  for (const end = whole & ~3; i < end; i += 4) {
+    const s = (a + (words[i] ?? 0)) | 0
+    const t = (s + (words[i + 1] ?? 0)) | 0
+    const u = (t + (words[i + 2] ?? 0)) | 0
+    a = (u + (words[i + 3] ?? 0)) | 0
+    b = (((b + s) | 0) + ((t + u) | 0) + a) | 0
   }
-  for (let i = whole; i < bytes.byteLength; i++) {
-    a = (a + view.getUint8(i)) | 0
-    b = (b + a) | 0
-  }
+  for (; i < whole; i++) b = (b + (a = (a + (words[i] ?? 0)) | 0)) | 0
+  for (let k = 4 * whole; k < bytes.byteLength; k++) b = (b + (a = (a + (bytes[k] ?? 0)) | 0)) | 0
   return (a ^ Math.imul(b, 0x9e3779b1)) >>> 0
+}
+
+/** The whole 32-bit words of some bytes; all machines that WebGPU runs on are little-endian. Copied where they lie askew. */
+function wordsOf(bytes: Uint8Array, whole: number): Int32Array {
+  return bytes.byteOffset % 4 === 0 ? new Int32Array(bytes.buffer, bytes.byteOffset, whole) : new Int32Array(bytes.slice(0, 4 * whole).buffer)
 }

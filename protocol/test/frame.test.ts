@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { FRAME_HEADER_BYTES, FRAME_TYPES, GridError, MAX_FRAME_PAYLOAD_BYTES, checksum, packFrame, unpackFrame, type ErrorCode, type Frame, type FrameType } from '@starling-grid/protocol'
+import { FRAME_HEADER_BYTES, FRAME_TYPES, FramePacker, GridError, MAX_FRAME_PAYLOAD_BYTES, checksum, packFrame, unpackFrame, type ErrorCode, type Frame, type FrameType } from '@starling-grid/protocol'
 
 const u32 = fc.integer({ min: 0, max: 0xffffffff })
 const anyFrame: fc.Arbitrary<Frame> = fc.record(
@@ -72,4 +72,28 @@ test('the checksum sees swapped words, swapped tail bytes and lost zeros', () =>
   assert.notEqual(checksum(Uint8Array.of(1, 0, 0, 0, 2, 0, 0, 0)), checksum(Uint8Array.of(2, 0, 0, 0, 1, 0, 0, 0)))
   assert.notEqual(checksum(Uint8Array.of(1, 2)), checksum(Uint8Array.of(2, 1)))
   assert.notEqual(checksum(new Uint8Array(8)), checksum(new Uint8Array(4)))
+})
+
+test('the checksum is that of Fletcher over words, whatever the length and wherever the bytes lie', () => {
+  const plain = (bytes: Uint8Array): number => {
+    let [a, b] = [1, bytes.byteLength]
+    const word = (value: number): void => {
+      a = (a + value) >>> 0
+      b = (b + a) >>> 0
+    }
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    const whole = bytes.byteLength & ~3
+    for (let i = 0; i < whole; i += 4) word(view.getUint32(i, true))
+    for (let i = whole; i < bytes.byteLength; i++) word(view.getUint8(i))
+    return (a ^ Math.imul(b, 0x9e3779b1)) >>> 0
+  }
+  fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), fc.nat({ max: 7 }), (bytes, skipped) => {
+    const part = bytes.subarray(Math.min(skipped, bytes.length))
+    assert.equal(checksum(part), plain(part))
+  }))
+})
+
+test('a packer packs the same bytes as packFrame, one frame after the other, longer ones and shorter ones', () => {
+  const packer = new FramePacker()
+  fc.assert(fc.property(anyFrame, (frame) => assert.deepEqual([...packer.pack(frame)], [...packFrame(frame)])))
 })

@@ -18,6 +18,7 @@ export const peerLinkCases: readonly PeerLinkCase[] = [
   { name: 'thousands of small frames arrive in order', run: (near, far) => carries(near, far, 5000, 100) },
   { name: 'frames with 60 KiB of payload arrive in order', run: (near, far) => carries(near, far, 300, 60 * KIB) },
   { name: 'the largest frames arrive in order', run: (near, far) => carries(near, far, 40, MAX_LINK_FRAME_BYTES - FRAME_HEADER_BYTES) },
+  { name: 'the memory of a frame may be used again once it was accepted', run: reusesMemory },
   { name: 'frames travel in both directions at the same time', run: bothWays },
   { name: 'send waits above the high-water mark', run: sendWaits },
   { name: 'frames that came before anybody read are kept in order', run: keepsEarlyFrames },
@@ -35,6 +36,18 @@ async function carries(near: PeerLink, far: FarEnd, count: number, payloadBytes:
   for (let i = 0; i < count; i++) await near.send(numberedFrame(i, payloadBytes))
   await far.waitForFrames(count)
   await expectInOrder(far, count)
+}
+
+async function reusesMemory(near: PeerLink, far: FarEnd): Promise<void> {
+  await far.read()
+  const memory = numberedFrame(0, 60 * KIB)
+  for (let i = 0; i < 100; i++) {
+    memory.set(numberedFrame(i, 60 * KIB))
+    await near.send(memory)
+  }
+  memory.fill(0)
+  await far.waitForFrames(100)
+  await expectInOrder(far, 100)
 }
 
 async function bothWays(near: PeerLink, far: FarEnd): Promise<void> {

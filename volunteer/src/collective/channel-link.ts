@@ -13,6 +13,7 @@ export const MAX_EARLY_BYTES = 2 * HIGH_WATER_BYTES
 export interface Channel {
   /** bytes written and not yet handed to the network */
   readonly bufferedBytes: number
+  /** Copies the bytes, or has handed them over, before it returns: their memory is used again. */
   write(frame: Uint8Array<ArrayBuffer>): void
   /** May be called more than once. */
   close(reason: string): void

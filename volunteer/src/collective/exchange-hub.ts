@@ -2,7 +2,7 @@
 // those that came before their operation began, ends operations when a rank is lost, a time is up or a signal comes.
 // Links count the ranks of the whole mesh; an operation counts those of its group.
 import { type ErrorCode, type Frame, GridError, packFrame } from '@starling-grid/protocol'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, PackFrame } from './exchange.ts'
 import type { Mesh } from './mesh.ts'
 import { type Line, Pace } from './pace.ts'
 import { RankFailure } from './rank-failure.ts'
@@ -52,7 +52,7 @@ export class ExchangeHub {
 
   constructor(mesh: Mesh, silenceMs: number) {
     const events = {
-      nextFrame: (rank: number) => this.#nextFrame(rank),
+      nextFrame: (rank: number, pack: PackFrame) => this.#nextFrame(rank, pack),
       onFrame: (rank: number, frame: Frame) => this.#onFrame(rank, frame),
       onLost: (rank: number) => this.#onLost(rank),
     }
@@ -167,22 +167,22 @@ export class ExchangeHub {
     if (exchange.done) running.end()
   }
 
-  #nextFrame(rank: number): Uint8Array<ArrayBuffer> | undefined {
+  #nextFrame(rank: number, pack: PackFrame): Uint8Array<ArrayBuffer> | undefined {
     const word = this.#words.get(rank)?.shift()
     if (word !== undefined) return word
     for (const { running } of this.#slots.values()) {
-      const frame = running === undefined ? undefined : this.#nextOf(running, rank)
+      const frame = running === undefined ? undefined : this.#nextOf(running, rank, pack)
       if (frame !== undefined) return frame
     }
     return undefined
   }
 
-  #nextOf(running: Running, rank: number): Uint8Array<ArrayBuffer> | undefined {
+  #nextOf(running: Running, rank: number, pack: PackFrame): Uint8Array<ArrayBuffer> | undefined {
     const { exchange, ranks, ticket } = running
     const peer = ranks.indexOf(rank)
     if (peer < 0 || !this.#pace.mayGo(rank, lineOf(ticket), ticket.sequence, exchange.bytesTo(peer))) return undefined
     try {
-      const frame = exchange.nextFrame(peer)
+      const frame = exchange.nextFrame(peer, pack)
       if (frame === undefined) return undefined
       running.movedAt = performance.now()
       this.#pumpAll(running)

@@ -34,6 +34,9 @@ export interface ExchangeOptions {
   readonly pair?: boolean
 }
 
+/** How a frame becomes bytes: into new memory, or into memory that is used again (FramePacker). */
+export type PackFrame = (frame: Frame) => Uint8Array<ArrayBuffer>
+
 interface Chunk {
   readonly start: number
   readonly values: Movable
@@ -107,12 +110,12 @@ export class Exchange {
   }
 
   /** The next frame for `peer`, packed: the numbers may change from here on. Undefined when there is nothing to send to it now. */
-  nextFrame(peer: number): Uint8Array<ArrayBuffer> | undefined {
+  nextFrame(peer: number, pack: PackFrame = packFrame): Uint8Array<ArrayBuffer> | undefined {
     const sending = this.#outbox.get(peer)?.shift()
     if (sending === undefined) return undefined
     const { chunk, step } = sending
     const { group, sequence, fingerprint } = this.#options
-    const frame = packFrame({
+    const frame = pack({
       type: this.#frameType(step), generation: group, step: sequence, bucket: fingerprint, hop: step.round, offset: chunk.start, payload: this.#payload(chunk, step),
     })
     chunk.unsent--

@@ -1,6 +1,6 @@
 // Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little else
 // is on its way, so that a step of the ring waits for a few of its chunks at most.
-import { type Frame, type FrameType, packFrame } from '@starling-grid/protocol'
+import { type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
 /** Frames that others wait for without haste: nobody's step depends on them. */
@@ -12,6 +12,8 @@ const LOOK_MS = 5
 
 export class FrameQueue {
   readonly #link: PeerLink
+  /** one is enough: a link has copied the bytes of one frame before the next is packed */
+  readonly #packer = new FramePacker()
   readonly #ring: Frame[] = []
   readonly #bulk: Frame[] = []
   #sending = false
@@ -52,7 +54,7 @@ export class FrameQueue {
   }
 
   async #send(frame: Frame): Promise<void> {
-    const bytes = packFrame(frame)
+    const bytes = this.#packer.pack(frame)
     this.bytesSent += bytes.byteLength
     await this.#link.send(bytes)
   }

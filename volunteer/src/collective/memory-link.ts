@@ -18,7 +18,7 @@ class MemoryChannel implements Channel {
 
   write(frame: Uint8Array<ArrayBuffer>): void {
     this.bufferedBytes += frame.byteLength
-    this.#queue.push(frame)
+    this.#queue.push(frame.slice())
     if (this.#queue.length === 1) setTimeout(() => this.#handOver(), 0)
   }
 

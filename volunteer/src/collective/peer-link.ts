@@ -9,7 +9,8 @@ export interface PeerLink {
   readonly relayed: boolean
   /**
    * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
-   * Frames leave in the order of the calls. The bytes belong to the link from here on: some links transfer their buffer.
+   * Frames leave in the order of the calls. Until it resolves the bytes must stay as they are; then the link has copied what
+   * it needs, and the caller may use the memory again.
    * @throws GridError 'link-lost' once the link is closed or broken, 'message-too-large' above MAX_LINK_FRAME_BYTES
    */
   send(frame: Uint8Array<ArrayBuffer>): Promise<void>
@@ -17,7 +18,8 @@ export interface PeerLink {
   readonly bufferedBytes: number
   /**
    * Set once by the owner, as soon as it got the link: called per frame, in the order they were sent. Frames that came
-   * earlier are kept, up to a bound that closes the link, and delivered on setting it. Throwing closes the link.
+   * earlier are kept, up to a bound that closes the link, and delivered on setting it. Throwing closes the link. The bytes
+   * belong to the owner: the link uses their memory no more.
    */
   onFrame: ((frame: Uint8Array) => void) | undefined
   /** Called once, soon after the link closed for whatever reason (also by close()), or after it is set if that comes later. */

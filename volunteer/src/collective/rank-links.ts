@@ -1,7 +1,8 @@
 // The links of one rank to the others: opened when first needed, drained under their own back-pressure, kept alive by
 // heartbeats, given up after silence. A rank that was lost stays lost: what it had received cannot be known any more.
 // Knows frames only as bytes to send and as checked frames that came.
-import { describeError, type Frame, GridError, HEARTBEAT_MS, packFrame, unpackFrame } from '@starling-grid/protocol'
+import { describeError, type Frame, FramePacker, GridError, HEARTBEAT_MS, packFrame, unpackFrame } from '@starling-grid/protocol'
+import type { PackFrame } from './exchange.ts'
 import { type Mesh, SIGN_OF_LIFE } from './mesh.ts'
 import type { PeerLink } from './peer-link.ts'
 
@@ -11,8 +12,8 @@ const LEAVING_MS = 2000
 const LOOK_MS = 5
 
 export interface RankLinkEvents {
-  /** the next bytes for a rank; asked again and again while there are some */
-  nextFrame(rank: number): Uint8Array<ArrayBuffer> | undefined
+  /** the next bytes for a rank, which stay as they are until the next call; asked again and again while there are some */
+  nextFrame(rank: number, pack: PackFrame): Uint8Array<ArrayBuffer> | undefined
   /** a checked frame, heartbeats apart; throwing a GridError loses the rank */
   onFrame(rank: number, frame: Frame): void
   onLost(rank: number, error: GridError): void
@@ -25,6 +26,8 @@ export class RankLinks {
   readonly #links = new Map<number, PeerLink>()
   readonly #opening = new Map<number, Promise<PeerLink>>()
   readonly #draining = new Set<number>()
+  /** one for each link: a link has copied the bytes of one frame before the next is packed */
+  readonly #packers = new Map<number, FramePacker>()
   readonly #heardAt = new Map<number, number>()
   readonly #lost = new Map<number, GridError>()
   readonly #stopping = new AbortController()
@@ -82,8 +85,11 @@ export class RankLinks {
   }
 
   async #drain(rank: number): Promise<void> {
+    const packer = this.#packers.get(rank) ?? new FramePacker()
+    this.#packers.set(rank, packer)
+    const next = (): Uint8Array<ArrayBuffer> | undefined => this.#events.nextFrame(rank, (frame) => packer.pack(frame))
     try {
-      for (let bytes = this.#events.nextFrame(rank); bytes !== undefined; bytes = this.#events.nextFrame(rank)) {
+      for (let bytes = next(); bytes !== undefined; bytes = next()) {
         const link = this.#links.get(rank) ?? (await this.#link(rank))
         this.bytesSent += bytes.byteLength
         await link.send(bytes)

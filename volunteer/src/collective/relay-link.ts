@@ -94,7 +94,8 @@ class RelayChannel implements Channel {
   }
 
   write(frame: Uint8Array<ArrayBuffer>): void {
-    this.#socket.send(frame)
+    // A socket may hold on to what it was given until that is written out.
+    this.#socket.send(frame.slice())
     if (this.bufferedBytes > LOW_WATER_BYTES) this.#look()
   }
 
