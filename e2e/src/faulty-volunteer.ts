@@ -1,8 +1,9 @@
-// A headless volunteer with a fault built in, for tests: faulty-volunteer.ts URL --name NAME, and STARLING_FAULT=KIND:NUMBER.
-// All else is the production volunteer; only its links to other volunteers have the fault.
+// A headless volunteer with a fault built in, for tests and chaos: faulty-volunteer.ts URL --name NAME, and
+// STARLING_FAULT=KIND:NUMBER. All else is the production volunteer; only what it sends to others has the fault.
 import { createNodeHost, openWebRtc } from '@starling-grid/client-node/host'
 import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { FRAME_FAULTS, withFrameFault } from './frame-faults.ts'
+import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
 import { Partition, type PartitionOrder, withoutIce } from './link-faults.ts'
 
 const [coordinatorUrl = '', , name = 'faulty'] = process.argv.slice(2)
@@ -11,8 +12,8 @@ const [kind = '', number = '1'] = (process.env['STARLING_FAULT'] ?? '').split(':
 function withFault(host: VolunteerHost): VolunteerHost {
   if (kind === 'no-ice') return withoutIce(host, openWebRtc, Number(number))
   if (kind === 'partition') return partitioned(host)
-  const faulty = withFrameFault(host, kind, Number(number))
-  if (faulty === undefined) throw new Error(`STARLING_FAULT is one of no-ice, partition, ${FRAME_FAULTS.join(', ')} with a number, got "${kind}:${number}"`)
+  const faulty = withFrameFault(host, kind, Number(number)) ?? withMessageFault(host, kind, Number(number))
+  if (faulty === undefined) throw new Error(`STARLING_FAULT is one of ${['no-ice', 'partition', ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`)
   return faulty
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { auditChain } from '../src/audit.ts'
-import { cutLink, PARTITIONED } from '../src/cut-link.ts'
+import { cutLink, PARTITIONED } from '../src/chaos/cut-link.ts'
 import { Grid } from '../src/grid.ts'
 import { QUICK, smallJob } from './small-job.ts'
 
@@ -14,7 +14,7 @@ test('a link that is cut is relayed, restored it is direct again, and no sample 
     const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'ring' }))
     for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference', ...PARTITIONED })
     await grid.watch.waitFor('some steps', ({ run }) => (run?.version.v ?? 0) >= 5)
-    await cutLink(grid, () => 0)
+    await cutLink(grid, { random: () => 0 })
     const texts = grid.watch.events.map(({ text }) => text)
     for (const expected of ['silent for 5 s', 'the coordinator relays their frames', 'reach each other again', 'a relayed link is direct again']) assert.ok(texts.some((text) => text.includes(expected)), expected)
     const restored = grid.watch.run?.version.v ?? 0

@@ -1,41 +1,27 @@
-// `chaos SCENARIO`: a real run whose processes are killed, or whose links are cut, at random instants; the chain is audited at
-// the end.
-import { GridError, random32, type RunView, type StepRecord } from '@starling-grid/protocol'
-import { Argument, Command } from 'commander'
+// `chaos SCENARIO`: a real run while things break at random instants; the chain is audited at the end.
+import { appendFileSync } from 'node:fs'
+import { GridError, random32, type RunView } from '@starling-grid/protocol'
+import { Argument, Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
-import { cutLink, PARTITIONED } from '../cut-link.ts'
+import { ATTACKS, hostile } from '../chaos/hostile.ts'
+import { killCoordinator, killVolunteer } from '../chaos/kills.ts'
+import { type Attack, type Fault, type Percentiles, percentiles, rounded, type Scenario, secondsToRecover, type Slowness, type Struck } from '../chaos/scenario.ts'
+import { slowMember } from '../chaos/slow-member.ts'
+import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { demoJob } from '../demo-job.ts'
-import { Grid, type VolunteerOptions } from '../grid.ts'
+import { Grid } from '../grid.ts'
 import { ProgressLine } from '../progress-line.ts'
-import type { Watch } from '../watch.ts'
 
 interface Options {
   readonly seed: number
   readonly faults?: number
+  readonly kills?: number
   readonly volunteers: number
   readonly epochs?: number
   readonly executor: 'webgpu' | 'reference'
+  readonly log?: string
   readonly json?: boolean
-}
-
-type Strike = (grid: Grid, random: () => number) => Promise<void>
-
-interface Fault {
-  /** ms of the clock */
-  readonly at: number
-  /** that was running when it struck */
-  readonly generation: number
-}
-
-interface Scenario {
-  readonly does: string
-  readonly strike: Strike
-  /** what volunteers are started with */
-  readonly volunteer?: Pick<VolunteerOptions, 'entry' | 'env'>
-  /** when the command line names none; a training that is long enough for them */
-  readonly faults: number
-  readonly epochs: number
 }
 
 /** scenario → what one fault does */
@@ -44,14 +30,23 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4, epochs: 4 },
   // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
   partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2, epochs: 8 },
+  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2, epochs: 8 },
+  hostile: { does: 'let a volunteer in that attacks the run, a different way each time', strike: hostile, faults: ATTACKS, epochs: 24 },
 }
+/** Kills that a run of the usual length has room for; longer ones have more epochs. */
+const FAULTS_OF_USUAL = 4
 
 export interface ChaosResult extends Audit {
   readonly faults: number
   readonly replicasIdentical: boolean
-  readonly recoverySeconds: { readonly p50: number; readonly max: number }
+  /** from a fault to the next committed step; of attacks, the longest time between two steps */
+  readonly recoverySeconds: Percentiles
+  /** the same for each kind of fault, where there are several */
+  readonly recoverySecondsAfter?: Readonly<Record<string, Percentiles>>
   /** committed samples per second with faults, over the rate before the first fault */
   readonly goodput: number
+  readonly slowness?: readonly Slowness[]
+  readonly attacks?: readonly Attack[]
 }
 
 export async function chaos(argv: string[]): Promise<number> {
@@ -59,41 +54,49 @@ export async function chaos(argv: string[]): Promise<number> {
     .description(`Trains while things break, then audits the committed history.\n\n${Object.entries(SCENARIOS).map(([name, { does }]) => `  ${name}: ${does}`).join('\n')}`)
     .addArgument(new Argument('<scenario>', 'what breaks').choices(Object.keys(SCENARIOS)))
     .option('--seed <n>', 'of the faults and of the run', wholeNumber(0), 1)
-    .option('--faults <n>', 'how many; 2 partitions or 4 kills otherwise', wholeNumber(1))
+    .option('--faults <n>', `how many; 2 partitions or sleepers, 4 kills, ${ATTACKS} attacks otherwise`, wholeNumber(1))
+    .addOption(new Option('--kills <n>', 'the same as --faults').argParser(wholeNumber(1)))
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
     .option('--epochs <n>', 'times over the digits; enough for the faults otherwise', wholeNumber(1))
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
+    .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const scenario = SCENARIOS[program.args[0] ?? '']
-  if (scenario === undefined) throw new GridError('usage', `no scenario "${program.args[0]}"`)
+  const name = program.args[0] ?? ''
+  const scenario = SCENARIOS[name]
+  if (scenario === undefined) throw new GridError('usage', `no scenario "${name}"`)
   const options = program.opts<Options>()
-  const result = await runScenario(scenario, options)
+  const result = await runScenario(name, scenario, options)
   if (options.json === true) console.log(JSON.stringify(result))
   return result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
 }
 
-async function runScenario(scenario: Scenario, { seed, volunteers, executor, faults = scenario.faults, epochs = scenario.epochs }: Options): Promise<ChaosResult> {
-  const { strike } = scenario
+async function runScenario(name: string, scenario: Scenario, options: Options): Promise<ChaosResult> {
+  const { seed, volunteers, executor } = options
+  const faults = options.faults ?? options.kills ?? scenario.faults
+  const epochs = options.epochs ?? Math.ceil(scenario.epochs * Math.max(1, faults / Math.max(scenario.faults, FAULTS_OF_USUAL)))
   const line = new ProgressLine()
-  const random = random32(seed)
   const grid = await Grid.start()
   try {
     const job = await grid.submit(demoJob({ epochs, seed, mode: 'ring', minVolunteers: volunteers }))
     for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
     grid.watch.onChange(() => line.show(`step ${grid.watch.run?.version.v ?? 0}: ${grid.watch.run?.reason ?? ''}`))
     const calm = await calmRate(grid)
-    const struck: Fault[] = []
-    const began = performance.now()
-    const before = grid.watch.run?.samplesCommitted ?? 0
-    for (let i = 0; i < faults; i++) struck.push(await oneFault(grid, { strike, random, number: i + 1, line }))
+    const random = random32(seed)
+    const struck: Struck[] = []
+    const began = { at: performance.now(), samples: grid.watch.run?.samplesCommitted ?? 0 }
+    for (let number = 0; number < faults; number++) {
+      const v = await nextInstant(grid, random, number)
+      line.say(`fault ${number + 1} at version ${v}`)
+      struck.push(await scenario.strike(grid, { number, executor, random, say: (text) => line.say(text) }))
+    }
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 60 * 60 * 1000)
-    const rate = ((run.samplesCommitted - before) * 1000) / (performance.now() - began)
-    const records = await grid.records(job)
-    const recoveries = struck.map((fault) => secondsToRecover(fault, records, grid.watch.steps))
-    const audit = auditChain(records, run.job.blocksPerEpoch * run.job.epochs)
-    const result = { faults, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, recoverySeconds: percentiles(recoveries), goodput: Math.round((100 * rate) / calm) / 100 }
+    const rate = ((run.samplesCommitted - began.samples) * 1000) / (performance.now() - began.at)
+    const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
+    const recoveries = await recoveriesOf(grid, job, struck)
+    const result = { faults, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, ...summary(recoveries, struck), goodput: rounded(rate / calm) }
+    if (options.log !== undefined) keep(options.log, { scenario: name, seed, volunteers, recoveries, result })
     line.say(`${faults} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
     return result
   } finally {
@@ -116,44 +119,39 @@ function ringSize({ members }: RunView): number {
   return members.filter(({ position }) => position !== null).length
 }
 
-/** Strikes at a random instant. */
-async function oneFault(grid: Grid, { strike, random, number, line }: { readonly strike: Strike; readonly random: () => number; readonly number: number; readonly line: ProgressLine }): Promise<Fault> {
-  const { watch } = grid
+/** A random instant of a ring that can lose a member; the version then. */
+async function nextInstant({ watch }: Grid, random: () => number, number: number): Promise<number> {
   const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
   const run = await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)) && run)
-  if (run.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number}; ask for more epochs or fewer faults`)
+  if (run.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number + 1}; ask for more epochs or fewer faults`)
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
-  const fault = { at: Date.now(), generation: watch.run?.generation ?? 0 }
-  line.say(`fault ${number} at version ${watch.run?.version.v ?? 0}`)
-  await strike(grid, random)
-  await watch.waitFor(`the generation after fault ${number}`, ({ run, steps }) => run !== undefined && run.generation > fault.generation && (steps.at(-1)?.at ?? 0) > fault.at && (run.phase === 'ring' || run.phase === 'finished'))
-  return fault
+  return watch.run?.version.v ?? 0
 }
 
-/** From the fault to the first step that a later generation committed. */
-function secondsToRecover(fault: Fault, records: readonly StepRecord[], steps: Watch['steps']): number {
-  const next = records.find((record) => record.gen > fault.generation)
-  const at = steps.find((step) => step.v === next?.v)?.at
-  return at === undefined ? Number.NaN : (at - fault.at) / 1000
+interface Recovery extends Fault {
+  readonly seconds: number
 }
 
-async function killVolunteer(grid: Grid, random: () => number): Promise<void> {
-  // One that a step depends on: a newcomer that still waits would be missed by nobody.
-  const working = new Set(grid.watch.run?.members.filter((member) => member.position !== null).map((member) => member.name))
-  const alive = grid.volunteers.filter((child) => child.alive() && working.has(child.name))
-  const victim = alive[random() % alive.length]
-  victim?.kill('SIGKILL')
-  await victim?.ended
-  grid.addVolunteer()
+/** After the end, when every step that was waited for is known. */
+async function recoveriesOf(grid: Grid, job: string, struck: readonly Struck[]): Promise<Recovery[]> {
+  const records = await grid.records(job)
+  return struck.flatMap(({ faults }) => faults).map((fault) => ({ ...fault, seconds: secondsToRecover(fault, records, grid.watch.steps) }))
 }
 
-async function killCoordinator(grid: Grid): Promise<void> {
-  await grid.killCoordinator()
-  await grid.restartCoordinator()
+function summary(recoveries: readonly Recovery[], struck: readonly Struck[]): Pick<ChaosResult, 'recoverySeconds' | 'recoverySecondsAfter' | 'slowness' | 'attacks'> {
+  const kinds = [...new Set(recoveries.map(({ kind }) => kind))]
+  const of = (kind: string): Percentiles => percentiles(recoveries.filter((one) => one.kind === kind).map(({ seconds }) => seconds))
+  const slowness = struck.flatMap((one) => one.slowness ?? [])
+  const attacks = struck.flatMap((one) => one.attack ?? [])
+  return {
+    recoverySeconds: percentiles([...recoveries.map(({ seconds }) => seconds), ...attacks.map(({ pause }) => pause)]),
+    ...(kinds.length > 1 ? { recoverySecondsAfter: Object.fromEntries(kinds.map((kind) => [kind, of(kind)])) } : {}),
+    ...(slowness.length > 0 ? { slowness } : {}),
+    ...(attacks.length > 0 ? { attacks } : {}),
+  }
 }
 
-function percentiles(values: readonly number[]): { readonly p50: number; readonly max: number } {
-  const sorted = [...values].sort((a, b) => a - b)
-  const round = (value: number | undefined): number => Math.round(100 * (value ?? 0)) / 100
-  return { p50: round(sorted[Math.floor(sorted.length / 2)]), max: round(sorted.at(-1)) }
+function keep(file: string, { recoveries, ...run }: { readonly scenario: string; readonly seed: number; readonly volunteers: number; readonly recoveries: readonly Recovery[]; readonly result: ChaosResult }): void {
+  const lines = [...recoveries.map(({ kind, at, generation, seconds }) => ({ fault: kind, at: new Date(at).toISOString(), generation, seconds: rounded(seconds) })), run]
+  appendFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''))
 }

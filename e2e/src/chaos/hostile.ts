@@ -1,0 +1,58 @@
+// A stranger who speaks the protocol and attacks the run, one way at a time. Each time it must be found, named and refused,
+// and the others must go on.
+import { fileURLToPath } from 'node:url'
+import type { ErrorCode } from '@starling-grid/protocol'
+import type { Grid } from '../grid.ts'
+import { type Child, stopChild } from '../processes.ts'
+import type { Watch } from '../watch.ts'
+import { type Attack, type Blow, rounded, type Struck } from './scenario.ts'
+
+const ENTRY = fileURLToPath(new URL('../faulty-volunteer.ts', import.meta.url))
+
+interface Way {
+  readonly attack: string
+  /** of e2e/src/faulty-volunteer.ts: at the third of its frames or messages, when it is a member like the others */
+  readonly fault: string
+  readonly code: ErrorCode
+}
+
+const WAYS: readonly Way[] = [
+  { attack: 'frames that are none', fault: 'send-garbage', code: 'message-malformed' },
+  { attack: 'frames that are shorter than they say', fault: 'send-truncated', code: 'message-malformed' },
+  { attack: 'chunks of another length than planned', fault: 'send-short', code: 'message-malformed' },
+  { attack: 'payloads without their checksum', fault: 'send-flipped-bit', code: 'checksum' },
+  { attack: 'sums that are not numbers', fault: 'send-nan', code: 'gradient-not-finite' },
+]
+
+export const ATTACKS = WAYS.length
+/** Frames and messages of its kind before the attack. */
+const PRELUDE = 3
+
+export async function hostile(grid: Grid, { number, executor, say }: Blow): Promise<Struck> {
+  const way = WAYS[number % WAYS.length]
+  if (way === undefined) throw new Error('internal: no such attack')
+  const { attack, fault, code } = way
+  const { watch } = grid
+  const before = { refused: watch.run?.refusals[code] ?? 0, at: Date.now() }
+  const child = grid.addVolunteer({ name: `hostile-${number + 1}`, executor, entry: ENTRY, env: { STARLING_FAULT: `${fault}:${PRELUDE}` } })
+  const named = await watch.waitFor(`the refusal of ${attack} (${code})`, ({ run, events }) => {
+    if ((run?.refusals[code] ?? 0) <= before.refused) return undefined
+    return events.find(({ at, kind, text }) => at >= before.at && text.includes(child.name) && (kind === 'refusal' || text.includes('about')))?.text
+  })
+  say(`  ${code}: ${named}`)
+  const outcome = outcomeOf(grid, child)
+  await stopChild(child, 0)
+  await watch.waitFor(`a step without ${child.name}`, ({ run, steps }) => run?.members.every(({ name }) => name !== child.name) === true && run.phase === 'ring' && (steps.at(-1)?.at ?? 0) > before.at)
+  return { faults: [], attack: { attack, code, named, outcome, pause: rounded(longestPause(watch, before.at)) } }
+}
+
+function outcomeOf({ watch }: Grid, { name }: Child): Attack['outcome'] {
+  if (watch.run?.departed.some((gone) => gone.name === name) === true) return 'evicted'
+  return watch.events.some(({ text }) => text.startsWith(`${name} is out of the ring`)) ? 'left out' : 'refused'
+}
+
+/** seconds between two steps, from this time (ms) on */
+function longestPause({ steps }: Watch, from: number): number {
+  const times = steps.map(({ at }) => at)
+  return times.reduce((longest, at, i) => (at < from ? longest : Math.max(longest, at - (times[i - 1] ?? at))), 0) / 1000
+}

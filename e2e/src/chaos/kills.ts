@@ -1,0 +1,21 @@
+// Processes that are killed as a power cut would: volunteers in the middle of their work, and the coordinator.
+import type { Grid } from '../grid.ts'
+import { type Blow, faultNow, goesOn, type Struck, workingVolunteer } from './scenario.ts'
+
+export async function killVolunteer(grid: Grid, { random, executor }: Blow): Promise<Struck> {
+  const victim = workingVolunteer(grid, random)
+  const fault = faultNow(grid, 'closed')
+  victim.kill('SIGKILL')
+  await victim.ended
+  grid.addVolunteer({ executor })
+  await goesOn(grid, fault)
+  return { faults: [fault] }
+}
+
+export async function killCoordinator(grid: Grid): Promise<Struck> {
+  const fault = faultNow(grid, 'coordinator')
+  await grid.killCoordinator()
+  await grid.restartCoordinator()
+  await goesOn(grid, fault)
+  return { faults: [fault] }
+}

@@ -1,0 +1,103 @@
+// What a scenario of `chaos` is: how often something breaks, what breaks, and what is remembered of it.
+import type { RunView, StepRecord } from '@starling-grid/protocol'
+import type { Grid, VolunteerOptions } from '../grid.ts'
+import type { Child } from '../processes.ts'
+import type { Watch } from '../watch.ts'
+
+/** An instant after which the run had to find its way back. */
+export interface Fault {
+  /** what happened to the others: a word for the result */
+  readonly kind: string
+  /** ms of the clock */
+  readonly at: number
+  /** that was running */
+  readonly generation: number
+}
+
+/** What a hostile volunteer did, and what became of it. */
+export interface Attack {
+  readonly attack: string
+  /** the refusal's code */
+  readonly code: string
+  /** what the run says of it: the event that names it */
+  readonly named: string
+  readonly outcome: 'refused' | 'left out' | 'evicted'
+  /** seconds: the longest time between two committed steps while it was there */
+  readonly pause: number
+}
+
+/** The speed of a member over the mean of the others in its ring, as measured by themselves; it decides about its share. */
+export interface Slowness {
+  readonly before: number
+  readonly slowed: number
+}
+
+export interface Struck {
+  readonly faults: readonly Fault[]
+  readonly attack?: Attack
+  readonly slowness?: Slowness
+}
+
+export interface Blow {
+  /** which blow this is: 0, 1, … */
+  readonly number: number
+  /** of volunteers that are started */
+  readonly executor: 'webgpu' | 'reference'
+  readonly random: () => number
+  readonly say: (text: string) => void
+}
+
+export interface Scenario {
+  readonly does: string
+  /** Breaks something, and returns when the run goes on without it. */
+  readonly strike: (grid: Grid, blow: Blow) => Promise<Struck>
+  /** what volunteers are started with */
+  readonly volunteer?: Pick<VolunteerOptions, 'entry' | 'env'>
+  /** when the command line names none; a training that is long enough for them */
+  readonly faults: number
+  readonly epochs: number
+}
+
+export function faultNow({ watch }: Grid, kind: string): Fault {
+  return { kind, at: Date.now(), generation: watch.run?.generation ?? 0 }
+}
+
+/** A later generation has committed a step. */
+export async function goesOn({ watch }: Grid, { at, generation }: Fault): Promise<void> {
+  await watch.waitFor('a step of a later generation', ({ run, steps }) => run !== undefined && run.generation > generation && (steps.at(-1)?.at ?? 0) > at && (run.phase === 'ring' || run.phase === 'finished'))
+}
+
+/** From the fault to the first step that a later generation committed. */
+export function secondsToRecover({ at, generation }: Fault, records: readonly StepRecord[], steps: Watch['steps']): number {
+  const next = records.find((record) => record.gen > generation)
+  const committed = steps.find((step) => step.v === next?.v)?.at
+  return committed === undefined ? Number.NaN : (committed - at) / 1000
+}
+
+/** A volunteer that a step depends on: a newcomer that still waits would be missed by nobody. */
+export function workingVolunteer({ watch, volunteers }: Grid, random: () => number, but?: Child): Child {
+  const working = namesInRing(watch.run)
+  const alive = volunteers.filter((child) => child !== but && child.alive() && working.has(child.name))
+  const chosen = alive[random() % alive.length]
+  if (chosen === undefined) throw new Error('internal: nobody works')
+  return chosen
+}
+
+export function namesInRing(run: RunView | undefined): ReadonlySet<string> {
+  return new Set(run?.members.filter(({ position }) => position !== null).map(({ name }) => name))
+}
+
+export interface Percentiles {
+  readonly p50: number
+  readonly max: number
+}
+
+export function percentiles(values: readonly number[]): Percentiles {
+  const sorted = [...values].sort((a, b) => a - b)
+  return { p50: rounded(sorted[Math.floor(sorted.length / 2)]), max: rounded(sorted.at(-1)) }
+}
+
+/** Two digits after the point. */
+export function rounded(value = 0): number {
+  return Math.round(100 * value) / 100
+}
