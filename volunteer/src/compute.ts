@@ -1,6 +1,7 @@
 // The executor, used by one task at a time: loads the parameters that a task names, measures speed.
 import type { VersionRef } from '@starling-grid/protocol'
-import type { Batch, BatchSums, Executor } from './graph/executor.ts'
+import { allFinite } from './floats.ts'
+import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
 import type { HeldVersion } from './recovery/held-version.ts'
 
 /** weight of the newest measurement in the moving average of speed */
@@ -31,12 +32,12 @@ export class Compute {
     this.gradient = new Float32Array(held.layout.total)
   }
 
-  /** Gradient of a share with the held parameters, into `gradient`. */
-  heldGradient(batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
+  /** Gradient of a share with the held parameters, into `gradient`. `early`: hears of its pieces as they become final. */
+  heldGradient(batch: Batch, early?: EarlyRanges): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
     return this.#alone(async () => {
       const { version, parameters } = this.#held
       if (version === undefined) throw new Error('internal: computing without a version')
-      return this.#gradient({ version, parameters }, batch)
+      return this.#gradient({ version, parameters }, batch, early)
     })
   }
 
@@ -72,20 +73,20 @@ export class Compute {
     return this.samplesPerSecond
   }
 
-  async #gradient(from: NamedParameters, batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
+  async #gradient(from: NamedParameters, batch: Batch, early?: EarlyRanges): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
     if (batch.samples === 0) {
       this.gradient.fill(0)
       return { sums: NOTHING, finite: true }
     }
     this.#load(from)
-    return this.#run(batch)
+    return this.#run(batch, early)
   }
 
-  async #run(batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
+  async #run(batch: Batch, early?: EarlyRanges): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
     const start = performance.now()
-    const sums = await this.executor.gradient(batch, this.gradient)
+    const sums = await this.executor.gradient(batch, this.gradient, early)
     this.#measured(batch.samples, performance.now() - start)
-    return { sums, finite: Number.isFinite(sums.lossSum) && this.gradient.every(Number.isFinite) }
+    return { sums, finite: Number.isFinite(sums.lossSum) && allFinite(this.gradient) }
   }
 
   #load({ version, parameters, partial = false }: NamedParameters): void {

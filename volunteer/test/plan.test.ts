@@ -89,7 +89,7 @@ test('flat vectors survive the way to the device and back', () => {
   const device = new Float32Array(views.deviceLength)
   spread(views, flat, device)
   const back = new Float32Array(flat.length)
-  gather(views, device, back)
+  gather(views, { start: 0, end: back.length }, device, back)
   assert.deepEqual(back, flat)
   for (const { deviceOffset } of views.views.values()) assert.equal((deviceOffset * 4) % 256, 0)
 })

@@ -1,10 +1,10 @@
 // What becomes of an executor whose device is lost: once it is opened anew, the second time the loss is passed on.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { initialParameters, parameterCount } from '@starling-grid/model'
+import { initialParameters, parameterCount, parameterLayout } from '@starling-grid/model'
 import { GridError, isGridError } from '@starling-grid/protocol'
 import { createReferenceExecutor } from '../src/cpu/executor.ts'
-import type { Executor } from '../src/graph/executor.ts'
+import type { EarlyRanges, Executor } from '../src/graph/executor.ts'
 import { renewedExecutor } from '../src/graph/renewed-executor.ts'
 import { awkwardBatch, AWKWARD_MODEL } from '../testing/executor-suite.ts'
 
@@ -19,7 +19,7 @@ function devices(failing: { readonly opening?: GridError } = {}) {
     const unlessLost = <T>(work: Promise<T>): Promise<T> => (state.lost ? work.then(() => { throw new GridError('device-lost', 'The device was lost.') }) : work)
     return {
       adapter: reference.adapter, loadParameters: flat => reference.loadParameters(flat),
-      gradient: (batch, into) => unlessLost(reference.gradient(batch, into)), evaluate: batch => unlessLost(reference.evaluate(batch)),
+      gradient: (batch, into, early) => unlessLost(reference.gradient(batch, into, early)), evaluate: batch => unlessLost(reference.evaluate(batch)),
       predict: (x, samples) => unlessLost(reference.predict(x, samples)), destroy: () => { state.destroyed++ },
     }
   }
@@ -47,6 +47,33 @@ test('after a loss the same batch gives the same gradient on a new device, and t
   assert.equal(opened.length, 2)
   assert.equal(first.destroyed, 1)
   assert.match(said.join(' '), /lost.*once.*back/)
+})
+
+test('pieces that were handed out before the loss stay as they are, and are not handed out again', async () => {
+  const { open, opened } = devices()
+  const executor = await renewedExecutor(open, () => undefined)
+  executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  const whole = await gradientOf(executor)
+  const { entries, total } = parameterLayout(AWKWARD_MODEL)
+  const cut = entries.at(-1)?.offset ?? 0
+  const into = new Float32Array(total)
+  const [first] = opened
+  assert.ok(first)
+  const given: number[] = []
+  const early: EarlyRanges = {
+    ranges: [{ start: cut, end: total }, { start: 0, end: cut }],
+    onFinal(index) {
+      given.push(index)
+      into.fill(7, cut) // not to be touched any more
+      first.lost = true
+      if (index === 1) throw new GridError('device-lost', 'The device was lost.')
+    },
+  }
+  await executor.gradient(awkwardBatch(3), into, early)
+  assert.deepEqual(given, [0, 1])
+  assert.ok(into.subarray(cut).every((value) => value === 7))
+  assert.deepEqual(into.subarray(0, cut), whole.subarray(0, cut))
+  assert.equal(opened.length, 2)
 })
 
 test('a second loss is passed on by its name', async () => {

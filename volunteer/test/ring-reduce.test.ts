@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { GridError, packFrame, trainingBlock, unpackFrame, type ErrorCode, type Frame, type Manifest } from '@starling-grid/protocol'
-import { RingReduce, type RingReduceOptions } from '@starling-grid/volunteer'
+import { evenBuckets, RingReduce, type RingReduceOptions } from '@starling-grid/volunteer'
 
 interface Shape {
   readonly size: number
@@ -24,9 +24,10 @@ class Ring {
   readonly bytesSent: number[]
   inFlight: InFlight[] = []
 
-  constructor({ size, length, ...cut }: Shape, value: (member: number, i: number) => number) {
+  constructor({ size, length, chunkBytes, bucketFloats }: Shape, value: (member: number, i: number) => number) {
     this.size = size
-    const member = (_: unknown, index: number) => new RingReduce({ generation: 7, step: 3, position: { index, size }, length, ...cut })
+    const buckets = evenBuckets(length, bucketFloats).reverse() // as backward finishes them
+    const member = (_: unknown, index: number) => new RingReduce({ generation: 7, step: 3, position: { index, size }, length, chunkBytes, buckets })
     this.members = Array.from({ length: size }, member)
     this.gradients = Array.from({ length: size }, (_, m) => Float32Array.from({ length }, (_, i) => value(m, i)))
     this.bytesSent = new Array<number>(size).fill(0)
@@ -34,6 +35,10 @@ class Ring {
 
   contribute(index: number): void {
     this.send(index, at(this.members, index).contribute(at(this.gradients, index), manifestOf(index)))
+  }
+
+  contributeBucket(index: number, bucket: number): void {
+    this.send(index, at(this.members, index).contributeBucket(bucket, at(this.gradients, index)))
   }
 
   deliver({ to, frame }: InFlight): void {
@@ -154,6 +159,49 @@ test('frames in any order and repeated frames change nothing', () => {
   )
 })
 
+test('buckets that enter one by one, whenever each member has them, give the bits of a gradient that enters whole', () => {
+  const shape = fc.record({
+    size: fc.integer({ min: 1, max: 6 }), length: fc.integer({ min: 1, max: 90 }),
+    chunkBytes: fc.integer({ min: 1, max: 5 }).map((floats) => 4 * floats), bucketFloats: fc.integer({ min: 1, max: 40 }),
+  })
+  fc.assert(
+    fc.property(shape, fc.nat(), (cut, seed) => {
+      const random = seeded(seed)
+      const whole = new Ring(cut, wave)
+      whole.runInOrder()
+      const pieces = new Ring(cut, wave)
+      const buckets = Math.ceil(cut.length / cut.bucketFloats)
+      // −1: the manifest, and with it what is left; some members hand all over only then
+      const todo = pieces.members.flatMap((_, member) => [...(random(3) > 0 ? Array.from({ length: buckets }, (_unused, bucket) => ({ member, bucket })) : []), { member, bucket: -1 }])
+      while (todo.length + pieces.inFlight.length > 0) {
+        const choice = random(todo.length + pieces.inFlight.length)
+        if (choice >= todo.length) {
+          pieces.deliver(at(pieces.inFlight.splice(choice - todo.length, 1), 0))
+          continue
+        }
+        const { member } = at(todo, choice)
+        const next = at(todo.splice(todo.findIndex((piece) => piece.member === member), 1), 0)
+        if (next.bucket < 0) pieces.contribute(member)
+        else pieces.contributeBucket(member, next.bucket)
+      }
+      pieces.check()
+      assert.deepEqual(bits(at(pieces.members, 0).sum), bits(at(whole.members, 0).sum))
+    }),
+    { numRuns: 300 },
+  )
+})
+
+test('the first bucket is summed while the second is not computed anywhere', () => {
+  const ring = new Ring({ size: 3, length: 60, chunkBytes: 20, bucketFloats: 30 }, wave)
+  for (const member of [0, 1, 2]) ring.contributeBucket(member, 0)
+  ring.deliverAll()
+  const [first] = ring.members
+  assert.ok(first !== undefined && !first.done)
+  const manifests = 2
+  assert.equal(first.progress.received, (first.progress.expected - manifests) / 2)
+  assert.throws(() => first.sum, /internal/, 'no sum is visible before all of the step is here (R10)')
+})
+
 test('every member sends 2(N−1)/N of the vector, whatever N is', () => {
   for (const size of [2, 3, 4, 8]) {
     const length = 960 * size
@@ -211,7 +259,7 @@ test('the sum can be built in an array of the caller', () => {
 // Member 1 of 3, 30 floats in one bucket of 10-float segments, chunks of 5 floats: what it may get from member 0 is
 // partial sums of segment 0 at hop 0 and segment 2 at hop 1, sums of segment 1 at hop 0 and segment 0 at hop 1.
 const victimOptions: RingReduceOptions = {
-  generation: 7, step: 3, position: { index: 1, size: 3 }, length: 30, chunkBytes: 20, bucketFloats: 30,
+  generation: 7, step: 3, position: { index: 1, size: 3 }, length: 30, chunkBytes: 20, buckets: [{ start: 0, end: 30 }],
 }
 const honest: Frame = { type: 'partial', generation: 7, step: 3, bucket: 0, hop: 0, offset: 0, payload: floats(5, 1) }
 const manifest = (fields: object): Uint8Array => new TextEncoder().encode(JSON.stringify({ ...manifestOf(0), ...fields }))
@@ -283,6 +331,12 @@ test('misuse is a bug, not a refusal', () => {
   assert.throws(() => member.contribute(new Float32Array(30), manifestOf(1)), /internal/)
   assert.throws(() => new RingReduce({ ...victimOptions, position: { index: 3, size: 3 } }), /internal/)
   assert.throws(() => new RingReduce({ ...victimOptions, chunkBytes: 10 }), /internal/)
+  for (const buckets of [[], [{ start: 0, end: 29 }], [{ start: 0, end: 30 }, { start: 29, end: 30 }], [{ start: 0, end: 10 }, { start: 11, end: 30 }]])
+    assert.throws(() => new RingReduce({ ...victimOptions, buckets }), /internal/)
+  const inPieces = new RingReduce(victimOptions)
+  inPieces.contributeBucket(0, new Float32Array(30))
+  assert.throws(() => inPieces.contributeBucket(0, new Float32Array(30)), /internal/)
+  assert.throws(() => inPieces.contributeBucket(1, new Float32Array(30)), /internal/)
 })
 
 function isCode(code: ErrorCode): (error: unknown) => boolean {

@@ -1,14 +1,14 @@
 // The schedule on its own: chunks tile the vector, and each hop of one member is the next hop of its successor.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { completedSegment, cutIntoChunks, hops, manifestHop, ownSegment, partialHop, reducedHop } from '@starling-grid/volunteer'
+import { completedSegment, cutIntoChunks, evenBuckets, hops, manifestHop, ownSegment, partialHop, reducedHop } from '@starling-grid/volunteer'
 
 test('chunks tile the vector without gap or overlap', () => {
   for (const length of [0, 1, 7, 100, 1001])
     for (const size of [1, 2, 3, 8, 32])
       for (const bucketFloats of [1, 10, 333, 5000]) {
         let next = 0
-        for (const chunk of cutIntoChunks({ length, size, bucketFloats, chunkFloats: 9 })) {
+        for (const chunk of cutIntoChunks({ buckets: evenBuckets(length, bucketFloats), size, chunkFloats: 9 })) {
           assert.equal(chunk.start, next)
           assert.equal(chunk.start, chunk.bucket * bucketFloats + chunk.offset)
           assert.ok(chunk.floats >= 1 && chunk.floats <= 9 && chunk.segment < size)

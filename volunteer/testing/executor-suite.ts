@@ -1,7 +1,7 @@
 // What every Executor must do, as cases that know no test runner: the reference and WebGPU in every host run them all.
-import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
+import { initialParameters, parameterCount, parameterLayout, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
-import type { Batch, BatchSums, Executor } from '../src/graph/executor.ts'
+import type { Batch, BatchSums, EarlyRanges, Executor } from '../src/graph/executor.ts'
 
 export type OpenExecutor = (spec: ModelSpec, options?: { readonly maxMicroBatch?: number }) => Promise<Executor>
 
@@ -18,6 +18,7 @@ export const executorCases: readonly ExecutorCase[] = [
   { name: 'sums and predictions agree', run: countsCorrect },
   { name: 'evaluation and prediction do not disturb training', run: keepsTrainingApart },
   { name: 'two gradients asked for at once do not mix', run: takesTurns },
+  { name: 'pieces of a gradient are handed out in order, as they stay, before the rest is there', run: handsOutPieces },
   { name: 'new parameters count from the next call on', run: replacesParameters },
   { name: 'an empty batch has no loss and no gradient', run: takesNothing },
   { name: 'a class that the model does not have is refused', run: refusesWrongClass },
@@ -112,6 +113,39 @@ function repeatsBits(open: OpenExecutor): Promise<void> {
       expect(again.sums.lossSum === first.sums.lossSum, 'losses are equal')
     }
   })
+}
+
+/** A cut at every layer, last first. The batch is cut too: pieces are final in its last micro-batch only. */
+function handsOutPieces(open: OpenExecutor): Promise<void> {
+  return withAwkward(open, async executor => {
+    const whole = await gradientOf(executor, awkwardBatch(7))
+    const ranges = layerRanges(AWKWARD_MODEL)
+    for (let round = 0; round < 2; round++) {
+      const into = new Float32Array(whole.gradient.length).fill(NaN)
+      const pieces: Float32Array[] = []
+      let untouched = 0
+      const early: EarlyRanges = {
+        ranges,
+        onFinal(index) {
+          expect(index === pieces.length, `piece ${pieces.length} comes next, got ${index}`)
+          pieces.push(into.slice(ranges[index]?.start, ranges[index]?.end))
+          untouched += into.filter(Number.isNaN).length
+        },
+      }
+      const sums = await executor.gradient(awkwardBatch(7), into, early)
+      expect(pieces.length === ranges.length, `${ranges.length} pieces, got ${pieces.length}`)
+      expect(untouched > 0, 'the first pieces came before the last')
+      for (const [i, { start, end }] of ranges.entries()) expectEqual(pieces[i] ?? [], whole.gradient.subarray(start, end), `piece ${i}`)
+      expectEqual(into, whole.gradient, 'gradient')
+      expect(sums.lossSum === whole.sums.lossSum, 'losses are equal')
+    }
+  })
+}
+
+function layerRanges(spec: ModelSpec): EarlyRanges['ranges'] {
+  const { entries, total } = parameterLayout(spec)
+  const starts = entries.filter(({ name }) => name.endsWith('weight')).map(({ offset }) => offset)
+  return starts.map((start, i) => ({ start, end: starts[i + 1] ?? total })).reverse()
 }
 
 /** Central differences along random directions of a smooth model, so that the step need not be tiny. */

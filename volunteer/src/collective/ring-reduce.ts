@@ -2,8 +2,10 @@
 // The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is forwarded as soon as
 // it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all members hold equal bytes.
 import { FRAME_PAYLOAD_BYTES, GridError, MAX_FRAME_PAYLOAD_BYTES, type Frame, type FrameType, type Manifest } from '@starling-grid/protocol'
+import { allFinite, type FloatRange } from '../floats.ts'
 import { decodeManifest, encodeManifest } from './manifest.ts'
-import { completedSegment, cutIntoChunks, hops, manifestHop, ownSegment, partialHop, reducedHop, type Chunk, type RingPosition } from './schedule.ts'
+import { bytesOf } from './numbers.ts'
+import { completedSegment, cutIntoChunks, evenBuckets, hops, manifestHop, ownSegment, partialHop, reducedHop, type Chunk, type RingPosition } from './schedule.ts'
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
 /** Floats of one bucket, 4 MiB: segments stay above a chunk even in the largest ring. */
@@ -17,7 +19,8 @@ export interface RingReduceOptions {
   readonly length: number
   /** payload bytes of one frame */
   readonly chunkBytes?: number
-  readonly bucketFloats?: number
+  /** what members contribute one by one: runs that make up the vector, in any order, equal on all members; absent: even ones */
+  readonly buckets?: readonly FloatRange[]
   /** where the sum is built; a new array when absent. Holds no sum until `done` */
   readonly into?: Float32Array
 }
@@ -50,12 +53,19 @@ export class RingReduce {
   readonly #expected: number
   #received = 0
   #gradient: Float32Array | undefined
+  readonly #buckets: readonly FloatRange[]
+  /** bucket → the own share is in */
+  readonly #contributed: boolean[]
+  /** the own manifest is in, and with it the whole share */
+  #complete = false
 
   constructor(options: RingReduceOptions) {
-    checkOptions(options)
-    const { position, length, bucketFloats = BUCKET_FLOATS, chunkBytes = FRAME_PAYLOAD_BYTES } = options
+    const { position, length, buckets = evenBuckets(length, BUCKET_FLOATS), chunkBytes = FRAME_PAYLOAD_BYTES } = options
+    checkOptions({ ...options, buckets })
     this.#options = options
-    this.#chunks = cutIntoChunks({ length, size: position.size, bucketFloats, chunkFloats: chunkBytes / FLOAT_BYTES })
+    this.#buckets = buckets
+    this.#contributed = buckets.map(() => false)
+    this.#chunks = cutIntoChunks({ buckets, size: position.size, chunkFloats: chunkBytes / FLOAT_BYTES })
     for (const chunk of this.#chunks) this.#chunkAt.set(placeOf(chunk.bucket, chunk.offset), chunk)
     this.#states = new Uint8Array(this.#chunks.length)
     this.#sum = options.into ?? new Float32Array(length)
@@ -66,7 +76,7 @@ export class RingReduce {
 
   /** All sums and all manifests are here. */
   get done(): boolean {
-    return this.#gradient !== undefined && this.#received === this.#expected
+    return this.#complete && this.#received === this.#expected
   }
 
   get progress(): RingProgress {
@@ -86,24 +96,36 @@ export class RingReduce {
   }
 
   /**
-   * Adds this member's share, once. Neither the gradient may change nor the frames' payloads until the reduce is over: they
-   * are views, not copies. Returns what the successor gets, in order.
+   * Adds this member's share of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the bucket's
+   * run is final. Returns what the successor gets, in order; the rest is as with `contribute`.
+   */
+  contributeBucket(bucket: number, gradient: Float32Array): Frame[] {
+    const { position, length } = this.#options
+    const range = this.#buckets[bucket]
+    if (range === undefined || this.#contributed[bucket] !== false) throw new Error(`internal: bucket ${bucket} is contributed once`)
+    if (gradient.length !== length) throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
+    if (!allFinite(gradient, range)) throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
+    this.#gradient = gradient
+    this.#contributed[bucket] = true
+    if (position.size === 1) this.#sum.set(gradient.subarray(range.start, range.end), range.start)
+    return position.size === 1 ? [] : this.#chunks.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk, gradient) : []))
+  }
+
+  /**
+   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames' payloads
+   * until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
    * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
    * 'message-too-large' (the manifest); the reduce is over then
    */
   contribute(gradient: Float32Array, manifest: Manifest): Frame[] {
-    const { position, length } = this.#options
-    if (this.#gradient !== undefined) throw new Error('internal: a member contributes once')
-    if (gradient.length !== length) throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
-    if (!allFinite(gradient, 0, length)) throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
+    const { position } = this.#options
+    if (this.#complete) throw new Error('internal: a member contributes once')
     const encoded = encodeManifest(manifest)
-    this.#gradient = gradient
+    const own = this.#frame('manifest', { bucket: position.index, hop: 0, offset: 0, payload: encoded })
+    const frames = this.#buckets.flatMap((_, bucket) => (this.#contributed[bucket] === true ? [] : this.contributeBucket(bucket, gradient)))
     this.#manifests[position.index] = manifest
-    if (position.size === 1) this.#sum.set(gradient)
-    if (position.size === 1) return []
-    const frames = [this.#frame('manifest', { bucket: position.index, hop: 0, offset: 0, payload: encoded })]
-    for (const chunk of this.#chunks) frames.push(...this.#contributeChunk(chunk, gradient))
-    return frames
+    this.#complete = true
+    return position.size === 1 ? [] : [own, ...frames]
   }
 
   /**
@@ -136,7 +158,8 @@ export class RingReduce {
     if (this.#states[chunk.index] !== CHUNK.empty) return []
     this.#sumBytes.set(frame.payload, chunk.start * FLOAT_BYTES)
     this.#requireFinite(chunk, 'the predecessor sent')
-    const added = this.#gradient === undefined ? [] : [this.#add(chunk, this.#gradient)]
+    const mine = this.#contributed[chunk.bucket] === true ? this.#gradient : undefined
+    const added = mine === undefined ? [] : [this.#add(chunk, mine)]
     if (added.length === 0) this.#states[chunk.index] = CHUNK.early
     this.#received++
     return added
@@ -202,7 +225,7 @@ export class RingReduce {
   }
 
   #requireFinite(chunk: Chunk, what: string): void {
-    if (allFinite(this.#sum, chunk.start, chunk.start + chunk.floats)) return
+    if (allFinite(this.#sum, { start: chunk.start, end: chunk.start + chunk.floats })) return
     throw new GridError('gradient-not-finite', `${what} NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`)
   }
 
@@ -219,23 +242,18 @@ export class RingReduce {
   }
 }
 
-function checkOptions({ position: { index, size }, length, chunkBytes = FLOAT_BYTES, bucketFloats = 1, into }: RingReduceOptions): void {
+function checkOptions({ position: { index, size }, length, chunkBytes = FLOAT_BYTES, buckets, into }: RingReduceOptions & { readonly buckets: readonly FloatRange[] }): void {
   if (!(Number.isInteger(index) && index >= 0 && index < size)) throw new Error(`internal: no member ${index} in a ring of ${size}`)
   if (!(chunkBytes > 0 && chunkBytes <= MAX_FRAME_PAYLOAD_BYTES && chunkBytes % FLOAT_BYTES === 0))
     throw new Error(`internal: a chunk is a positive number of whole floats in a frame, got ${chunkBytes} bytes`)
-  if (!(Number.isInteger(bucketFloats) && bucketFloats > 0)) throw new Error(`internal: a bucket has whole floats, got ${bucketFloats}`)
+  if (!tiles(buckets, length)) throw new Error(`internal: the buckets do not make up ${length} floats`)
   if (into !== undefined && into.length !== length) throw new Error(`internal: the sum has ${length} floats, its array ${into.length}`)
 }
 
-/** x·0 is 0 for every finite x and NaN otherwise; one test at the end keeps the loop free of branches. */
-function allFinite(values: Float32Array, from: number, to: number): boolean {
-  let zero = 0
-  for (let i = from; i < to; i++) zero += (values[i] ?? 0) * 0
-  return zero === 0
-}
-
-function bytesOf(values: Float32Array): Uint8Array {
-  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+function tiles(buckets: readonly FloatRange[], length: number): boolean {
+  const inOrder = [...buckets].sort((a, b) => a.start - b.start)
+  const isTiled = inOrder.every(({ start, end }, i) => Number.isInteger(end) && end > start && start === (inOrder[i - 1]?.end ?? 0))
+  return isTiled && (inOrder.at(-1)?.end ?? 0) === length
 }
 
 function placeOf(bucket: number, offset: number): string {

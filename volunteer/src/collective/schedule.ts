@@ -7,6 +7,8 @@
 // Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009);
 // made common in training by Baidu's ring-allreduce (2017) and Horovod (2018).
 
+import type { FloatRange } from '../floats.ts'
+
 /** A place in the ring: member `index` sends to `index + 1` modulo `size`. */
 export interface RingPosition {
   readonly index: number
@@ -57,28 +59,32 @@ export function hops({ size }: RingPosition): number {
 }
 
 export interface CutOptions {
-  /** floats of the vector */
-  readonly length: number
+  /** each a run of the vector; together the whole of it, in any order */
+  readonly buckets: readonly FloatRange[]
   /** members of the ring */
   readonly size: number
-  readonly bucketFloats: number
   readonly chunkFloats: number
 }
 
-/** All chunks of the vector, in order. Segments of a bucket differ by at most one float; those of short buckets may be empty. */
-export function cutIntoChunks({ length, size, bucketFloats, chunkFloats }: CutOptions): Chunk[] {
+/** All chunks, bucket by bucket. Segments of a bucket differ by at most one float; those of short buckets may be empty. */
+export function cutIntoChunks({ buckets, size, chunkFloats }: CutOptions): Chunk[] {
   const chunks: Chunk[] = []
-  for (let base = 0, bucket = 0; base < length; base += bucketFloats, bucket++) {
-    const bucketLength = Math.min(bucketFloats, length - base)
+  for (const [bucket, range] of buckets.entries()) {
+    const length = range.end - range.start
     for (let segment = 0; segment < size; segment++) {
-      const end = segmentStart(bucketLength, size, segment + 1)
-      for (let offset = segmentStart(bucketLength, size, segment); offset < end; offset += chunkFloats) {
+      const end = segmentStart(length, size, segment + 1)
+      for (let offset = segmentStart(length, size, segment); offset < end; offset += chunkFloats) {
         const floats = Math.min(chunkFloats, end - offset)
-        chunks.push({ index: chunks.length, bucket, segment, offset, start: base + offset, floats })
+        chunks.push({ index: chunks.length, bucket, segment, offset, start: range.start + offset, floats })
       }
     }
   }
   return chunks
+}
+
+/** The vector from its beginning, in buckets of so many floats. */
+export function evenBuckets(length: number, floats: number): FloatRange[] {
+  return Array.from({ length: Math.ceil(length / floats) }, (_, i) => ({ start: i * floats, end: Math.min((i + 1) * floats, length) }))
 }
 
 /** The first of `length` floats that is in `segment`, when they are cut into `size` segments that differ by at most one float. */

@@ -1,8 +1,11 @@
 // Runs a graph with the plain TypeScript references: slow, exact enough to be the truth for GPUs, and present everywhere.
 
 import { runReference, type KernelCall } from '@starling-grid/shaders'
+import type { FloatRange } from '../floats.ts'
+import { finalAfter } from '../graph/early-ranges.ts'
 import type { Graph } from '../graph/build.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
+import { tensorsOf, type Call } from '../graph/storages.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
 
 /** Samples between two chances for other work on the thread: some 50 ms of a small network. */
@@ -46,11 +49,20 @@ export class ReferenceRunner implements GraphRunner {
     return done
   }
 
-  private runNow({ samples, write, parts, read = [], clearGradient, gradientInto }: RunRequest): Float32Array[] {
+  private async runNow({ samples, write, parts, read = [], clearGradient, gradientInto, early }: RunRequest): Promise<Float32Array[]> {
     for (const [tensor, values] of write) this.arrays.set(tensor.storage, values.slice())
     if (clearGradient) this.gradient.fill(0)
-    for (const part of parts) for (const call of this.graph[part]) this.runCall(call, samples)
-    gradientInto?.set(this.gradient)
+    const calls = parts.flatMap(part => this.graph[part])
+    const ranges = (gradientInto && early?.ranges) ?? []
+    const cuts = finalAfter(ranges, calls.map(writtenRanges))
+    for (const [index, { start, end }] of ranges.entries()) {
+      for (const call of calls.slice(cuts[index - 1] ?? 0, cuts[index])) this.runCall(call, samples)
+      gradientInto?.set(this.gradient.subarray(start, end), start)
+      early?.onFinal(index)
+      await breathe()
+    }
+    for (const call of calls.slice(cuts.at(-1) ?? 0)) this.runCall(call, samples)
+    if (ranges.length === 0) gradientInto?.set(this.gradient)
     return read.map(tensor => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
   }
 
@@ -68,6 +80,10 @@ export class ReferenceRunner implements GraphRunner {
     this.arrays.set(tensor.storage, fresh)
     return fresh
   }
+}
+
+function writtenRanges(call: Call): FloatRange[] {
+  return tensorsOf(call).flatMap(({ role, offset, size }) => (role === 'parameterGradient' ? [{ start: offset, end: offset + size }] : []))
 }
 
 /** Lets timers and sockets of this thread have their turn. */

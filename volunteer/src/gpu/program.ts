@@ -2,7 +2,6 @@
 
 import { workgroupGrid, type Pass } from '@starling-grid/shaders'
 import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
-import type { GraphPart } from '../graph/runner.ts'
 import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
 import { RunScalars, type RunValues } from './run-scalars.ts'
@@ -24,8 +23,8 @@ export interface Program {
   readonly buffers: ProgramBuffers
   /** What the shaders know as `run`, for the passes that are submitted next. */
   setScalars(queue: GPUQueue, scalars: RunValues): void
-  /** Appends the dispatches of some parts. */
-  encode(encoder: GPUComputePassEncoder, parts: readonly GraphPart[], samples: number): void
+  /** Appends the dispatches of some passes of the plan. */
+  encode(encoder: GPUComputePassEncoder, passes: readonly PlannedPass[], samples: number): void
 }
 
 export async function createProgram(device: GPUDevice, plan: Plan, owner: BufferOwner, readText: ReadText): Promise<Program> {
@@ -38,9 +37,9 @@ export async function createProgram(device: GPUDevice, plan: Plan, owner: Buffer
   return {
     buffers,
     setScalars: (queue, values) => scalars.set(queue, values),
-    encode(encoder, parts, samples) {
+    encode(encoder, passes, samples) {
       scalars.encode(encoder)
-      for (const part of parts) for (const pass of plan.parts[part]) dispatch(encoder, steps.get(pass), samples)
+      for (const pass of passes) dispatch(encoder, steps.get(pass), samples)
     },
   }
 }

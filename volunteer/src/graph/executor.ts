@@ -1,6 +1,7 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
 import type { AdapterDescription } from '@starling-grid/protocol'
+import type { FloatRange } from '../floats.ts'
 
 export type { AdapterDescription }
 
@@ -27,6 +28,14 @@ export interface BatchSums {
   readonly correct: number
 }
 
+/** Pieces of a gradient that somebody wants as soon as each is final. */
+export interface EarlyRanges {
+  /** of whole parameters, together all of them, in the order in which backward is expected to finish them */
+  readonly ranges: readonly FloatRange[]
+  /** `into` holds range `index` as it stays. In order, once each. A range that is never told of is final with the result. */
+  onFinal(index: number): void
+}
+
 export interface Executor {
   readonly adapter: AdapterDescription
   /** Replaces all parameters. flat (parameterCount,) in the order of the model's parameter layout. */
@@ -36,7 +45,7 @@ export interface Executor {
    * Writes Σ over targets of ∂loss/∂parameter into `into` (parameterCount,), overwriting it.
    * @throws GridError('device-lost') when the device is gone
    */
-  gradient(batch: Batch, into: Float32Array): Promise<BatchSums>
+  gradient(batch: Batch, into: Float32Array, early?: EarlyRanges): Promise<BatchSums>
   /** Forward only, evaluation mode. */
   evaluate(batch: Batch): Promise<BatchSums>
   /** Forward only, evaluation mode: (samples, …output shape). */

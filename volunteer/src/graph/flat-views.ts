@@ -2,6 +2,7 @@
 // do not depend on where in the vector their layer lies. Gaps hold zeros or nothing that is read.
 
 import type { ParameterEntry } from '@starling-grid/model'
+import type { FloatRange } from '../floats.ts'
 
 /** WebGPU binds storage buffers at multiples of 256 bytes on every adapter. */
 const BIND_ALIGNMENT_ELEMENTS = 64
@@ -39,7 +40,19 @@ export function spread({ views }: FlatViews, flat: Float32Array, device: Float32
   for (const { offset, length, deviceOffset } of views.values()) device.set(flat.subarray(offset, offset + length), deviceOffset)
 }
 
-/** Device order → layout order. */
-export function gather({ views }: FlatViews, device: Float32Array, flat: Float32Array): void {
-  for (const { offset, length, deviceOffset } of views.values()) flat.set(device.subarray(deviceOffset, deviceOffset + length), offset)
+/** Where whole parameters that lie side by side in the layout lie on the device. */
+export function deviceRange(flat: FlatViews, range: FloatRange): FloatRange {
+  const inside = viewsIn(flat, range)
+  const [first, last] = [inside[0], inside.at(-1)]
+  return first && last ? { start: first.deviceOffset, end: last.deviceOffset + last.length } : { start: 0, end: 0 }
+}
+
+/** Device order → layout order, of one range: `device` holds its `deviceRange`. */
+export function gather(flat: FlatViews, range: FloatRange, device: Float32Array, into: Float32Array): void {
+  const { start } = deviceRange(flat, range)
+  for (const { offset, length, deviceOffset } of viewsIn(flat, range)) into.set(device.subarray(deviceOffset - start, deviceOffset - start + length), offset)
+}
+
+function viewsIn({ views }: FlatViews, { start, end }: FloatRange): FlatView[] {
+  return [...views.values()].filter(({ offset, length }) => offset >= start && offset + length <= end)
 }

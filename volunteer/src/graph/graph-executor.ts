@@ -2,7 +2,8 @@
 
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
 import type { Graph } from './build.ts'
-import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
+import { allFinite } from '../floats.ts'
+import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
 import { afterGood, afterOverflow, FIRST_SCALE, type LossScale } from './loss-scale.ts'
 import { lossRule } from './losses.ts'
 import type { GraphPart, GraphRunner, RunRequest } from './runner.ts'
@@ -21,11 +22,11 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
         throw new Error(`internal: the model has ${graph.parameterCount} parameters and gets ${flat.length}`)
       runner.loadParameters(flat)
     },
-    async gradient(batch, into) {
+    async gradient(batch, into, early) {
       if (into.length !== graph.parameterCount) throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
       checkBatch(graph, batch)
       if (batch.samples === 0) into.fill(0)
-      return inTurn(() => (runner.precision === 'f32' ? gradientOf(runner, batch, { into, lossScale: 1 }) : scaledGradient(runner, batch, { into, scaling })))
+      return inTurn(() => (runner.precision === 'f32' ? gradientOf(runner, batch, { into, lossScale: 1, early }) : scaledGradient(runner, batch, { into, scaling })))
     },
     async evaluate(batch) {
       checkBatch(graph, batch)
@@ -39,15 +40,21 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
   }
 }
 
-function gradientOf(runner: GraphRunner, batch: Batch, { into, lossScale }: { readonly into: Float32Array; readonly lossScale: number }): Promise<BatchSums> {
+interface GradientOptions {
+  readonly into: Float32Array
+  readonly lossScale: number
+  readonly early?: EarlyRanges | undefined
+}
+
+function gradientOf(runner: GraphRunner, batch: Batch, { into, lossScale, early }: GradientOptions): Promise<BatchSums> {
   return sumOver(runner, batch, piecesOf(runner.graph, batch, runner.capacity), (first, last) => ({
-    parts: TRAIN, clearGradient: first, lossScale, ...(last ? { gradientInto: into } : {}),
+    parts: TRAIN, clearGradient: first, lossScale, ...(last ? { gradientInto: into, ...(early ? { early } : {}) } : {}),
   }))
 }
 
 /**
  * A batch that overflows is computed again with half the scale: skipping it would lose samples that others count on.
- * A loss that is not finite is the model's doing and is passed on.
+ * A loss that is not finite is the model's doing and is passed on. Nothing is handed out early: what overflowed is known last.
  */
 async function scaledGradient(
   runner: GraphRunner, batch: Batch, { into, scaling }: { readonly into: Float32Array; readonly scaling: { now: LossScale } },
@@ -56,7 +63,7 @@ async function scaledGradient(
     const { scale } = scaling.now
     const sums = await gradientOf(runner, batch, { into, lossScale: scale })
     divide(into, scale, runner.graph)
-    const finite = into.every(Number.isFinite)
+    const finite = allFinite(into)
     const smaller = finite || !Number.isFinite(sums.lossSum) ? undefined : afterOverflow(scaling.now)
     if (finite) scaling.now = afterGood(scaling.now)
     if (!smaller) return sums

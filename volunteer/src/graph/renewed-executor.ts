@@ -2,7 +2,7 @@
 // A second loss is passed on, and the volunteer leaves with its name. Knows nothing of devices.
 
 import { isGridError } from '@starling-grid/protocol'
-import type { AdapterDescription, Batch, BatchSums, Executor } from './executor.ts'
+import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
 
 export type OpenExecutor = () => Promise<Executor>
 
@@ -37,8 +37,10 @@ class RenewedExecutor implements Executor {
     this.#current.loadParameters(flat)
   }
 
-  gradient(batch: Batch, into: Float32Array): Promise<BatchSums> {
-    return this.#withDevice(executor => executor.gradient(batch, into))
+  gradient(batch: Batch, into: Float32Array, early?: EarlyRanges): Promise<BatchSums> {
+    if (!early) return this.#withDevice(executor => executor.gradient(batch, into))
+    const given = new Set<number>()
+    return this.#withDevice(executor => (given.size === 0 ? executor.gradient(batch, into, noting(early, given)) : rest(executor, batch, { into, early, given })))
   }
 
   evaluate(batch: Batch): Promise<BatchSums> {
@@ -76,4 +78,22 @@ class RenewedExecutor implements Executor {
     if (this.#parameters) renewed.loadParameters(this.#parameters)
     this.#say(`The device is back: ${renewed.adapter.name}.`)
   }
+}
+
+function noting(early: EarlyRanges, given: Set<number>): EarlyRanges {
+  return { ranges: early.ranges, onFinal: index => (given.add(index), early.onFinal(index)) }
+}
+
+interface Started {
+  readonly into: Float32Array
+  readonly early: EarlyRanges
+  readonly given: Set<number>
+}
+
+/** What was handed out may be with others already and stays, although another device may round otherwise. */
+async function rest(executor: Executor, batch: Batch, { into, early, given }: Started): Promise<BatchSums> {
+  const again = new Float32Array(into.length)
+  const sums = await executor.gradient(batch, again)
+  for (const [index, { start, end }] of early.ranges.entries()) if (!given.has(index)) into.set(again.subarray(start, end), start)
+  return sums
 }

@@ -2,6 +2,7 @@
 // Golden cases of single operators drive it directly, on the same path as training.
 
 import type { Graph } from './build.ts'
+import type { EarlyRanges } from './executor.ts'
 import type { Precision } from './half.ts'
 import type { Tensor } from './tensor.ts'
 
@@ -24,6 +25,8 @@ export interface RunRequest {
   readonly lossScale?: number
   /** receives the flat gradient after the run */
   readonly gradientInto?: Float32Array
+  /** pieces of that gradient that are wanted before the rest of the run is over */
+  readonly early?: EarlyRanges
 }
 
 export interface GraphRunner {

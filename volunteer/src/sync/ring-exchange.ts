@@ -1,6 +1,7 @@
 // The reduces of one generation: frames of the present and the next step find their RingReduce; all others are refused.
 import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
 import { RingReduce } from '../collective/ring-reduce.ts'
+import type { FloatRange } from '../floats.ts'
 
 export interface RingExchangeOptions {
   readonly generation: number
@@ -8,6 +9,8 @@ export interface RingExchangeOptions {
   readonly size: number
   /** floats of the gradient */
   readonly length: number
+  /** what members contribute one by one (gradient-buckets.ts); absent: RingReduce's own */
+  readonly buckets?: readonly FloatRange[]
 }
 
 export class RingExchange {
@@ -20,6 +23,10 @@ export class RingExchange {
   constructor(options: RingExchangeOptions, step: number) {
     this.options = options
     this.#step = step
+  }
+
+  contributeBucket(step: number, bucket: number, gradient: Float32Array): Frame[] {
+    return this.#at(step).contributeBucket(bucket, gradient)
   }
 
   contribute(step: number, gradient: Float32Array, manifest: Manifest): Frame[] {
@@ -53,8 +60,8 @@ export class RingExchange {
   #at(step: number): RingReduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, position, size, length } = this.options
-    const reduce = new RingReduce({ generation, step, position: { index: position, size }, length })
+    const { generation, position, size, length, buckets } = this.options
+    const reduce = new RingReduce({ generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}) })
     this.#reduces.set(step, reduce)
     return reduce
   }

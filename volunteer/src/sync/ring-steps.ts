@@ -35,6 +35,11 @@ export class RingSteps {
     this.#waiting = undefined
   }
 
+  /** One bucket of the own share, before the rest of it is known. @throws GridError 'gradient-not-finite' */
+  contributeBucket(step: number, bucket: number, gradient: Float32Array): void {
+    this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient) ?? [])
+  }
+
   contribute(step: number, gradient: Float32Array, manifest: Manifest): void {
     this.#progressAt = performance.now()
     this.#forward(this.#exchange?.contribute(step, gradient, manifest) ?? [])

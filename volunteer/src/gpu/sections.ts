@@ -1,0 +1,68 @@
+// A run cut into what is submitted at once: passes, and what is copied out after them. One section, unless pieces of the
+// gradient are wanted before the rest. Pure: it names buffers and touches none.
+
+import type { FloatRange } from '../floats.ts'
+import { finalAfter } from '../graph/early-ranges.ts'
+import { deviceRange } from '../graph/flat-views.ts'
+import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
+import type { RunRequest } from '../graph/runner.ts'
+import { lengthFor, type Tensor } from '../graph/tensor.ts'
+
+const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
+
+export interface StagingCopy {
+  readonly source: Resource
+  /** in the staging buffer */
+  readonly offset: number
+}
+
+export interface Section {
+  readonly passes: readonly PlannedPass[]
+  /** values that were asked for, then the gradient */
+  readonly copies: readonly StagingCopy[]
+  /** of the staging buffer: it follows the capacity and not the samples, so that every run of a kind uses the same ring */
+  readonly bytes: number
+  /** of the layout: what the last copy brings */
+  readonly gradient: FloatRange | undefined
+}
+
+export function sectionsOf(plan: Plan, { samples, parts, read = [], gradientInto, early }: RunRequest): Section[] {
+  const passes = parts.flatMap(part => plan.parts[part])
+  const ranges = gradientInto && (early?.ranges ?? [{ start: 0, end: gradientInto.length }])
+  if (!ranges) return [{ passes, ...staging(read.map(tensor => wanted(plan, tensor, samples))), gradient: undefined }]
+  const inDevice = ranges.map(range => deviceRange(plan.flat, range))
+  const cuts = finalAfter(inDevice, passes.map(writtenRanges))
+  return ranges.map((gradient, i) => {
+    const isLast = i === ranges.length - 1
+    const values = isLast ? read.map(tensor => wanted(plan, tensor, samples)) : []
+    return { passes: passes.slice(cuts[i - 1] ?? 0, isLast ? undefined : cuts[i]), ...staging([...values, gradientCopy(inDevice[i])]), gradient }
+  })
+}
+
+interface Wanted {
+  readonly source: Resource
+  /** in the staging buffer, of which `source` may fill less */
+  readonly reserved: number
+}
+
+function wanted({ placement, capacity }: Plan, tensor: Tensor, samples: number): Wanted {
+  const place = placement.get(tensor.storage)
+  if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
+  const bytesFor = (count: number) => lengthFor(tensor, count) * FLOAT_BYTES
+  return { source: { kind: 'pooled', ...place, bytes: bytesFor(samples) }, reserved: bytesFor(capacity) }
+}
+
+function gradientCopy({ start, end }: FloatRange = { start: 0, end: 0 }): Wanted {
+  const bytes = (end - start) * FLOAT_BYTES
+  return { source: { kind: 'gradient', byteOffset: start * FLOAT_BYTES, bytes }, reserved: bytes }
+}
+
+function staging(all: readonly Wanted[]): Pick<Section, 'copies' | 'bytes'> {
+  let bytes = 0
+  const copies = all.map(({ source, reserved }) => ({ source, offset: (bytes += reserved) - reserved }))
+  return { copies, bytes: Math.max(bytes, FLOAT_BYTES) }
+}
+
+function writtenRanges({ resources }: PlannedPass): FloatRange[] {
+  return resources.flatMap(({ kind, byteOffset, bytes }) => (kind === 'gradient' ? [{ start: byteOffset / FLOAT_BYTES, end: (byteOffset + bytes) / FLOAT_BYTES }] : []))
+}
