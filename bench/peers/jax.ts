@@ -51,7 +51,7 @@ interface Work {
 function arraysOf(task: Task): Work {
   switch (task.kind) {
     case 'matmul': return matmul(task)
-    case 'conv2d-forward': case 'conv2d-training': return conv2d(task)
+    case 'conv2d-forward': case 'conv2d-backward': return conv2d(task)
     case 'step': return trainingStep(task)
     case 'chain': throw new Error('jit makes one kernel of the whole chain, so there is no dependent dispatch to time')
     default: throw task satisfies never
@@ -73,12 +73,12 @@ function conv2d(task: ConvTask): Work {
   const dy = shaped(inputs.dy, [samples, out, side, side])
   const conv = (a: np.Array, w: np.Array) => lax.conv(a, w, [1, 1], 'SAME')
   const forward = jit(conv)
-  const training = jit((a: np.Array, w: np.Array, d: np.Array): [np.Array, np.Array, np.Array] => {
+  const backward = jit((a: np.Array, w: np.Array, d: np.Array): [np.Array, np.Array] => {
     const [y, gradients] = vjp(conv, [a, w])
-    const [da, dw] = gradients(d) as [np.Array, np.Array]
-    return [y, da, dw]
+    y.dispose()
+    return gradients(d) as [np.Array, np.Array]
   })
-  const run = () => task.kind === 'conv2d-forward' ? [forward(x.ref, weight.ref)] : training(x.ref, weight.ref, dy.ref)
+  const run = () => task.kind === 'conv2d-forward' ? [forward(x.ref, weight.ref)] : backward(x.ref, weight.ref, dy.ref)
   return { run, close: () => [x, weight, dy].forEach((array) => array.dispose()) }
 }
 

@@ -71,7 +71,7 @@ interface Work {
 function tensorsOf(task: Task): Work {
   switch (task.kind) {
     case 'matmul': return matmul(task)
-    case 'conv2d-forward': case 'conv2d-training': return conv2d(task)
+    case 'conv2d-forward': case 'conv2d-backward': return conv2d(task)
     case 'step': return trainingStep(task)
     case 'chain': return chain(task)
     default: throw task satisfies never
@@ -98,10 +98,10 @@ function conv2d(task: ConvTask): Work {
     tf.engine().runKernel('Conv2DBackpropInput', { dy, filter }, { ...attributes, inputShape: x.shape }) as tf.Tensor,
     tf.engine().runKernel('Conv2DBackpropFilter', { x, dy }, { ...attributes, filterShape: filter.shape }) as tf.Tensor,
   ]
-  const shape = (tensor: tf.Tensor, i: number) => tf.transpose(tensor, i === 2 ? [3, 2, 0, 1] : [0, 3, 1, 2])
+  const shape = (tensor: tf.Tensor, i: number) => tf.transpose(tensor, i === 1 ? [3, 2, 0, 1] : [0, 3, 1, 2])
   return {
     run: (shaped) => tf.tidy(() => {
-      const outputs = task.kind === 'conv2d-forward' ? [forward()] : [forward(), ...backward()]
+      const outputs = task.kind === 'conv2d-forward' ? [forward()] : backward()
       return shaped ? outputs.map(shape) : outputs
     }),
     close: () => tf.dispose([x, dy, filter]),

@@ -3,7 +3,8 @@ import { compare, type Comparison } from './compare.ts'
 import { memoryRows } from './memory.ts'
 import { adamwOnCpu, adamwOnGpu } from './optimizer.ts'
 import type { BenchRow } from './row.ts'
-import { inPlace, type Suite } from './suite.ts'
+import { shareOfPeak } from './peak.ts'
+import { inPlace, isWanted, type Suite, type SuiteOptions } from './suite.ts'
 import { flopsOf, type ConvTask, type Task } from './task.ts'
 
 const CONV = { samples: 8, channels: 32, out: 64, side: 14, kernel: 3 } as const satisfies Omit<ConvTask, 'kind'>
@@ -12,8 +13,16 @@ const CONV_NAME = `${CONV.kernel}×${CONV.kernel} ${CONV.channels}→${CONV.out}
 const COMPARISONS: readonly Comparison[] = [
   rate('matmul 512', { kind: 'matmul', size: 512 }),
   rate(`conv2d forward ${CONV_NAME}`, { kind: 'conv2d-forward', ...CONV }),
-  rate(`conv2d forward and backward ${CONV_NAME}`, { kind: 'conv2d-training', ...CONV }),
+  rate(`conv2d backward ${CONV_NAME}`, { kind: 'conv2d-backward', ...CONV }),
 ]
+
+/** In Node only, without other libraries. */
+const OURS_ALONE: Readonly<Record<string, (options: SuiteOptions) => Promise<BenchRow[]>>> = {
+  'matmul beside multiply-adds': async (options) => [await shareOfPeak(options)],
+  'adamw kernel': async (options) => [await adamwOnGpu(options)],
+  'adamw exact': async (options) => [await adamwOnCpu(options)],
+  'activation memory': (options) => memoryRows(options),
+}
 
 function rate(name: string, task: Task): Comparison {
   // tfjs on plain JavaScript takes seconds for a convolution's gradients, which would flatter us.
@@ -23,9 +32,10 @@ function rate(name: string, task: Task): Comparison {
 export const kernelSuite: Suite = async (options) => {
   const rows = await inPlace(options, async (place) => {
     const compared: BenchRow[] = []
-    for (const comparison of COMPARISONS) compared.push(await compare(comparison, place, options))
+    for (const comparison of COMPARISONS.filter(({ name }) => isWanted(options, name))) compared.push(await compare(comparison, place, options))
     return compared
   })
   if (options.in === 'browser') return rows
-  return [...rows, await adamwOnGpu(options), await adamwOnCpu(options), ...await memoryRows(options)]
+  for (const [name, measure] of Object.entries(OURS_ALONE)) if (isWanted(options, name)) rows.push(...await measure(options))
+  return rows
 }

@@ -11,6 +11,7 @@ import type { Suite } from './suite.ts'
 
 const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   async: async () => (await import('./async.ts')).asyncSuite,
+  overlap: async () => (await import('./overlap.ts')).overlapSuite,
   compression: async () => (await import('./compression.ts')).compressionSuite,
   reduce: async () => (await import('./reduce.ts')).reduceSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,
@@ -29,6 +30,7 @@ interface Options {
   readonly adapter?: string
   readonly in: 'node' | 'browser'
   readonly rounds: number
+  readonly only?: string
   readonly json?: true
   readonly write?: true
 }
@@ -40,6 +42,7 @@ async function main(argv: string[]): Promise<number> {
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
     .option('--rounds <n>', 'interleaved rounds', wholeRounds, FEWEST_ROUNDS_TO_KEEP)
+    .option('--only <text>', 'rows whose names contain this (kernels, step)')
     .option('--json', 'print one JSON value on the last line of stdout')
     .option('--write', 'keep the rows in bench/results')
     .exitOverride()
@@ -47,6 +50,7 @@ async function main(argv: string[]): Promise<number> {
   const options = program.opts<Options>()
   const [name = ''] = program.args
   if (options.write && options.rounds < FEWEST_ROUNDS_TO_KEEP) throw new GridError('usage', `--write keeps no rows of fewer than ${FEWEST_ROUNDS_TO_KEEP} rounds`)
+  if (options.write && options.only !== undefined) throw new GridError('usage', '--write keeps whole suites: leave --only out')
   if (name === 'report') return say(writeReport())
   return name === 'all' ? runAll(argv.filter((argument) => argument !== 'all')) : runSuite(name, options)
 }
@@ -60,7 +64,7 @@ async function runSuite(name: string, options: Options): Promise<number> {
   const warning = loadWarning(machine)
   if (warning) log(warning)
   const suite = await load()
-  const rows = await suite({ adapter: options.adapter, in: options.in, rounds: options.rounds, log })
+  const rows = await suite({ adapter: options.adapter, in: options.in, rounds: options.rounds, only: options.only, log })
   for (const row of rows) (options.json ? console.error : console.log)(asText(row))
   if (options.write) keep(name, { date: new Date().toISOString().slice(0, 10), machine, in: options.in, rounds: options.rounds, rows })
   if (options.json) console.log(JSON.stringify({ machine, rows }))

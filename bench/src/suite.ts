@@ -9,10 +9,17 @@ export interface SuiteOptions {
   /** part of the wanted adapter's name */
   readonly adapter: string | undefined
   readonly in: 'node' | 'browser'
+  /** part of the names of the rows that are wanted; absent: all */
+  readonly only?: string | undefined
   /** interleaved rounds of each row */
   readonly rounds: number
   /** progress, for people */
   readonly log: (line: string) => void
+}
+
+/** For suites of rows that take long. */
+export function isWanted({ only }: SuiteOptions, row: string): boolean {
+  return only === undefined || row.includes(only)
 }
 
 export type Suite = (options: SuiteOptions) => Promise<BenchRow[]>

@@ -11,8 +11,8 @@ export interface MatmulTask {
 
 /** A convolution with padding that keeps the size and without a bias. */
 export interface ConvTask {
-  /** training: the result, and the gradients of the input and of the weight */
-  readonly kind: 'conv2d-forward' | 'conv2d-training'
+  /** backward: the gradients of the input and of the weight, given that of the result */
+  readonly kind: 'conv2d-forward' | 'conv2d-backward'
   readonly samples: number
   readonly channels: number
   readonly out: number
@@ -55,7 +55,7 @@ export function flopsOf(task: Task): number {
   if (task.kind === 'matmul') return 2 * task.size ** 3
   if (task.kind === 'step' || task.kind === 'chain') return 0
   const once = 2 * task.samples * task.side ** 2 * task.out * task.channels * task.kernel ** 2
-  return task.kind === 'conv2d-training' ? 3 * once : once
+  return task.kind === 'conv2d-backward' ? 2 * once : once
 }
 
 export interface MatmulInputs {

@@ -24,7 +24,7 @@ export function starling(backend: StarlingBackend): Library {
     prepare: async (task) => {
       switch (task.kind) {
         case 'matmul': return matmul(task, backend)
-        case 'conv2d-forward': case 'conv2d-training': return conv2d(task, backend)
+        case 'conv2d-forward': case 'conv2d-backward': return conv2d(task, backend)
         case 'step': return trainingStep(task, backend)
         case 'chain': return chain(task, backend)
         default: throw task satisfies never
@@ -72,13 +72,13 @@ async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepare
   const graph = buildGraph(parseModelSpec({ input: [channels, side, side], layers: [layer] }), { outputGradient: 'given', inputGradient: true })
   const { inputGradient } = graph
   if (!inputGradient) throw new Error('internal: the graph has no input gradient')
-  const runner = await backend.createRunner(graph, samples)
+  const isForward = task.kind === 'conv2d-forward'
+  // Without a forward pass, the backward pass prepares by itself what it would have found in training.
+  const runner = await backend.createRunner(isForward ? graph : { ...graph, forward: [], evaluation: [] }, samples)
   runner.loadParameters(weight)
   return graphTask(runner, {
     samples, write: [[graph.input, x], [graph.outputGradient, dy]],
-    ...(task.kind === 'conv2d-training'
-      ? { parts: ['forward', 'backward'], read: [graph.output, inputGradient], gradient: weight.length }
-      : { parts: ['forward'], read: [graph.output] }),
+    ...(isForward ? { parts: ['forward'], read: [graph.output] } : { parts: ['backward'], read: [inputGradient], gradient: weight.length }),
   })
 }
 

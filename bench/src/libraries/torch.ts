@@ -1,16 +1,15 @@
 // PyTorch on the CPU as a library under measurement, in a process of its own that is spoken to in lines of JSON. Only a PyTorch
 // with a BLAS worth the name takes part: its rate of a large matrix product is asked for first and shown.
-import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { createInterface } from 'node:readline'
-import type { Readable, Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { parameterLayout } from '@starling-grid/model'
 import { fromBase64, toBase64 } from '../browser/base64.ts'
+import { type Ask, conversation } from '../conversation.ts'
 import type { Library, Missing, Prepared } from '../library.ts'
 import { convInputs, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type Task } from '../task.ts'
 
-const PYTHON = process.env['STARLING_PYTHON'] ?? '/usr/bin/python3'
+export const PYTHON = process.env['STARLING_PYTHON'] ?? '/usr/bin/python3'
 const SCRIPT = fileURLToPath(new URL('../../peers/torch_peer.py', import.meta.url))
 const THREADS = 2
 /** GFLOP/s of a 1024 × 1024 product, the best of ten. Debian's reference BLAS gives 3–5 on a core that does 60 and more with OpenBLAS. */
@@ -41,23 +40,6 @@ export async function openTorch(): Promise<Torch | Missing> {
   }
 }
 
-type Ask = (question: object) => Promise<Readonly<Record<string, unknown>>>
-
-/** One question at a time, one line each way. */
-function conversation(process: ChildProcessByStdio<Writable, Readable, null>): Ask {
-  const lines = createInterface({ input: process.stdout })[Symbol.asyncIterator]()
-  process.on('error', () => undefined)
-  process.stdin.on('error', () => undefined)
-  return async (question) => {
-    process.stdin.write(`${JSON.stringify(question)}\n`)
-    const { value, done } = await lines.next()
-    if (done === true) throw new Error('the process ended')
-    const answer = JSON.parse(String(value)) as Record<string, unknown>
-    if (answer['error'] !== undefined) throw new Error(String(answer['error']))
-    return answer
-  }
-}
-
 async function prepare(task: Task, ask: Ask): Promise<Prepared> {
   const { id } = await ask({ ask: 'prepare', task, tensors: tensorsOf(task) })
   return {
@@ -78,7 +60,7 @@ function tensorsOf(task: Task): Readonly<Record<string, unknown>> {
       const { a, b } = matmulInputs(task)
       return { a: sent(a, [task.size, task.size]), b: sent(b, [task.size, task.size]) }
     }
-    case 'conv2d-forward': case 'conv2d-training': {
+    case 'conv2d-forward': case 'conv2d-backward': {
       const { samples, channels, out, side, kernel } = task
       const { x, weight, dy } = convInputs(task)
       return { x: sent(x, [samples, channels, side, side]), weight: sent(weight, [out, channels, kernel, kernel]), dy: sent(dy, [samples, out, side, side]) }
