@@ -6,7 +6,7 @@ import {
   type Batch, type Communicator, createReferenceExecutor, type Encoding, type Executor, MemoryGrid, networkMesh, openCommunicator, swapped,
 } from '@starling-grid/volunteer'
 import { type EncodingName, startEncoding } from './encodings.ts'
-import { orderAll, slowest, startRanks } from './rank-orders.ts'
+import { slowest, startProcesses } from './rank-orders.ts'
 import { type BenchRow, race } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 
@@ -29,15 +29,14 @@ export async function compressionSuite({ rounds, log }: Pick<SuiteOptions, 'roun
 
 /** f32 bytes of the vector ÷ time. */
 async function rates(rounds: number): Promise<BenchRow[]> {
-  const { processes, ended } = await startRanks(RANKS)
+  const ranks = await startProcesses(RANKS)
   const rows: BenchRow[] = []
-  const rate = (encoding: EncodingName) => async () => (4 * NUMBERS) / 1000 / slowest(await orderAll(processes, { type: 'reduce', numbers: NUMBERS, encoding }))
+  const rate = (encoding: EncodingName) => async () => (4 * NUMBERS) / 1000 / slowest(await ranks.order({ type: 'reduce', numbers: NUMBERS, encoding }))
   for (const encoding of ENCODINGS) {
-    await orderAll(processes, { type: 'check', numbers: NUMBERS, encoding })
+    await ranks.order({ type: 'check', numbers: NUMBERS, encoding })
     rows.push(await race({ name: `all-reduce 4 MB as ${encoding}`, adapter: 'node-datachannel', unit: 'MB/s' }, rate(encoding), { f32: rate('f32') }, rounds))
   }
-  await orderAll(processes, { type: 'leave', numbers: 0, encoding: 'f32' })
-  await ended
+  await ranks.close()
   return rows
 }
 

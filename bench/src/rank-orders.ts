@@ -1,43 +1,59 @@
-// What a benchmark says to its rank processes, and what they answer.
+// Ranks that are spoken to in turns: processes of this machine, or tabs of a browser on it.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { type LocalGroup, startLocalGroup } from '@starling-grid/client-node'
-import type { EncodingName } from './encodings.ts'
+import { startLocalGroup, startLocalSignalling } from '@starling-grid/client-node'
+import { newMemberId } from '@starling-grid/protocol'
+import { openPages } from './browser/page.ts'
+import type { RankAnswer, RankOrder } from './rank.ts'
 
 const RANK_PROGRAM = fileURLToPath(new URL('reduce-rank.ts', import.meta.url))
+const RANK_PAGE = new URL('pages/reduce-rank.ts', import.meta.url)
 
-export interface RankOrder {
-  /** check: all-reduce once and compare with what it must give. raw: only send to one neighbour and receive from the other */
-  readonly type: 'check' | 'reduce' | 'raw' | 'leave'
-  readonly numbers: number
-  readonly encoding: EncodingName
+export interface Ranks {
+  readonly size: number
+  /** what each rank took */
+  order(order: RankOrder): Promise<readonly RankAnswer[]>
+  close(): Promise<void>
 }
 
-export interface RankAnswer {
-  readonly milliseconds: number
-  /** of all threads of the process */
-  readonly cpuMilliseconds: number
-  readonly error?: string
+export type ProcessAnswer = { readonly value: RankAnswer } | { readonly error: string }
+
+export async function startProcesses(size: number): Promise<Ranks> {
+  const { processes, ended } = await startLocalGroup({ size, file: RANK_PROGRAM })
+  await Promise.all(processes.map((child) => once(child, 'message')))
+  const order = (given: RankOrder) => Promise.all(processes.map((child) => ask(child, given)))
+  return {
+    size, order,
+    close: async () => {
+      await order({ type: 'leave', numbers: 0, encoding: 'f32' })
+      await ended
+    },
+  }
 }
 
-/** Ranks that take orders: each says so with a first answer. */
-export async function startRanks(size: number): Promise<LocalGroup> {
-  const group = await startLocalGroup({ size, file: RANK_PROGRAM })
-  await Promise.all(group.processes.map((child) => once(child, 'message')))
-  return group
+async function ask(child: ChildProcess, order: RankOrder): Promise<RankAnswer> {
+  child.send(order)
+  const [answer] = (await once(child, 'message')) as [ProcessAnswer]
+  if ('error' in answer) throw new Error(answer.error)
+  return answer.value
 }
 
-/** What each rank took. */
-export async function orderAll(processes: readonly ChildProcess[], order: RankOrder): Promise<RankAnswer[]> {
-  return Promise.all(
-    processes.map(async (child) => {
-      child.send(order)
-      const [answer] = (await once(child, 'message')) as [RankAnswer]
-      if (answer.error !== undefined) throw new Error(answer.error)
-      return answer
-    }),
-  )
+export async function startTabs(size: number): Promise<Ranks> {
+  const signalling = await startLocalSignalling()
+  const { pages, close } = await openPages({ modules: { page: RANK_PAGE }, gpu: false }, size)
+  const undo = async (): Promise<void> => {
+    await close()
+    signalling.stop()
+  }
+  try {
+    const members = pages.map(newMemberId)
+    await Promise.all(pages.map((page, rank) => page.call('join', { access: signalling.access(members[rank] ?? newMemberId()), members })))
+    return { size, order: async (order) => (await Promise.all(pages.map((page) => page.call('obey', order)))) as RankAnswer[], close: undo }
+  } catch (error) {
+    await undo()
+    throw error
+  }
 }
 
 /** Until the last rank was done. */

@@ -18,15 +18,29 @@ export interface OpenPage {
   close(): Promise<void>
 }
 
+export interface OpenPages {
+  readonly pages: readonly Pick<OpenPage, 'call'>[]
+  close(): Promise<void>
+}
+
 export interface PageOptions {
   /** modules to build, by the name under which the page can import them: `/name.js`. `page` is run when it opens */
   readonly modules: Readonly<Record<string, URL>> & { readonly page: URL }
   /** files to serve beside the page, by the last part of their address */
   readonly files?: Readonly<Record<string, string>>
+  /** false: without an adapter (default true) */
+  readonly gpu?: boolean
 }
 
 /** @throws GridError('browser-missing') with the command that gets one */
-export async function openPage({ modules, files = {} }: PageOptions): Promise<OpenPage> {
+export async function openPage(options: PageOptions): Promise<OpenPage> {
+  const { pages: [page], close } = await openPages(options, 1)
+  if (page === undefined) throw new Error('internal: one page was asked for')
+  return { ...page, close }
+}
+
+/** Several tabs of the same page in one browser, each in a context of its own: a hidden tab of a shared one would have slow timers. */
+export async function openPages({ modules, files = {}, gpu = true }: PageOptions, count: number): Promise<OpenPages> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-page-'))
   const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })]
   const close = async () => { for (const step of undo.splice(0).reverse()) await step() }
@@ -35,19 +49,23 @@ export async function openPage({ modules, files = {} }: PageOptions): Promise<Op
     await writeFile(join(folder, 'index.html'), INDEX)
     const server = await serve(folder, files)
     undo.push(() => closed(server))
-    const browser = await launchBrowser()
+    const browser = await launchBrowser({ gpu })
     undo.push(() => browser.close())
-    const page = await browser.newPage()
-    const refused = new Promise<never>((_, reject) => page.once('pageerror', reject))
     const { port } = server.address() as AddressInfo
-    await page.goto(`http://localhost:${port}/index.html`)
-    await Promise.race([page.waitForFunction(() => 'page' in globalThis), refused])
-    refused.catch(() => undefined)
-    return { close, call: (name, argument = null) => page.evaluate(callInPage, { name, argument }).catch(asThrown) }
+    return { close, pages: await Promise.all(Array.from({ length: count }, () => openTab(browser, `http://localhost:${port}/index.html`))) }
   } catch (error) {
     await close()
     throw error
   }
+}
+
+async function openTab(browser: Awaited<ReturnType<typeof launchBrowser>>, url: string): Promise<Pick<OpenPage, 'call'>> {
+  const page = await (await browser.newContext()).newPage()
+  const refused = new Promise<never>((_, reject) => page.once('pageerror', reject))
+  await page.goto(url)
+  await Promise.race([page.waitForFunction(() => 'page' in globalThis), refused])
+  refused.catch(() => undefined)
+  return { call: (name, argument = null) => page.evaluate(callInPage, { name, argument }).catch(asThrown) }
 }
 
 /** The page's own words, without those that the driver puts before them. */
