@@ -1,5 +1,6 @@
 // What all parts of a simulation share, and how members reach each other.
-import type { MemberId, VersionRef } from '@starling-grid/protocol'
+import type { FrameType, MemberId, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { MemberEffect } from '@starling-grid/volunteer'
 import type { Agenda } from './agenda.ts'
 import type { Connection, VolunteerEnd } from './connection.ts'
 import type { Counts } from './counts.ts'
@@ -24,6 +25,15 @@ export interface Peer extends VolunteerEnd {
   serve(wish: FetchWish): Float32Array | undefined
 }
 
+/**
+ * What a member is just doing, for tests that strike then: it carries out an effect, or sends a message; a frame of this type
+ * and hop reached it, and it sent on what followed; another member asks it for its state.
+ */
+export type Moment =
+  | { readonly at: 'before' | 'after'; readonly what: Exclude<MemberEffect['type'], 'send'> | ToCoordinator['type'] }
+  | { readonly at: 'frame'; readonly type: FrameType; readonly hop: number }
+  | { readonly at: 'asked' }
+
 export interface Context {
   readonly scenario: Scenario
   readonly dice: Dice
@@ -44,6 +54,7 @@ export interface Context {
   reconnect(member: VolunteerEnd): void
   /** The member's process ends, as it wished. */
   departed(member: VolunteerEnd): void
+  moment(member: MemberId, moment: Moment): void
   /** Something changed that invariants speak of. */
   touched(): void
   /** A line of the trace, written only when there is one. */

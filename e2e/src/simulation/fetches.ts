@@ -42,6 +42,7 @@ export class Fetches {
     if (source === undefined) return this.#download(wanted)
     const wish = { kind, gen: wanted.gen, version: wanted.target }
     this.#carry(source, 'asks', wish, () => {
+      this.#context.moment(source, { at: 'asked' })
       const peer = this.#context.peer(source)
       const answer = peer?.alive === true ? peer.serve(wish) : undefined
       const arrive = (): void => this.#answered(wish, source, answer)

@@ -1,5 +1,6 @@
 // START HERE: one seed, one simulated run under faults, with every invariant checked after every event. The same seed
 // always gives the same run; a seed that fails is told with the trace of its last events.
+import type { StepRecord } from '@starling-grid/protocol'
 import type { Counts } from './counts.ts'
 import { scenarioOf, type Scenario, type SimulationOptions } from './scenario.ts'
 import { type Invariant, type Violation, Violations } from './violations.ts'
@@ -15,6 +16,13 @@ export interface SimulateOptions extends SimulationOptions {
   readonly trace?: boolean
   /** not looked at: to see what else a broken rule breaks */
   readonly ignore?: ReadonlySet<Invariant>
+  readonly play?: Play
+}
+
+/** A play instead of chance: another scenario for the seed, and what happens in it. */
+export interface Play {
+  scenario(drawn: Scenario): Scenario
+  direct(world: World): void
 }
 
 export interface Outcome {
@@ -24,15 +32,19 @@ export interface Outcome {
   /** events after the last fault */
   readonly calmEvents: number
   readonly counts: Counts
+  /** the committed history */
+  readonly records: readonly StepRecord[]
   readonly trace: readonly string[]
 }
 
 export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
-  const scenario = scenarioOf(seed, options)
+  const drawn = scenarioOf(seed, options)
+  const scenario = options.play?.scenario(drawn) ?? drawn
   const violations = new Violations(options.ignore ?? new Set())
   const trace: string[] = []
   const keep = (line: () => string): void => remember(trace, line())
   const world = new World(scenario, violations, options.trace === true ? keep : () => undefined)
+  options.play?.direct(world)
   const { epochs, blocks, batchBlocks } = scenario.config
   const patience = CALM_EVENTS + CALM_EVENTS_PER_STEP * epochs * Math.ceil(blocks / batchBlocks)
   let events = 0
@@ -45,7 +57,7 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
     if (calmEvents > patience) violations.report('I9', `not finished ${patience} events after the last fault`)
   }
   world.checkEnd()
-  return { scenario, violation: violations.first, events, calmEvents, counts: world.counts, trace }
+  return { scenario, violation: violations.first, events, calmEvents, counts: world.counts, records: world.chronicle.records, trace }
 }
 
 function remember(trace: string[], line: string): void {

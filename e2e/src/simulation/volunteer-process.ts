@@ -1,6 +1,6 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToCoordinator, type ToVolunteer, unpackFrame, type VersionRef } from '@starling-grid/protocol'
 import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayServe, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
@@ -107,8 +107,8 @@ export class VolunteerProcess implements Peer {
   take(input: MemberInput): void {
     if (!this.alive) return
     const ring = 'gen' in input && this.#lingering?.gen === input.gen ? this.#lingering : undefined
-    if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOut(effect, this.#ring)
-    else ring.reactFor(this.core, input, (effect) => (effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOut(effect, ring)))
+    if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
+    else ring.reactFor(this.core, input, (effect) => (effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOutAlive(effect, ring)))
     this.#context.touched()
     this.#countExhausted(input)
     this.#finishReduce(ring ?? this.#ring)
@@ -122,6 +122,15 @@ export class VolunteerProcess implements Peer {
   #finishReduce(ring: RingWork | undefined): void {
     const whole = ring?.whole()
     if (whole !== undefined) this.take(whole)
+  }
+
+  /** It may die of what is done at these moments. */
+  #carryOutAlive(effect: MemberEffect, ring: RingWork | undefined): void {
+    const what = effect.type === 'send' ? effect.message.type : effect.type
+    if (this.alive) this.#context.moment(this.id, { at: 'before', what })
+    if (!this.alive) return
+    this.#carryOut(effect, ring)
+    this.#context.moment(this.id, { at: 'after', what })
   }
 
   #carryOut(effect: MemberEffect, ring: RingWork | undefined): void {
@@ -250,6 +259,8 @@ export class VolunteerProcess implements Peer {
     if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
     this.#context.touched()
     this.#sendFrames(forward, ring)
+    const { type, hop } = unpackFrame(bytes)
+    this.#context.moment(this.id, { at: 'frame', type, hop })
     this.#finishReduce(ring)
   }
 

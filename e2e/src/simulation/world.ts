@@ -3,7 +3,7 @@ import type { JournalEntry } from '@starling-grid/coordinator/run'
 import { memberId, type MemberId, type Sha256, type VersionRef } from '@starling-grid/protocol'
 import { Agenda } from './agenda.ts'
 import { Connection, type VolunteerEnd } from './connection.ts'
-import type { Context } from './context.ts'
+import type { Context, Moment } from './context.ts'
 import { CoordinatorProcess } from './coordinator-process.ts'
 import { noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
@@ -48,6 +48,8 @@ export class World implements Context, Victims {
   readonly #cuts = new Set<string>()
   readonly #poisoned = new Map<string, number>()
   readonly #trace: (line: () => string) => void
+  /** told of what members do, so that tests can strike then */
+  onMoment: ((member: VolunteerProcess, moment: Moment) => void) | undefined
   #connections = 0
   #started = 0
   #dirty = false
@@ -101,6 +103,11 @@ export class World implements Context, Victims {
   checkEnd(): void {
     const coordinator = this.coordinator()
     if (coordinator !== undefined) checkReplay(this, coordinator, this.journal.entries)
+  }
+
+  moment(member: MemberId, moment: Moment): void {
+    const volunteer = this.#peers.get(member)
+    if (volunteer !== undefined) this.onMoment?.(volunteer, moment)
   }
 
   touched(): void {

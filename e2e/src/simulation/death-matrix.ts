@@ -1,0 +1,132 @@
+// The ring death matrix: one member killed at one point of a step or of a ballot, for every size, place and point. The rest of
+// the world is as its seed has it, without any other fault.
+import type { MemberId } from '@starling-grid/protocol'
+import type { Moment } from './context.ts'
+import { type Outcome, type Play, simulate } from './simulate.ts'
+import type { VolunteerProcess } from './volunteer-process.ts'
+import type { World } from './world.ts'
+
+export interface Cell {
+  readonly size: number
+  /** of the victim in the ring */
+  readonly position: number
+  readonly point: Point
+}
+
+export interface Point {
+  readonly name: string
+  readonly moment: Moment
+  /** in a ballot: after another member died, whose successor is a newcomer with nothing; the newcomer dies, or one of the others */
+  readonly victim?: 'newcomer' | 'other'
+}
+
+export interface Death extends Outcome {
+  /** how often somebody was killed: 1, or the cell tests nothing; of ballots 2 */
+  readonly deaths: number
+  /** the step that was under way */
+  readonly step: number
+}
+
+/** The step in which members of a running ring die: not the first, not the last. */
+const STEP = 3
+const SHAPE = { epochs: 2, blocks: 12, batchBlocks: 4 }
+/** In a ballot: a newcomer takes 8 s to come, and the run must not be over before. */
+const LONG_SHAPE = { epochs: 3, blocks: 16, batchBlocks: 4 }
+const SLOW_COMPUTE = { computeMs: 4000, transferMs: 1000 }
+
+export function* deathMatrix(): Generator<Cell> {
+  for (const size of [2, 3, 4])
+    for (let position = 0; position < size; position++) for (const point of pointsOf(size)) yield { size, position, point }
+}
+
+function pointsOf(size: number): Point[] {
+  const hops = [...Array(size - 1).keys()]
+  return [
+    { name: 'before it contributes', moment: { at: 'after', what: 'compute' } },
+    { name: 'with its share on the way', moment: { at: 'after', what: 'contribute' } },
+    ...hops.map((hop): Point => ({ name: `at hop ${hop} of the reduce-scatter`, moment: { at: 'frame', type: 'partial', hop } })),
+    ...hops.map((hop): Point => ({ name: `at hop ${hop} of the all-gather`, moment: { at: 'frame', type: 'reduced', hop } })),
+    ...hops.map((hop): Point => ({ name: `at hop ${hop} of a manifest`, moment: { at: 'frame', type: 'manifest', hop } })),
+    { name: 'with the step applied and nobody told', moment: { at: 'before', what: 'held' } },
+    { name: 'after HELD', moment: { at: 'after', what: 'held' } },
+    { name: 'as it begins to fetch', moment: { at: 'after', what: 'fetch-state' }, victim: 'newcomer' },
+    { name: 'with the state adopted', moment: { at: 'after', what: 'adopt' }, victim: 'newcomer' },
+    { name: 'before CONFIRM', moment: { at: 'before', what: 'confirm' }, victim: 'newcomer' },
+    { name: 'after CONFIRM', moment: { at: 'after', what: 'confirm' }, victim: 'newcomer' },
+    { name: 'as it is asked for its state', moment: { at: 'asked' }, victim: 'other' },
+    { name: 'before it confirms what it held', moment: { at: 'before', what: 'confirm' }, victim: 'other' },
+    { name: 'after it confirmed what it held', moment: { at: 'after', what: 'confirm' }, victim: 'other' },
+  ]
+}
+
+export function nameOf({ size, position, point }: Cell): string {
+  return `${size} members, number ${position} dies ${point.name}`
+}
+
+export function runCell(cell: Cell, seed: number, trace = false): Death {
+  const director = new Director(cell)
+  const outcome = simulate(seed, { mode: 'ring', play: director, trace })
+  return { ...outcome, deaths: director.deaths, step: director.step }
+}
+
+class Director implements Play {
+  readonly #cell: Cell
+  deaths = 0
+  step = 0
+  /** who was there when the first died in a cell about a ballot */
+  #early: ReadonlySet<MemberId> | undefined
+
+  constructor(cell: Cell) {
+    this.#cell = cell
+  }
+
+  scenario(drawn: ReturnType<Play['scenario']>): ReturnType<Play['scenario']> {
+    const { size, point } = this.#cell
+    const [shape, pace] = point.victim === undefined ? [SHAPE, {}] : [LONG_SHAPE, SLOW_COMPUTE]
+    return { ...drawn, ...pace, seats: size, faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, config: { ...drawn.config, ...shape, validationBlocks: 0, minVolunteers: size } }
+  }
+
+  direct(world: World): void {
+    world.onMoment = (member, moment) => this.#look(world, member, moment)
+  }
+
+  #look(world: World, member: VolunteerProcess, moment: Moment): void {
+    const { point, position, size } = this.#cell
+    const { ring } = member.core
+    if (ring === undefined || ring.members.length !== size) return
+    const here = ring.position === position && isSame(moment, point.moment)
+    if (point.victim === undefined) {
+      if (here && this.deaths === 0 && this.#stepOf(member) >= STEP) this.#kill(world, member)
+    } else if (this.#early === undefined) {
+      // Somebody else dies first, so that a newcomer comes.
+      if (ring.position === (position + 1) % size && this.#stepOf(member) >= STEP && isSame(moment, { at: 'after', what: 'held' })) this.#killFirst(world, member)
+    } else if (this.deaths === 1 && isSame(moment, point.moment) && ring.target.v >= 1 && this.#isVictim(member, this.#early)) this.#kill(world, member)
+  }
+
+  /** In a ballot members have other places than before: of the others anyone may be the victim. */
+  #isVictim({ id }: VolunteerProcess, early: ReadonlySet<MemberId>): boolean {
+    return early.has(id) === (this.#cell.point.victim === 'other')
+  }
+
+  #stepOf({ core }: VolunteerProcess): number {
+    return core.ring?.flight?.step ?? core.version?.v ?? 0
+  }
+
+  #killFirst(world: World, member: VolunteerProcess): void {
+    this.#early = new Set(member.core.ring?.members)
+    this.#kill(world, member)
+  }
+
+  #kill(world: World, member: VolunteerProcess): void {
+    this.deaths++
+    this.step = this.#stepOf(member)
+    world.trace(() => `DEATH of ${member.id}`)
+    world.crash(member)
+  }
+}
+
+function isSame(a: Moment, b: Moment): boolean {
+  if (a.at === 'frame' && b.at === 'frame') return a.type === b.type && a.hop === b.hop
+  if (a.at === 'asked' || b.at === 'asked') return a.at === b.at
+  return a.at === b.at && 'what' in a && 'what' in b && a.what === b.what
+}
