@@ -12,6 +12,8 @@ import type { Suite } from './suite.ts'
 const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   async: async () => (await import('./async.ts')).asyncSuite,
   overlap: async () => (await import('./overlap.ts')).overlapSuite,
+  local: async () => (await import('./local.ts')).localSuite,
+  newcomer: async () => (await import('./newcomer.ts')).newcomerSuite,
   compression: async () => (await import('./compression.ts')).compressionSuite,
   reduce: async () => (await import('./reduce.ts')).reduceSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,

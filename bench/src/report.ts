@@ -22,7 +22,7 @@ export function suiteText(suite: string, runs: readonly KeptRun[]): string {
   const used = [...new Set(kept.map(({ run }) => run))]
   return [
     `## ${suite}`, '',
-    '| row | adapter | Starling | min … max | against | first run |', '|---|---|---|---|---|---|',
+    '| row | adapter | Starling | min … max | against | wanted | first run |', '|---|---|---|---|---|---|---|',
     ...kept.map(({ run, row }) => rowText(run, row)), '',
     ...used.map((run) => `- ${run.date}, in ${run.in}, ${run.rounds} rounds: ${machineText(run.machine)}`),
     ...missingText(kept.map(({ row }) => row)), '',
@@ -34,7 +34,14 @@ function rowText(run: KeptRun, row: BenchRow): string {
   const against = Object.entries(peers).map(([peer, value]) => `${peer} ${versions[peer] ?? ''} ${value} (**${ratio[peer]}×**)`.replaceAll('  ', ' '))
   const first = firstRunMs['starling'] === undefined ? '' : `${firstRunMs['starling']} ms`
   const unitText = row.better === 'less' ? `${unit}, less is better` : unit
-  return `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${ours} ${unitText} | ${min} … ${max} | ${against.join('<br>')} | ${first} |`
+  return `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${ours} ${unitText} | ${min} … ${max} | ${against.join('<br>')} | ${reachText(row)} | ${first} |`
+}
+
+/** Whether the row reaches what is wanted of it, losses included. */
+function reachText({ reach, ratio }: BenchRow): string {
+  if (reach === undefined) return ''
+  const [wanted, got] = [reach.ratio, ratio[reach.peer] ?? 0]
+  return `${wanted}× ${reach.peer}: ${got >= wanted ? 'reached' : `**missed** by ${((1 - got / wanted) * 100).toPrecision(2)} %`}`
 }
 
 function missingText(rows: readonly BenchRow[]): string[] {

@@ -11,6 +11,8 @@ export interface BenchRow {
   readonly peers: Readonly<Record<string, number>>
   /** how many times better ours is: ours ÷ peer, or peer ÷ ours where less is better */
   readonly ratio: Readonly<Record<string, number>>
+  /** the ratio to a peer that we want; a table says whether the row reaches it */
+  readonly reach?: Reach
   /** absent: more is better */
   readonly better?: 'less'
   /** smallest and largest of each peer */
@@ -24,26 +26,44 @@ export interface BenchRow {
   readonly versions?: Readonly<Record<string, string>>
 }
 
+/** What a row is of, before anything is measured. */
+export type RowHead = Pick<BenchRow, 'name' | 'adapter' | 'unit' | 'better' | 'reach'>
+
+export interface Reach {
+  readonly peer: string
+  /** as in `ratio`: 0.99 for a loss that is at most 1 % higher than the peer's */
+  readonly ratio: number
+}
+
 /** A contender: does its work once and answers with its result in the row's unit. */
 export type Contender = () => Promise<number>
 
 /** Interleaved rounds (A B A B …), so that what else the machine does falls on all alike; medians. */
 export async function race(
-  row: Pick<BenchRow, 'name' | 'adapter' | 'unit' | 'better'>, ours: Contender, peers: Readonly<Record<string, Contender>>, rounds: number,
+  row: RowHead, ours: Contender, peers: Readonly<Record<string, Contender>>, rounds: number,
 ): Promise<BenchRow> {
   const contenders = { ours, ...peers }
   const results: Record<string, number[]> = {}
   for (const [, run] of Object.entries(contenders)) await run() // warm-up: compile, cache
   for (let round = 0; round < rounds; round++) for (const [name, run] of Object.entries(contenders)) (results[name] ??= []).push(await run())
-  const medians = Object.fromEntries(Object.entries(results).map(([name, values]) => [name, median(values)]))
-  const { ours: own = 0, ...others } = medians
   const { ours: mine = [], ...theirs } = results
+  return compared(row, mine, theirs)
+}
+
+/** Of figures that were taken in turns. Rates want the median, which a slow round does not move; losses of seeds the mean. */
+export function compared(row: RowHead, mine: readonly number[], theirs: Readonly<Record<string, readonly number[]>>, middle = median): BenchRow {
+  const own = middle(mine)
+  const others = mapped(theirs, middle)
   return {
     ...row, ours: rounded(own), min: rounded(Math.min(...mine)), max: rounded(Math.max(...mine)),
     peers: mapped(others, rounded),
     ratio: mapped(others, (value) => rounded(row.better === 'less' ? value / own : own / value)),
     spread: mapped(theirs, (values) => [rounded(Math.min(...values)), rounded(Math.max(...values))] as const),
   }
+}
+
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
 }
 
 export function median(values: readonly number[]): number {

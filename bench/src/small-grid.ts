@@ -1,0 +1,105 @@
+// A grid inside this process for benchmarks that compare ways to train: a real coordinator, real volunteers over real sockets and
+// links, the reference executor. What is compared is the job; nothing here knows why.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { createNodeHost } from '@starling-grid/client-node/host'
+import { createCoordinator, type Coordinator } from '@starling-grid/coordinator'
+import { describeError, type JobSpec } from '@starling-grid/protocol'
+import { createVolunteer, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
+
+/** Samples are counted from a tenth to nine tenths of the run: joins and the wait for its last blocks say nothing of the rate. */
+const COUNTED = [0.1, 0.9] as const
+const LOOK_MS = 5
+const RUN_LIMIT_MS = 300_000
+const TOKEN = 'the-owner-token-of-a-benchmark'
+
+export interface Trained {
+  readonly samplesPerSecond: number
+  /** in committed versions */
+  readonly samples: number
+  /** mean over the validation samples, of the last version */
+  readonly loss: number
+  /** by all members to each other, with headers, manifests and heartbeats */
+  readonly bytesBetweenMembers: number
+}
+
+export interface MemberSetting {
+  /** that computing one sample takes at least; absent: as long as it takes */
+  readonly sampleMs?: number
+}
+
+/** Submits the job, lets the members train it to its end, and stops everything. */
+export async function trainTogether(job: JobSpec, members: readonly MemberSetting[]): Promise<Trained> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'starling-bench-'))
+  const coordinator = createCoordinator({ dataDir, token: TOKEN, port: 0 })
+  await coordinator.start()
+  const started: StartedMember[] = []
+  try {
+    await coordinator.runs.submit(job)
+    for (const [i, setting] of members.entries()) started.push(startMember(coordinator.url, `member ${i + 1}`, setting))
+    const failed = Promise.race(started.map(({ failure }) => failure))
+    const outcome = await Promise.race([watch(coordinator), failed])
+    return { ...outcome, bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0) }
+  } finally {
+    await Promise.all(started.map(({ stop }) => stop()))
+    await coordinator.stop()
+    await rm(dataDir, { recursive: true, force: true })
+  }
+}
+
+interface StartedMember {
+  bytesSent(): number
+  stop(): Promise<void>
+  /** rejects when the member fails; stays pending otherwise */
+  readonly failure: Promise<never>
+}
+
+function startMember(url: string, name: string, { sampleMs }: MemberSetting): StartedMember {
+  const host = createNodeHost({ coordinatorUrl: url, executor: 'reference' })
+  const paced: VolunteerHost = sampleMs === undefined ? host : { ...host, createExecutor: async (...asked) => takingTime(await host.createExecutor(...asked), sampleMs) }
+  let most = 0
+  const volunteer = createVolunteer(paced, { name, onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)) })
+  const failure = new Promise<never>((_, reject) => {
+    volunteer.run().catch((error: unknown) => reject(new Error(`${name} failed: ${describeError(error)}`, { cause: error })))
+  })
+  failure.catch(() => undefined) // who waits for the run is told
+  return { bytesSent: () => most, stop: () => volunteer.stop(), failure }
+}
+
+async function watch(coordinator: Coordinator): Promise<Omit<Trained, 'bytesBetweenMembers'>> {
+  const run = coordinator.runs.shown()
+  if (run === undefined) throw new Error('internal: the job that was submitted is not there')
+  const { state, job } = run
+  const all = (job.spec.epochs ?? 1) * job.training.reduce((sum, { samples }) => sum + samples, 0)
+  const marks: { readonly at: number; readonly samples: number }[] = []
+  for (const deadline = performance.now() + RUN_LIMIT_MS; !run.finished; await delay(LOOK_MS)) {
+    const { samplesCommitted: samples } = state.chain
+    const next = COUNTED[marks.length]
+    if (next !== undefined && samples >= next * all) marks.push({ at: performance.now(), samples })
+    if (performance.now() > deadline) throw new Error(`the run did not end: ${state.phaseReason}, version ${state.chain.head.v}`)
+  }
+  const [from, to] = marks
+  if (from === undefined || to === undefined) throw new Error('the run ended before it could be timed')
+  const results = [...(state.validated.get(state.chain.head.id)?.values() ?? [])]
+  const total = (of: (result: (typeof results)[number]) => number): number => results.reduce((sum, result) => sum + of(result), 0)
+  return {
+    samplesPerSecond: (1000 * (to.samples - from.samples)) / (to.at - from.at),
+    samples: state.chain.samplesCommitted,
+    loss: total(({ lossSum }) => lossSum) / total(({ samples }) => samples),
+  }
+}
+
+/** Gradients take `sampleMs` for each sample, whatever this machine needs for them. */
+function takingTime(executor: Executor, sampleMs: number): Executor {
+  const compute = executor.gradient.bind(executor)
+  return Object.assign(executor, {
+    gradient: async (...asked: Parameters<Executor['gradient']>) => {
+      const due = performance.now() + asked[0].samples * sampleMs
+      const sums = await compute(...asked)
+      await delay(Math.max(0, due - performance.now()))
+      return sums
+    },
+  })
+}
