@@ -13,15 +13,17 @@ export interface WebHostOptions {
   readonly coordinatorUrl: string
   /** RTCPeerConnection exists in windows only: whoever owns the window opens the network */
   readonly openPeerNetwork: (access: SignallingAccess) => Promise<PeerNetwork>
+  readonly isHidden: () => boolean
 }
 
 export async function createWebHost(options: WebHostOptions): Promise<VolunteerHost> {
-  const { coordinatorUrl, openPeerNetwork } = options
+  const { coordinatorUrl, openPeerNetwork, isHidden } = options
   const shards = await openShardCache()
   return {
     client: 'tab',
     coordinatorUrl,
     openPeerNetwork,
+    isHidden,
     shards,
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),

@@ -13,10 +13,12 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
   const { name, coordinatorUrl, control } = begin
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
-  const host = await createWebHost({ coordinatorUrl, openPeerNetwork: (access) => peers.open(access) })
+  let hidden = false
+  const host = await createWebHost({ coordinatorUrl, openPeerNetwork: (access) => peers.open(access), isHidden: () => hidden })
   const volunteer = createVolunteer(host, { name, onStatus: (status) => tell({ type: 'status', status }) })
   control.onmessage = (event: MessageEvent<ToWorker>) => {
     if (event.data.type === 'stop') void volunteer.stop()
+    else if (event.data.type === 'hidden') hidden = event.data.hidden
     else peers.answered(event.data)
   }
   tell({ type: 'ended', failure: await volunteer.run().then(() => null, failureOf) })

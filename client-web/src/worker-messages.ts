@@ -5,6 +5,8 @@ export type ToWorker =
   /** once, first; `control` carries everything else, both ways */
   | { readonly type: 'begin'; readonly name: string; readonly coordinatorUrl: string; readonly control: MessagePort }
   | { readonly type: 'stop' }
+  /** the page was covered or put away, or is seen again */
+  | { readonly type: 'hidden'; readonly hidden: boolean }
   /** answers to open-peers */
   | { readonly type: 'peers-open' }
   | { readonly type: 'peers-failed'; readonly failure: Failure }

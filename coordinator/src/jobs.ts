@@ -11,7 +11,8 @@ import { importDataset } from './datasets/import.ts'
 import type { StoredJob } from './journal/state-store.ts'
 import { keptVersions } from './parameter-server/memory.ts'
 import { asyncPolicy } from './run/async-policy.ts'
-import type { RunConfig, Timing } from './run/state.ts'
+import type { RunConfig } from './run/state.ts'
+import type { Timing } from './run/timing.ts'
 
 export interface Job {
   readonly id: JobId

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import type { Timing } from './run/state.ts'
+import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
 import { DEFAULT_HOST, DEFAULT_PORT } from './server.ts'
 

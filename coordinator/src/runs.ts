@@ -6,7 +6,7 @@ import { importJob, readJob } from './jobs.ts'
 import type { StateStore, StoredJob } from './journal/state-store.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import type { Refusals } from './refusals.ts'
-import type { Timing } from './run/state.ts'
+import type { Timing } from './run/timing.ts'
 import { type Audience, RunHost } from './run-host.ts'
 
 export interface RunsParts {

@@ -216,10 +216,10 @@ export class VolunteerSession {
     run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond })
   }
 
-  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, refusals = [] }: MessageFrom<'heartbeat'>): void {
+  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, refusals = [] }: MessageFrom<'heartbeat'>): void {
     for (const { code, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from other members`)
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
-    if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond })
+    if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden })
   }
 
   #leaveRun(departure: Departure): void {

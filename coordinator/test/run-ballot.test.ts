@@ -1,6 +1,7 @@
 // From a disturbance to a running ring: who is waited for, whose claim wins, who is left out (R2–R8, R17).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { memberId } from '@starling-grid/protocol'
 import { Desk, recordsAfter, versionAfter } from './run-desk.ts'
 
 /** A ring of two that holds version 1, which is committed. */
@@ -67,6 +68,23 @@ test('of two claims for the same number the one of the newer generation wins', (
   desk.answer('b', newer)
   const { phase } = desk.state
   assert.equal(phase.type === 'form' && phase.target.id, versionAfter(desk.state.chain.head, newer).id)
+})
+
+test('a member that is a little behind the committed version is told the records since, so that it can replay them', () => {
+  const desk = new Desk({ minVolunteers: 2, blocks: 60 })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  for (let v = 1; v <= 12; v++) desk.step(v)
+  const held = (v: number) => desk.state.chain.at(v) ?? desk.state.chain.genesis
+  for (const [behind, replayed] of [[2, 2], [9, 0]] as const) {
+    desk.lose('b')
+    desk.join('b')
+    desk.answer('a', [])
+    desk.answer('b', [], held(12 - behind))
+    const [toA, toB] = ['a', 'b'].map((name) => desk.sent('form').find(({ to }) => to === memberId(name)))
+    assert.deepEqual([toA?.records.length, toB?.records.length], [0, replayed])
+    assert.deepEqual([toB?.committed, toB?.sources], [held(12 - replayed), [memberId('a')]])
+  }
 })
 
 test('a claim of another branch with the right number is a learner', () => {

@@ -55,6 +55,36 @@ test('a record that does not hold its planned blocks, or names another generatio
   assert.deepEqual(desk.refusals, ['a message-unexpected'])
 })
 
+test('shares follow measured speeds with the next plan, and hidden tabs get half', () => {
+  const desk = ringOf(['a', 'b'], { blocks: 300, batchBlocks: 3 })
+  const speed = (name: string, samplesPerSecond: number, hidden = false) => desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond, hidden })
+  const commit = (count: number) => {
+    for (let i = 0; i < count; i++) {
+      desk.now += 1000
+      desk.step(desk.state.chain.head.v + 1)
+      const [plan] = desk.sent('plan')
+      if (plan !== undefined) return plan
+    }
+    return undefined
+  }
+  speed('a', 104)
+  assert.equal(commit(9)?.shares, undefined, 'some percent are no news')
+  speed('a', 300)
+  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 300 : 100)))
+  speed('a', 300, true)
+  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 150 : 100)))
+})
+
+test('a plan lasts about a minute, so that slow steps are not bound to old shares', () => {
+  const desk = ringOf(['a', 'b'], { blocks: 300, batchBlocks: 3 })
+  for (let v = 1; v <= 12; v++) {
+    desk.now += 15_000
+    desk.step(v)
+  }
+  const { phase, chain } = desk.state
+  assert.ok(phase.type === 'ring' && phase.plannedTo - chain.head.v <= 4)
+})
+
 test('the plan ends with the epoch, and the next is planned when this one is on the chain', () => {
   const desk = ringOf(['a'], { blocks: 7, batchBlocks: 3 })
   const plan = [1, 2, 3].map((v) => desk.planned(v))
@@ -85,11 +115,19 @@ test('blocks of a step that was not committed are planned again, in the same ord
 
 test('a long epoch is planned a window ahead and topped up', () => {
   const desk = ringOf(['a'], { blocks: 200, batchBlocks: 1, epochs: 1 })
-  assert.equal(desk.planned(64).length, 1)
-  assert.equal(desk.planned(65).length, 0)
-  for (let v = 1; v <= 32; v++) desk.step(v)
-  assert.deepEqual(desk.sent('plan').map(({ steps }) => [steps.at(0)?.step, steps.at(-1)?.step]), [[65, 96]])
-  assert.deepEqual(desk.sent('ack').map(({ committed }) => committed.v), [32])
+  const commit = (last: number): void => {
+    for (let v = desk.state.chain.head.v + 1; v <= last; v++) {
+      desk.now += 10
+      desk.step(v)
+    }
+  }
+  const plan = (): unknown => desk.sent('plan').map(({ steps }) => [steps.at(0)?.step, steps.at(-1)?.step])
+  assert.deepEqual([desk.planned(16).length, desk.planned(17).length], [1, 0], 'nobody knows yet how long a step takes')
+  commit(2)
+  assert.deepEqual(plan(), [[17, 66]])
+  commit(34)
+  assert.deepEqual(plan(), [[67, 98]])
+  assert.deepEqual(desk.sent('ack').map(({ committed }) => committed.v), [34])
 })
 
 test('the run ends after maxSteps', () => {
@@ -183,4 +221,29 @@ test('a member on which nobody depends goes at once', () => {
   const desk = ringOf(['a'])
   desk.feed({ type: 'member-leaving', member: memberId('a') })
   assert.deepEqual(desk.effects, [{ type: 'dismiss', member: 'a' }])
+})
+
+test('a round that is tried again leaves with its members what they learned from, and a block that two name with one of them (A7)', () => {
+  const desk = ringOf(['a', 'b'], { mode: 'local', roundSteps: 2, blocks: 24, batchBlocks: 3 })
+  const planned = desk.planned(1)
+  const base = desk.state.chain.head
+  desk.accuse('a', 'b', 'closed')
+  desk.say('a', { type: 'state', claim: { base, records: [] }, consumed: { base, blocks: planned.slice(3, 5) } })
+  desk.say('b', { type: 'state', claim: { base, records: [] }, consumed: { base, blocks: [...planned.slice(4), 'v:1' as never] } })
+  for (const name of ['a', 'b']) desk.confirm(name)
+  const [start] = desk.sent('start')
+  assert.deepEqual(start?.plan[0]?.blocks, planned, 'the set of blocks is the same (R12)')
+  const kept = new Map(desk.members.map((id, place) => [String(id), start?.plan[0]?.kept?.[place]]))
+  assert.deepEqual([...(kept.get('a') ?? []), ...(kept.get('b') ?? [])].sort(), planned.slice(3).sort())
+  assert.equal(start?.plan[1]?.kept, undefined)
+})
+
+test('what was learned from another version is nobody\'s', () => {
+  const desk = ringOf(['a'], { mode: 'local', roundSteps: 2, blocks: 24, batchBlocks: 3 })
+  const blocks = desk.planned(1).slice(0, 2)
+  const base = { ...desk.state.chain.head, v: 1 }
+  desk.accuse('a', 'a', 'own')
+  desk.say('a', { type: 'state', claim: { base: desk.state.chain.head, records: [] }, consumed: { base: { ...base, id: 'f'.repeat(64) as never }, blocks } })
+  desk.confirm('a')
+  assert.equal(desk.sent('start')[0]?.plan[0]?.kept, undefined)
 })

@@ -41,6 +41,8 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'set a block aside that always fails': 'quarantines',
     'stop a coordinator that was replaced': 'fencedAppends',
     'relay a link that does not work': 'relayedFrames',
+    'move blocks from members that are behind to others': 'movedBlocks',
+    'keep what inner steps of a round learned from when it is tried again': 'resumedBlocks',
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))

@@ -16,8 +16,12 @@ const Token = Type.String({ minLength: 16, maxLength: 128 })
 /** owner: fence of the coordinator process (R3); gen: ballot and generation in one (R2) */
 const ballot = { owner: Count, gen: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
-const PlanStepSchema = Type.Unsafe<PlanStep>(strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }) }))
+const PlanStepSchema = Type.Unsafe<PlanStep>(strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }), kept: Type.Optional(Type.Array(Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }), { maxItems: MAX_RING_MEMBERS })) }))
+/** what each member of the ring gets of a step, in proportion: its speed in samples per second */
+const Shares = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS })
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
+/** Blocks of one step that change their member, both by their places in the ring. */
+const ShareMoveSchema = strict({ from: Count, to: Count, blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }) })
 const LeaseTokenSchema = strict({ block: BlockIdSchema, leaseEpoch: Count })
 
 /** Why a member gives a generation up. The first three are troubles of a link, and name every link that has them. */
@@ -49,6 +53,9 @@ export const AdapterSchema = strict({
 /** What a member says it holds: a committed version, and the records since (R4 checks it). */
 export const ClaimSchema = strict({ base: VersionRefSchema, records: Tail })
 
+/** Blocks that a member learned from in a local round that was not finished, and the version that the round started from (A7). */
+const ConsumedSchema = strict({ base: VersionRefSchema, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }) })
+
 // ---- volunteer → coordinator ----
 const toCoordinator = {
   /** first message on a socket; `session` when it had one before the socket broke */
@@ -69,11 +76,13 @@ const toCoordinator = {
     activity: Type.String({ maxLength: 40 }),
     bytesSent: Count,
     bytesReceived: Count,
+    /** a tab that nobody looks at: its browser may slow it down or suspend it at any time */
+    hidden: Type.Optional(Type.Boolean()),
     /** what other members sent and this one refused since its last heartbeat */
     refusals: Type.Optional(Type.Array(strict({ code: ErrorCodeSchema, count: Count }), { maxItems: 64 })),
   }),
   /** answer to freeze (R3); null: holds nothing */
-  state: strict({ type: literal('state'), ...ballot, claim: Type.Union([ClaimSchema, Type.Null()]) }),
+  state: strict({ type: literal('state'), ...ballot, claim: Type.Union([ClaimSchema, Type.Null()]), consumed: Type.Optional(ConsumedSchema) }),
   /** at the target with links to both neighbours open (R7, R8) */
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** step `record.v` is applied and whole on this member (R10) */
@@ -83,6 +92,12 @@ const toCoordinator = {
     type: literal('abort'), ...ballot, step: Count, blamed: Type.Union([MemberIdSchema, Type.Null()]), why: BlameReasonSchema, links: Type.Array(MemberIdSchema, { maxItems: 2 }),
     code: ErrorCodeSchema, message: Text,
   }),
+  /** the own share of a step takes longer than the plan expects, and blocks of it are not begun: others may take them (R12) */
+  behind: strict({ type: literal('behind'), ...ballot, step: Count }),
+  /** answer to hold. `open`: it does not contribute before moved; `left`: blocks of its share that are not begun; `blockMs`: what one takes */
+  progress: strict({ type: literal('progress'), ...ballot, step: Count, round: Count, open: Type.Boolean(), left: Count, blockMs: Type.Number({ minimum: 0, maximum: 1e9 }) }),
+  /** answer to release: these blocks were not begun here and will not be (R12) */
+  released: strict({ type: literal('released'), ...ballot, step: Count, round: Count, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }) }),
   /** a direct link to a neighbour could be opened, whose frames the coordinator relays in this generation (R18) */
   'link-restored': strict({ type: literal('link-restored'), ...ballot, peer: MemberIdSchema }),
   /** digest of the whole state at a version that a checkpoint-at named (R15) */
@@ -119,7 +134,7 @@ const toVolunteer = {
     type: literal('form'),
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
-    shares: Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS }),
+    shares: Shares,
     /** places in the ring whose link to the next member goes through the coordinator (R18) */
     relayed: Type.Array(Count, { maxItems: MAX_RING_MEMBERS }),
     committed: VersionRefSchema,
@@ -134,8 +149,14 @@ const toVolunteer = {
   }),
   /** all confirmed: contribute from step `after.v + 1` on (R8, R9) */
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
-  /** more steps of the running generation (R12, R13) */
-  plan: strict({ type: literal('plan'), ...ballot, steps: Plan }),
+  /** more steps of the running generation (R12, R13); `shares`: of these steps, when speeds changed since FORM */
+  plan: strict({ type: literal('plan'), ...ballot, steps: Plan, shares: Type.Optional(Shares) }),
+  /** somebody is behind in this step: do not contribute to it before moved, and say how far you are */
+  hold: strict({ type: literal('hold'), ...ballot, step: Count, round: Count }),
+  /** give up to `count` blocks of this step that you have not begun */
+  release: strict({ type: literal('release'), ...ballot, step: Count, round: Count, count: Count }),
+  /** these blocks changed members, by their places in the ring, after their former ones released them; contribute when your share is done (R12) */
+  moved: strict({ type: literal('moved'), ...ballot, step: Count, round: Count, moves: Type.Array(ShareMoveSchema, { maxItems: MAX_STEP_BLOCKS }) }),
   /** begin no step after this one: members change then, and nobody loses work to it (R2) */
   until: strict({ type: literal('until'), ...ballot, step: Count }),
   /** the chain is committed up to here (R11) */
@@ -163,10 +184,14 @@ export type ToVolunteer = { [K in keyof typeof toVolunteer]: Static<(typeof toVo
 export type MessageTo<K extends keyof typeof toVolunteer> = Static<(typeof toVolunteer)[K]>
 export type MessageFrom<K extends keyof typeof toCoordinator> = Static<(typeof toCoordinator)[K]>
 export type Claim = Static<typeof ClaimSchema>
+export type ShareMove = Static<typeof ShareMoveSchema>
+export type Consumed = Static<typeof ConsumedSchema>
 /** One step of a plan: its global batch, to be split over the members. */
 export interface PlanStep {
   readonly step: number
   readonly blocks: readonly BlockId[]
+  /** by place in the ring: what members learned from already in a round that is tried again, and keep (A7) */
+  readonly kept?: readonly (readonly BlockId[])[]
 }
 export type LeaseToken = Static<typeof LeaseTokenSchema>
 

@@ -58,3 +58,32 @@ export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[
   let next = 0
   return counts.map((count) => blocks.slice(next, (next += count)))
 }
+
+/** The shares of a planned step: everybody keeps what it learned from (A7), and gets of the rest what its part asks for beyond that. */
+export function sharesOfStep({ blocks, kept }: { readonly blocks: readonly BlockId[]; readonly kept?: readonly (readonly BlockId[])[] }, parts: readonly number[]): BlockId[][] {
+  const even = splitBlocks(blocks, parts)
+  if (kept === undefined) return even
+  const taken = new Set(kept.flat())
+  const wants = even.map((share, place) => Math.max(0, share.length - (kept[place]?.length ?? 0)))
+  const rest = splitBlocks(blocks.filter((block) => !taken.has(block)), wants)
+  return parts.map((_, place) => blocks.filter((block) => kept[place]?.includes(block) || rest[place]?.includes(block)))
+}
+
+/** The shares of a step after blocks of it changed members; a move of a block from where it is not changes nothing (R12). */
+export function sharesAfter(shares: readonly (readonly BlockId[])[], moves: readonly { readonly from: number; readonly to: number; readonly blocks: readonly BlockId[] }[]): BlockId[][] {
+  const now = shares.map((share) => [...share])
+  for (const { from, to, blocks } of moves) {
+    const moving = blocks.filter((block) => now[from]?.includes(block))
+    if (now[to] === undefined || from === to) continue
+    now[from] = (now[from] ?? []).filter((block) => !moving.includes(block))
+    now[to] = [...now[to], ...moving]
+  }
+  return now
+}
+
+/** Every planned block is in exactly one of the shares, and nothing else is: no block has two contributors (R12). */
+export function isPartition(planned: readonly BlockId[], shares: readonly (readonly BlockId[])[]): boolean {
+  const all = shares.flat()
+  const given = new Set(all)
+  return all.length === planned.length && given.size === all.length && planned.every((block) => given.has(block))
+}

@@ -35,6 +35,8 @@ export interface VolunteerHost {
   /** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
   dialRelay(path: string): Promise<RelaySocket>
   readonly shards: ShardCache
+  /** A tab that nobody looks at: its browser may slow it down. Absent: never. */
+  isHidden?(): boolean
 }
 
 export type VolunteerPhase =

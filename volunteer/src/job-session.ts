@@ -1,6 +1,6 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
 import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
-import { GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
@@ -12,7 +12,7 @@ import { AsyncMode } from './sync/async-mode.ts'
 import { pullRows } from './sync/pull-rows.ts'
 import { LocalRounds } from './sync/local-round.ts'
 import { createMember } from './sync/member.ts'
-import type { MemberCore } from './sync/member-state.ts'
+import type { MemberCore, RunOrder } from './sync/member-state.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
 import { validateLeases } from './sync/validation.ts'
 
@@ -31,6 +31,9 @@ export interface JobSessionParts {
 
 /** Room for names and shapes beside the parameters. */
 const HEADER_BYTES = 1024 * 1024
+
+/** Orders that end what is under way: the others belong to a generation that goes on. */
+const ENDS_WORK: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'upload-request', 'async'])
 
 export class JobSession {
   readonly terms: JobTerms
@@ -65,7 +68,7 @@ export class JobSession {
     this.compute = new Compute(executor, this.#held)
     this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
     const first = genesis(terms.id, terms.modelHash, terms.seed)
-    this.core = createMember(parts.self, first)
+    this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, openRelay, send, onChange, onFatal } = parts
     const layout = parameterLayout(spec)
     const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches })
@@ -91,7 +94,7 @@ export class JobSession {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal)
     if (message.type === 'grant') return this.#granted(message)
     if (!isRunOrder(message)) return
-    if (message.type !== 'ack' && message.type !== 'checkpoint-at' && message.type !== 'plan' && message.type !== 'until') this.#rest()
+    if (ENDS_WORK.has(message.type)) this.#rest()
     this.ring.order(message)
   }
 

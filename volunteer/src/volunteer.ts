@@ -172,7 +172,7 @@ class VolunteerLife implements Volunteer {
     const session = this.#session
     if (session === undefined) return
     const { bytesSent, bytesReceived } = session.ring.links
-    this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: session.ring.links.takeRefusals() })
+    this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: session.ring.links.takeRefusals(), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
     this.#board.working(session)
   }
 }

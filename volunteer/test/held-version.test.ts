@@ -41,12 +41,21 @@ test('a newcomer that adopts the bytes goes on exactly as the member that sent t
   assert.equal(digest(newcomer.encode()), digest(member.encode()))
 })
 
-test('the reduced gradient of the held version is kept, and of no other', () => {
-  const member = held()
-  const second = extend(first, record(1))
-  member.apply(record(1), second, gradient(member, 1))
-  assert.deepEqual(member.reduced(second), gradient(member, 1))
-  assert.equal(member.reduced(first), undefined)
+test('the reduced gradients of the last steps are kept, and replaying them makes the same bytes', () => {
+  const [member, other] = [held(), held()]
+  const versions = [first]
+  for (let v = 1; v <= 70; v++) {
+    versions.push(extend(versions.at(-1) ?? first, record(v)))
+    member.apply(record(v), versions[v] ?? first, gradient(member, v))
+    if (v <= 67) other.apply(record(v), versions[v] ?? first, gradient(other, v))
+  }
+  assert.equal(member.reduced(versions[6] ?? first), undefined, 'the 64 newest')
+  for (const v of [68, 69, 70]) other.apply(record(v), versions[v] ?? first, member.reduced(versions[v] ?? first) ?? new Float32Array())
+  assert.equal(digest(other.encode()), digest(member.encode()))
+})
+
+test('replaying pays below the size of the state: parameters and two moments', () => {
+  assert.equal(new HeldVersion({ spec: mlp({ input: [400], hidden: [300], classes: 2 }), optimizer: { type: 'adam', lr: 0.01 }, clipNorm: 1 }).replayMost, 2)
 })
 
 test('the sum that was applied stays as it came: others may still ask for it', () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { initialVersionState, meanOfStep, mlp, nextVersion, parameterLayout } from '@starling-grid/model'
-import { type BlockId, genesis, jobId, random32, trainingBlock } from '@starling-grid/protocol'
+import { type BlockId, genesis, jobId, random32, trainingBlock, type Consumed } from '@starling-grid/protocol'
 import { type Batch, createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
@@ -32,12 +32,13 @@ function setUp(innerSteps: number) {
   return { held, compute, rounds, asked }
 }
 
+const onLearned = (): void => undefined
 const blocks = (...numbers: number[]) => numbers.map((n) => trainingBlock(0, n))
 
 test('a round is the inner steps, one after another, and its share is their difference times their targets', async () => {
   const { held, compute, rounds, asked } = setUp(2)
   const share = blocks(0, 1, 2, 3)
-  const result = await rounds.run({ base, parameters: held.parameters, blocks: share, current: () => true })
+  const result = await rounds.run({ base, parameters: held.parameters, blocks: share, current: () => true, onLearned })
   assert.deepEqual(asked, [share.slice(0, 2), share.slice(2)])
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [16, 16, true])
 
@@ -57,9 +58,9 @@ test('a round is the inner steps, one after another, and its share is their diff
 test('a round that a new generation cut short goes on where it was, when the base and the blocks are the same', async () => {
   const { held, rounds, asked } = setUp(4)
   let steps = 0
-  const cut = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3), current: () => steps++ < 3 })
+  const cut = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3), current: () => steps++ < 3, onLearned })
   assert.equal(cut, undefined)
-  const whole = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3, 4, 5), current: () => true })
+  const whole = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3, 4, 5), current: () => true, onLearned })
   assert.equal(whole?.samples, 24)
   assert.deepEqual(asked.flat(), blocks(0, 1, 2, 3, 4, 5), 'no block is learned from twice')
 })
@@ -67,28 +68,31 @@ test('a round that a new generation cut short goes on where it was, when the bas
 test('inner progress is dropped when its blocks belong to somebody else now, or the base is another version', async () => {
   const { held, rounds, asked } = setUp(2)
   let steps = 0
-  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 2 })
-  const other = await rounds.run({ base, parameters: held.parameters, blocks: blocks(1, 2), current: () => true })
+  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 3, onLearned })
+  const other = await rounds.run({ base, parameters: held.parameters, blocks: blocks(1, 2), current: () => true, onLearned })
   assert.equal(other?.samples, 8)
   assert.deepEqual(asked.slice(1).flat(), blocks(1, 2))
 })
 
-test('a round that begins while a step of the last one is under way waits for it, and learns from no block twice', async () => {
+test('a step that was under way when a new ballot began is not learned from: what was told of the progress stays true', async () => {
   const { held, rounds, asked } = setUp(2)
+  const told: number[] = []
   let current = true
-  const cut = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => current })
+  const learned = ({ blocks: known }: Consumed): void => void told.push(known.length)
+  const cut = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => current, onLearned: learned })
   await Promise.resolve()
   current = false // a new ballot, while the first inner step computes
-  const again = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => true })
+  const again = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => true, onLearned: learned })
   assert.equal(await cut, undefined)
   assert.equal((await again)?.samples, 8)
-  assert.deepEqual(asked.flat(), blocks(0, 1))
+  assert.deepEqual(told, [0, 0, 1, 2])
+  assert.deepEqual(asked.flat(), blocks(0, 0, 1))
 })
 
 test('a member without blocks gives a difference of nothing', async () => {
   const { held, compute, rounds } = setUp(2)
   compute.gradient.fill(5)
-  const result = await rounds.run({ base, parameters: held.parameters, blocks: [], current: () => true })
+  const result = await rounds.run({ base, parameters: held.parameters, blocks: [], current: () => true, onLearned })
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [0, 0, true])
   assert.ok(compute.gradient.every((value) => value === 0))
 })

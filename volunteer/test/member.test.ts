@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { extend, fold, genesis, jobId, type Manifest, type MemberId, memberId, type MessageFrom, type MessageTo, PLAN_WINDOW, type PlanStep, sha256Name, splitBlocks, type StepRecord, trainingBlock, type VersionRef } from '@starling-grid/protocol'
-import { createMember, type MemberEffect, type MemberInput, mayServe, react, type RunOrder } from '@starling-grid/volunteer'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayServe, nextBlocksOf, react, type RunOrder } from '@starling-grid/volunteer'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B] = [memberId('a'), memberId('b')]
@@ -12,8 +12,12 @@ type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T 
 
 /** A member, what it did last, and the orders of a coordinator ready-made. */
 class Bench {
-  readonly core = createMember(A, ZERO)
+  readonly core: MemberCore
   effects: MemberEffect[] = []
+
+  constructor(replayMost = 1) {
+    this.core = createMember(A, ZERO, undefined, replayMost)
+  }
 
   tell(input: MemberInput): this {
     this.effects = react(this.core, input)
@@ -43,11 +47,19 @@ class Bench {
     return this.start(1, plan)
   }
 
+  /** Begins the whole share of the step that is asked for, and seals it. */
+  begin(): Manifest['blocks'] {
+    const [compute] = this.did('compute')
+    assert.ok(compute)
+    for (const most of [compute.blocks.length, 0]) nextBlocksOf(this.core, { gen: compute.gen, step: compute.step, most, blockMs: 1 })
+    return compute.blocks
+  }
+
   /** Carries out the computation that is asked for, alone. */
   compute(): this {
     const [compute] = this.did('compute')
     assert.ok(compute)
-    const manifest = manifestOf(compute.blocks)
+    const manifest = manifestOf(this.begin())
     this.tell({ type: 'computed', gen: compute.gen, step: compute.step, manifest, finite: true })
     return this.tell({ type: 'reduced', gen: compute.gen, step: compute.step, manifests: [manifest], gradDigest: DIGEST })
   }
@@ -95,6 +107,7 @@ test('a coordinator that was replaced is ignored', () => {
 test('what a left generation still brings is ignored', () => {
   const bench = new Bench().running()
   const manifest = manifestOf(planOf(1)[0]?.blocks ?? [])
+  bench.begin()
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest, finite: true }).freeze(2)
   assert.deepEqual(bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects, [])
   assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(3) }).effects, [])
@@ -126,6 +139,30 @@ test('one step behind, a member fetches the reduced gradient and applies it once
   bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
   assert.deepEqual(bench.did('apply').map(({ version }) => version), [target])
   assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: target }).effects, [])
+})
+
+test('some steps behind, a member replays them one by one, and fetches the whole state when that is less', () => {
+  const records = [recordOf(1, 1), recordOf(2, 1)]
+  const [second, target] = [extend(ZERO, recordOf(1, 1)), fold(ZERO, records) ?? ZERO]
+  const replaying = (replayMost: number) => {
+    const bench = new Bench(replayMost).running().freeze(2)
+    return bench.form(2, { records, target, sources: [B] })
+  }
+  const bench = replaying(2)
+  assert.deepEqual(bench.did('fetch-reduced').map(({ target: wanted }) => wanted), [second])
+  bench.tell({ type: 'reduced-fetched', gen: 2, version: second })
+  assert.deepEqual([bench.did('apply').map(({ version }) => version), bench.did('fetch-reduced').map(({ target: wanted }) => wanted)], [[second], [target]])
+  bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
+  assert.deepEqual([bench.core.version, bench.core.tail], [target, records])
+  assert.equal(replaying(1).did('fetch-state').length, 1)
+})
+
+test('a replay that a newer ballot ends in the middle leaves a whole version, and the claim says which', () => {
+  const records = [recordOf(1, 1), recordOf(2, 1)]
+  const bench = new Bench(2).running().freeze(2).form(2, { records, target: fold(ZERO, records) ?? ZERO, sources: [B] })
+  bench.tell({ type: 'reduced-fetched', gen: 2, version: extend(ZERO, recordOf(1, 1)) }).freeze(3)
+  assert.deepEqual(bench.said('state').map(({ claim }) => [claim?.base, claim?.records]), [[ZERO, [recordOf(1, 1)]]])
+  assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: fold(ZERO, records) ?? ZERO }).effects, [])
 })
 
 test('when nobody has the reduced gradient any more, the whole state is fetched', () => {
@@ -200,6 +237,7 @@ test('a share that does not hold its planned blocks ends the generation, and its
   const bench = new Bench().running(planOf(1), [A, B])
   const [own, others] = splitBlocks(step?.blocks ?? [], [1, 1]).map(manifestOf)
   assert.ok(own && others)
+  bench.begin()
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest: own, finite: true })
   bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [own, manifestOf([trainingBlock(0, 9)])], gradDigest: DIGEST })
   assert.deepEqual(bench.said('abort').map(({ blamed }) => blamed), [B])
@@ -208,6 +246,7 @@ test('a share that does not hold its planned blocks ends the generation, and its
 
 test('a gradient that is not finite goes nowhere', () => {
   const bench = new Bench().running()
+  bench.begin()
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest: manifestOf(planOf(1)[0]?.blocks ?? []), finite: false })
   assert.deepEqual([bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])], [[], [[A, 'gradient-not-finite']]])
 })

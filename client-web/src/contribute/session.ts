@@ -24,6 +24,8 @@ export type SessionState =
 interface Running {
   readonly worker: Worker
   readonly control: MessagePort
+  /** ends the watch over whether the page is seen */
+  readonly visibility: AbortController
   network: PeerNetwork | undefined
 }
 
@@ -114,6 +116,7 @@ export class Session {
 
   #end(next: SessionState): void {
     this.#running?.network?.stop()
+    this.#running?.visibility.abort()
     this.#running?.control.close()
     this.#running?.worker.terminate()
     this.#running = undefined
@@ -138,7 +141,12 @@ function startWorker(name: string, heard: (message: FromWorker) => void, broke: 
   worker.onerror = (event) => broke(event.message || 'its Worker could not be loaded')
   const begin: ToWorker = { type: 'begin', name, coordinatorUrl: location.origin, control: port2 }
   worker.postMessage(begin, [port2])
-  return { worker, control: port1, network: undefined }
+  const visibility = new AbortController()
+  const running: Running = { worker, control: port1, visibility, network: undefined }
+  const look = (): void => tell(running, { type: 'hidden', hidden: document.visibilityState === 'hidden' })
+  document.addEventListener('visibilitychange', look, { signal: visibility.signal })
+  look()
+  return running
 }
 
 function tell(running: Running, message: ToWorker): void {

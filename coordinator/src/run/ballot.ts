@@ -1,14 +1,17 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
-import { type BlockId, type Claim, type MemberId, type MessageFrom, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { highest, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
-import { ringCandidates } from './membership.ts'
+import { ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { arrangeRing } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
 import type { Generation, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { validationDue } from './validation.ts'
+
+/** Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients one each. */
+const REPLAYED = 8
 
 type Form = Extract<RunPhase, { type: 'form' }>
 
@@ -20,7 +23,7 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   state.validation?.leases.clear()
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
-  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map(), before }
+  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map(), consumed: new Map(), before }
   turn.reason(`agreeing on a version: ${options.reason}`)
   turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
@@ -38,13 +41,14 @@ function worthWaitingFor(state: RunState): MemberId[] {
   return (awake.length > 0 ? awake : members).map((member) => member.id)
 }
 
-export function stateAnswered(turn: Turn, member: MemberId, { claim }: MessageFrom<'state'>): void {
+export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
   const { state } = turn
   const here = state.members.get(member)
   if (here !== undefined) here.silent = false
   if (state.phase.type === 'lost' && claim !== null && validClaim(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
+  if (consumed !== undefined) state.phase.consumed.set(member, consumed)
   turn.then({ type: 'decide' })
 }
 
@@ -54,7 +58,7 @@ function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
   if (state.phase.type !== 'lost') return
   const expected = new Set(state.members.keys())
   turn.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
-  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, claims: new Map([[member, claim]]), before: undefined }
+  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, claims: new Map([[member, claim]]), consumed: new Map(), before: undefined }
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   turn.then({ type: 'decide' })
 }
@@ -73,13 +77,13 @@ export function decide(turn: Turn): void {
   if (best.revived.length > 0) turn.journal({ type: 'commit', records: best.revived })
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
   if (phase.goal === 'async' && handOver(turn, best, holders)) return
-  form(turn, { target: best.version, records: best.records, sources: holders, answered: new Set(phase.claims.keys()) })
+  form(turn, { target: best.version, records: best.records, sources: holders, claims: phase.claims })
 }
 
 function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {
   const { state, now } = turn
   const checkpoint = newestCheckpoint(state)
-  if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(turn, goal, new Set(claims.keys()))
+  if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(turn, goal, claims)
   if (state.chain.records.at(-1)?.kind === 'async') return rewind(turn, 'the parameter server stopped after its last checkpoint')
   state.phase = { type: 'lost', since: now, goal }
   const seconds = state.config.timing.lostMs / 1000
@@ -88,10 +92,10 @@ function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: Readonl
 }
 
 /** The coordinator itself holds the committed version. */
-function fromCheckpoint(turn: Turn, goal: 'ring' | 'async', answered: ReadonlySet<MemberId>): void {
+function fromCheckpoint(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {
   const { state } = turn
   if (goal === 'async') return turn.then({ type: 'enter-async' })
-  if (answered.size > 0) return form(turn, { target: state.chain.head, records: [], sources: [], answered })
+  if (claims.size > 0) return form(turn, { target: state.chain.head, records: [], sources: [], claims })
   state.phase = { type: 'waiting' }
   turn.reason('waiting for volunteers')
 }
@@ -125,20 +129,28 @@ function handOver(turn: Turn, best: ValidClaim, holders: readonly MemberId[]): b
   return true
 }
 
-function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly answered: ReadonlySet<MemberId> }): void {
+function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly claims: ReadonlyMap<MemberId, Claim | null> }): void {
   const { state, now } = turn
+  const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
   chooseRingMode(turn)
-  const { members: ring, relayed } = arrangeRing(turn, ringCandidates(state, (id) => choice.answered.has(id), now))
+  const { members: ring, relayed } = arrangeRing(turn, ringCandidates(state, (id) => choice.claims.has(id), now))
   const members = ring.map((member) => member.id)
-  const known = ring.some((member) => member.samplesPerSecond > 0)
-  const shares = ring.map((member) => (known ? Math.max(member.samplesPerSecond, 1e-3) : 1))
-  state.phase = { type: 'form', since: now, members, relayed, shares, records: choice.records, target: choice.target, confirmed: new Map() }
+  const shares = sharesOf(ring)
+  state.phase = { type: 'form', since: now, members, relayed, shares, records: choice.records, target: choice.target, consumed, confirmed: new Map() }
   turn.reason(`forming a ring of ${members.length} at version ${choice.target.v}`)
-  turn.broadcast(members, {
-    type: 'form', ...turn.ballot, members, shares, relayed: [...relayed], committed: state.chain.head, records: [...choice.records], target: choice.target,
+  for (const id of members) turn.send(id, {
+    type: 'form', ...turn.ballot, members, shares, relayed: [...relayed], ...wayFrom(state, choice.claims.get(id), choice.records), target: choice.target,
     sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch, kind: kindOf(state),
     coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
   })
+}
+
+/** What leads to the target: the records since the committed version, or since what a member holds that is a little behind it (R7). */
+function wayFrom({ chain }: RunState, claim: Claim | null | undefined, decided: readonly StepRecord[]): Pick<MessageTo<'form'>, 'committed' | 'records'> {
+  const held = claim ? fold(claim.base, claim.records) : undefined
+  const behind = held === undefined ? 0 : chain.head.v - held.v
+  if (held === undefined || behind <= 0 || behind > REPLAYED || !chain.has(held)) return { committed: chain.head, records: [...decided] }
+  return { committed: held, records: [...chain.records.slice(held.v), ...decided] }
 }
 
 /** H and mode change at the borders of rounds only, which ballots are (A7). */
@@ -190,10 +202,20 @@ function start(turn: Turn, phase: Form): void {
   const { state } = turn
   const { members, target, records } = phase
   turn.journal({ type: 'start', gen: state.gen, members, records })
-  const plan = enterRing(turn, phase)
+  const plan = keepLearned(enterRing(turn, phase), phase, kindOf(state))
   turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
   turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })
   turn.then({ type: 'advance' })
+}
+
+/** A7: a round that is tried again from the same version leaves with everybody what it learned from; a block that two name, with the first. */
+export function keepLearned(plan: readonly PlanStep[], { members, target, consumed }: Pick<Form, 'members' | 'target' | 'consumed'>, kind: 'ring' | 'round'): PlanStep[] {
+  const [first, ...later] = plan
+  const learned = members.map((id) => (consumed.get(id)?.base.id === target.id ? (consumed.get(id)?.blocks ?? []) : []))
+  if (first === undefined || kind !== 'round' || learned.every((blocks) => blocks.length === 0)) return [...plan]
+  const free = new Set(first.blocks)
+  const kept = learned.map((blocks) => blocks.filter((block) => free.delete(block)))
+  return [{ ...first, kept }, ...later]
 }
 
 /** The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the next epoch. */
@@ -204,7 +226,7 @@ export function enterRing(turn: Turn, { members, relayed, shares }: Pick<Form, '
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
   state.health.pace = undefined
-  state.phase = { type: 'ring', since: now, members, relayed, shares, held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, checkpointAsked: undefined, until: undefined }
+  state.phase = { type: 'ring', since: now, members, relayed, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, round: 0, moved: new Map(), helped: new Set(), checkpointAsked: undefined, until: undefined }
   turn.reason(`ring of ${members.length}`)
   return plan
 }

@@ -17,7 +17,7 @@ export function memberJoined(turn: Turn, info: MemberInfo, samplesPerSecond: num
   const { state, now } = turn
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  state.members.set(info.id, { ...info, samplesPerSecond, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 })
+  state.members.set(info.id, { ...info, samplesPerSecond, hidden: false, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 })
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
   welcomeInto(turn, info.id)
@@ -99,6 +99,15 @@ function afterLoss(turn: Turn, id: MemberId, member: Member): void {
     default:
       phase satisfies never
   }
+}
+
+/** What a hidden tab gets of what its speed would give it: the others wait for the rest if its browser suspends it. */
+const HIDDEN_SHARE = 0.5
+
+/** In proportion to measured speed; alike for all while nothing is measured. */
+export function sharesOf(members: readonly Pick<Member, 'samplesPerSecond' | 'hidden'>[]): number[] {
+  const known = members.some((member) => member.samplesPerSecond > 0)
+  return members.map(({ samplesPerSecond, hidden }) => (known ? Math.max(samplesPerSecond, 1e-3) : 1) * (hidden ? HIDDEN_SHARE : 1))
 }
 
 /** Members that answered, in a stable ring order: longest here first. When all are excluded, one tries alone. */

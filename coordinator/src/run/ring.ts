@@ -1,12 +1,13 @@
 // A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it (R2).
-import { extend, isErrorCode, type MemberId, type MessageFrom, PLAN_WINDOW, recordId, type StepRecord } from '@starling-grid/protocol'
+import { extend, isErrorCode, type MemberId, type MessageFrom, recordId, type StepRecord } from '@starling-grid/protocol'
 import { kindOf, remember } from './ballot.ts'
 import { measure } from './exchange-cost.ts'
-import { countAbort, exclude, ringWouldChange } from './membership.ts'
+import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { remember as rememberExchange } from './ring-size.ts'
 import { accuse, believesIn, isRelayed } from './ring-links.ts'
-import { planSteps, trainingIsOver } from './scheduler.ts'
+import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
+import { movesTick } from './share-moves.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { validationDue } from './validation.ts'
@@ -19,6 +20,8 @@ const DRAIN_STEPS = 2
 const DRAIN_MS = 3000
 /** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
 const ADMIT_PATIENCE = 5
+/** Change of a member's part after which shares are told anew: measured speeds differ by some percent from step to step. */
+const WORTH_NEW_SHARES = 0.1
 /** Commits between two ACKs: far below W, far above one message a step. */
 const ACK_EVERY = 8
 
@@ -66,6 +69,8 @@ function commitHeld(turn: Turn, phase: Ring): void {
     records.push(entry.record)
     phase.held.delete(entry.record.v)
     phase.planned.delete(entry.record.v)
+    phase.moved.delete(entry.record.v)
+    phase.planShares.delete(entry.record.v)
     head = extend(head, entry.record)
   }
   if (records.length === 0) return
@@ -91,14 +96,25 @@ function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
 export function topUp(turn: Turn, phase: Ring): void {
   const { state } = turn
   const { head } = state.chain
-  const steps = phase.plannedTo - head.v > PLAN_WINDOW / 2 ? [] : planSteps(state, phase.planned, phase.plannedTo)
+  const steps = phase.plannedTo - head.v > planWindow(state) / 2 ? [] : planSteps(state, phase.planned, phase.plannedTo)
   if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v) turn.broadcast(phase.members, { type: 'ack', ...turn.ballot, committed: head })
   if (steps.length === 0) return
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)
   remember(state, phase.planned)
   phase.plannedTo += steps.length
   phase.progressAt = turn.now
-  turn.broadcast(phase.members, { type: 'plan', ...turn.ballot, steps })
+  const shares = newShares(state, phase)
+  if (shares !== undefined) for (const { step } of steps) phase.planShares.set(step, shares)
+  turn.broadcast(phase.members, { type: 'plan', ...turn.ballot, steps, ...(shares ? { shares } : {}) })
+}
+
+/** Shares follow the speeds of now, when somebody's part of the whole changed by enough to move a block. */
+function newShares(state: RunState, { members, shares: old }: Ring): number[] | undefined {
+  const here = members.map((id) => state.members.get(id))
+  if (here.some((member) => member === undefined)) return undefined
+  const shares = sharesOf(here.filter((member) => member !== undefined))
+  const part = (all: readonly number[], place: number): number => (all[place] ?? 0) / all.reduce((sum, share) => sum + share, 0)
+  return shares.some((_, i) => Math.abs(part(shares, i) / part(old, i) - 1) > WORTH_NEW_SHARES) ? shares : undefined
 }
 
 /** R2: any member may end the generation; late aborts of older ones never get here. */
@@ -145,6 +161,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   const stallMs = timing.stallMs * (state.mode === 'local' ? roundSteps : 1)
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
   if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
+  movesTick(turn, phase)
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)

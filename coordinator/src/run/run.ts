@@ -11,6 +11,7 @@ import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
 import { trainingIsOver } from './scheduler.ts'
+import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
 import { grantValidation, validated, validationDue } from './validation.ts'
@@ -34,7 +35,9 @@ function take(turn: Turn, input: RunInput): void {
       return memberLeaving(turn, input.member)
     case 'speed': {
       const member = turn.state.members.get(input.member)
-      if (member !== undefined) member.samplesPerSecond = input.samplesPerSecond
+      if (member === undefined) return
+      member.samplesPerSecond = input.samplesPerSecond
+      member.hidden = input.hidden ?? member.hidden
       return
     }
     case 'message':
@@ -92,6 +95,12 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return held(turn, member, message)
     case 'abort':
       return aborted(turn, member, message)
+    case 'behind':
+      return memberBehind(turn, member, message)
+    case 'progress':
+      return progressTold(turn, member, message)
+    case 'released':
+      return blocksReleased(turn, member, message)
     case 'link-restored':
       return linkRestored(turn, member, message)
     case 'version-digest':

@@ -44,14 +44,26 @@ function freeIn(state: RunState, { epoch, taken, most }: { readonly epoch: numbe
   return free
 }
 
-/** plan(g, s) for the steps after `plannedTo`, up to PLAN_WINDOW ahead of C (R12): only of the current epoch (R13). */
+/** ms that a plan lasts: as long as a coordinator may be away without stopping the ring (R14). Longer plans would keep old shares. */
+const PLAN_MS = 60_000
+/** Steps planned while nobody knows how long one takes, and at least: one is under way, one is next, and news of both are on their way. */
+const FIRST_STEPS = 16
+const LEAST_STEPS = 4
+
+/** Steps to plan ahead of C. */
+export function planWindow({ health: { pace } }: Pick<RunState, 'health'>): number {
+  if (pace === undefined) return FIRST_STEPS
+  return Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
+}
+
+/** plan(g, s) for the steps after `plannedTo`, up to planWindow ahead of C (R12): only of the current epoch (R13). */
 export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, plannedTo: number): PlanStep[] {
   const { maxSteps, off } = state.config
   const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
   if (trainingIsOver(state)) return []
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
-  const last = Math.min(state.chain.head.v + PLAN_WINDOW, maxSteps ?? Number.POSITIVE_INFINITY)
+  const last = Math.min(state.chain.head.v + planWindow(state), maxSteps ?? Number.POSITIVE_INFINITY)
   const free = available(state, (block) => given.has(block), Math.max(0, last - plannedTo) * batchBlocks)
   const steps: PlanStep[] = []
   for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks) steps.push({ step, blocks: free.slice(i, i + batchBlocks) })

@@ -1,7 +1,7 @@
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it does no
 // I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
 import type {
-  AdapterDescription, BlockId, Claim, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, StepRecord, ToVolunteer, VersionRef, ErrorCode, RunEvent,
+  AdapterDescription, BlockId, Claim, Consumed, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, RunEvent,
 } from '@starling-grid/protocol'
 import type { OpenSum } from './accumulator.ts'
 import type { AsyncPolicy } from './async-policy.ts'
@@ -9,40 +9,8 @@ import type { ChainIndex } from './chain-index.ts'
 import type { Pace } from './exchange-cost.ts'
 import type { ExchangeTimes } from './ring-size.ts'
 import type { LinkFailure } from './link-health.ts'
-
-/** Milliseconds and counts that decisions depend on; the defaults with their reasons are in timing.ts. */
-export interface Timing {
-  /** to wait for STATE answers before deciding without the missing ones (R5) */
-  readonly stateMs: number
-  /** after a coordinator's restart: to wait for the members of the last generation */
-  readonly rejoinMs: number
-  /** without any valid claim, before a rewind (R6) */
-  readonly lostMs: number
-  /** without CONFIRM: out of the ballot (R17) */
-  readonly formMs: number
-  /** without a commit although steps are planned: new ballot */
-  readonly stallMs: number
-  /** between the last change of membership and the ballot that admits newcomers */
-  readonly admitMs: number
-  /** committed steps between checkpoints, and the time after which one is due anyway */
-  readonly checkpointSteps: number
-  readonly checkpointMs: number
-  /** for an upload that was asked for, before another member is asked */
-  readonly uploadMs: number
-  readonly leaseMinMs: number
-  readonly leaseMaxMs: number
-  /** calm needed in async mode before the ring is tried again; doubles with each fallback */
-  readonly quietMs: number
-  readonly quietMaxMs: number
-  readonly abortsBeforeFallback: number
-  readonly ballotsPerMinute: number
-  /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */
-  readonly excludeMs: number
-  /** after which a failure of a link counts half (R18) */
-  readonly linkMemoryMs: number
-  /** versions that an async push may be behind (A2) */
-  readonly stalenessBound: number
-}
+import type { MoveRound } from './share-moves.ts'
+import type { Timing } from './timing.ts'
 
 export interface RunConfig {
   readonly job: JobId
@@ -87,6 +55,8 @@ export interface MemberInfo {
 
 export interface Member extends MemberInfo {
   samplesPerSecond: number
+  /** a tab that nobody looks at */
+  hidden: boolean
   readonly joinedAt: number
   /** asked to leave */
   leaving: boolean
@@ -161,16 +131,20 @@ export type RunPhase =
       readonly expected: Set<MemberId>
       readonly deadline: number
       readonly claims: Map<MemberId, Claim | null>
+      /** what members learned from in a round that this ballot ended (A7) */
+      readonly consumed: Map<MemberId, Consumed>
       /** what this ballot ended: its members may still say what was wrong with their links */
       readonly before: Generation | undefined
     }
-  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly relayed: readonly number[]; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly confirmed: Map<MemberId, Sha256> }
+  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly relayed: readonly number[]; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly consumed: ReadonlyMap<MemberId, Consumed>; readonly confirmed: Map<MemberId, Sha256> }
   | {
       readonly type: 'ring'
       readonly since: number
       readonly members: readonly MemberId[]
       readonly relayed: readonly number[]
       readonly shares: readonly number[]
+      /** step → its shares, where speeds changed since FORM */
+      readonly planShares: Map<number, readonly number[]>
       /** version → who holds it, and the record they agree on */
       readonly held: Map<number, { readonly record: StepRecord; readonly by: Set<MemberId> }>
       /** last planned step and the blocks planned beyond C */
@@ -180,6 +154,12 @@ export type RunPhase =
       progressAt: number
       /** members change after this step */
       until: { readonly step: number; readonly at: number; readonly reason: string } | undefined
+      /** blocks on their way from one member to another within a step (share-moves.ts), the last round's number, and what moved */
+      moving: MoveRound | undefined
+      round: number
+      readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly ShareMove[] }>
+      /** members that others took blocks of: told once */
+      readonly helped: Set<MemberId>
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
@@ -257,7 +237,7 @@ export type RunInput =
   | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }
   /** asked to leave: it goes between two steps, so that the others lose none */
   | { readonly type: 'member-leaving'; readonly member: MemberId }
-  | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number }
+  | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number; readonly hidden?: boolean }
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
   /** a member's state arrived whole: its bytes are stored under `blob` */
   | { readonly type: 'uploaded'; readonly member: MemberId; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
@@ -271,7 +251,7 @@ export type RunInput =
   | { readonly type: 'server-lost'; readonly reason: string }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

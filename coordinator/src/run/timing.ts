@@ -1,5 +1,38 @@
 // The times and counts of a run, each with its reason. Tests shorten them; the rules do not change.
-import type { Timing } from './state.ts'
+
+/** Milliseconds and counts that decisions depend on; the defaults below have their reasons. */
+export interface Timing {
+  /** to wait for STATE answers before deciding without the missing ones (R5) */
+  readonly stateMs: number
+  /** after a coordinator's restart: to wait for the members of the last generation */
+  readonly rejoinMs: number
+  /** without any valid claim, before a rewind (R6) */
+  readonly lostMs: number
+  /** without CONFIRM: out of the ballot (R17) */
+  readonly formMs: number
+  /** without a commit although steps are planned: new ballot */
+  readonly stallMs: number
+  /** between the last change of membership and the ballot that admits newcomers */
+  readonly admitMs: number
+  /** committed steps between checkpoints, and the time after which one is due anyway */
+  readonly checkpointSteps: number
+  readonly checkpointMs: number
+  /** for an upload that was asked for, before another member is asked */
+  readonly uploadMs: number
+  readonly leaseMinMs: number
+  readonly leaseMaxMs: number
+  /** calm needed in async mode before the ring is tried again; doubles with each fallback */
+  readonly quietMs: number
+  readonly quietMaxMs: number
+  readonly abortsBeforeFallback: number
+  readonly ballotsPerMinute: number
+  /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */
+  readonly excludeMs: number
+  /** after which a failure of a link counts half (R18) */
+  readonly linkMemoryMs: number
+  /** versions that an async push may be behind (A2) */
+  readonly stalenessBound: number
+}
 
 export const DEFAULT_TIMING: Timing = {
   stateMs: 2000, // T_state of R5: one lost message and its socket's round trip

@@ -48,13 +48,16 @@ export function lease(turn: Turn, holder: MemberId, blocks: readonly BlockId[], 
   return tokens
 }
 
+/** Times as long a lease for a hidden tab: browsers slow those down without a word. */
+const HIDDEN_LEASE = 2
+
 /** 3 × the volunteer's own moving average (DESIGN §5), doubled for each lease in a row that it missed, clamped. */
 export function leaseMs(state: RunState, holder: MemberId): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
   const member = state.members.get(holder)
   const measured = member?.pushMs ?? 0
   const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.misses ?? 0)
-  return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected))
+  return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
 }
 
 export function validated(turn: Turn, member: MemberId, message: MessageFrom<'validated'>): void {

@@ -1,7 +1,7 @@
 // The volunteers of the model: the production state machine of each member (sync/member.ts), with links and machines as
 // formulas in the place of WebRTC and GPUs.
 import { type BlockId, type MemberId, memberId, type MessageTo, type Push, sha256Name, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, react } from '@starling-grid/volunteer'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, nextBlocksOf, react } from '@starling-grid/volunteer'
 import type { Clock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
 import type { Rings } from './rings.ts'
@@ -116,13 +116,22 @@ export class ModelVolunteer {
       case 'report-digest':
         return this.#send({ type: 'version-digest', owner: effect.owner, gen: effect.gen, version: effect.version, digest: digestAt(effect.version) })
       case 'compute':
-        return this.#later(this.#computeMs(effect.blocks), () => this.take({ type: 'computed', gen: effect.gen, step: effect.step, manifest: this.#manifest(effect.blocks), finite: true }))
+        return this.#compute(effect)
       case 'contribute':
         return rings.contribute(this, effect)
       case 'upload':
         return this.#upload(effect.version)
       default:
     }
+  }
+
+  /** In one piece: nobody here gets slower within a step, so no blocks change members. */
+  #compute({ gen, step, blocks }: Extract<MemberEffect, { type: 'compute' }>): void {
+    const next = (most: number) => nextBlocksOf(this.core, { gen, step, most, blockMs: 0 })
+    next(blocks.length)
+    this.#later(this.#computeMs(blocks), () => {
+      if (next(0) === 'sealed') this.take({ type: 'computed', gen, step, manifest: this.#manifest(blocks), finite: true })
+    })
   }
 
   /** Over the line of a member, or of the coordinator for those whom no member can serve. */

@@ -1,7 +1,7 @@
 // One coordinator process: sockets in, decisions of the real reducer, effects out in their order. It can die between any two
 // effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
 import { decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
-import type { MemberId, MessageFrom, Push, Sha256, ToCoordinator } from '@starling-grid/protocol'
+import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator } from '@starling-grid/protocol'
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
@@ -125,6 +125,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
         return this.#append(effect.entries)
       case 'send':
         if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW) this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
+        if (effect.message.type === 'moved') this.#countMoved(effect.to, effect.message)
         return this.sessions.get(effect.to)?.toMember(effect.message)
       case 'refuse':
         return this.#refuse(effect)
@@ -148,6 +149,12 @@ export class CoordinatorProcess implements CoordinatorEnd {
       default:
         effect satisfies never
     }
+  }
+
+  #countMoved(to: MemberId, { moves }: MessageTo<'moved'>): void {
+    const { phase } = this.state
+    if (phase.type !== 'ring') return
+    for (const move of moves) if (phase.members[move.to] === to) this.#context.counts.movedBlocks += move.blocks.length
   }
 
   /** R1: durable before the next effect. Switched off: shown now, kept until the next event, lost with the process. */

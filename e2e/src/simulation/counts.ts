@@ -18,6 +18,10 @@ const COUNTED = [
   'stateFetches', 'coordinatorFetches', 'catchUps',
   /** frames that the coordinator carried past a bad link (R18) */
   'relayedFrames',
+  /** blocks that another member took over from one that was behind (R12) */
+  'movedBlocks',
+  /** blocks of a round that inner steps had learned from before a ballot and kept (A7) */
+  'resumedBlocks',
   /** a member carried its plan out to the end while no coordinator was there (R14) */
   'plansExhausted',
   'pushesTaken', 'pushesRefused', 'validations',

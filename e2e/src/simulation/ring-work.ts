@@ -37,6 +37,10 @@ export class RingWork {
     this.#exchange = new RingExchange(shape, ring.target.v + 1)
   }
 
+  get core(): MemberCore {
+    return this.#core
+  }
+
   contribute({ step, manifest }: Contribution): Frame[] {
     return this.#exchange.contribute(step, this.#context.history.gradient(manifest.blocks), manifest)
   }

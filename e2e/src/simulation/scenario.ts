@@ -44,7 +44,7 @@ const TIMING: Timing = {
 }
 
 /** epochs, blocks in each, blocks in a batch; and of the runs, how many have more steps than a plan may be long (R14) */
-const SHAPES = [[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1]] as const
+const SHAPES = [[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1], [2, 10, 5]] as const
 const LONG_RUN = [1, 120, 1] as const
 const LONG_RUNS = 0.02
 /** when pushes become a version, and who waits for whom */

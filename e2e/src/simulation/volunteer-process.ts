@@ -8,9 +8,13 @@ import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 import { RingWork } from './ring-work.ts'
+import { ShareWork } from './share-work.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
+/** steps that are replayed instead of fetching a state, and whose sums are kept */
+const REPLAYED = 3
+const KEPT = 4
 /** ms until a broken link is noticed */
 const LINK_NOTICE_MS = 2000
 
@@ -28,19 +32,21 @@ export class VolunteerProcess implements Peer {
   readonly #context: Context
   readonly #fetches: Fetches
   readonly #asyncWork: AsyncWork
+  readonly #shareWork: ShareWork
   /** the generation it is in; with rule R3 switched off, also the one that it should have left */
   #ring: RingWork | undefined
   #lingering: RingWork | undefined
-  /** the reduced gradient of the version held, for those one step behind (R7) */
-  #kept: { readonly version: VersionRef; readonly sum: Float32Array } | undefined
+  /** the reduced gradients of the last steps, for those a little behind (R7) */
+  readonly #kept: { readonly version: VersionRef; readonly sum: Float32Array }[] = []
 
   constructor(context: Context, id: MemberId, seat: number) {
     this.#context = context
     this.id = id
     this.seat = seat
-    this.core = createMember(id, context.scenario.config.genesis, context.scenario.off)
+    this.core = createMember(id, context.scenario.config.genesis, context.scenario.off, REPLAYED)
     this.#fetches = new Fetches(context, this)
     this.#asyncWork = new AsyncWork(context, this)
+    this.#shareWork = new ShareWork(context, this)
   }
 
   connect(connection: Connection): void {
@@ -74,6 +80,9 @@ export class VolunteerProcess implements Peer {
       case 'form':
       case 'start':
       case 'plan':
+      case 'hold':
+      case 'release':
+      case 'moved':
       case 'until':
       case 'ack':
       case 'checkpoint-at':
@@ -101,6 +110,10 @@ export class VolunteerProcess implements Peer {
     const naive = this.#context.scenario.off.has('R3') && order.gen > this.core.promised && this.core.ring?.stage === 'running'
     if (naive && this.#ring !== undefined) this.#lingering = this.#ring.leftRunning()
     this.take({ type: 'order', order })
+  }
+
+  coreOf(gen: number): MemberCore {
+    return this.#lingering?.gen === gen ? this.#lingering.core : this.core
   }
 
   /** The one way into the state machine. Effects are carried out at once and in order. */
@@ -148,7 +161,6 @@ export class VolunteerProcess implements Peer {
         return this.#fetches.begin(effect.type === 'fetch-state' ? 'state' : 'reduced', effect)
       case 'adopt':
         this.replica = this.#fetches.takeState(effect.version)
-        this.#kept = undefined
         return
       case 'apply':
         return this.#apply(effect, ring)
@@ -157,7 +169,9 @@ export class VolunteerProcess implements Peer {
       case 'report-digest':
         return this.#report(effect, 'version-digest')
       case 'compute':
-        return this.#compute(effect)
+        return this.#shareWork.begin(effect)
+      case 'resume':
+        return this.#shareWork.resume()
       case 'contribute':
         return this.#sendFrames(ring?.contribute(effect) ?? [], ring)
       case 'upload':
@@ -169,6 +183,7 @@ export class VolunteerProcess implements Peer {
 
   #send(message: ToCoordinator): void {
     this.#mayBreak(message.type)
+    if (message.type === 'abort' && message.code === 'message-unexpected') this.#context.violations.report('refusal', `${this.id} refuses what an honest member sent: ${message.message}`)
     this.connection?.toCoordinator(message)
   }
 
@@ -197,19 +212,12 @@ export class VolunteerProcess implements Peer {
     const early = fetched === undefined ? ring?.appliedEarly() : undefined
     this.#context.history.record(this.replica.version, record, version)
     this.replica = { version, counts: plus(early?.before ?? this.replica.counts, sum) }
-    this.#kept = { version, sum }
+    this.#kept.push({ version, sum })
+    if (this.#kept.length > KEPT) this.#kept.shift()
   }
 
   #report({ owner, gen, version }: EffectOf<'confirm'>  | EffectOf<'report-digest'>, type: 'confirm' | 'version-digest'): void {
     if (this.replica !== undefined) this.#send({ type, owner, gen, version, digest: digestOf(this.replica) })
-  }
-
-  #compute({ gen, step, blocks }: EffectOf<'compute'>): void {
-    const { agenda, dice, scenario } = this.#context
-    agenda.later(dice.between(scenario.computeMs >> 1, scenario.computeMs), () => `${this.id} computed step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
-      const samples = blocks.length
-      this.take({ type: 'computed', gen, step, finite: !this.#context.poisoned(blocks) && !this.#context.has('no-ring-steps', this), manifest: { blocks, samples, targets: samples, lossSum: samples, correct: 0 } })
-    })
   }
 
   #sendFrames(frames: readonly Parameters<typeof packFrame>[0][], ring: RingWork | undefined): void {
@@ -265,9 +273,9 @@ export class VolunteerProcess implements Peer {
   }
 
   serve({ kind, gen, version }: FetchWish): Float32Array | undefined {
-    if (!mayServe(this.core, gen, version)) return undefined
+    if (!mayServe(this.core, gen, version, kind)) return undefined
     if (kind === 'state') return this.replica?.counts.slice()
-    return this.#kept !== undefined && sameVersion(this.#kept.version, version) ? this.#kept.sum : undefined
+    return this.#kept.find((kept) => sameVersion(kept.version, version))?.sum
   }
 
   #upload(): void {

@@ -27,6 +27,11 @@ export class Batches {
     this.#elements = terms.dataset.inputShape.reduce((product, size) => product * size, 1)
   }
 
+  /** samples of a whole block; the last of a shard may have fewer */
+  get blockSamples(): number {
+    return this.#terms.blockSamples
+  }
+
   /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); of a text both (samples, context); groups and keys say what belongs to which block. */
   async of(blocks: readonly BlockId[]): Promise<Batch> {
     const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))

@@ -1,9 +1,9 @@
 // The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either whole
-// or not there (R10), and the reduced gradient that made it, for members that are one step behind (R7).
+// or not there (R10), and the reduced gradients of the last steps, for members that are some steps behind (R7).
 import {
-  decodeVersionState, emptyStates, encodeVersionState, initialVersionState, meanOfStep, nextVersion, parameterLayout, type ModelSpec, type ParameterLayout, type VersionContent,
+  decodeVersionState, emptyStates, encodeVersionState, initialVersionState, maxVersionBytes, meanOfStep, nextVersion, parameterLayout, type ModelSpec, type ParameterLayout, type VersionContent,
 } from '@starling-grid/model'
-import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { PLAN_WINDOW, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
 
 export type VersionState = ReturnType<typeof decodeVersionState>
@@ -16,6 +16,9 @@ export interface TrainingTerms {
   readonly clipNorm: number | undefined
 }
 
+/** Bytes of reduced gradients that are kept: several steps of any model that a tab can train, and below what it has in buffers anyway. */
+const KEPT_BYTES = 64 * 1024 * 1024
+
 export class HeldVersion {
   readonly layout: ParameterLayout
   readonly #terms: TrainingTerms
@@ -23,8 +26,8 @@ export class HeldVersion {
   #spare: VersionContent
   readonly #mean: Float32Array
   #version: VersionRef | undefined
-  /** Σ gradients of the step that made the held version */
-  #reduced: { readonly version: VersionRef; readonly sum: Float32Array } | undefined
+  /** Σ gradients of the last steps, the newest last; the last one whatever its size */
+  readonly #reduced: { readonly version: VersionRef; readonly sum: Float32Array }[] = []
 
   constructor(terms: TrainingTerms) {
     this.#terms = terms
@@ -46,12 +49,12 @@ export class HeldVersion {
   /** Version 0 from the seed: nobody has to be asked for it. */
   adoptInitial(genesis: VersionRef, seed: number): void {
     this.#held = initialVersionState(this.#terms.spec, this.#terms.optimizer, seed, this.#terms.outer)
-    this.#become(genesis)
+    this.#version = genesis
   }
 
   adopt({ parameters, optimizerState, outerState }: VersionState, version: VersionRef): void {
     this.#held = { parameters, optimizerState, ...(outerState ? { outerState } : {}) }
-    this.#become(version)
+    this.#version = version
   }
 
   /** @throws GridError 'version-corrupt' when the bytes are not the whole state of `version` */
@@ -71,24 +74,26 @@ export class HeldVersion {
     const old = this.#held
     this.#held = this.#spare
     this.#spare = old
-    this.#become(version)
-    this.#reduced = { version, sum }
+    this.#version = version
+    this.#reduced.push({ version, sum })
+    if (this.#reduced.length > Math.min(PLAN_WINDOW, Math.max(1, Math.floor(KEPT_BYTES / sum.byteLength)))) this.#reduced.shift()
   }
 
   /** Σ gradients of the step that made `version`, if this member still has them. */
   reduced(version: VersionRef): Float32Array | undefined {
-    return this.#reduced !== undefined && sameVersion(this.#reduced.version, version) ? this.#reduced.sum : undefined
+    return this.#reduced.find((kept) => sameVersion(kept.version, version))?.sum
+  }
+
+  /** Steps whose reduced gradients are less to fetch than the whole state is; one at least. */
+  get replayMost(): number {
+    const vectorBytes = Float32Array.BYTES_PER_ELEMENT * this.layout.total
+    return Math.max(1, Math.ceil(maxVersionBytes({ ...this.#terms, layout: this.layout }) / vectorBytes) - 2)
   }
 
   /** The whole state as bytes; equal on all members that hold the version, so their SHA-256 is its digest (R15). */
   encode(): Uint8Array {
     if (this.#version === undefined) throw new Error('internal: no version is held')
     return encodeVersionState({ ...this.#terms, layout: this.layout, version: this.#version, ...this.#held })
-  }
-
-  #become(version: VersionRef): void {
-    this.#version = version
-    this.#reduced = undefined
   }
 
   #empty(): VersionContent {

@@ -2,7 +2,7 @@
 // parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a gradient (A7).
 // Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is in no version.
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
-import type { BlockId, VersionRef } from '@starling-grid/protocol'
+import type { BlockId, Consumed, VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
@@ -25,6 +25,8 @@ export interface RoundOrder {
   readonly blocks: readonly BlockId[]
   /** false: the generation ended, and the rest of the round with it */
   current(): boolean
+  /** what the private copy has learned from now: told at the next ballot */
+  onLearned(consumed: Consumed): void
 }
 
 export interface RoundResult {
@@ -62,7 +64,7 @@ export class LocalRounds {
 
   /** Σ targets · (base − local) into `compute.gradient`. Undefined when the generation ended before. */
   run(order: RoundOrder): Promise<RoundResult | undefined> {
-    // A round that was cut short may still have a step under way, whose blocks count as learned once it is over.
+    // A round that was cut short may still have a step under way.
     const done = this.#last.then(() => this.#run(order))
     this.#last = done.catch(() => undefined)
     return done
@@ -72,10 +74,12 @@ export class LocalRounds {
     if (!order.current()) return undefined
     const { compute } = this.#parts
     const progress = this.#resume(order)
+    order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
     for (const blocks of innerBatches(left, this.#parts.innerSteps, order.blocks.length)) {
       if (!order.current()) return undefined
-      const finite = await this.#innerStep(blocks, progress)
+      const finite = await this.#innerStep(blocks, progress, order)
+      if (finite === undefined) return undefined
       if (!finite) return ((this.#progress = undefined), { samples: progress.samples, sums: progress.sums, finite })
     }
     difference(order.parameters, this.#inner.parameters, progress.sums.targets, compute.gradient)
@@ -93,16 +97,19 @@ export class LocalRounds {
     return this.#progress
   }
 
-  async #innerStep(blocks: readonly BlockId[], progress: Progress): Promise<boolean> {
+  /** Undefined: a ballot came meanwhile. What this member said of its progress then must stay true, so the step is not made. */
+  async #innerStep(blocks: readonly BlockId[], progress: Progress, order: RoundOrder): Promise<boolean | undefined> {
     const { compute, batches, rule, clipNorm } = this.#parts
     const batch = await batches.of(blocks)
     const { sums, finite } = await compute.localGradient(this.#inner.parameters, batch)
+    if (!order.current()) return undefined
     if (!finite) return false
     meanOfStep(rule, compute.gradient, { targets: sums.targets, mean: this.#mean, clipNorm })
     nextVersion(rule, this.#inner, this.#mean, this.#inner)
     progress.blocks.push(...blocks)
     progress.samples += batch.samples
     progress.sums = addSums(progress.sums, sums)
+    order.onLearned(progress)
     return true
   }
 }

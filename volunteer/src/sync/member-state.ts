@@ -1,6 +1,7 @@
 // What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
 // elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
-import type { BlameReason, BlockId, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { BlameReason, BlockId, Consumed, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, ShareMove, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { Flight } from './share.ts'
 
 /** One ballot from FORM on. */
 export interface RingView {
@@ -24,17 +25,21 @@ export interface RingView {
   linksOpen: boolean
   /** forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next ballot */
   stage: 'forming' | 'ready' | 'running' | 'broken'
-  readonly plan: Map<number, PlanStep>
+  readonly plan: Map<number, PlanStep & { readonly shares: readonly number[] }>
   /** no step after this one begins */
   until: number
   /** the step that is being computed or reduced */
-  flight: { readonly step: number; stage: 'computing' | 'reducing' } | undefined
+  flight: Flight | undefined
+  /** step → blocks that changed members, by rounds (R12) */
+  readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly ShareMove[] }[]>
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
 }
 
 export interface MemberCore {
   readonly id: MemberId
   readonly off: RulesOff
+  /** steps whose reduced gradients together are less to fetch than a whole state */
+  readonly replayMost: number
   /** highest coordinator fence and ballot seen (R3) */
   owner: number
   promised: number
@@ -43,12 +48,14 @@ export interface MemberCore {
   /** last acknowledged committed version, and the records since: base ⊕ tail = version */
   base: VersionRef
   tail: StepRecord[]
+  /** blocks of a round under way that inner steps learned from (A7) */
+  consumed: Consumed | undefined
   ring: RingView | undefined
   /** async mode: its epoch, and whether work was asked for */
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'until' | 'ack' | 'checkpoint-at' | 'upload-request' | 'async'>
+export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'release' | 'moved' | 'until' | 'ack' | 'checkpoint-at' | 'upload-request' | 'async'>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }
@@ -60,7 +67,9 @@ export type MemberInput =
   | { readonly type: 'reduced-fetched'; readonly gen: number; readonly version: VersionRef }
   /** no source has the reduced gradient any more: some hold the version because they fetched it themselves */
   | { readonly type: 'reduced-missing'; readonly gen: number }
-  /** own share of a step is computed */
+  /** the own share takes longer than the plan expects; ms that a block takes */
+  | { readonly type: 'behind'; readonly gen: number; readonly step: number; readonly blockMs: number }
+  /** own share of a step is computed; it was sealed before (share.ts) */
   | { readonly type: 'computed'; readonly gen: number; readonly step: number; readonly manifest: Manifest; readonly finite: boolean }
   /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */
   | { readonly type: 'reduced'; readonly gen: number; readonly step: number; readonly manifests: readonly Manifest[]; readonly gradDigest: Sha256 }
@@ -82,6 +91,8 @@ export type MemberEffect =
   /** compute the digest of the held state and send CONFIRM (R7) */
   | { readonly type: 'confirm'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
   | { readonly type: 'compute'; readonly gen: number; readonly step: number; readonly kind: 'ring' | 'round'; readonly blocks: readonly BlockId[] }
+  /** the share that waited is complete, or has more blocks: go on (share.ts) */
+  | { readonly type: 'resume'; readonly gen: number; readonly step: number }
   /** the computed gradient goes into the ring (R9) */
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }

@@ -1,11 +1,12 @@
 // A member's side of the protocol: FREEZE → STATE, FORM → CONFIRM, START → steps (R3, R7, R9, R10). `react` changes the
 // state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once, before
 // any other input: what the member claims and what its parameters hold change together (I6).
-import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, splitBlocks, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
+import { askForHelp, giveUpBlocks, holdBack, newFlight, takeMoves, wrongShare } from './share.ts'
 
-export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON): MemberCore {
-  return { id, off, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], ring: undefined, asyncEpoch: undefined }
+export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON, replayMost = 1): MemberCore {
+  return { id, off, replayMost, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], consumed: undefined, ring: undefined, asyncEpoch: undefined }
 }
 
 export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
@@ -20,6 +21,8 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
       return whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version))
     case 'reduced-missing':
       return whileForming(core, input.gen, (ring) => fetchWhole(core, ring))
+    case 'behind':
+      return current(core, input.gen, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
     case 'computed':
       return inFlight(core, input, (ring) => contribute(core, ring, input))
     case 'reduced':
@@ -31,9 +34,10 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
   }
 }
 
-/** R7: only while the asker's ballot is the promised one and the version is held whole. */
-export function mayServe(core: MemberCore, gen: number, version: VersionRef): boolean {
+/** R7: only while the asker's ballot is the promised one and the version is held whole. The sum of a step stays right whatever is held now. */
+export function mayServe(core: MemberCore, gen: number, version: VersionRef, kind: 'state' | 'reduced' = 'state'): boolean {
   if (core.off.has('R7-source')) return core.version !== undefined
+  if (kind === 'reduced') return core.promised === gen
   return core.promised === gen && core.version !== undefined && sameVersion(core.version, version)
 }
 
@@ -48,6 +52,12 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       return start(core, order)
     case 'plan':
       return extendPlan(core, order)
+    case 'hold':
+      return current(core, order.gen, (ring) => answer(holdBack(ring, order)))
+    case 'release':
+      return current(core, order.gen, (ring) => answer(giveUpBlocks(ring, order, core.off)))
+    case 'moved':
+      return current(core, order.gen, (ring) => (takeMoves(ring, order) ? [{ type: 'resume', gen: order.gen, step: order.step }] : []))
     case 'until':
       return current(core, order.gen, (ring) => ((ring.until = order.step), []))
     case 'ack':
@@ -70,32 +80,42 @@ function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEf
   core.promised = gen
   core.asyncEpoch = undefined
   const claim = core.version === undefined ? null : { base: core.base, records: [...core.tail] }
+  const { consumed } = core
+  const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
-  return [{ type: 'halt' }, { type: 'send', message: { type: 'state', owner, gen, claim } }]
+  return [{ type: 'halt' }, { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } }]
 }
 
 function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
   if (order.gen !== core.promised || order.gen === core.ring?.gen) return []
   const position = order.members.indexOf(core.id)
-  const parent = fold(order.committed, order.records.slice(0, -1))
   const reached = fold(order.committed, order.records)
   if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
-  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined }
+  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined }
   core.ring = ring
   const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position), relayed: relayedNeighbours(ring) }
-  return [links, ...reach(core, ring, parent, order)]
+  return [links, ...reach(core, ring)]
 }
 
-/** R7: at the target already; at its parent, one reduced gradient away; or anywhere else, in need of everything. */
-function reach(core: MemberCore, ring: RingView, parent: VersionRef | undefined, order: MessageTo<'form'>): MemberEffect[] {
-  const { gen, target } = order
-  const others = otherSources(core, ring)
-  const record = order.records.at(-1)
+/** R7: at the target already; some reduced gradients away from it; or anywhere else, in need of everything. */
+function reach(core: MemberCore, ring: RingView): MemberEffect[] {
+  const { gen, target } = ring
   if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
-  if (core.version !== undefined && record !== undefined && parent !== undefined && isParent(core, core.version, parent) && others.length > 0)
-    return [{ type: 'fetch-reduced', gen, record, target, sources: others }]
+  const next = nextOnTheWay(core, ring)
+  const sources = otherSources(core, ring)
+  if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost) return [{ type: 'fetch-reduced', gen, record: next.record, target: next.version, sources }]
   if (core.off.has('R7-learner')) setVersion(core, target, ring)
   return fetchWhole(core, ring)
+}
+
+/** The record that follows what is held, when that is on the way to the target. Rule R7 switched off: a number is taken for a version. */
+function nextOnTheWay({ version, off }: MemberCore, { committed, records, target }: RingView): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
+  const place = (version?.v ?? -1) - committed.v
+  const record = records[place]
+  if (version === undefined || record === undefined) return undefined
+  if (off.has('R7')) return place === records.length - 1 ? { record, version: target } : undefined
+  const way = fold(committed, records.slice(0, place))
+  return way !== undefined && sameVersion(way, version) ? { record, version: extend(version, record) } : undefined
 }
 
 function fetchWhole(core: MemberCore, ring: RingView): MemberEffect[] {
@@ -105,11 +125,6 @@ function fetchWhole(core: MemberCore, ring: RingView): MemberEffect[] {
 
 function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
   return sources.filter((source) => source !== core.id)
-}
-
-/** Rule R7 switched off: a number is taken for a version. */
-function isParent(core: MemberCore, version: VersionRef, parent: VersionRef): boolean {
-  return core.off.has('R7') ? version.v === parent.v : sameVersion(version, parent)
 }
 
 /** The predecessor and the successor, without repetition and without self. */
@@ -133,20 +148,18 @@ function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEff
 }
 
 /** A learner's proof is what FORM told: the committed version and the records since. */
-function setVersion(core: MemberCore, version: VersionRef, ring: RingView): void {
+function setVersion(core: MemberCore, version: VersionRef, { committed, records }: RingView): void {
   core.version = version
-  core.base = ring.committed
-  core.tail = [...ring.records]
+  core.base = committed
+  core.tail = records.slice(0, version.v - committed.v)
 }
 
-/** R7: apply the fetched sum if, and only if, still at its parent. */
+/** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
 function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
-  const record = ring.records.at(-1)
-  if (record === undefined || core.version === undefined || !sameVersion(fetched, ring.target)) return []
-  const atParent = core.version.v === record.v - 1 && extend(core.version, record).id === ring.target.id
-  if (!atParent && !core.off.has('R7')) return []
-  setVersion(core, ring.target, ring)
-  return [{ type: 'apply', record, version: ring.target }, ...confirmIfReady(core, ring)]
+  const next = nextOnTheWay(core, ring)
+  if (next === undefined || !sameVersion(fetched, next.version)) return []
+  setVersion(core, next.version, ring)
+  return [{ type: 'apply', ...next }, ...reach(core, ring)]
 }
 
 function confirmIfReady(core: MemberCore, ring: RingView): MemberEffect[] {
@@ -165,13 +178,15 @@ function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
   ring.stage = 'running'
   core.base = order.after
   core.tail = []
-  for (const step of order.plan) ring.plan.set(step.step, step)
+  for (const step of order.plan) ring.plan.set(step.step, { ...step, shares: ring.shares })
   return [...checkpointIfDue(core, ring), ...beginStep(core, ring)]
 }
 
 function extendPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] {
   return current(core, order.gen, (ring) => {
-    for (const step of order.steps) if (!ring.plan.has(step.step)) ring.plan.set(step.step, step)
+    const { steps, shares = ring.shares } = order
+    if (shares.length !== ring.members.length) return []
+    for (const step of steps) if (!ring.plan.has(step.step)) ring.plan.set(step.step, { ...step, shares })
     return beginStep(core, ring)
   })
 }
@@ -181,20 +196,22 @@ function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
   const step = (core.version?.v ?? 0) + 1
   const planned = ring.plan.get(step)
   if (ring.stage !== 'running' || ring.flight !== undefined || planned === undefined || step > ring.until || core.tail.length >= PLAN_WINDOW) return []
-  ring.flight = { step, stage: 'computing' }
-  return [{ type: 'compute', gen: ring.gen, step, kind: ring.kind, blocks: splitBlocks(planned.blocks, ring.shares)[ring.position] ?? [] }]
+  const blocks = sharesOfStep(planned, planned.shares)[ring.position] ?? []
+  ring.flight = newFlight(step, blocks)
+  return [{ type: 'compute', gen: ring.gen, step, kind: ring.kind, blocks }]
 }
 
 function contribute(core: MemberCore, ring: RingView, { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>): MemberEffect[] {
   if (!finite) return giveUp(core, { gen: ring.gen, blamed: core.id, why: 'own', code: 'gradient-not-finite', message: `my gradient of step ${step} is not finite` })
-  if (ring.flight !== undefined) ring.flight.stage = 'reducing'
+  if (ring.flight?.sealed !== true) throw new Error(`internal: the share of step ${step} is not complete`)
+  ring.flight.stage = 'reducing'
   return [{ type: 'contribute', gen: ring.gen, step, manifest }]
 }
 
 /** R10: everything of the step arrived: apply, swap, then HELD. */
 function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>): MemberEffect[] {
   if (core.version === undefined || core.version.v !== step - 1) return []
-  const liar = wrongShare(ring, step, manifests)
+  const liar = core.off.has('R12-moves') ? undefined : wrongShare(ring, step, manifests)
   if (liar !== undefined) return giveUp(core, { gen: ring.gen, blamed: liar, why: 'refused', code: 'message-unexpected', message: `a share of step ${step} does not hold its planned blocks` })
   const record = recordOf(ring, step, manifests, gradDigest)
   const version = extend(core.version, record)
@@ -202,21 +219,16 @@ function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }:
   core.tail.push(record)
   ring.flight = undefined
   ring.plan.delete(step)
+  ring.moves.delete(step)
   const held: MemberEffect = { type: 'send', message: { type: 'held', owner: ring.owner, gen: ring.gen, record } }
   return [{ type: 'apply', record, version }, held, ...checkpointIfDue(core, ring), ...beginStep(core, ring)]
 }
 
-/** The first member whose manifest does not name exactly the blocks that the plan gave it. */
-function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
-  const shares = splitBlocks(ring.plan.get(step)?.blocks ?? [], ring.shares)
-  return ring.members.find((_, i) => manifests[i]?.blocks.join() !== (shares[i] ?? []).join())
-}
-
-/** Every member builds the same record from the same manifests, in ring order. */
+/** Every member builds the same record: the planned blocks, whoever computed them (R12), and the sums of the manifests. */
 function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number => manifests.reduce((total, manifest) => total + pick(manifest), 0)
   return {
-    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: manifests.flatMap((manifest) => manifest.blocks),
+    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: [...(ring.plan.get(step)?.blocks ?? [])],
     samples: sum((m) => m.samples), targets: sum((m) => m.targets), lossSum: sum((m) => m.lossSum), correct: sum((m) => m.correct), gradDigest,
   }
 }
@@ -258,6 +270,10 @@ function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'tr
     const links = isLinkTrouble(why) && blamed !== null ? [blamed, ...alsoBlamed] : []
     return [{ type: 'halt' }, { type: 'send', message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, why, links, code, message } }]
   })
+}
+
+function answer(message: ToCoordinator | undefined): MemberEffect[] {
+  return message === undefined ? [] : [{ type: 'send', message }]
 }
 
 function current(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {

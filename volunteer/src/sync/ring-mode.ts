@@ -1,6 +1,7 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
-import { type BlameReason, type BlockId, describeError, type FetchRequest, type Frame, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, describeError, type FetchRequest, type Frame, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import { LinkSet } from '../collective/link-set.ts'
+import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
@@ -8,14 +9,20 @@ import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
 import { sha256Of } from '../data/shards.ts'
-import { bytesOf, trainStep } from '../train-step.ts'
+import type { FloatRange } from '../floats.ts'
+import type { EarlyRanges } from '../graph/executor.ts'
+import { type StepOrder, trainStep } from '../train-step.ts'
 import type { CatchUpEffect, CatchUpSources } from './catch-up.ts'
+import { mayContributeEarly } from './early-contribution.ts'
 import { fateOf } from './frame-fate.ts'
-import type { LocalRounds, RoundResult } from './local-round.ts'
+import { gradientBuckets } from './gradient-buckets.ts'
+import type { LocalRounds } from './local-round.ts'
 import { type MemberCore, type MemberEffect, type MemberInput, predecessor, type RunOrder, successor } from './member-state.ts'
 import { mayServe, react } from './member.ts'
 import { RingLinks } from './ring-links.ts'
 import { RingSteps } from './ring-steps.ts'
+import { nextBlocksOf } from './share.ts'
+import { type ShareResult, ShareWork } from './share-work.ts'
 import { Staging } from './staging.ts'
 
 export interface RingModeParts {
@@ -47,7 +54,10 @@ export class RingMode {
   readonly #fetch: StateFetch
   readonly #server: StateServer
   readonly #steps: RingSteps
+  readonly #share: ShareWork
   readonly #staging: Staging
+  /** undefined: the gradient is too small to be worth several */
+  readonly #buckets: readonly FloatRange[] | undefined
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
   #contributed = 0
@@ -59,8 +69,11 @@ export class RingMode {
     this.links = new LinkSet(parts.network, parts.openRelay, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, why, error) => this.#lost(member, why, error) })
     this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
-    this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version), bytesOf: this.#bytesOf })
+    this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), bytesOf: this.#bytesOf })
     this.#staging = new Staging(parts)
+    this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
+    const buckets = gradientBuckets(parts.held.layout)
+    this.#buckets = buckets.length > 1 ? buckets : undefined
     this.#steps = new RingSteps({ forward: this.#toSuccessor, onSum: (sum) => this.#staging.stageSum(sum) })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
@@ -102,7 +115,9 @@ export class RingMode {
       case 'confirm':
         return void this.#confirm(effect)
       case 'compute':
-        return void trainStep(effect, { ...this.#parts, localRound: this.#localRound, tell: this.tell, reduced: this.#steps.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+        return void trainStep(effect, { gradientOfShare: this.#share.compute, localRound: this.#localRound, tell: this.tell, reduced: this.#steps.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+      case 'resume':
+        return this.#share.resumed()
       case 'contribute':
         return this.#contribute(effect)
       case 'upload':
@@ -117,6 +132,7 @@ export class RingMode {
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
     this.#steps.halt()
+    this.#share.resumed()
     this.#contributed = 0
     this.#ringLinks.halt()
     this.#server.forget()
@@ -128,7 +144,7 @@ export class RingMode {
     const { core, held } = this.#parts
     const { ring } = core
     if (ring === undefined) return
-    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total }, ring.target.v + 1)
+    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total, ...(this.#buckets ? { buckets: this.#buckets } : {}) }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
@@ -159,16 +175,30 @@ export class RingMode {
     this.#steps.contribute(step, this.#parts.compute.gradient, manifest)
   }
 
+  /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
+  #bucketsOf = (gen: number, step: number): EarlyRanges | undefined => {
+    const { core, compute } = this.#parts
+    const onFinal = (bucket: number): void => {
+      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient)
+    }
+    return this.#buckets && { ranges: this.#buckets, onFinal }
+  }
+
   #toSuccessor = (frame: Frame): void => {
     const ring = this.#parts.core.ring
     const next = ring === undefined ? undefined : successor(ring)
     if (next !== undefined) this.links.send(next, frame)
   }
 
-  #localRound = async (gen: number, blocks: readonly BlockId[]): Promise<RoundResult | undefined> => {
+  #localRound = async ({ gen, step }: StepOrder): Promise<ShareResult | undefined> => {
     const { core, held, rounds } = this.#parts
+    const current = (): boolean => core.ring?.gen === gen && core.ring.stage === 'running'
     if (rounds === undefined || held.version === undefined) throw new Error('internal: a round in a job without local rounds')
-    return rounds.run({ base: held.version, parameters: held.parameters, blocks, current: () => core.ring?.gen === gen && core.ring.stage === 'running' })
+    const blocks = nextBlocksOf(core, { gen, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
+    if (blocks === 'over' || blocks === 'wait') return undefined
+    const share = blocks === 'sealed' ? [] : blocks
+    const result = await rounds.run({ base: held.version, parameters: held.parameters, blocks: share, current, onLearned: ({ base, blocks: learned }) => void (core.consumed = { base, blocks: [...learned] }) })
+    return result === undefined || nextBlocksOf(core, { gen, step, most: 0, blockMs: 0 }) !== 'sealed' ? undefined : { ...result, blocks: share }
   }
 
   #received(from: MemberId, frame: Frame): void {
@@ -238,4 +268,4 @@ export class RingMode {
 export function isRunOrder(message: { readonly type: string }): message is RunOrder {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'until', 'ack', 'checkpoint-at', 'upload-request', 'async'])
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'release', 'moved', 'until', 'ack', 'checkpoint-at', 'upload-request', 'async'])

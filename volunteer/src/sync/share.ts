@@ -1,0 +1,110 @@
+// A member's share of the step in flight, block by block: what is begun, what may still go to others, and when it is complete
+// (R12). A block leaves the share only here, and only before it is begun, so that it never has two contributors. Pure.
+import { type BlockId, isPartition, type Manifest, type MemberId, type MessageTo, type RulesOff, sharesAfter, sharesOfStep, type ToCoordinator } from '@starling-grid/protocol'
+import type { MemberCore, RingView } from './member-state.ts'
+
+/** The step that is being computed or reduced. */
+export interface Flight {
+  readonly step: number
+  stage: 'computing' | 'reducing'
+  /** blocks of the own share that are not begun */
+  todo: BlockId[]
+  /** begun or done, in that order */
+  begun: BlockId[]
+  /** nothing joins or leaves the share any more */
+  sealed: boolean
+  /** ms that a block takes here, as last measured */
+  blockMs: number
+  /** rounds of moves that this member waits for, and those that are over: a late hold of one of these holds nobody */
+  readonly held: Set<number>
+  readonly over: Set<number>
+  /** round → what was given up in it: a repeated release is answered again */
+  readonly released: Map<number, readonly BlockId[]>
+}
+
+export function newFlight(step: number, share: readonly BlockId[]): Flight {
+  return { step, stage: 'computing', todo: [...share], begun: [], sealed: false, blockMs: 0, held: new Set(), over: new Set(), released: new Map() }
+}
+
+export interface ShareRequest {
+  readonly gen: number
+  readonly step: number
+  /** blocks to begin at most */
+  readonly most: number
+  /** ms that a block took so far in this step; 0: not known yet */
+  readonly blockMs: number
+}
+
+/**
+ * The next blocks to compute: begun from now on. `wait`: done, but others may still hand over some of theirs. `sealed`: the
+ * share is complete, contribute it. `over`: the generation or the step ended.
+ */
+export function nextBlocksOf(core: MemberCore, { gen, step, most, blockMs }: ShareRequest): readonly BlockId[] | 'wait' | 'sealed' | 'over' {
+  const { ring } = core
+  const flight = ring?.flight
+  if (ring?.gen !== gen || ring.stage !== 'running' || gen !== core.promised || flight?.step !== step || flight.stage !== 'computing') return 'over'
+  flight.blockMs = blockMs
+  const blocks = flight.todo.splice(0, most)
+  flight.begun.push(...blocks)
+  if (blocks.length > 0) return blocks
+  if (flight.held.size > 0) return 'wait'
+  flight.sealed = true
+  return 'sealed'
+}
+
+/** Others could take blocks of this share: not when all are begun, nor while somebody is asked about it already. */
+export function askForHelp({ owner, gen, flight }: RingView, step: number, blockMs: number): ToCoordinator | undefined {
+  if (flight?.step !== step || flight.sealed || flight.held.size > 0 || flight.todo.length === 0) return undefined
+  flight.blockMs = blockMs
+  return { type: 'behind', owner, gen, step }
+}
+
+/** Who holds back can still get blocks; who has sealed its share, or is at another step, goes on. */
+export function holdBack(ring: RingView, { owner, gen, step, round }: MessageTo<'hold'>): ToCoordinator | undefined {
+  const { flight } = ring
+  const here = flight?.step === step ? flight : undefined
+  if (here?.over.has(round)) return undefined
+  const open = here !== undefined && !here.sealed
+  if (open) here.held.add(round)
+  return { type: 'progress', owner, gen, step, round, open, left: open ? here.todo.length : 0, blockMs: here?.blockMs ?? 0 }
+}
+
+/** R12: from the end of the share, and never what is begun. */
+export function giveUpBlocks(ring: RingView, { owner, gen, step, round, count }: MessageTo<'release'>, off: RulesOff): ToCoordinator {
+  const { flight } = ring
+  const open = flight?.step === step && !flight.sealed && !flight.over.has(round) ? flight : undefined
+  const blocks = open?.released.get(round) ?? open?.todo.slice(Math.max(0, open.todo.length - count)) ?? []
+  open?.released.set(round, blocks)
+  if (open !== undefined && !off.has('R12-moves')) open.todo = open.todo.filter((block) => !blocks.includes(block))
+  return { type: 'released', owner, gen, step, round, blocks: [...blocks] }
+}
+
+/** True when this member may go on: it has more to do, or nothing more to wait for. */
+export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'moved'>): boolean {
+  const { flight } = ring
+  const known = ring.moves.get(step) ?? []
+  if (ring.plan.has(step) && known.every((entry) => entry.round !== round)) ring.moves.set(step, [...known, { round, moves }])
+  if (flight?.step !== step || flight.over.has(round)) return false
+  flight.over.add(round)
+  flight.held.delete(round)
+  if (!flight.sealed) for (const { to, blocks } of moves) if (to === ring.position) flight.todo.push(...blocks)
+  return true
+}
+
+/**
+ * R12: a manifest that no honest member sends, or nobody when each planned block is in exactly one of them. Who is to blame
+ * follows from the moves that were told; news of a move may be late, but then the blocks are all there.
+ */
+export function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
+  const planned = ring.plan.get(step)
+  const found = manifests.map(({ blocks }) => blocks)
+  if (planned === undefined) return ring.members[0]
+  if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined
+  const known = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)
+  const expected = sharesAfter(sharesOfStep(planned, planned.shares), known)
+  return ring.members.find((_, i) => !sameBlocks(found[i] ?? [], expected[i] ?? [])) ?? ring.members[0]
+}
+
+function sameBlocks(a: readonly BlockId[], b: readonly BlockId[]): boolean {
+  return a.length === b.length && b.every((block) => a.includes(block))
+}
