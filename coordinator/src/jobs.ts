@@ -94,10 +94,10 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks }: ConfigP
 
 /** The job without the folders of our disk. */
 function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetManifest): JobTerms {
-  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed } = spec
+  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed, encoding } = spec
   const local = localSettings(spec)
   const clipping = clipNorm === undefined ? {} : { clipNorm }
-  return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed, ...(local ? { local } : {}) }
+  return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed, ...(encoding ? { encoding } : {}), ...(local ? { local } : {}) }
 }
 
 /**

@@ -8,6 +8,10 @@ export const MODES = ['ring', 'local', 'async'] as const
 export type Mode = (typeof MODES)[number]
 export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'), Type.Literal('async')])
 
+/** How gradients travel in the ring: whole, in half precision, or in eight bits with a scale for each 256. */
+const GradientEncodingSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16'), Type.Literal('int8')])
+export type GradientEncoding = Static<typeof GradientEncodingSchema>
+
 const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
 const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
@@ -115,6 +119,8 @@ export const JobSpecSchema = strict({
   mode: Type.Union([Type.Literal('auto'), ModeSchema]),
   /** settings of the parameter server, for the modes that use it */
   async: Type.Optional(AsyncSchema),
+  /** of gradients in the ring and of the differences of local rounds; absent: f32 */
+  encoding: Type.Optional(GradientEncodingSchema),
   /** settings of local rounds; mode `local` has defaults */
   local: Type.Optional(Type.Partial(LocalSchema)),
 })
@@ -141,6 +147,8 @@ export const JobTermsSchema = strict({
   batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
   epochs: Type.Integer({ minimum: 1, maximum: 10_000 }),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
+  /** absent: f32 */
+  encoding: Type.Optional(GradientEncodingSchema),
   /** the run may train in local rounds */
   local: Type.Optional(LocalSchema),
 })

@@ -63,7 +63,7 @@ export class JobSession {
     this.terms = terms
     this.spec = spec
     this.#parts = parts
-    const { optimizer, clipNorm, local } = terms
+    const { optimizer, clipNorm, local, encoding = 'f32' } = terms
     this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held)
     this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
@@ -73,7 +73,7 @@ export class JobSession {
     const layout = parameterLayout(spec)
     const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches })
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, send, onChange, onFatal,
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })

@@ -1,7 +1,7 @@
 // Eight bits a number: blocks of 256 share one f32 scale, the largest magnitude ÷ 127, which makes 1.016 bytes of 4.
 // A block with NaN or infinity decodes to NaN as a whole. Layout: all scales, then all numbers.
 import { GridError } from '@starling-grid/protocol'
-import { requireBytes, scratchFloats, type Codec } from './encode.ts'
+import { largestIn, requireBytes, scratchFloats, type Codec } from './encode.ts'
 import type { Movable } from './numbers.ts'
 
 /** numbers that share a scale: fewer are more exact, more are smaller */
@@ -69,12 +69,7 @@ export function decodeInt8(bytes: Uint8Array, into: Float32Array): void {
 
 /** NaN when the block holds what is not finite. */
 function scaleOf(values: Movable, from: number, end: number): number {
-  let largest = 0
-  for (let i = from; i < end; i++) {
-    const size = Math.abs(values[i] ?? 0)
-    if (!(size <= largest)) largest = size
-    if (largest !== largest) break
-  }
+  const largest = largestIn(values, from, end)
   return largest === Infinity ? NaN : largest / LARGEST
 }
 

@@ -38,6 +38,17 @@ export function requireBytes(bytes: Uint8Array, expected: number): Uint8Array {
   return bytes
 }
 
+/** The largest magnitude from `start` up to `end`; NaN when one of them is. */
+export function largestIn(values: Movable, start: number, end: number): number {
+  let largest = 0
+  for (let i = start; i < end; i++) {
+    const size = Math.abs(values[i] ?? 0)
+    if (!(size <= largest)) largest = size
+    if (largest !== largest) break
+  }
+  return largest
+}
+
 /** An array that is made once per size and used again: decoders fill it chunk after chunk. */
 export function scratchFloats(): (count: number) => Float32Array {
   let scratch = new Float32Array(0)

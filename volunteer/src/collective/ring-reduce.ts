@@ -1,10 +1,11 @@
 // The ring all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock (schedule.ts has the source).
 // The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is forwarded as soon as
-// it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all members hold equal bytes.
-import { FRAME_PAYLOAD_BYTES, GridError, MAX_FRAME_PAYLOAD_BYTES, type Frame, type FrameType, type Manifest } from '@starling-grid/protocol'
+// it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all members decode equal bytes.
+import { FRAME_PAYLOAD_BYTES, GridError, MAX_FRAME_PAYLOAD_BYTES, type Frame, type FrameType, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
 import { allFinite, type FloatRange } from '../floats.ts'
+import { type Feedback, withResidual } from './encoding.ts'
 import { decodeManifest, encodeManifest } from './manifest.ts'
-import { bytesOf } from './numbers.ts'
+import { RingCodec } from './ring-codec.ts'
 import { completedSegment, cutIntoChunks, evenBuckets, hops, manifestHop, ownSegment, partialHop, reducedHop, type Chunk, type RingPosition } from './schedule.ts'
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
@@ -21,6 +22,8 @@ export interface RingReduceOptions {
   readonly chunkBytes?: number
   /** what members contribute one by one: runs that make up the vector, in any order, equal on all members; absent: even ones */
   readonly buckets?: readonly FloatRange[]
+  /** how sums travel, equal on all members; absent: f32 */
+  readonly encoding?: GradientEncoding
   /** where the sum is built; a new array when absent. Holds no sum until `done` */
   readonly into?: Float32Array
 }
@@ -48,11 +51,13 @@ export class RingReduce {
   readonly #chunkAt = new Map<string, Chunk>()
   readonly #states: Uint8Array
   readonly #sum: Float32Array
-  readonly #sumBytes: Uint8Array
+  readonly #codec: RingCodec
   readonly #manifests: (Manifest | undefined)[]
   readonly #expected: number
   #received = 0
-  #gradient: Float32Array | undefined
+  /** what this member adds: its gradient, and what was lost of earlier ones */
+  #own: Float32Array | undefined
+  #feedback: Feedback | undefined
   readonly #buckets: readonly FloatRange[]
   /** bucket → the own share is in */
   readonly #contributed: boolean[]
@@ -60,16 +65,16 @@ export class RingReduce {
   #complete = false
 
   constructor(options: RingReduceOptions) {
-    const { position, length, buckets = evenBuckets(length, BUCKET_FLOATS), chunkBytes = FRAME_PAYLOAD_BYTES } = options
+    const { position, length, buckets = evenBuckets(length, BUCKET_FLOATS), chunkBytes = FRAME_PAYLOAD_BYTES, encoding = 'f32' } = options
     checkOptions({ ...options, buckets })
     this.#options = options
     this.#buckets = buckets
     this.#contributed = buckets.map(() => false)
-    this.#chunks = cutIntoChunks({ buckets, size: position.size, chunkFloats: chunkBytes / FLOAT_BYTES })
+    this.#codec = new RingCodec(encoding)
+    this.#chunks = cutIntoChunks({ buckets, size: position.size, chunkFloats: this.#codec.chunkFloats(chunkBytes) })
     for (const chunk of this.#chunks) this.#chunkAt.set(placeOf(chunk.bucket, chunk.offset), chunk)
     this.#states = new Uint8Array(this.#chunks.length)
     this.#sum = options.into ?? new Float32Array(length)
-    this.#sumBytes = bytesOf(this.#sum)
     this.#manifests = new Array<undefined>(position.size)
     this.#expected = this.#countExpected()
   }
@@ -97,18 +102,22 @@ export class RingReduce {
 
   /**
    * Adds this member's share of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the bucket's
-   * run is final. Returns what the successor gets, in order; the rest is as with `contribute`.
+   * run is final. `feedback`: read, and its `next` written, of encodings that lose something; the same for all buckets of a step.
+   * Returns what the successor gets, in order; the rest is as with `contribute`.
    */
-  contributeBucket(bucket: number, gradient: Float32Array): Frame[] {
+  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback): Frame[] {
     const { position, length } = this.#options
     const range = this.#buckets[bucket]
     if (range === undefined || this.#contributed[bucket] !== false) throw new Error(`internal: bucket ${bucket} is contributed once`)
     if (gradient.length !== length) throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
     if (!allFinite(gradient, range)) throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
-    this.#gradient = gradient
     this.#contributed[bucket] = true
-    if (position.size === 1) this.#sum.set(gradient.subarray(range.start, range.end), range.start)
-    return position.size === 1 ? [] : this.#chunks.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk, gradient) : []))
+    if (!this.#codec.lossless) this.#feedback = feedback
+    this.#own = ownShare(gradient, this.#feedback, range)
+    if (position.size > 1) return this.#chunks.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk) : []))
+    this.#sum.set(this.#own.subarray(range.start, range.end), range.start)
+    this.#feedback?.next.fill(0, range.start, range.end) // alone, nothing is encoded
+    return []
   }
 
   /**
@@ -117,12 +126,12 @@ export class RingReduce {
    * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
    * 'message-too-large' (the manifest); the reduce is over then
    */
-  contribute(gradient: Float32Array, manifest: Manifest): Frame[] {
+  contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Frame[] {
     const { position } = this.#options
     if (this.#complete) throw new Error('internal: a member contributes once')
     const encoded = encodeManifest(manifest)
     const own = this.#frame('manifest', { bucket: position.index, hop: 0, offset: 0, payload: encoded })
-    const frames = this.#buckets.flatMap((_, bucket) => (this.#contributed[bucket] === true ? [] : this.contributeBucket(bucket, gradient)))
+    const frames = this.#buckets.flatMap((_, bucket) => (this.#contributed[bucket] === true ? [] : this.contributeBucket(bucket, gradient, feedback)))
     this.#manifests[position.index] = manifest
     this.#complete = true
     return position.size === 1 ? [] : [own, ...frames]
@@ -145,37 +154,34 @@ export class RingReduce {
     }
   }
 
-  #contributeChunk(chunk: Chunk, gradient: Float32Array): Frame[] {
+  #contributeChunk(chunk: Chunk): Frame[] {
     if (chunk.segment === ownSegment(this.#options.position)) {
       this.#states[chunk.index] = CHUNK.forwarded
-      return [this.#chunkFrame('partial', 0, chunk, bytesOf(gradient))]
+      return [this.#chunkFrame('partial', 0, chunk, this.#encode(chunk, this.#own ?? this.#sum, false))]
     }
-    return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk, gradient)] : []
+    return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
   }
 
   #acceptPartial(frame: Frame): Frame[] {
     const chunk = this.#chunkOf(frame, partialHop)
     if (this.#states[chunk.index] !== CHUNK.empty) return []
-    this.#sumBytes.set(frame.payload, chunk.start * FLOAT_BYTES)
-    this.#requireFinite(chunk, 'the predecessor sent')
-    const mine = this.#contributed[chunk.bucket] === true ? this.#gradient : undefined
-    const added = mine === undefined ? [] : [this.#add(chunk, mine)]
+    this.#decode(frame, chunk)
+    const added = this.#contributed[chunk.bucket] === true ? [this.#add(chunk)] : []
     if (added.length === 0) this.#states[chunk.index] = CHUNK.early
     this.#received++
     return added
   }
 
   /** Adds the own share to the partial sum that lies in `#sum`, and passes it on. */
-  #add(chunk: Chunk, gradient: Float32Array): Frame {
+  #add(chunk: Chunk): Frame {
     const { position } = this.#options
-    const sum = this.#sum
-    for (let i = chunk.start, end = i + chunk.floats; i < end; i++) sum[i] = (sum[i] ?? 0) + (gradient[i] ?? 0)
+    const [sum, own] = [this.#sum, this.#own]
+    for (let i = chunk.start, end = i + chunk.floats; i < end; i++) sum[i] = (sum[i] ?? 0) + (own?.[i] ?? 0)
     this.#requireFinite(chunk, 'the sum overflowed to')
     const completed = chunk.segment === completedSegment(position)
+    const payload = this.#encode(chunk, sum, completed)
     this.#states[chunk.index] = completed ? CHUNK.whole : CHUNK.forwarded
-    return completed
-      ? this.#chunkFrame('reduced', 0, chunk, this.#sumBytes)
-      : this.#chunkFrame('partial', partialHop(position, chunk.segment) + 1, chunk, this.#sumBytes)
+    return completed ? this.#chunkFrame('reduced', 0, chunk, payload) : this.#chunkFrame('partial', partialHop(position, chunk.segment) + 1, chunk, payload)
   }
 
   #acceptReduced(frame: Frame): Frame[] {
@@ -184,12 +190,11 @@ export class RingReduce {
     if (state === CHUNK.whole) return []
     // Our share has not left yet, so nobody can know this sum: it is made up.
     if (state !== CHUNK.forwarded) throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
-    this.#sumBytes.set(frame.payload, chunk.start * FLOAT_BYTES)
-    this.#requireFinite(chunk, 'the predecessor sent')
+    this.#decode(frame, chunk)
     this.#states[chunk.index] = CHUNK.whole
     this.#received++
     const last = frame.hop + 1 === hops(this.#options.position)
-    return last ? [] : [this.#chunkFrame('reduced', frame.hop + 1, chunk, this.#sumBytes)]
+    return last ? [] : [this.#chunkFrame('reduced', frame.hop + 1, chunk, frame.payload)]
   }
 
   #acceptManifest(frame: Frame): Frame[] {
@@ -208,7 +213,7 @@ export class RingReduce {
   #chunkOf(frame: Frame, hopOf: (position: RingPosition, segment: number) => number): Chunk {
     const chunk = this.#chunkAt.get(placeOf(frame.bucket, frame.offset))
     if (chunk === undefined) throw malformed(frame, 'no chunk begins there')
-    const bytes = chunk.floats * FLOAT_BYTES
+    const bytes = this.#codec.bytes(chunk.floats)
     if (frame.payload.byteLength !== bytes) throw malformed(frame, `this chunk has ${bytes} bytes, got ${frame.payload.byteLength}`)
     if (frame.hop >= hops(this.#options.position) || frame.hop !== hopOf(this.#options.position, chunk.segment))
       throw malformed(frame, 'this segment does not come here at this hop')
@@ -224,6 +229,16 @@ export class RingReduce {
     return expected
   }
 
+  #decode({ payload }: Frame, chunk: Chunk): void {
+    this.#codec.decode(payload, this.#sum.subarray(chunk.start, chunk.start + chunk.floats))
+    this.#requireFinite(chunk, 'the predecessor sent')
+  }
+
+  /** `complete`: the sum becomes what the others decode of it. */
+  #encode({ start, floats }: Chunk, values: Float32Array, complete: boolean): Uint8Array {
+    return this.#codec.encode(values.subarray(start, start + floats), this.#feedback?.next.subarray(start, start + floats), complete)
+  }
+
   #requireFinite(chunk: Chunk, what: string): void {
     if (allFinite(this.#sum, { start: chunk.start, end: chunk.start + chunk.floats })) return
     throw new GridError('gradient-not-finite', `${what} NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`)
@@ -233,8 +248,8 @@ export class RingReduce {
     if (!this.done) throw new Error('internal: the reduce is not done')
   }
 
-  #chunkFrame(type: FrameType, hop: number, { bucket, offset, start, floats }: Chunk, source: Uint8Array): Frame {
-    return this.#frame(type, { bucket, hop, offset, payload: source.subarray(start * FLOAT_BYTES, (start + floats) * FLOAT_BYTES) })
+  #chunkFrame(type: FrameType, hop: number, { bucket, offset }: Chunk, payload: Uint8Array): Frame {
+    return this.#frame(type, { bucket, hop, offset, payload })
   }
 
   #frame(type: FrameType, rest: Pick<Frame, 'bucket' | 'hop' | 'offset' | 'payload'>): Frame {
@@ -248,6 +263,13 @@ function checkOptions({ position: { index, size }, length, chunkBytes = FLOAT_BY
     throw new Error(`internal: a chunk is a positive number of whole floats in a frame, got ${chunkBytes} bytes`)
   if (!tiles(buckets, length)) throw new Error(`internal: the buckets do not make up ${length} floats`)
   if (into !== undefined && into.length !== length) throw new Error(`internal: the sum has ${length} floats, its array ${into.length}`)
+}
+
+/** Gradient + residual, in the memory where what is lost of it will stand. */
+function ownShare(gradient: Float32Array, feedback: Feedback | undefined, { start, end }: FloatRange): Float32Array {
+  if (feedback === undefined) return gradient
+  withResidual(gradient.subarray(start, end), feedback.residual.subarray(start, end), feedback.next.subarray(start, end))
+  return feedback.next
 }
 
 function tiles(buckets: readonly FloatRange[], length: number): boolean {

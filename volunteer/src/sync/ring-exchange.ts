@@ -1,5 +1,6 @@
 // The reduces of one generation: frames of the present and the next step find their RingReduce; all others are refused.
-import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
+import { GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
+import type { Feedback } from '../collective/encoding.ts'
 import { RingReduce } from '../collective/ring-reduce.ts'
 import type { FloatRange } from '../floats.ts'
 
@@ -11,6 +12,8 @@ export interface RingExchangeOptions {
   readonly length: number
   /** what members contribute one by one (gradient-buckets.ts); absent: RingReduce's own */
   readonly buckets?: readonly FloatRange[]
+  /** absent: f32 */
+  readonly encoding?: GradientEncoding
 }
 
 export class RingExchange {
@@ -25,12 +28,13 @@ export class RingExchange {
     this.#step = step
   }
 
-  contributeBucket(step: number, bucket: number, gradient: Float32Array): Frame[] {
-    return this.#at(step).contributeBucket(bucket, gradient)
+  /** `feedback`: of encodings that lose something; the same all through a step */
+  contributeBucket(step: number, bucket: number, gradient: Float32Array, feedback?: Feedback): Frame[] {
+    return this.#at(step).contributeBucket(bucket, gradient, feedback)
   }
 
-  contribute(step: number, gradient: Float32Array, manifest: Manifest): Frame[] {
-    return this.#at(step).contribute(gradient, manifest)
+  contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Frame[] {
+    return this.#at(step).contribute(gradient, manifest, feedback)
   }
 
   /** @throws GridError 'generation-stale', 'message-unexpected', or what RingReduce.accept throws */
@@ -60,8 +64,8 @@ export class RingExchange {
   #at(step: number): RingReduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, position, size, length, buckets } = this.options
-    const reduce = new RingReduce({ generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}) })
+    const { generation, position, size, length, buckets, encoding } = this.options
+    const reduce = new RingReduce({ generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}), ...(encoding ? { encoding } : {}) })
     this.#reduces.set(step, reduce)
     return reduce
   }

@@ -1,5 +1,6 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
-import { type BlameReason, describeError, type FetchRequest, type Frame, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, describeError, type FetchRequest, type Frame, type GradientEncoding, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import type { Feedback } from '../collective/encoding.ts'
 import { LinkSet } from '../collective/link-set.ts'
 import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
@@ -19,6 +20,7 @@ import { gradientBuckets } from './gradient-buckets.ts'
 import type { LocalRounds } from './local-round.ts'
 import { type MemberCore, type MemberEffect, type MemberInput, predecessor, type RunOrder, successor } from './member-state.ts'
 import { mayServe, react } from './member.ts'
+import { Residual } from './residual.ts'
 import { RingLinks } from './ring-links.ts'
 import { RingSteps } from './ring-steps.ts'
 import { nextBlocksOf } from './share.ts'
@@ -35,6 +37,8 @@ export interface RingModeParts {
   readonly network: PeerNetwork
   /** a link through the coordinator (R18) */
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
+  /** how gradients travel in the ring */
+  readonly encoding: GradientEncoding
   /** version 0 and the seed that makes it */
   readonly genesis: VersionRef
   readonly seed: number
@@ -56,6 +60,8 @@ export class RingMode {
   readonly #steps: RingSteps
   readonly #share: ShareWork
   readonly #staging: Staging
+  /** of encodings that lose something */
+  readonly #residual: Residual | undefined
   /** undefined: the gradient is too small to be worth several */
   readonly #buckets: readonly FloatRange[] | undefined
   /** samples that this member put into steps that it then held */
@@ -71,10 +77,11 @@ export class RingMode {
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
     this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), bytesOf: this.#bytesOf })
     this.#staging = new Staging(parts)
+    this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
-    this.#steps = new RingSteps({ forward: this.#toSuccessor, onSum: (sum) => this.#staging.stageSum(sum) })
+    this.#steps = new RingSteps({ forward: this.#toSuccessor, onSum: (sum) => (this.#residual?.completed(), this.#staging.stageSum(sum)) })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
@@ -109,6 +116,7 @@ export class RingMode {
         return this.#staging.adopt(effect.version)
       case 'apply':
         this.#staging.apply(effect.record, effect.version)
+        this.#residual?.swap(effect.version, effect.record.kind)
         this.samplesHeld += this.#contributed
         this.#contributed = 0
         return
@@ -132,6 +140,7 @@ export class RingMode {
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
     this.#steps.halt()
+    this.#residual?.halt()
     this.#share.resumed()
     this.#contributed = 0
     this.#ringLinks.halt()
@@ -144,7 +153,7 @@ export class RingMode {
     const { core, held } = this.#parts
     const { ring } = core
     if (ring === undefined) return
-    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total, ...(this.#buckets ? { buckets: this.#buckets } : {}) }, ring.target.v + 1)
+    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total, encoding: this.#parts.encoding, ...(this.#buckets ? { buckets: this.#buckets } : {}) }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
@@ -172,16 +181,21 @@ export class RingMode {
 
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
     this.#contributed = manifest.samples
-    this.#steps.contribute(step, this.#parts.compute.gradient, manifest)
+    this.#steps.contribute(step, this.#parts.compute.gradient, manifest, this.#feedback)
   }
 
   /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
   #bucketsOf = (gen: number, step: number): EarlyRanges | undefined => {
     const { core, compute } = this.#parts
     const onFinal = (bucket: number): void => {
-      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient)
+      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient, this.#feedback)
     }
     return this.#buckets && { ranges: this.#buckets, onFinal }
+  }
+
+  get #feedback(): Feedback | undefined {
+    const { core, held } = this.#parts
+    return held.version && this.#residual?.from(held.version, core.ring?.kind ?? 'ring')
   }
 
   #toSuccessor = (frame: Frame): void => {

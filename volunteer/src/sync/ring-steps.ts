@@ -1,6 +1,7 @@
 // The steps of one generation as the ring sees them: own shares and the predecessor's frames in, frames for the successor and
 // whole sums out. Knows nothing of ballots, links or parameters.
 import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
+import type { Feedback } from '../collective/encoding.ts'
 import type { RingReduce } from '../collective/ring-reduce.ts'
 import { RingExchange, type RingExchangeOptions } from './ring-exchange.ts'
 
@@ -36,13 +37,13 @@ export class RingSteps {
   }
 
   /** One bucket of the own share, before the rest of it is known. @throws GridError 'gradient-not-finite' */
-  contributeBucket(step: number, bucket: number, gradient: Float32Array): void {
-    this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient) ?? [])
+  contributeBucket(step: number, bucket: number, gradient: Float32Array, feedback?: Feedback): void {
+    this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient, feedback) ?? [])
   }
 
-  contribute(step: number, gradient: Float32Array, manifest: Manifest): void {
+  contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): void {
     this.#progressAt = performance.now()
-    this.#forward(this.#exchange?.contribute(step, gradient, manifest) ?? [])
+    this.#forward(this.#exchange?.contribute(step, gradient, manifest, feedback) ?? [])
     this.#checkFinished()
   }
 

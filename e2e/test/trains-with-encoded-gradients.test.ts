@@ -1,0 +1,42 @@
+// Real processes with a model of several buckets, whose sums travel encoded.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Grid } from '../src/grid.ts'
+import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+
+const STEPS = 24
+/** 2.7 MB of parameters: the gradient enters the ring in two buckets */
+const WIDE = {
+  name: 'wide', input: [1, 28, 28],
+  layers: [
+    { type: 'flatten' }, { type: 'linear', name: 'fc1', out: 512 }, { type: 'relu' }, { type: 'linear', name: 'fc2', out: 512 }, { type: 'relu' },
+    { type: 'linear', name: 'fc3', out: 10 },
+  ],
+}
+
+test('gradients in eight bits, in buckets that leave while backward still runs, train replicas that end bit-identical though a member dies', { timeout: 300_000 }, async () => {
+  const grid = await Grid.start({ timing: QUICK })
+  try {
+    const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), model: WIDE, encoding: 'int8' })
+    grid.addVolunteer({ executor: 'reference' })
+    grid.addVolunteer({ executor: 'reference' })
+    const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
+    await grid.watch.waitFor('the sixth step', ({ run }) => (run?.version.v ?? 0) >= 6)
+    victim.kill('SIGKILL')
+    const run = await finishesWhole(grid, job, STEPS)
+    assert.equal(run.mode, 'ring')
+    assert.equal(run.checkpoint?.members, 2)
+  } finally {
+    await grid.stop()
+  }
+})
+
+test('an encoding that does not exist is refused when the job is submitted', async () => {
+  const grid = await Grid.start({ timing: QUICK })
+  try {
+    const job = { ...smallJob({ maxSteps: 1 }), encoding: 'int4' } as unknown as Parameters<Grid['submit']>[0]
+    await assert.rejects(grid.submit(job), /encoding/)
+  } finally {
+    await grid.stop()
+  }
+})

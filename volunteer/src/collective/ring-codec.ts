@@ -1,0 +1,63 @@
+// Runs of floats as a member of the ring puts them on the wire, and what encoding loses of them: that stays with the member and
+// joins its next share (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a ring of two or more
+// every member encodes every float of a step exactly once, so one residual a float is enough. Knows nothing of hops and frames.
+import { type GradientEncoding, GridError } from '@starling-grid/protocol'
+import { allFinite } from '../floats.ts'
+import { plainCodec, scratchFloats, type Codec } from './encode.ts'
+import { INT8_BLOCK, int8Codec } from './encode-int8.ts'
+import { scaledF16Codec } from './encode-scaled-f16.ts'
+
+export class RingCodec {
+  readonly #codec: Codec
+  readonly #scratch = scratchFloats()
+
+  constructor(encoding: GradientEncoding) {
+    this.#codec = codecOf(encoding)
+  }
+
+  /** nothing is ever lost */
+  get lossless(): boolean {
+    return this.#codec.lossless
+  }
+
+  /** payload bytes of so many floats */
+  bytes(floats: number): number {
+    return this.#codec.bytes(floats)
+  }
+
+  /** The most floats of a chunk whose payload takes no more bytes than this. */
+  chunkFloats(bytes: number): number {
+    const block = this.#codec.lossless ? 1 : INT8_BLOCK // whole scales, but for the last of a segment
+    return block * Math.max(1, Math.floor(bytes / this.#codec.bytes(block)))
+  }
+
+  /** @throws GridError 'message-malformed' when these are no such floats */
+  decode(payload: Uint8Array, into: Float32Array): void {
+    into.set(this.#codec.decode(payload, into.length))
+  }
+
+  /**
+   * Writes what is lost to `lost`, which may be `values` itself. `keep`: `values` become what others decode. Without an encoding
+   * it is a view of `values`, and nothing is lost.
+   * @throws GridError 'gradient-not-finite' when the encoding cannot hold them
+   */
+  encode(values: Float32Array, lost: Float32Array | undefined, keep: boolean): Uint8Array {
+    const bytes = this.#codec.encode(values)
+    if (this.#codec.lossless) return bytes
+    const seen = this.#scratch(values.length)
+    this.decode(bytes, seen)
+    if (!allFinite(seen)) throw new GridError('gradient-not-finite', `a sum of gradients has numbers that ${this.#codec.name} cannot hold`)
+    if (lost !== undefined) for (let i = 0; i < seen.length; i++) lost[i] = (values[i] ?? 0) - (seen[i] ?? 0)
+    if (keep) values.set(seen)
+    return bytes
+  }
+}
+
+function codecOf(encoding: GradientEncoding): Codec {
+  switch (encoding) {
+    case 'f32': return plainCodec(new Float32Array(0))
+    case 'f16': return scaledF16Codec() // sums over a batch may be beyond 65504
+    case 'int8': return int8Codec()
+    default: return encoding satisfies never
+  }
+}

@@ -1,0 +1,244 @@
+// The reduce that trains, with sums that travel encoded: equal bytes on all members, what is lost comes later, and nothing that
+// is no encoding gets in.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { mlp } from '@starling-grid/model'
+import { type ErrorCode, type Frame, type GradientEncoding, GridError, packFrame, random32, trainingBlock, unpackFrame, versionId, type VersionRef } from '@starling-grid/protocol'
+import { type Batch, createReferenceExecutor, HeldVersion, RingReduce, startFeedback, swapped, type Feedback } from '@starling-grid/volunteer'
+import { scaledF16Codec } from '../src/collective/encode-scaled-f16.ts'
+import { encodeInt8 } from '../src/collective/encode-int8.ts'
+import { Compute } from '../src/compute.ts'
+import { Residual } from '../src/sync/residual.ts'
+
+const LOSSY: readonly GradientEncoding[] = ['f16', 'int8']
+/** largest error of one encoding, as a share of the largest of its numbers: half a step of 1/127, or of 11 bits */
+const ERROR: Readonly<Record<GradientEncoding, number>> = { f32: 2 ** -24, f16: 2 ** -11, int8: 0.5 / 127 }
+
+interface Step {
+  readonly encoding: GradientEncoding
+  readonly gradients: readonly Float32Array[]
+  readonly feedbacks?: readonly Feedback[]
+  readonly buckets?: readonly { readonly start: number; readonly end: number }[]
+  readonly random?: (below: number) => number
+}
+
+interface Reduced {
+  readonly sums: readonly Float32Array[]
+  /** that the first member sent, manifests apart */
+  readonly bytes: number
+}
+
+/** One step of a ring in memory; buckets enter and frames arrive in the order that `random` chooses. */
+function reduce({ encoding, gradients, feedbacks, buckets, random = () => 0 }: Step): Reduced {
+  const size = gradients.length
+  const members = gradients.map((gradient, index) => new RingReduce({ generation: 1, step: 1, position: { index, size }, length: gradient.length, encoding, chunkBytes: 2048, ...(buckets ? { buckets } : {}) }))
+  const todo: (() => void)[] = []
+  let bytes = 0
+  const send = (from: number, frames: readonly Frame[]): void => {
+    for (const frame of frames) {
+      if (from === 0 && frame.type !== 'manifest') bytes += frame.payload.byteLength
+      const arrived = unpackFrame(packFrame(frame))
+      todo.push(() => send((from + 1) % size, members[(from + 1) % size]?.accept(arrived) ?? []))
+    }
+  }
+  for (const [i, member] of members.entries()) {
+    const [gradient, feedback] = [gradients[i] ?? new Float32Array(0), feedbacks?.[i]]
+    const order = buckets?.map((_, bucket) => bucket) ?? []
+    todo.push(() => {
+      for (const bucket of order) send(i, member.contributeBucket(bucket, gradient, feedback))
+      send(i, member.contribute(gradient, { blocks: [trainingBlock(0, i)], samples: 1, targets: 1, lossSum: 0, correct: 0 }, feedback))
+    })
+  }
+  while (todo.length > 0) todo.splice(random(todo.length), 1)[0]?.()
+  return { sums: members.map((member) => member.sum), bytes }
+}
+
+/** Of unequal sizes, as shares of fast and slow members are. */
+function shares(size: number, length: number, seed: number): Float32Array[] {
+  const random = random32(seed)
+  return Array.from({ length: size }, (_, member) => Float32Array.from({ length }, () => (1 + 3 * member) * (random() / 2 ** 31 - 1)))
+}
+
+function seeded(seed: number): (below: number) => number {
+  const random = random32(seed)
+  return (below) => random() % below
+}
+
+for (const encoding of LOSSY)
+  for (const size of [1, 2, 3, 5])
+    test(`${encoding}, ${size} members: all hold the same bytes, near the sum, in whatever order frames come`, () => {
+      const length = 3001
+      const gradients = shares(size, length, size)
+      const buckets = [{ start: 1200, end: length }, { start: 0, end: 1200 }]
+      const first = reduce({ encoding, gradients, buckets })
+      for (let seed = 1; seed < 20; seed++)
+        for (const sum of reduce({ encoding, gradients, buckets, random: seeded(seed) }).sums) assert.deepEqual(sum, first.sums[0])
+      const largest = gradients.reduce((total, gradient) => total + gradient.reduce((most, value) => Math.max(most, Math.abs(value)), 0), 0)
+      first.sums[0]?.forEach((sum, i) => {
+        const exact = gradients.reduce((total, gradient) => total + (gradient[i] ?? 0), 0)
+        assert.ok(Math.abs(sum - exact) <= size * ERROR[encoding] * 1.01 * largest, `float ${i}: ${sum}, exactly ${exact}`)
+      })
+    })
+
+test('eight bits take a quarter of the bytes, half precision the half', () => {
+  const bytes = (encoding: GradientEncoding): number => reduce({ encoding, gradients: shares(3, 90_000, 1) }).bytes
+  assert.ok(bytes('f16') < 0.51 * bytes('f32'))
+  assert.ok(bytes('int8') < 0.26 * bytes('f32'))
+})
+
+for (const encoding of LOSSY)
+  test(`${encoding}: what one step loses the next ones bring, so that the error of many is that of one`, () => {
+    const [size, length, steps] = [3, 500, 60]
+    let feedbacks = Array.from({ length: size }, () => startFeedback(length))
+    const [total, exact, forgetful] = [new Float64Array(length), new Float64Array(length), new Float64Array(length)]
+    const gradients = shares(size, length, 9) // the same in each step: without feedback its error is, too
+    for (let step = 0; step < steps; step++) {
+      reduce({ encoding, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach((sum, i) => (total[i] = (total[i] ?? 0) + sum))
+      reduce({ encoding, gradients }).sums[0]?.forEach((sum, i) => (forgetful[i] = (forgetful[i] ?? 0) + sum))
+      for (const gradient of gradients) gradient.forEach((value, i) => (exact[i] = (exact[i] ?? 0) + value))
+      feedbacks = feedbacks.map(swapped)
+    }
+    const left = (i: number): number => feedbacks.reduce((sum, { residual }) => sum + (residual[i] ?? 0), 0)
+    const worst = (sums: Float64Array): number => sums.reduce((most, sum, i) => Math.max(most, Math.abs(sum - (exact[i] ?? 0))), 0)
+    total.forEach((sum, i) => assert.ok(Math.abs(sum + left(i) - (exact[i] ?? 0)) < 1e-3, 'what is not in the sums is in the residuals'))
+    assert.ok(worst(total) < worst(forgetful) / 10, `${worst(total)} with feedback, ${worst(forgetful)} without`)
+  })
+
+test('sums that half precision alone cannot hold travel all the same, very large and very small ones', () => {
+  for (const encoding of LOSSY)
+    for (const size of [40_000, 1e30, 3e-6, 1e-20, 1e-38]) {
+      const [sum] = reduce({ encoding, gradients: shares(2, 10, 1).map((gradient) => gradient.fill(size)) }).sums
+      for (const value of sum ?? []) assert.ok(Math.abs(value / (2 * size) - 1) < 2 ** -10, `${encoding}: ${value} for ${2 * size}`)
+    }
+})
+
+// Member 1 of 2: what it may get is the partial sum of segment 0 at hop 0, 600 floats in chunks of 256, 256 and 88.
+const LENGTH = 1200
+const chunk = new Float32Array(256).fill(1)
+const int8 = (scale: number): Uint8Array => {
+  const bytes = encodeInt8(chunk, { type: 'nearest' })
+  new DataView(bytes.buffer).setFloat32(0, scale, true)
+  return bytes
+}
+const f16 = (scale: number, value = 1): Uint8Array => {
+  const bytes = scaledF16Codec().encode(chunk.map(() => value))
+  new DataView(bytes.buffer).setFloat32(0, scale, true)
+  return bytes
+}
+const badCode = encodeInt8(chunk, { type: 'nearest' }).fill(0x80, 4, 5)
+const hostile: readonly [what: string, encoding: GradientEncoding, payload: Uint8Array, code: ErrorCode][] = [
+  ['a scale that is NaN', 'int8', int8(Number.NaN), 'gradient-not-finite'],
+  ['a scale that is infinite', 'int8', int8(Number.POSITIVE_INFINITY), 'message-malformed'],
+  ['a negative scale', 'int8', int8(-1), 'message-malformed'],
+  ['a scale that makes sums infinite', 'int8', int8(3.4e38), 'gradient-not-finite'],
+  ['a code that no encoder writes', 'int8', badCode, 'message-malformed'],
+  ['a byte too few', 'int8', int8(1).subarray(1), 'message-malformed'],
+  ['a byte too many', 'int8', new Uint8Array(261), 'message-malformed'],
+  ['half precision where eight bits travel', 'int8', f16(1), 'message-malformed'],
+  ['whole floats where eight bits travel', 'int8', new Uint8Array(chunk.buffer), 'message-malformed'],
+  ['eight bits where half precision travels', 'f16', int8(1), 'message-malformed'],
+  ['eight bits where whole floats travel', 'f32', int8(1), 'message-malformed'],
+  ['a scale of halves that is NaN', 'f16', f16(Number.NaN), 'message-malformed'],
+  ['a scale of halves that is infinite', 'f16', f16(Number.POSITIVE_INFINITY), 'message-malformed'],
+  ['a scale of halves that is zero', 'f16', f16(0), 'message-malformed'],
+  ['a scale that makes halves infinite', 'f16', f16(3.4e38), 'gradient-not-finite'],
+  ['an infinite half', 'f16', f16(1, Number.POSITIVE_INFINITY), 'gradient-not-finite'],
+  ['a half that is NaN', 'f16', f16(1, Number.NaN), 'gradient-not-finite'],
+]
+
+for (const [what, encoding, payload, code] of hostile)
+  test(`refused without harm: ${what}`, () => {
+    const options = { generation: 1, step: 1, length: LENGTH, encoding, chunkBytes: { int8: 260, f16: 516, f32: 1024 }[encoding] }
+    const [honest, victim] = [0, 1].map((index) => new RingReduce({ ...options, position: { index, size: 2 } }))
+    assert.ok(honest && victim)
+    const manifest = { blocks: [], samples: 0, targets: 0, lossSum: 0, correct: 0 }
+    const bad: Frame = { type: 'partial', generation: 1, step: 1, bucket: 0, hop: 0, offset: 0, payload }
+    assert.throws(() => victim.accept(bad), isCode(code))
+    const gradient = shares(1, LENGTH, 3)[0] ?? new Float32Array(0)
+    let toHonest = victim.contribute(gradient, manifest)
+    assert.throws(() => victim.accept(bad), isCode(code))
+    let toVictim = honest.contribute(gradient, manifest)
+    while (toHonest.length + toVictim.length > 0) [toVictim, toHonest] = [toHonest.flatMap((frame) => honest.accept(frame)), toVictim.flatMap((frame) => victim.accept(frame))]
+    assert.ok(victim.done)
+    assert.deepEqual(victim.sum, honest.sum)
+  })
+
+test('what was lost belongs to one version: it swaps with it, survives a void step, and is dropped on any other way to a version', () => {
+  const version = (v: number): VersionRef => ({ v, id: versionId(String(v).repeat(64)) })
+  const residual = new Residual(2)
+  const step = (from: number, lost: number): number[] => {
+    const feedback = residual.from(version(from), 'ring')
+    feedback.next.fill(lost)
+    return [...feedback.residual]
+  }
+  assert.deepEqual(step(0, 1), [0, 0])
+  residual.completed()
+  residual.swap(version(1), 'ring')
+  assert.deepEqual(step(1, 2), [1, 1])
+  residual.halt() // a ballot: the step is void
+  assert.deepEqual(step(1, 3), [1, 1])
+  residual.completed()
+  residual.swap(version(2), 'ring')
+  assert.deepEqual(step(2, 4), [3, 3])
+  residual.completed()
+  residual.halt() // whole here, but the ballot came before it was applied
+  residual.swap(version(3), 'ring') // … and the sum was fetched (R7)
+  assert.deepEqual(step(3, 5), [0, 0])
+  residual.completed()
+  residual.swap(version(4), 'ring')
+  assert.deepEqual([...residual.from(version(9), 'ring').residual], [0, 0], 'another version was adopted')
+  assert.deepEqual(step(4, 6), [0, 0], 'and it does not come back')
+  residual.completed()
+  residual.swap(version(5), 'ring')
+  assert.deepEqual([...residual.from(version(5), 'round').residual], [0, 0], 'a difference of parameters is no gradient')
+})
+
+const SPEC = mlp({ input: [1, 8, 8], hidden: [32], classes: 10 })
+const STEPS = 80
+const SHARES = [8, 12, 28]
+
+/** Ten patterns under noise: learnable, but not at once. */
+function patterns(samples: number, seed: number): Batch {
+  const random = random32(seed)
+  const y = Int32Array.from({ length: samples }, () => random() % 10)
+  const x = Float32Array.from({ length: samples * 64 }, (_, i) => 0.5 * Math.sin(((y[Math.floor(i / 64)] ?? 0) + 1) * ((i % 64) + 1)) + 3 * (random() / 2 ** 32 - 0.5))
+  return { samples, x, y }
+}
+
+/** Trains members of unequal shares, as members of the ring do; replicas are compared after every step. */
+async function train(encoding: GradientEncoding): Promise<number> {
+  const members = SHARES.map(() => {
+    const held = new HeldVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.02, momentum: 0.9 }, clipNorm: undefined })
+    held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
+    return { held, compute: new Compute(createReferenceExecutor(SPEC), held), residual: new Residual(held.layout.total) }
+  })
+  const losses: number[] = []
+  for (let v = 1; v <= STEPS; v++) {
+    const sums = await Promise.all(members.map(async ({ compute }, i) => (await compute.heldGradient(patterns(SHARES[i] ?? 0, 10 * v + i))).sums))
+    const total = (of: 'targets' | 'lossSum'): number => sums.reduce((sum, each) => sum + each[of], 0)
+    const feedbacks = members.map(({ held, residual }) => residual.from(held.version ?? { v: 0, id: versionId('') }, 'ring'))
+    const reduced = reduce({ encoding, gradients: members.map(({ compute }) => compute.gradient), feedbacks, random: seeded(v) })
+    const version = { v, id: versionId(v.toString(16).padStart(64, '0')) }
+    for (const [i, { held, residual }] of members.entries()) {
+      residual.completed()
+      held.apply({ v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [], samples: total('targets'), targets: total('targets'), lossSum: total('lossSum'), correct: 0, gradDigest: '' as never }, version, reduced.sums[i] ?? new Float32Array(0))
+      residual.swap(version, 'ring')
+    }
+    for (const { held } of members) assert.deepEqual(held.encode(), members[0]?.held.encode())
+    losses.push(total('lossSum') / total('targets'))
+  }
+  return losses.slice(-10).reduce((sum, loss) => sum + loss, 0) / 10
+}
+
+test('training with encoded sums learns what training with whole ones does, and replicas stay bit-identical', async () => {
+  const whole = await train('f32')
+  assert.ok(whole < 1, `the loss fell from 2.3 to ${whole}`)
+  for (const encoding of LOSSY) {
+    const loss = await train(encoding)
+    assert.ok(Math.abs(loss - whole) < 0.03 * whole, `${encoding}: ${loss}, f32: ${whole}`)
+  }
+})
+
+function isCode(code: ErrorCode): (error: unknown) => boolean {
+  return (error) => error instanceof GridError && error.code === code
+}
