@@ -1,0 +1,80 @@
+// A member of the ring as a process of its own: real links, executor, reduce and optimizer, without a coordinator. Its parent
+// says what a step is made of, so that computing, exchanging and both can be timed apart.
+import { readFile } from 'node:fs/promises'
+import { localSeat, openGpu, openPeerNetwork } from '@starling-grid/client-node'
+import { describeError, type MemberId, sha256Name, type StepRecord, versionId } from '@starling-grid/protocol'
+import { bytesOf, Compute, createGpuExecutor, type EarlyRanges, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of } from '@starling-grid/volunteer'
+import { batchFor, LINK_BYTES_PER_MS, MODEL, OPTIMIZER, type OverlapAnswer, type OverlapOrder, type StepWay } from './overlap-task.ts'
+import { slowNetwork } from './slow-link.ts'
+
+const seat = localSeat()
+if (seat === undefined) throw new Error('internal: started without a seat')
+process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
+const { access, members } = seat
+const position = members.indexOf(access.self)
+const peer: MemberId = members[1 - position] ?? access.self
+
+const gpu = await openGpu({ adapter: process.argv[2] })
+const readText = (url: URL): Promise<string> => readFile(url, 'utf8')
+const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, spec: MODEL, readText, tuning: { budgetMs: 1500 } })
+const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
+held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
+const compute = new Compute(executor, held)
+const batch = batchFor(position)
+const ranges = gradientBuckets(held.layout)
+
+let sum = compute.gradient
+const links = new LinkSet(slowNetwork(await openPeerNetwork(access), LINK_BYTES_PER_MS), () => Promise.reject(new Error('internal: no relay')), {
+  onFrame: (_, frame) => steps.accept(frame),
+  onLost: (_, __, error) => {
+    throw error
+  },
+})
+const steps = new RingSteps({ forward: (frame) => links.send(peer, frame), onSum: (reduced) => (sum = reduced) })
+
+function prepare(gen: number, way: StepWay): void {
+  const alone = way === 'compute'
+  steps.halt()
+  steps.open({ generation: gen, position: alone ? 0 : position, size: alone ? 1 : members.length, length: sum.length, ...(way === 'whole' ? {} : { buckets: ranges }) }, 1)
+}
+
+/** What a member does in a step (train-step.ts), or a part of it. */
+async function go(gen: number, way: StepWay): Promise<void> {
+  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(1, bucket, compute.gradient) }
+  const { targets } = way === 'exchange' ? { targets: 1 } : (await compute.heldGradient(batch, way === 'overlap' ? early : undefined)).sums
+  steps.contribute(1, compute.gradient, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
+  await steps.reduced(gen, 1)
+  if (way === 'exchange') return
+  const gradDigest = await sha256Of(bytesOf(sum))
+  const record: StepRecord = { v: gen, gen, modeEpoch: 0, kind: 'ring', blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0, gradDigest }
+  held.apply(record, { v: gen, id: versionId(gradDigest) }, sum)
+}
+
+async function obey(order: Exclude<OverlapOrder, { type: 'leave' }>): Promise<OverlapAnswer> {
+  const begin = performance.now()
+  if (order.type === 'prepare') prepare(order.gen, order.way)
+  else await go(order.gen, order.way)
+  const ms = performance.now() - begin
+  return { ms, adapter: gpu.description.name, digest: order.type === 'go' ? await sha256Of(bytesOf(sum)) : sha256Name('') }
+}
+
+process.on('message', (order: OverlapOrder | 'go') => {
+  if (order === 'go') return void connect()
+  if (order.type === 'leave') return leave()
+  obey(order).then((value) => process.send?.({ value }), (error: unknown) => process.send?.({ error: describeError(error) }))
+})
+process.send?.('ready')
+
+async function connect(): Promise<void> {
+  await links.ensure(peer, access.self < peer ? 'dial' : 'await', AbortSignal.timeout(30_000))
+  process.send?.('linked')
+}
+
+function leave(): void {
+  links.close()
+  executor.destroy()
+  gpu.close()
+  process.removeAllListeners('disconnect')
+  process.disconnect()
+  process.exit()
+}
