@@ -87,10 +87,15 @@ fn line_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
   let cell0 = cell_of(first_cell + lane, cells, HEIGHT * QUADS);
   let cell1 = cell_of(first_cell + LANES + lane, cells, HEIGHT * QUADS);
   let first_row = g * SEERS_PADDED;
+  // Kernel rows that some cell of the subgroup needs: all of them where it reaches into a second sample.
+  let first = cell_of(first_cell, cells, HEIGHT * QUADS);
+  let last = cell_of(first_cell + LANES * OWN_QUADS - 1u, cells, HEIGHT * QUADS);
+  let needed = kernel_rows_over(first.quad / QUADS, last.quad / QUADS);
+  let kernel_rows = select(vec2u(0u, KERNEL), needed, first.sample == last.sample);
   var sums = Sums();
-  var ky = 0u;
+  var ky = kernel_rows.x;
   var o = 0u;
-  for (var k = 0u; k < KERNEL * OUT4 / 4u; k++) {
+  for (var k = kernel_rows.x * (OUT4 / 4u); k < kernel_rows.y * (OUT4 / 4u); k++) {
     let quads = packed_quads(lane, first_row, seer, SEERS_PADDED, KERNEL * OUT4 / 4u, k);
     let own0 = outputs_seen(cell0, g, o, ky);
     var own1 = mat4x4f();
