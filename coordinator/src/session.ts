@@ -207,13 +207,13 @@ export class VolunteerSession {
       if (this.#offered.some(({ modelHash }) => modelHash === ready.modelHash)) return
       throw new GridError('model-hash', `expected the model ${terms.modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`)
     }
-    const { adapter, samplesPerSecond } = ready
+    const { adapter, samplesPerSecond, holds } = ready
     this.#ready = { ...ready, adapter: { ...adapter, name: plainText(adapter.name), vendor: plainText(adapter.vendor) } }
     this.#report = { ...this.#report, samplesPerSecond }
     const { incarnation: id, name, client } = this.#hello
     if (this.#run !== undefined) return this.#run.feed({ type: 'speed', member: id, samplesPerSecond })
     this.#run = run
-    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond })
+    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond, ...(holds ? { holds } : {}) })
   }
 
   #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, refusals = [] }: MessageFrom<'heartbeat'>): void {

@@ -44,8 +44,9 @@ export class Desk {
     return this.feed({ type: 'tick' })
   }
 
-  /** Newcomers wait: the change of members is announced, and takes place although no step ends. */
+  /** Newcomers, who could not fetch anything yet, wait: the change of members is announced, and takes place although no step ends. */
   admit(): void {
+    for (const { id, learner } of this.state.members.values()) if (learner !== undefined && !learner.ready) this.say(id, { type: 'prefetched', version: null })
     this.wait(3000)
     this.wait(3001)
   }

@@ -43,6 +43,8 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'relay a link that does not work': 'relayedFrames',
     'move blocks from members that are behind to others': 'movedBlocks',
     'keep what inner steps of a round learned from when it is tried again': 'resumedBlocks',
+    'let newcomers fetch a version while the ring runs': 'prefetches',
+    'let newcomers follow the steps since': 'followedSteps',
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))

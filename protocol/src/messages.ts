@@ -68,7 +68,11 @@ const toCoordinator = {
     session: Type.Optional(Token),
   }),
   /** model planned, adapter measured: asks for admission */
-  ready: strict({ type: literal('ready'), modelHash: Sha256Schema, adapter: AdapterSchema, samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }) }),
+  ready: strict({
+    type: literal('ready'), modelHash: Sha256Schema, adapter: AdapterSchema, samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }),
+    /** a version that it holds whole: kept since its last visit */
+    holds: Type.Optional(VersionRefSchema),
+  }),
   /** every HEARTBEAT_MS */
   heartbeat: strict({
     type: literal('heartbeat'),
@@ -83,6 +87,10 @@ const toCoordinator = {
   }),
   /** answer to freeze (R3); null: holds nothing */
   state: strict({ type: literal('state'), ...ballot, claim: Type.Union([ClaimSchema, Type.Null()]), consumed: Type.Optional(ConsumedSchema) }),
+  /** a copy of this version is kept for newcomers */
+  copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema }),
+  /** answer to prefetch: this committed version is held whole; null: it could not be fetched */
+  prefetched: strict({ type: literal('prefetched'), ...ballot, version: Type.Union([VersionRefSchema, Type.Null()]) }),
   /** at the target with links to both neighbours open (R7, R8) */
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** step `record.v` is applied and whole on this member (R10) */
@@ -147,6 +155,12 @@ const toVolunteer = {
     /** what each step is: one global batch, or a round of inner steps (A7) */
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round')]),
   }),
+  /** at version v, keep a copy of your state for newcomers */
+  'copy-at': strict({ type: literal('copy-at'), ...ballot, v: Count }),
+  /** to a newcomer while the ring runs: get this version, of which these members keep copies (R7) */
+  prefetch: strict({ type: literal('prefetch'), ...ballot, version: VersionRefSchema, sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }), coordinatorHolds: Type.Boolean() }),
+  /** to a newcomer that has it: steps that were committed since; get their reduced gradients from these members */
+  follow: strict({ type: literal('follow'), ...ballot, records: Type.Array(StepRecordSchema, { minItems: 1, maxItems: PLAN_WINDOW }), sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }) }),
   /** all confirmed: contribute from step `after.v + 1` on (R8, R9) */
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
   /** more steps of the running generation (R12, R13); `shares`: of these steps, when speeds changed since FORM */

@@ -1,6 +1,6 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
 import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
-import { ALL_RULES_ON, GridError, genesis, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
@@ -8,6 +8,7 @@ import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import type { VolunteerHost } from './host.ts'
 import { HeldVersion } from './recovery/held-version.ts'
+import { KeptState } from './recovery/kept-state.ts'
 import { AsyncMode } from './sync/async-mode.ts'
 import { pullRows } from './sync/pull-rows.ts'
 import { LocalRounds } from './sync/local-round.ts'
@@ -45,6 +46,7 @@ export class JobSession {
   readonly #held: HeldVersion
   readonly #batches: Batches
   readonly #async: AsyncMode
+  readonly #kept: KeptState
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
@@ -56,6 +58,7 @@ export class JobSession {
     const executor = await parts.host.createExecutor(spec, terms.blockSamples)
     const session = new JobSession(terms, spec, parts, executor)
     await session.compute.measure(await session.#batches.trial(terms.blockSamples))
+    await session.#goOnFromKept()
     return session
   }
 
@@ -67,6 +70,7 @@ export class JobSession {
     this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held)
     this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
+    this.#kept = new KeptState(parts.host.shards, terms.id)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, openRelay, send, onChange, onFatal } = parts
@@ -74,6 +78,7 @@ export class JobSession {
     const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches })
     this.ring = new RingMode({
       core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
+      onEncoded: (state) => void (this.#kept.due && this.#kept.keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
@@ -86,7 +91,8 @@ export class JobSession {
 
   get ready(): MessageFrom<'ready'> {
     const { executor, samplesPerSecond } = this.compute
-    return { type: 'ready', modelHash: this.terms.modelHash as MessageFrom<'ready'>['modelHash'], adapter: executor.adapter, samplesPerSecond }
+    const { version } = this.core
+    return { type: 'ready', modelHash: this.terms.modelHash as MessageFrom<'ready'>['modelHash'], adapter: executor.adapter, samplesPerSecond, ...(version ? { holds: version } : {}) }
   }
 
   /** The coordinator says something about the run. */
@@ -96,6 +102,24 @@ export class JobSession {
     if (!isRunOrder(message)) return
     if (ENDS_WORK.has(message.type)) this.#rest()
     this.ring.order(message)
+  }
+
+  /** A warm start: what it held when it was here last. What is damaged, or of another model, is fetched anew. */
+  async #goOnFromKept(): Promise<void> {
+    const bytes = await this.#kept.read()
+    if (bytes === undefined) return
+    try {
+      const state = this.#held.decode(bytes)
+      this.#held.adopt(state, state.version)
+      Object.assign(this.core, { version: state.version, base: state.version })
+    } catch (error) {
+      if (!isGridError(error)) throw error
+    }
+  }
+
+  /** For the next visit. */
+  async keep(): Promise<void> {
+    if ((this.#held.version?.v ?? 0) > 0) await this.#kept.keep(this.#held.encode())
   }
 
   stop(): void {

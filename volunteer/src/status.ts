@@ -99,6 +99,7 @@ function phaseOf({ core, activity }: JobSession): { readonly phase: VolunteerPha
   if (activity !== undefined) return activity
   const { ring } = core
   if (core.asyncEpoch !== undefined) return { phase: 'waiting', detail: 'waiting for work from the parameter server' }
+  if (core.learning !== undefined) return { phase: 'catching-up', detail: `fetching version ${core.learning.version.v} while the others go on` }
   if (ring === undefined) return { phase: 'waiting', detail: 'agreeing on a version with the others' }
   switch (ring.stage) {
     case 'forming':

@@ -71,6 +71,7 @@ class VolunteerLife implements Volunteer {
       this.#board.failed(error)
       throw error
     } finally {
+      await this.#session?.keep()
       this.#close()
     }
   }

@@ -38,6 +38,7 @@ class Table {
   #server(member: MemberId, { bytes = state, change = (frame) => frame }: Source): StateServer {
     return new StateServer({
       mayServe: (_, generation) => generation === wanted.generation,
+      promised: () => wanted.generation,
       bytesOf: () => bytes,
       send: (_, frame) => {
         const changed = change(frame)
@@ -144,7 +145,7 @@ test('answers of an older generation change nothing', async () => {
 
 test('a herd is served four at a time; the others are told to wait, and then served', () => {
   const answers = new Map<string, string>()
-  const server = new StateServer({ mayServe: () => true, bytesOf: () => state, send: (to, { type }) => answers.set(to, type) })
+  const server = new StateServer({ mayServe: () => true, promised: () => 5, bytesOf: () => state, send: (to, { type }) => answers.set(to, type) })
   const ask: Frame = { ...packFetch({ ask: 'bytes', from: 0, length: 100 }) }
   for (let i = 0; i < 6; i++) server.serve(memberId(`newcomer ${i}`), ask)
   assert.deepEqual([...answers.values()], ['chunk', 'chunk', 'chunk', 'chunk', 'refusal', 'refusal'])
@@ -166,9 +167,26 @@ test('a member that may not serve refuses, and says why', async () => {
   await assert.rejects(table.fetch.fetch({ ...wanted, generation: 6 }, [one], never), /not held whole in this ballot/)
 })
 
+test('a copy of an older version is served to newcomers in the promised ballot, until another takes its place', () => {
+  const sent: string[] = []
+  const server = new StateServer({ mayServe: () => false, promised: () => 5, bytesOf: () => undefined, send: (_, { type, bucket }) => sent.push(`${type} ${bucket}`) })
+  const ask = (generation: number, kind: FetchRequest['kind'] = 'state'): string | undefined => {
+    server.serve(one, { ...packFetch({ ask: 'bytes', from: 0, length: 4, kind }), generation })
+    return sent.at(-1)
+  }
+  assert.equal(ask(5), 'refusal 0')
+  server.keep(wanted.version, new Uint8Array(4))
+  server.forget()
+  assert.equal(ask(5), 'chunk 4', 'it outlives a ballot')
+  assert.deepEqual([ask(4), ask(5, 'reduced')], ['refusal 0', 'refusal 0'])
+  server.keep({ ...wanted.version, v: wanted.version.v + 1 }, new Uint8Array(5))
+  assert.equal(ask(5), 'refusal 0')
+  server.stop()
+})
+
 test('hostile requests are refused, not served', () => {
   const sent: string[] = []
-  const server = new StateServer({ mayServe: () => true, bytesOf: () => new Uint8Array(3), send: (_, { type }) => sent.push(type) })
+  const server = new StateServer({ mayServe: () => true, promised: () => 5, bytesOf: () => new Uint8Array(3), send: (_, { type }) => sent.push(type) })
   const request = (text: string): Frame => ({ type: 'fetch', generation: 5, step: 0, bucket: 0, hop: 0, offset: 0, payload: new TextEncoder().encode(text) })
   for (const text of ['{"kind":"everything"}', '{', `{"kind":"state","ask":"bytes","version":{"v":3,"id":"${'a'.repeat(64)}"},"from":0,"length":99999999}`])
     assert.throws(() => server.serve(one, request(text)), code('message-malformed'))
@@ -184,7 +202,7 @@ test('askers begin with members that they are linked to, and each with another o
   assert.deepEqual(inTurn(memberId('0000000f'), [], () => true), [])
 })
 
-function packFetch(rest: Pick<FetchRequest, 'ask' | 'from' | 'length'>): Frame {
+function packFetch(rest: Pick<FetchRequest, 'ask' | 'from' | 'length'> & Partial<Pick<FetchRequest, 'kind'>>): Frame {
   const request: FetchRequest = { kind: 'state', version: wanted.version, ...rest }
   return { type: 'fetch', generation: 5, step: 0, bucket: 0, hop: 0, offset: 0, payload: new TextEncoder().encode(JSON.stringify(request)) }
 }

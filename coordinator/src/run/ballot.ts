@@ -2,6 +2,7 @@
 import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { highest, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { claimed, REPLAYED } from './learners.ts'
 import { ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { arrangeRing } from './ring-links.ts'
@@ -9,9 +10,6 @@ import { planSteps } from './scheduler.ts'
 import type { Generation, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { validationDue } from './validation.ts'
-
-/** Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients one each. */
-const REPLAYED = 8
 
 type Form = Extract<RunPhase, { type: 'form' }>
 
@@ -44,7 +42,10 @@ function worthWaitingFor(state: RunState): MemberId[] {
 export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
   const { state } = turn
   const here = state.members.get(member)
-  if (here !== undefined) here.silent = false
+  if (here !== undefined) {
+    here.silent = false
+    claimed(here, claim === null ? undefined : fold(claim.base, claim.records), state)
+  }
   if (state.phase.type === 'lost' && claim !== null && validClaim(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
@@ -226,7 +227,11 @@ export function enterRing(turn: Turn, { members, relayed, shares }: Pick<Form, '
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
   state.health.pace = undefined
-  state.phase = { type: 'ring', since: now, members, relayed, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, round: 0, moved: new Map(), helped: new Set(), checkpointAsked: undefined, until: undefined }
+  for (const id of members) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.learner = undefined
+  }
+  state.phase = { type: 'ring', since: now, members, relayed, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), checkpointAsked: undefined, until: undefined }
   turn.reason(`ring of ${members.length}`)
   return plan
 }

@@ -1,5 +1,6 @@
 // Who takes part: joins, departures, and who may be in the next ring.
-import { MAX_RING_MEMBERS, type MemberId } from '@starling-grid/protocol'
+import { MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
+import { beginLearning, isLearning } from './learners.ts'
 import { forgetMember } from './link-health.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
@@ -13,19 +14,21 @@ const LONGEST_EXCLUSION = 16
 /** Times excludeMs of good conduct after which it counts as the first time again. */
 const FORGIVEN_AFTER = 10
 
-export function memberJoined(turn: Turn, info: MemberInfo, samplesPerSecond: number): void {
+export function memberJoined(turn: Turn, info: MemberInfo, { samplesPerSecond, holds }: { readonly samplesPerSecond: number; readonly holds?: VersionRef }): void {
   const { state, now } = turn
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  state.members.set(info.id, { ...info, samplesPerSecond, hidden: false, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 })
+  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, hungry: false, misses: 0, pushMs: 0 }
+  state.members.set(info.id, member)
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
-  welcomeInto(turn, info.id)
+  welcomeInto(turn, member, holds)
 }
 
 /** What a newcomer hears depends on what the run is doing. */
-function welcomeInto(turn: Turn, id: MemberId): void {
+function welcomeInto(turn: Turn, member: Member, holds: VersionRef | undefined): void {
   const { state } = turn
+  const { id } = member
   switch (state.phase.type) {
     case 'waiting': {
       const missing = state.config.minVolunteers - state.members.size
@@ -43,6 +46,7 @@ function welcomeInto(turn: Turn, id: MemberId): void {
       return turn.send(id, { type: 'finished', version: state.chain.head, reason: state.finished ?? '' })
     case 'form':
     case 'ring': // admitted at the next ballot (R2), which the tick opens
+      beginLearning(turn, member, holds)
       return turn.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
     case 'handover':
     case 'settle':
@@ -59,6 +63,7 @@ export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: str
   if (member === undefined) return
   state.members.delete(id)
   state.digests.delete(id)
+  state.copies.delete(id)
   state.health.disturbedAt = turn.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   state.health.linkFailures = forgetMember(state.health.linkFailures, id)
@@ -115,7 +120,8 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   const here = [...state.members.values()].filter((member) => answered(member.id))
   const welcome = here.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0) return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
-  return chooseRing(state, welcome).members
+  const able = welcome.filter((member) => !isLearning(member, state, now))
+  return chooseRing(state, able.length === 0 ? welcome : able).members
 }
 
 /** The fastest ring that these members make, in a stable order: longest here first. */
@@ -133,7 +139,7 @@ export function chooseRing(state: RunState, candidates: readonly Member[]): { re
  * that would be faster by far.
  */
 export function ringWouldChange(state: RunState, ring: readonly MemberId[], { now, calm }: { readonly now: number; readonly calm: boolean }): string | undefined {
-  const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now)
+  const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now && !isLearning(member, state, now))
   const { members, choice } = chooseRing(state, ready)
   const newcomers = members.filter(({ id }) => !ring.includes(id)).length
   if (newcomers === 0 && members.length === ring.length) return undefined

@@ -3,6 +3,7 @@ import { extend, isErrorCode, type MemberId, type MessageFrom, recordId, type St
 import { kindOf, remember } from './ballot.ts'
 import { measure } from './exchange-cost.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
+import { learnersTick } from './learners.ts'
 import { nextMode } from './mode-policy.ts'
 import { remember as rememberExchange } from './ring-size.ts'
 import { accuse, believesIn, isRelayed } from './ring-links.ts'
@@ -162,6 +163,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
   if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
   movesTick(turn, phase)
+  learnersTick(turn, phase)
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)

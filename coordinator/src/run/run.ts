@@ -6,6 +6,7 @@ import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from
 import { confirmed, decide as decideBallot, enterRing, openBallot, rewind, stateAnswered } from './ballot.ts'
 import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploaded } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { copied, prefetched } from './learners.ts'
 import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
@@ -28,7 +29,7 @@ function take(turn: Turn, input: RunInput): void {
     case 'coordinator-started':
       return started(turn)
     case 'member-joined':
-      return memberJoined(turn, input.member, input.samplesPerSecond)
+      return memberJoined(turn, input.member, input)
     case 'member-lost':
       return memberLost(turn, input.member, input)
     case 'member-leaving':
@@ -89,6 +90,10 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
   switch (message.type) {
     case 'state':
       return stateAnswered(turn, member, message)
+    case 'copied':
+      return copied(turn, member, message)
+    case 'prefetched':
+      return prefetched(turn, member, message)
     case 'confirm':
       return confirmed(turn, member, message)
     case 'held':

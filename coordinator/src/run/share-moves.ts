@@ -43,6 +43,7 @@ const MAX_ROUNDS = 8
 /** A member expects to need much longer than planned. */
 export function memberBehind(turn: Turn, member: MemberId, { step }: MessageFrom<'behind'>): void {
   const { phase, chain } = turn.state
+  if (turn.state.mode === 'local') return // a round is long, and what inner steps learned from stays with them (A7)
   if (phase.type !== 'ring' || phase.members.length < 2 || !phase.members.includes(member)) return
   const busy = phase.moving !== undefined && phase.moving.step > chain.head.v
   if (busy || step <= chain.head.v || !phase.planned.has(step)) return

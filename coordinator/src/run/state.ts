@@ -8,6 +8,7 @@ import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
 import type { Pace } from './exchange-cost.ts'
 import type { ExchangeTimes } from './ring-size.ts'
+import type { Learner } from './learners.ts'
 import type { LinkFailure } from './link-health.ts'
 import type { MoveRound } from './share-moves.ts'
 import type { Timing } from './timing.ts'
@@ -57,6 +58,8 @@ export interface Member extends MemberInfo {
   samplesPerSecond: number
   /** a tab that nobody looks at */
   hidden: boolean
+  /** joined while the ring ran, and catches up beside it */
+  learner: Learner | undefined
   readonly joinedAt: number
   /** asked to leave */
   leaving: boolean
@@ -160,6 +163,8 @@ export type RunPhase =
       readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly ShareMove[] }>
       /** members that others took blocks of: told once */
       readonly helped: Set<MemberId>
+      /** when copies for newcomers were asked for, and how many steps ahead */
+      copyAsked: { readonly ahead: number; readonly at: number } | undefined
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
@@ -226,6 +231,8 @@ export interface RunState {
   validation: ValidationRun | undefined
   provisional: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly from: MemberId } | undefined
   readonly digests: Map<MemberId, { readonly version: VersionRef; readonly digest: Sha256 }>
+  /** of which version members keep a copy for newcomers */
+  readonly copies: Map<MemberId, { readonly version: VersionRef; readonly at: number }>
   readonly health: RingHealth
   /** for the simulation: rule R12-done off keeps what was ever planned */
   readonly everPlanned: Set<BlockId>
@@ -233,7 +240,7 @@ export interface RunState {
 
 export type RunInput =
   | { readonly type: 'coordinator-started' }
-  | { readonly type: 'member-joined'; readonly member: MemberInfo; readonly samplesPerSecond: number }
+  | { readonly type: 'member-joined'; readonly member: MemberInfo; readonly samplesPerSecond: number; readonly holds?: VersionRef }
   | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }
   /** asked to leave: it goes between two steps, so that the others lose none */
   | { readonly type: 'member-leaving'; readonly member: MemberId }
@@ -251,7 +258,7 @@ export type RunInput =
   | { readonly type: 'server-lost'; readonly reason: string }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

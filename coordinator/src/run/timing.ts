@@ -14,6 +14,8 @@ export interface Timing {
   readonly stallMs: number
   /** between the last change of membership and the ballot that admits newcomers */
   readonly admitMs: number
+  /** for a newcomer to fetch a version while the ring runs; then it is admitted anyway, and the others wait for it */
+  readonly learnMs: number
   /** committed steps between checkpoints, and the time after which one is due anyway */
   readonly checkpointSteps: number
   readonly checkpointMs: number
@@ -41,6 +43,7 @@ export const DEFAULT_TIMING: Timing = {
   formMs: 30_000, // fetch of a state plus LINK_OPEN_MS for the links
   stallMs: 60_000, // a reduce has its own deadlines; this is the net below them
   admitMs: 2000, // joins come in bunches: one ballot for all of them
+  learnMs: 60_000, // 64 M parameters and two moments at 100 Mbit/s
   checkpointSteps: 200,
   uploadMs: 20_000, // a state of 64 M parameters and two moments takes so long at 300 Mbit/s
   checkpointMs: 15_000, // the bound on repeated work that promise 2 states for async mode (A4)

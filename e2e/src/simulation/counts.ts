@@ -16,12 +16,16 @@ const COUNTED = [
   'localChanges', 'rounds',
   /** whole states, from members and from the coordinator; kept reduced gradients (R7) */
   'stateFetches', 'coordinatorFetches', 'catchUps',
+  /** buckets of a gradient that left before the rest of it was computed, and those whose step a ballot then ended (R3) */
+  'earlyBuckets', 'voidBuckets',
   /** frames that the coordinator carried past a bad link (R18) */
   'relayedFrames',
   /** blocks that another member took over from one that was behind (R12) */
   'movedBlocks',
   /** blocks of a round that inner steps had learned from before a ballot and kept (A7) */
   'resumedBlocks',
+  /** newcomers fetched a version while the ring ran without them, and steps that they followed it by */
+  'prefetches', 'followedSteps',
   /** a member carried its plan out to the end while no coordinator was there (R14) */
   'plansExhausted',
   'pushesTaken', 'pushesRefused', 'validations',

@@ -60,10 +60,11 @@ export class Fetches {
 
   #answered(wish: FetchWish, source: MemberId, answer: Float32Array | undefined): void {
     const { gen, kind, version } = wish
-    if (this.#asker.core.ring?.gen !== gen) return
+    if (!this.#wants(gen)) return
     if (answer === undefined && kind === 'reduced') return this.#asker.take({ type: 'reduced-missing', gen })
     if (answer === undefined) return this.#failed(gen, source)
-    this.#context.counts[kind === 'state' ? 'stateFetches' : 'catchUps']++
+    const learning = this.#asker.core.learning?.gen === gen
+    this.#context.counts[kind === 'state' ? (learning ? 'prefetches' : 'stateFetches') : learning ? 'followedSteps' : 'catchUps']++
     if (kind === 'state') this.#state = { version, counts: answer }
     else this.#reduced = { version, sum: answer }
     this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', gen, version })
@@ -73,13 +74,19 @@ export class Fetches {
     if (coordinatorHolds !== true) return this.#failed(gen, null)
     const { agenda, dice, scenario } = this.#context
     agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} downloads version ${target.v}`, () => {
-      if (this.#asker.core.ring?.gen !== gen) return
+      if (!this.#wants(gen)) return
       const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
       if (stored === undefined) return this.#failed(gen, null)
       this.#context.counts.coordinatorFetches++
       this.#state = stored
       this.#asker.take({ type: 'state-fetched', gen, version: target })
     })
+  }
+
+  /** It forms a ring, or learns beside it. */
+  #wants(gen: number): boolean {
+    const { ring, learning } = this.#asker.core
+    return ring?.gen === gen || learning?.gen === gen
   }
 
   #failed(gen: number, blamed: MemberId | null): void {

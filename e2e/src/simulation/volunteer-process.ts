@@ -1,7 +1,7 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToCoordinator, type ToVolunteer, unpackFrame, type VersionRef } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayServe, react } from '@starling-grid/volunteer'
+import { type BlockId, type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToCoordinator, type ToVolunteer, unpackFrame, type VersionRef } from '@starling-grid/protocol'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, mayServe, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
@@ -38,6 +38,9 @@ export class VolunteerProcess implements Peer {
   #lingering: RingWork | undefined
   /** the reduced gradients of the last steps, for those a little behind (R7) */
   readonly #kept: { readonly version: VersionRef; readonly sum: Float32Array }[] = []
+
+  /** of an earlier version, for newcomers */
+  #copy: Replica | undefined
 
   constructor(context: Context, id: MemberId, seat: number) {
     this.#context = context
@@ -86,6 +89,9 @@ export class VolunteerProcess implements Peer {
       case 'until':
       case 'ack':
       case 'checkpoint-at':
+      case 'copy-at':
+      case 'prefetch':
+      case 'follow':
       case 'upload-request':
       case 'async':
         return this.take({ type: 'order', order: message })
@@ -151,6 +157,7 @@ export class VolunteerProcess implements Peer {
       case 'send':
         return this.#send(effect.message)
       case 'halt':
+        this.#context.counts.voidBuckets += this.#ring?.earlyBuckets ?? 0
         this.#ring = undefined
         return
       case 'open-links':
@@ -174,11 +181,21 @@ export class VolunteerProcess implements Peer {
         return this.#shareWork.resume()
       case 'contribute':
         return this.#sendFrames(ring?.contribute(effect) ?? [], ring)
+      case 'copy':
+        this.#copy = this.replica
+        return
       case 'upload':
         return this.#upload()
       default:
         effect satisfies never
     }
+  }
+
+  contributeEarly(gen: number, step: number, blocks: readonly BlockId[]): void {
+    const ring = this.#lingering?.gen === gen ? this.#lingering : this.#ring
+    if (!this.alive || ring?.gen !== gen || !mayContributeEarly(this.coreOf(gen), gen, step)) return
+    this.#context.counts.earlyBuckets++
+    this.#sendFrames(ring.contributeEarly(step, blocks), ring)
   }
 
   #send(message: ToCoordinator): void {
@@ -273,6 +290,7 @@ export class VolunteerProcess implements Peer {
   }
 
   serve({ kind, gen, version }: FetchWish): Float32Array | undefined {
+    if (kind === 'state' && gen === this.core.promised && this.#copy !== undefined && sameVersion(this.#copy.version, version)) return this.#copy.counts.slice()
     if (!mayServe(this.core, gen, version, kind)) return undefined
     if (kind === 'state') return this.replica?.counts.slice()
     return this.#kept.find((kept) => sameVersion(kept.version, version))?.sum

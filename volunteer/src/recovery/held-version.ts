@@ -57,9 +57,9 @@ export class HeldVersion {
     this.#version = version
   }
 
-  /** @throws GridError 'version-corrupt' when the bytes are not the whole state of `version` */
-  decode(bytes: Uint8Array, version: VersionRef): VersionState {
-    return decodeVersionState(bytes, { ...this.#terms, layout: this.layout, version })
+  /** @throws GridError 'version-corrupt' when the bytes are not the whole state of `version`, or of any version of this model */
+  decode(bytes: Uint8Array, version?: VersionRef): VersionState & { readonly version: VersionRef } {
+    return decodeVersionState(bytes, { ...this.#terms, layout: this.layout, ...(version ? { version } : {}) })
   }
 
   /**

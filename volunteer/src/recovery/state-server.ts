@@ -7,12 +7,16 @@ import { hashChunks } from './chunk-board.ts'
 const MAX_ASKERS = 4
 /** ms without a question after which an asker has what it wants, or is gone */
 const ASKER_MS = 2000
+/** ms without a question after which the copy for newcomers is dropped: it is as large as all that training needs beside it */
+const COPY_MS = 60_000
 /** Bytes of a request's JSON. */
 const MAX_REQUEST_BYTES = 1024
 
 export interface StateServerParts {
   /** only while the ballot is the promised one and the version is held whole (R7) */
   mayServe(request: FetchRequest, generation: number): boolean
+  /** the ballot that this member promised */
+  promised(): number
   /** undefined: not kept any more */
   bytesOf(request: FetchRequest): Uint8Array | undefined
   send(to: MemberId, frame: Frame): void
@@ -30,6 +34,9 @@ export class StateServer {
   readonly #askers = new Map<MemberId, number>()
   /** of each kind what is being served: one copy for all askers */
   readonly #served = new Map<FetchRequest['kind'], Served>()
+  /** of an earlier version, whole and committed, for newcomers while the ring goes on: one at most */
+  #copy: Served | undefined
+  #copyTimer: ReturnType<typeof setTimeout> | undefined
 
   constructor(parts: StateServerParts) {
     this.#parts = parts
@@ -38,7 +45,8 @@ export class StateServer {
   /** @throws GridError when what came is no request */
   serve(from: MemberId, frame: Frame): void {
     const request = parse(FetchSchema, parseJson(new TextDecoder().decode(frame.payload), MAX_REQUEST_BYTES, 'a fetch request'), 'a fetch request')
-    if (!this.#parts.mayServe(request, frame.generation)) return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not held whole in this ballot`)
+    const mayServe = this.#parts.mayServe(request, frame.generation) || (this.#isCopied(request) && frame.generation === this.#parts.promised())
+    if (!mayServe) return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not held whole in this ballot`)
     if (!this.#admit(from)) return this.#refuse(from, frame, 'rate-exceeded', `${MAX_ASKERS} members are being served; ask again in a moment`)
     const served = this.#find(request)
     if (served === undefined) return this.#refuse(from, frame, 'base-stale', `the ${request.kind} of version ${request.version.v} is not kept`)
@@ -47,7 +55,27 @@ export class StateServer {
     this.#sendBytes(from, frame.generation, { served, request })
   }
 
-  /** What was served belongs to a ballot that is over. */
+  /** In the place of the last copy. */
+  keep({ v, id }: FetchRequest['version'], bytes: Uint8Array): void {
+    this.#copy = { name: `${v} ${id}`, bytes, hashes: undefined }
+    this.#keepOn()
+  }
+
+  #keepOn(): void {
+    clearTimeout(this.#copyTimer)
+    this.#copyTimer = setTimeout(() => (this.#copy = undefined), COPY_MS)
+  }
+
+  #isCopied({ kind, version: { v, id } }: FetchRequest): boolean {
+    return kind === 'state' && this.#copy?.name === `${v} ${id}`
+  }
+
+  stop(): void {
+    clearTimeout(this.#copyTimer)
+    this.#copy = undefined
+  }
+
+  /** What was served belongs to a ballot that is over; the copy is of a committed version, and stays. */
   forget(): void {
     this.#served.clear()
     this.#askers.clear()
@@ -63,6 +91,7 @@ export class StateServer {
 
   #find(request: FetchRequest): Served | undefined {
     const name = `${request.version.v} ${request.version.id}`
+    if (this.#isCopied(request)) return (this.#keepOn(), this.#copy)
     const known = this.#served.get(request.kind)
     if (known?.name === name) return known
     const bytes = this.#parts.bytesOf(request)

@@ -1,6 +1,7 @@
 // What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
 // elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
 import type { BlameReason, BlockId, Consumed, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, ShareMove, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { Learning } from './learner.ts'
 import type { Flight } from './share.ts'
 
 /** One ballot from FORM on. */
@@ -33,6 +34,8 @@ export interface RingView {
   /** step → blocks that changed members, by rounds (R12) */
   readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly ShareMove[] }[]>
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
+  /** version at which a copy is put aside for newcomers */
+  copyAt: number | undefined
 }
 
 export interface MemberCore {
@@ -51,11 +54,13 @@ export interface MemberCore {
   /** blocks of a round under way that inner steps learned from (A7) */
   consumed: Consumed | undefined
   ring: RingView | undefined
+  /** while the ring runs without this member */
+  learning: Learning | undefined
   /** async mode: its epoch, and whether work was asked for */
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'release' | 'moved' | 'until' | 'ack' | 'checkpoint-at' | 'upload-request' | 'async'>
+export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'release' | 'moved' | 'until' | 'ack' | 'checkpoint-at' | 'copy-at' | 'prefetch' | 'follow' | 'upload-request' | 'async'>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }
@@ -96,6 +101,8 @@ export type MemberEffect =
   /** the computed gradient goes into the ring (R9) */
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }
+  /** put a copy of the held state aside */
+  | { readonly type: 'copy'; readonly version: VersionRef }
   | { readonly type: 'report-digest'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
 
 /** Who sends to this member around the ring. */

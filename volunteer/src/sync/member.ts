@@ -3,10 +3,12 @@
 // any other input: what the member claims and what its parameters hold change together (I6).
 import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
+import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
+import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
 import { askForHelp, giveUpBlocks, holdBack, newFlight, takeMoves, wrongShare } from './share.ts'
 
 export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON, replayMost = 1): MemberCore {
-  return { id, off, replayMost, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], consumed: undefined, ring: undefined, asyncEpoch: undefined }
+  return { id, off, replayMost, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], consumed: undefined, ring: undefined, learning: undefined, asyncEpoch: undefined }
 }
 
 export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
@@ -16,11 +18,11 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
     case 'links-open':
       return whileForming(core, input.gen, (ring) => ((ring.linksOpen = true), confirmIfReady(core, ring)))
     case 'state-fetched':
-      return whileForming(core, input.gen, (ring) => adopt(core, ring, input.version))
+      return core.learning === undefined ? whileForming(core, input.gen, (ring) => adopt(core, ring, input.version)) : learned(core, input.gen, input.version)
     case 'reduced-fetched':
-      return whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version))
+      return core.learning === undefined ? whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version)) : followed(core, input.gen, input.version)
     case 'reduced-missing':
-      return whileForming(core, input.gen, (ring) => fetchWhole(core, ring))
+      return core.learning === undefined ? whileForming(core, input.gen, (ring) => fetchWhole(core, ring)) : learningFailed(core, input.gen)
     case 'behind':
       return current(core, input.gen, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
     case 'computed':
@@ -28,7 +30,7 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
     case 'reduced':
       return inFlight(core, input, (ring) => hold(core, ring, input))
     case 'trouble':
-      return giveUp(core, input)
+      return core.learning === undefined ? giveUp(core, input) : learningFailed(core, input.gen)
     default:
       return input satisfies never
   }
@@ -64,6 +66,12 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       return acknowledge(core, order.committed)
     case 'checkpoint-at':
       return current(core, order.gen, (ring) => ((ring.checkpoint = order), checkpointIfDue(core, ring)))
+    case 'copy-at':
+      return current(core, order.gen, (ring) => ((ring.copyAt = order.v), copyDue(core)))
+    case 'prefetch':
+      return learn(core, order)
+    case 'follow':
+      return follow(core, order)
     case 'upload-request':
       return order.gen === core.promised && core.version !== undefined && sameVersion(core.version, order.version) ? [{ type: 'upload', version: order.version }] : []
     case 'async':
@@ -83,90 +91,8 @@ function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEf
   const { consumed } = core
   const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
+  core.learning = undefined
   return [{ type: 'halt' }, { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } }]
-}
-
-function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
-  if (order.gen !== core.promised || order.gen === core.ring?.gen) return []
-  const position = order.members.indexOf(core.id)
-  const reached = fold(order.committed, order.records)
-  if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
-  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined }
-  core.ring = ring
-  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position), relayed: relayedNeighbours(ring) }
-  return [links, ...reach(core, ring)]
-}
-
-/** R7: at the target already; some reduced gradients away from it; or anywhere else, in need of everything. */
-function reach(core: MemberCore, ring: RingView): MemberEffect[] {
-  const { gen, target } = ring
-  if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
-  const next = nextOnTheWay(core, ring)
-  const sources = otherSources(core, ring)
-  if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost) return [{ type: 'fetch-reduced', gen, record: next.record, target: next.version, sources }]
-  if (core.off.has('R7-learner')) setVersion(core, target, ring)
-  return fetchWhole(core, ring)
-}
-
-/** The record that follows what is held, when that is on the way to the target. Rule R7 switched off: a number is taken for a version. */
-function nextOnTheWay({ version, off }: MemberCore, { committed, records, target }: RingView): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
-  const place = (version?.v ?? -1) - committed.v
-  const record = records[place]
-  if (version === undefined || record === undefined) return undefined
-  if (off.has('R7')) return place === records.length - 1 ? { record, version: target } : undefined
-  const way = fold(committed, records.slice(0, place))
-  return way !== undefined && sameVersion(way, version) ? { record, version: extend(version, record) } : undefined
-}
-
-function fetchWhole(core: MemberCore, ring: RingView): MemberEffect[] {
-  const { gen, target, coordinatorHolds } = ring
-  return [{ type: 'fetch-state', gen, target, sources: otherSources(core, ring), coordinatorHolds }]
-}
-
-function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
-  return sources.filter((source) => source !== core.id)
-}
-
-/** The predecessor and the successor, without repetition and without self. */
-function neighbours(members: readonly MemberId[], position: number): MemberId[] {
-  const size = members.length
-  const around = [members[(position + 1) % size], members[(position + size - 1) % size]]
-  return [...new Set(around)].filter((id): id is MemberId => id !== undefined && id !== members[position])
-}
-
-/** A link belongs to the place that it leads on from. */
-function relayedNeighbours({ members, relayed, position }: RingView): MemberId[] {
-  const before = (position + members.length - 1) % members.length
-  const around = [relayed.includes(position) ? members[(position + 1) % members.length] : undefined, relayed.includes(before) ? members[before] : undefined]
-  return [...new Set(around)].filter((id): id is MemberId => id !== undefined)
-}
-
-function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
-  if (!sameVersion(fetched, ring.target) || (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))) return []
-  setVersion(core, ring.target, ring)
-  return [{ type: 'adopt', version: ring.target }, ...confirmIfReady(core, ring)]
-}
-
-/** A learner's proof is what FORM told: the committed version and the records since. */
-function setVersion(core: MemberCore, version: VersionRef, { committed, records }: RingView): void {
-  core.version = version
-  core.base = committed
-  core.tail = records.slice(0, version.v - committed.v)
-}
-
-/** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
-function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
-  const next = nextOnTheWay(core, ring)
-  if (next === undefined || !sameVersion(fetched, next.version)) return []
-  setVersion(core, next.version, ring)
-  return [{ type: 'apply', ...next }, ...reach(core, ring)]
-}
-
-function confirmIfReady(core: MemberCore, ring: RingView): MemberEffect[] {
-  const there = core.version !== undefined && sameVersion(core.version, ring.target)
-  if (ring.stage !== 'forming' || !ring.linksOpen || !there) return []
-  ring.stage = 'ready'
-  return [{ type: 'confirm', owner: ring.owner, gen: ring.gen, version: ring.target }]
 }
 
 /** R9: contribute only with START of the promised generation, holding its first version whole. */
@@ -221,7 +147,7 @@ function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }:
   ring.plan.delete(step)
   ring.moves.delete(step)
   const held: MemberEffect = { type: 'send', message: { type: 'held', owner: ring.owner, gen: ring.gen, record } }
-  return [{ type: 'apply', record, version }, held, ...checkpointIfDue(core, ring), ...beginStep(core, ring)]
+  return [{ type: 'apply', record, version }, held, ...checkpointIfDue(core, ring), ...copyDue(core), ...beginStep(core, ring)]
 }
 
 /** Every member builds the same record: the planned blocks, whoever computed them (R12), and the sums of the manifests. */
@@ -256,6 +182,7 @@ function goAsync(core: MemberCore, { owner, gen, modeEpoch }: MessageTo<'async'>
   core.owner = owner
   core.promised = gen
   core.ring = undefined
+  core.learning = undefined
   core.asyncEpoch = modeEpoch
   return [{ type: 'halt' }, { type: 'send', message: { type: 'lease-request', modeEpoch } }]
 }

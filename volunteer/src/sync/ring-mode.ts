@@ -45,6 +45,8 @@ export interface RingModeParts {
   readonly fromCoordinator: CatchUpSources['fromCoordinator']
   send(message: ToCoordinator): void
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
+  /** the bytes of a version that most members hold about now */
+  onEncoded(state: Uint8Array): void
   /** something worth showing changed */
   onChange(): void
   /** the executor failed: this volunteer cannot go on */
@@ -75,7 +77,7 @@ export class RingMode {
     this.links = new LinkSet(parts.network, parts.openRelay, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, why, error) => this.#lost(member, why, error) })
     this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
-    this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), bytesOf: this.#bytesOf })
+    this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), promised: () => parts.core.promised, bytesOf: this.#bytesOf })
     this.#staging = new Staging(parts)
     this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
@@ -96,6 +98,7 @@ export class RingMode {
 
   stop(): void {
     clearInterval(this.#watch)
+    this.#server.stop()
     this.#halt()
     this.links.close()
   }
@@ -128,8 +131,10 @@ export class RingMode {
         return this.#share.resumed()
       case 'contribute':
         return this.#contribute(effect)
+      case 'copy':
+        return this.#server.keep(effect.version, held.encode())
       case 'upload':
-        return void this.#parts.upload(effect.version, held.encode()).catch(() => undefined) // another member is asked in turn
+        return void this.#parts.upload(effect.version, this.#encoded()).catch(() => undefined) // another member is asked in turn
       case 'report-digest':
         return void this.#reportDigest(effect)
       default:
@@ -176,7 +181,13 @@ export class RingMode {
   }
 
   async #reportDigest({ owner, gen, version }: Extract<MemberEffect, { type: 'report-digest' }>): Promise<void> {
-    this.#parts.send({ type: 'version-digest', owner, gen, version, digest: await sha256Of(this.#parts.held.encode()) })
+    this.#parts.send({ type: 'version-digest', owner, gen, version, digest: await sha256Of(this.#encoded()) })
+  }
+
+  #encoded(): Uint8Array {
+    const state = this.#parts.held.encode()
+    this.#parts.onEncoded(state)
+    return state
   }
 
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
@@ -282,4 +293,4 @@ export class RingMode {
 export function isRunOrder(message: { readonly type: string }): message is RunOrder {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'release', 'moved', 'until', 'ack', 'checkpoint-at', 'upload-request', 'async'])
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'release', 'moved', 'until', 'ack', 'checkpoint-at', 'copy-at', 'prefetch', 'follow', 'upload-request', 'async'])

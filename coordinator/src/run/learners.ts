@@ -1,0 +1,116 @@
+// Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short: some members keep a
+// copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no sources (R4, R7).
+import { type MemberId, type MessageFrom, PLAN_WINDOW, type VersionRef } from '@starling-grid/protocol'
+import { newestCheckpoint } from './journal-replay.ts'
+import type { Member, RunPhase, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+/** What a newcomer is on its way to. */
+export interface Learner {
+  readonly since: number
+  /** nothing more to wait for: it follows, or its state comes at FORM */
+  ready: boolean
+  /** the committed version that it said to hold */
+  held: number | undefined
+  /** records that it was told, up to this version, in the generation `gen` */
+  told: number
+  gen: number
+}
+
+/** Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients one each. */
+export const REPLAYED = 8
+/** Members that keep a copy for newcomers: as many as one of these asks at once. */
+const COPIES = 3
+/** ms that a copy may be old: then it is further behind than a new one takes to make */
+const COPY_MS = 30_000
+/** ms for copies to be made before they are asked for at a later version: the members had passed the one that was named */
+const COPY_PATIENCE_MS = 2000
+/** Steps ahead of C at which a copy is made: nobody has begun to hold it. Doubles when they had. */
+const FIRST_AHEAD = 2
+
+/** It joined a running ring: it learns first. Version 0 is made from the seed by everybody. `holds`: what it kept of an earlier visit. */
+export function beginLearning(turn: Turn, member: Member, holds: VersionRef | undefined): void {
+  const { chain } = turn.state
+  if (chain.head.v === 0) return
+  const near = holds !== undefined && holds.v > 0 && chain.has(holds) && chain.head.v - holds.v <= REPLAYED
+  member.learner = { since: turn.now, ready: false, held: near ? holds.v : undefined, told: 0, gen: 0 }
+  if (holds === undefined || holds.v === 0) return
+  const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
+  turn.note('member', near ? `${member.name} goes on from version ${holds.v}, which it kept` : `${member.name} kept version ${holds.v}, which ${why}: it fetches another`)
+}
+
+/** Others do not wait for it, unless it takes too long or there is nobody else. */
+export function isLearning({ learner }: Member, { config }: RunState, now: number): boolean {
+  return learner !== undefined && !learner.ready && now - learner.since < config.timing.learnMs
+}
+
+export function learnersTick(turn: Turn, phase: Ring): void {
+  const { state, now } = turn
+  const learners = [...state.members.values()].filter((member) => member.learner !== undefined && !phase.members.includes(member.id))
+  for (const { id, learner } of learners) if (learner !== undefined) followOn(turn, phase, { id, learner })
+  const waiting = learners.filter((member) => isLearning(member, state, now) && member.learner?.gen !== state.gen)
+  if (waiting.length === 0) return
+  const copy = newestCopy(state, phase, now)
+  if (copy === undefined) return askForCopy(turn, phase)
+  for (const { id, learner } of waiting) {
+    if (learner !== undefined) learner.gen = state.gen
+    const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
+    turn.send(id, { type: 'prefetch', ...turn.ballot, version: copy.version, sources: copy.sources, coordinatorHolds })
+  }
+}
+
+/** Tells it what was committed since, a few times a second at most. */
+function followOn(turn: Turn, phase: Ring, { id, learner }: { readonly id: MemberId; readonly learner: Learner }): void {
+  const { chain, gen } = turn.state
+  if (learner.held === undefined) return
+  if (learner.gen !== gen) learner.told = learner.held // a ballot came between: what it was told last may be lost
+  learner.gen = gen
+  learner.ready = true
+  const records = chain.records.slice(learner.told, learner.told + PLAN_WINDOW)
+  if (records.length === 0) return
+  learner.told += records.length
+  turn.send(id, { type: 'follow', ...turn.ballot, records, sources: sourcesOf(turn.state, phase) })
+}
+
+/** The longest here first; they do not change from step to step. */
+function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
+  return phase.members.filter((id) => members.has(id)).slice(0, COPIES)
+}
+
+/** The newest committed version of which members of this ring keep copies. */
+function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): { readonly version: VersionRef; readonly sources: MemberId[] } | undefined {
+  const here = [...copies].filter(([id, { version, at }]) => phase.members.includes(id) && chain.has(version) && now - at < COPY_MS)
+  const newest = here.reduce<VersionRef | undefined>((best, [, { version }]) => (best === undefined || version.v > best.v ? version : best), undefined)
+  return newest && { version: newest, sources: here.filter(([, { version }]) => version.v === newest.v).map(([id]) => id) }
+}
+
+function askForCopy(turn: Turn, phase: Ring): void {
+  const { state, now } = turn
+  const asked = phase.copyAsked
+  if (asked !== undefined && now - asked.at < COPY_PATIENCE_MS) return
+  const ahead = asked === undefined ? FIRST_AHEAD : Math.min(2 * asked.ahead, PLAN_WINDOW)
+  phase.copyAsked = { ahead, at: now }
+  turn.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...turn.ballot, v: Math.min(phase.plannedTo, state.chain.head.v + ahead) })
+}
+
+export function copied({ state, now }: Turn, member: MemberId, { version }: MessageFrom<'copied'>): void {
+  if (state.phase.type === 'ring' && state.phase.members.includes(member)) state.copies.set(member, { version, at: now })
+}
+
+/** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
+export function prefetched(turn: Turn, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
+  const learner = turn.state.members.get(member)?.learner
+  if (learner === undefined) return
+  if (version === null && learner.held !== undefined) return void Object.assign(learner, { held: undefined, ready: false, gen: 0 }) // the steps since are kept no more
+  learner.ready = true
+  learner.held = version !== null && turn.state.chain.has(version) ? version.v : undefined
+  learner.told = learner.held ?? 0
+}
+
+/** A ballot: what it holds now is what it says. */
+export function claimed(member: Member, held: VersionRef | undefined, { chain }: RunState): void {
+  const { learner } = member
+  if (learner !== undefined) learner.held = held !== undefined && held.v > 0 && chain.has(held) ? held.v : undefined
+}

@@ -1,0 +1,138 @@
+// Newcomers that catch up while the ring runs: who keeps a copy, when they are told of it, and when they are admitted.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { memberId, type VersionRef } from '@starling-grid/protocol'
+import { Desk } from './run-desk.ts'
+
+/** A ring of two at version 3, and a newcomer. */
+function ringWithNewcomer(): Desk {
+  const desk = new Desk({ minVolunteers: 2, blocks: 300 })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  for (const v of [1, 2, 3]) desk.step(v)
+  desk.join('c')
+  return desk
+}
+
+const at = (desk: Desk, v: number): VersionRef => desk.state.chain.at(v) ?? desk.state.chain.genesis
+
+/** Both keep a copy of version 5, which is committed; the newcomer hears of it. */
+function offered(): Desk {
+  const desk = ringWithNewcomer()
+  desk.wait(200)
+  for (const v of [4, 5]) desk.step(v)
+  for (const name of ['a', 'b']) desk.say(name, { type: 'copied', version: at(desk, 5) })
+  desk.wait(200)
+  return desk
+}
+
+test('members are asked for a copy at a version that nobody holds yet', () => {
+  const desk = ringWithNewcomer()
+  desk.wait(200)
+  assert.deepEqual(desk.sent('copy-at').map(({ to, v }) => [to, v]), [['a', 5], ['b', 5]])
+  desk.wait(200)
+  assert.deepEqual(desk.sent('copy-at'), [], 'once')
+  desk.wait(2000)
+  assert.deepEqual(desk.sent('copy-at').map(({ v }) => v), [7, 7], 'they had passed it')
+})
+
+test('a newcomer hears of the copies when their version is committed, not before', () => {
+  const desk = ringWithNewcomer()
+  desk.wait(200)
+  desk.say('a', { type: 'copied', version: { ...at(desk, 3), v: 4 } })
+  desk.wait(200)
+  assert.deepEqual(desk.sent('prefetch'), [])
+  assert.deepEqual(offered().sent('prefetch').map(({ to, version, sources }) => [to, version.v, sources]), [['c', 5, ['a', 'b']]])
+})
+
+test('it is not admitted while it learns, also when the ring changes for another reason', () => {
+  const desk = offered()
+  desk.wait(20_000)
+  assert.equal(desk.phase, 'ring')
+  desk.lose('b')
+  desk.answer('a', [])
+  desk.answer('c')
+  assert.deepEqual(desk.sent('form').map(({ to, members }) => [to, members]), [['a', ['a']]])
+})
+
+test('what was committed since is told to a newcomer that holds the copy, and then it is admitted with what is left to replay', () => {
+  const desk = offered()
+  desk.step(6)
+  desk.say('c', { type: 'prefetched', version: at(desk, 5) })
+  desk.wait(200)
+  assert.deepEqual(desk.sent('follow').map(({ to, records, sources }) => [to, records.map(({ v }) => v), sources]), [['c', [6], ['a', 'b']]])
+  desk.admit()
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  desk.answer('c', [], at(desk, 5))
+  const form = desk.sent('form').find(({ to }) => to === memberId('c'))
+  assert.deepEqual([form?.members, form?.committed.v, form?.records.map(({ v }) => v), form?.sources], [['a', 'b', 'c'], 5, [6], ['a', 'b']])
+})
+
+test('after a ballot it goes on from what it said to hold', () => {
+  const desk = offered()
+  desk.step(6)
+  desk.lose('b')
+  desk.answer('a', [])
+  desk.answer('c', [], at(desk, 5))
+  desk.confirm('a')
+  desk.wait(200)
+  assert.deepEqual(desk.sent('follow').map(({ to, records }) => [to, records.map(({ v }) => v)]), [['c', [6]]])
+  assert.deepEqual(desk.sent('prefetch'), [])
+})
+
+test('one that cannot fetch, or takes too long, is admitted anyway', () => {
+  const failed = offered()
+  failed.say('c', { type: 'prefetched', version: null })
+  failed.wait(3000)
+  failed.wait(3001)
+  assert.equal(failed.phase, 'freeze')
+  const slow = offered()
+  slow.wait(57_000)
+  for (const v of [6, 7]) slow.step(v)
+  slow.wait(4000)
+  slow.wait(3001)
+  assert.equal(slow.phase, 'freeze')
+})
+
+test('one that kept a version of an earlier visit goes on from there when it is near, and learns anew otherwise', () => {
+  const joins = (v: number, id?: VersionRef['id']) => {
+    const desk = new Desk({ minVolunteers: 2, blocks: 300 })
+    desk.join('a', 'b')
+    desk.run('a', 'b')
+    for (let step = 1; step <= 12; step++) desk.step(step)
+    const holds = { v, id: id ?? at(desk, v).id }
+    desk.feed({ type: 'member-joined', samplesPerSecond: 100, holds, member: { id: memberId('c'), name: 'c', client: 'node', adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' } } })
+    const note = desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])).at(-1)
+    desk.wait(200)
+    return [note, desk.sent('follow').map(({ records }) => records.length), desk.sent('copy-at').length]
+  }
+  assert.deepEqual(joins(9), ['c goes on from version 9, which it kept', [3], 0])
+  assert.deepEqual(joins(3), ['c kept version 3, which is 9 behind: it fetches another', [], 2])
+  assert.deepEqual(joins(9, 'f'.repeat(64) as VersionRef['id']), ['c kept version 9, which is not on the chain: it fetches another', [], 2])
+})
+
+test('one that finds no steps to follow any more is offered a copy', () => {
+  const desk = offered()
+  desk.say('c', { type: 'prefetched', version: at(desk, 5) })
+  desk.say('c', { type: 'prefetched', version: null })
+  desk.wait(200)
+  assert.deepEqual(desk.sent('prefetch').map(({ to }) => to), ['c'])
+})
+
+test('a version that is not on the chain is nothing to go on from', () => {
+  const desk = offered()
+  desk.say('c', { type: 'prefetched', version: { ...at(desk, 5), id: at(desk, 4).id } })
+  desk.wait(200)
+  assert.deepEqual(desk.sent('follow'), [])
+})
+
+test('nobody learns version 0, which the seed makes', () => {
+  const desk = new Desk({ minVolunteers: 1 })
+  desk.join('a')
+  desk.run('a')
+  desk.join('b')
+  desk.wait(200)
+  assert.deepEqual(desk.sent('copy-at'), [])
+  desk.admit()
+  assert.equal(desk.phase, 'freeze')
+})

@@ -1,0 +1,88 @@
+// From FORM to CONFIRM on one member: which links to open, and how to reach the target (R7). Pure; member.ts decides the rest.
+import { extend, fold, type MemberId, type MessageTo, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import type { MemberCore, MemberEffect, RingView } from './member-state.ts'
+
+/** FORM: who is in the ring, and the version that each must reach (R5, R7). */
+export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
+  if (order.gen !== core.promised || order.gen === core.ring?.gen) return []
+  const position = order.members.indexOf(core.id)
+  const reached = fold(order.committed, order.records)
+  if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
+  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined, copyAt: undefined }
+  core.ring = ring
+  core.learning = undefined
+  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position), relayed: relayedNeighbours(ring) }
+  return [links, ...reach(core, ring)]
+}
+
+/** R7: at the target already; some reduced gradients away from it; or anywhere else, in need of everything. */
+function reach(core: MemberCore, ring: RingView): MemberEffect[] {
+  const { gen, target } = ring
+  if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
+  const next = nextOnTheWay(core, ring)
+  const sources = otherSources(core, ring)
+  if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost) return [{ type: 'fetch-reduced', gen, record: next.record, target: next.version, sources }]
+  if (core.off.has('R7-learner')) setVersion(core, target, ring)
+  return fetchWhole(core, ring)
+}
+
+/** The record that follows what is held, when that is on the way to the target. Rule R7 switched off: a number is taken for a version. */
+function nextOnTheWay({ version, off }: MemberCore, { committed, records, target }: RingView): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
+  const place = (version?.v ?? -1) - committed.v
+  const record = records[place]
+  if (version === undefined || record === undefined) return undefined
+  if (off.has('R7')) return place === records.length - 1 ? { record, version: target } : undefined
+  const way = fold(committed, records.slice(0, place))
+  return way !== undefined && sameVersion(way, version) ? { record, version: extend(version, record) } : undefined
+}
+
+export function fetchWhole(core: MemberCore, ring: RingView): MemberEffect[] {
+  const { gen, target, coordinatorHolds } = ring
+  return [{ type: 'fetch-state', gen, target, sources: otherSources(core, ring), coordinatorHolds }]
+}
+
+function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
+  return sources.filter((source) => source !== core.id)
+}
+
+/** The predecessor and the successor, without repetition and without self. */
+function neighbours(members: readonly MemberId[], position: number): MemberId[] {
+  const size = members.length
+  const around = [members[(position + 1) % size], members[(position + size - 1) % size]]
+  return [...new Set(around)].filter((id): id is MemberId => id !== undefined && id !== members[position])
+}
+
+/** A link belongs to the place that it leads on from. */
+function relayedNeighbours({ members, relayed, position }: RingView): MemberId[] {
+  const before = (position + members.length - 1) % members.length
+  const around = [relayed.includes(position) ? members[(position + 1) % members.length] : undefined, relayed.includes(before) ? members[before] : undefined]
+  return [...new Set(around)].filter((id): id is MemberId => id !== undefined)
+}
+
+export function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
+  if (!sameVersion(fetched, ring.target) || (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))) return []
+  setVersion(core, ring.target, ring)
+  return [{ type: 'adopt', version: ring.target }, ...confirmIfReady(core, ring)]
+}
+
+/** A learner's proof is what FORM told: the committed version and the records since. */
+function setVersion(core: MemberCore, version: VersionRef, { committed, records }: RingView): void {
+  core.version = version
+  core.base = committed
+  core.tail = records.slice(0, version.v - committed.v)
+}
+
+/** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
+export function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
+  const next = nextOnTheWay(core, ring)
+  if (next === undefined || !sameVersion(fetched, next.version)) return []
+  setVersion(core, next.version, ring)
+  return [{ type: 'apply', ...next }, ...reach(core, ring)]
+}
+
+export function confirmIfReady(core: MemberCore, ring: RingView): MemberEffect[] {
+  const there = core.version !== undefined && sameVersion(core.version, ring.target)
+  if (ring.stage !== 'forming' || !ring.linksOpen || !there) return []
+  ring.stage = 'ready'
+  return [{ type: 'confirm', owner: ring.owner, gen: ring.gen, version: ring.target }]
+}

@@ -1,0 +1,105 @@
+// A newcomer catches up while the ring runs without it, so that nobody waits for it at the next ballot: it fetches a copy of a
+// committed version, then follows the steps since by their reduced gradients, each applied iff at its parent (R7). It is no
+// member before START and no source; what it claims is an old version, which R4 makes a learner's. Pure.
+import { extend, fold, type MessageTo, sameVersion, type VersionRef } from '@starling-grid/protocol'
+import type { MemberCore, MemberEffect } from './member-state.ts'
+
+/** The committed version that is fetched, and the records since that are not applied yet. */
+export interface Learning {
+  readonly owner: number
+  readonly gen: number
+  readonly version: VersionRef
+  records: MessageTo<'follow'>['records']
+  sources: MessageTo<'follow'>['sources']
+  /** the version that is being fetched now */
+  fetching: VersionRef | undefined
+}
+
+export function learn(core: MemberCore, order: MessageTo<'prefetch'>): MemberEffect[] {
+  const { owner, gen, version, sources, coordinatorHolds } = order
+  const again = core.learning?.gen === gen && sameVersion(core.learning.version, version)
+  if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []
+  core.owner = owner
+  core.promised = gen
+  core.learning = { owner, gen, version, records: [], sources, fetching: version }
+  // What was never committed is given up in a ballot or not at all: others may have lost it (R6).
+  if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)
+  if (core.version !== undefined && core.version.v >= version.v) return ready(core, core.version)
+  return [{ type: 'fetch-state', gen, target: version, sources, coordinatorHolds }]
+}
+
+function onlyCommitted({ base, tail, version }: MemberCore): boolean {
+  return tail.length === 0 && version !== undefined && sameVersion(base, version)
+}
+
+/** The state is here and whole: adopted at once, since nobody depends on what this newcomer holds. */
+export function learned(core: MemberCore, gen: number, version: VersionRef): MemberEffect[] {
+  const { learning } = core
+  if (core.ring !== undefined || learning?.gen !== gen || learning.fetching === undefined || !sameVersion(version, learning.fetching)) return []
+  become(core, version)
+  return [{ type: 'adopt', version }, ...ready(core, version)]
+}
+
+function become(core: MemberCore, version: VersionRef): void {
+  core.version = version
+  core.base = version
+  core.tail = []
+}
+
+function ready(core: MemberCore, version: VersionRef | null): MemberEffect[] {
+  const { learning } = core
+  if (learning === undefined) return []
+  learning.fetching = undefined
+  return [{ type: 'send', message: { type: 'prefetched', owner: learning.owner, gen: learning.gen, version } }]
+}
+
+/** More steps were committed. */
+export function follow(core: MemberCore, { owner, gen, records, sources }: MessageTo<'follow'>): MemberEffect[] {
+  if (core.ring !== undefined || core.asyncEpoch !== undefined || gen < core.promised || core.version === undefined || !onlyCommitted(core)) return []
+  core.owner = owner
+  core.promised = gen
+  if (core.learning?.gen !== gen) core.learning = { owner, gen, version: core.version, records: [], sources, fetching: undefined } // a ballot came between
+  const { learning } = core
+  const known = new Set(learning.records.map(({ v }) => v))
+  learning.records = [...learning.records, ...records.filter(({ v }) => !known.has(v))]
+  learning.sources = sources
+  return goOn(core)
+}
+
+/** The reduced gradient of the next step, one at a time. */
+function goOn(core: MemberCore): MemberEffect[] {
+  const { learning, version } = core
+  if (learning === undefined || learning.fetching !== undefined || version === undefined) return []
+  learning.records = learning.records.filter(({ v }) => v > version.v)
+  const record = learning.records.find(({ v }) => v === version.v + 1)
+  if (record === undefined) return []
+  learning.fetching = extend(version, record)
+  return [{ type: 'fetch-reduced', gen: learning.gen, record, target: learning.fetching, sources: learning.sources }]
+}
+
+/** R7: applied iff still at its parent. */
+export function followed(core: MemberCore, gen: number, fetched: VersionRef): MemberEffect[] {
+  const { learning, version } = core
+  const record = learning?.records.find(({ v }) => v === fetched.v)
+  if (core.ring !== undefined || learning?.gen !== gen || version === undefined || record === undefined || learning.fetching === undefined) return []
+  const next = fold(version, [record])
+  if (next === undefined || !sameVersion(next, fetched)) return []
+  become(core, next)
+  learning.fetching = undefined
+  return [{ type: 'apply', record, version: next }, ...goOn(core)]
+}
+
+/** Nobody can send what is missing: the coordinator offers another version, or the rest comes at FORM. */
+export function learningFailed(core: MemberCore, gen: number): MemberEffect[] {
+  const { learning } = core
+  if (learning?.gen !== gen || core.ring !== undefined) return []
+  learning.records = []
+  return ready(core, null)
+}
+
+/** At the version that was named, a member puts a copy of its state aside, for newcomers to fetch while it goes on. */
+export function copyDue({ ring, version }: MemberCore): MemberEffect[] {
+  if (ring?.stage !== 'running' || version === undefined || ring.copyAt !== version.v) return []
+  ring.copyAt = undefined
+  return [{ type: 'copy', version }, { type: 'send', message: { type: 'copied', owner: ring.owner, gen: ring.gen, version } }]
+}

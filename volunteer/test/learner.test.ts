@@ -1,0 +1,87 @@
+// A newcomer beside a running ring: it fetches, follows, and lets nothing change its version that is not committed.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { extend, genesis, jobId, memberId, type MessageTo, sha256Name, type StepRecord, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import { createMember, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
+
+const ZERO = genesis(jobId('test'), 'model', 1)
+const [A, B] = [memberId('a'), memberId('b')]
+const record = (v: number): StepRecord => ({ v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [trainingBlock(0, v)], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: sha256Name('0'.repeat(64)) })
+const VERSIONS = [1, 2, 3, 4].reduce<VersionRef[]>((all, v) => [...all, extend(all.at(-1) ?? ZERO, record(v))], [ZERO])
+const version = (v: number): VersionRef => VERSIONS[v] ?? ZERO
+
+const newcomer = (): MemberCore => createMember(A, ZERO)
+const order = (core: MemberCore, message: MessageTo<'prefetch' | 'follow' | 'freeze' | 'form'>): MemberEffect[] => react(core, { type: 'order', order: message })
+const prefetch = (core: MemberCore, v: number, gen = 1) => order(core, { type: 'prefetch', owner: 1, gen, version: version(v), sources: [B], coordinatorHolds: false })
+const follow = (core: MemberCore, vs: readonly number[], gen = 1) => order(core, { type: 'follow', owner: 1, gen, records: vs.map(record), sources: [B] })
+const fetched = (core: MemberCore, v: number, gen = 1) => react(core, { type: 'reduced-fetched', gen, version: version(v) })
+const kinds = (effects: readonly MemberEffect[]) => effects.map((effect) => (effect.type === 'send' ? effect.message.type : effect.type))
+
+function learner(): MemberCore {
+  const core = newcomer()
+  prefetch(core, 1)
+  react(core, { type: 'state-fetched', gen: 1, version: version(1) })
+  return core
+}
+
+test('a newcomer fetches the version that is offered, adopts it, and says so', () => {
+  const core = newcomer()
+  assert.deepEqual(kinds(prefetch(core, 1)), ['fetch-state'])
+  assert.deepEqual(kinds(react(core, { type: 'state-fetched', gen: 1, version: version(1) })), ['adopt', 'prefetched'])
+  assert.deepEqual([core.version, core.base, core.tail], [version(1), version(1), []])
+})
+
+test('it follows one step after the other, in order, each applied at its parent', () => {
+  const core = learner()
+  const fetches = (effects: readonly MemberEffect[]) => effects.flatMap((effect) => (effect.type === 'fetch-reduced' ? [effect.target.v] : []))
+  assert.deepEqual(fetches(follow(core, [2, 3])), [2])
+  assert.deepEqual(follow(core, [3, 4]), [], 'one at a time')
+  assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'fetch-reduced'])
+  assert.deepEqual(fetched(core, 2), [], 'an answer that comes twice')
+  fetched(core, 3)
+  assert.deepEqual(kinds(fetched(core, 4)), ['apply'])
+  assert.deepEqual([core.version, core.base, core.tail], [version(4), version(4), []])
+})
+
+test('a ballot ends it, its claim is the version that it holds whole, and what is still brought is ignored', () => {
+  const core = learner()
+  follow(core, [2])
+  const [, state] = order(core, { type: 'freeze', owner: 1, gen: 2 })
+  assert.deepEqual(state?.type === 'send' && state.message.type === 'state' && state.message.claim, { base: version(1), records: [] })
+  assert.deepEqual(fetched(core, 2), [])
+  assert.deepEqual(core.version, version(1))
+})
+
+test('after a ballot that left it out it goes on with the next news', () => {
+  const core = learner()
+  order(core, { type: 'freeze', owner: 1, gen: 2 })
+  assert.deepEqual(kinds(follow(core, [2], 2)), ['fetch-reduced'])
+  assert.deepEqual(follow(core, [2], 1), [], 'news of an older ballot')
+})
+
+test('offers of older ballots, and to members of a ring, are ignored', () => {
+  const core = learner()
+  order(core, { type: 'freeze', owner: 1, gen: 2 })
+  assert.deepEqual(prefetch(core, 3, 1), [])
+  order(core, { type: 'form', owner: 1, gen: 2, members: [A], shares: [1], relayed: [], committed: version(1), records: [], target: version(1), sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring' })
+  assert.deepEqual([prefetch(core, 3, 2), follow(core, [2], 2)], [[], []])
+})
+
+test('what was never committed is not given up for an offer', () => {
+  const core = newcomer()
+  Object.assign(core, { version: version(2), base: version(1), tail: [record(2)] })
+  const effects = prefetch(core, 3)
+  assert.deepEqual(effects.map((effect) => effect.type === 'send' && effect.message.type === 'prefetched' && effect.message.version), [null])
+  assert.deepEqual(core.version, version(2))
+})
+
+test('when nobody can send the state, or has a step any more, it says so and keeps what it has', () => {
+  const core = newcomer()
+  prefetch(core, 1)
+  const trouble = { type: 'trouble', gen: 1, blamed: null, why: 'own', code: 'link-lost', message: '' } as const
+  assert.deepEqual(kinds(react(core, trouble)), ['prefetched'])
+  const other = learner()
+  follow(other, [2, 3])
+  assert.deepEqual(kinds(react(other, { type: 'reduced-missing', gen: 1 })), ['prefetched'])
+  assert.deepEqual(other.version, version(1))
+})
