@@ -45,6 +45,7 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'keep what inner steps of a round learned from when it is tried again': 'resumedBlocks',
     'let newcomers fetch a version while the ring runs': 'prefetches',
     'let newcomers follow the steps since': 'followedSteps',
+    'send a bucket of a gradient before the rest is computed, and lose it to a ballot': 'voidBuckets',
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))

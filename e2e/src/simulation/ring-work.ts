@@ -1,9 +1,15 @@
 // A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives the
 // state machine, so this is where the simulation can break them.
-import { digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
+import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
 import { type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 import type { Replica } from './replica.ts'
+
+/** Two halves, the later one first, as backward finishes them. */
+function bucketsOf(length: number): { readonly start: number; readonly end: number }[] {
+  const half = length >> 1
+  return [{ start: half, end: length }, { start: 0, end: half }].filter(({ start, end }) => end > start)
+}
 
 type Contribution = Extract<MemberEffect, { type: 'contribute' }>
 type Refusal = Pick<Extract<MemberInput, { type: 'trouble' }>, 'code' | 'message'>
@@ -16,6 +22,8 @@ export class RingWork {
   readonly #context: Context
   readonly #exchange: RingExchange
   readonly #view: RingView
+  /** of the step in flight, that left before the rest of it was computed */
+  earlyBuckets = 0
   /** the step whose end was already told */
   #told = 0
   /** rule R3 switched off: the member as it was before it promised */
@@ -33,12 +41,19 @@ export class RingWork {
     this.gen = ring.gen
     this.successor = ring.members[(ring.position + 1) % ring.members.length]
     this.relayed = ring.relayed.includes(ring.position)
-    const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length: context.history.length }
+    const { length } = context.history
+    const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length, buckets: bucketsOf(length) }
     this.#exchange = new RingExchange(shape, ring.target.v + 1)
   }
 
   get core(): MemberCore {
     return this.#core
+  }
+
+  /** The first bucket of a share whose blocks are all begun. */
+  contributeEarly(step: number, blocks: readonly BlockId[]): Frame[] {
+    this.earlyBuckets++
+    return this.#exchange.contributeBucket(step, 0, this.#context.history.gradient(blocks))
   }
 
   contribute({ step, manifest }: Contribution): Frame[] {
@@ -75,6 +90,7 @@ export class RingWork {
 
   takeSum(): Float32Array | undefined {
     const sum = this.#exchange.finished?.sum
+    this.earlyBuckets = 0
     this.#exchange.advance()
     return sum
   }
@@ -84,7 +100,8 @@ export class RingWork {
     if (replica === undefined) return
     this.#early ??= { before: replica.counts.slice() }
     const sums = new Float32Array(frame.payload.slice().buffer)
-    sums.forEach((sum, i) => (replica.counts[frame.offset + i] = (replica.counts[frame.offset + i] ?? 0) + sum))
+    const start = (bucketsOf(replica.counts.length)[frame.bucket]?.start ?? 0) + frame.offset
+    sums.forEach((sum, i) => (replica.counts[start + i] = (replica.counts[start + i] ?? 0) + sum))
   }
 
   appliedEarly(): { readonly before: Float32Array } | undefined {

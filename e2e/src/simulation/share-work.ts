@@ -6,6 +6,8 @@ import type { Context } from './context.ts'
 
 /** of the pieces: after how many a member finds that it is behind */
 const BEHIND = 0.3
+/** of the shares whose last piece is begun: how often a bucket of the gradient leaves before that piece is done */
+const EARLY = 0.5
 /** times that a member is slower for one share, now and then */
 const SLOWNESS = [1, 1, 1, 8] as const
 
@@ -15,6 +17,8 @@ interface Worker {
   /** as the member of this generation knows itself: with rule R3 switched off it may have left */
   coreOf(gen: number): MemberCore
   take(input: MemberInput): void
+  /** A bucket of the sealed share's gradient is final. */
+  contributeEarly(gen: number, step: number, blocks: readonly BlockId[]): void
 }
 
 interface Share {
@@ -70,11 +74,21 @@ export class ShareWork {
     if (blocks === 'wait') return void (this.#waiting = share)
     if (blocks === 'sealed') return this.#computed(share)
     if (dice.chance(BEHIND)) agenda.later(0, () => `${id} is behind in step ${step} of g${gen}`, () => this.#worker.take({ type: 'behind', gen, step, blockMs }))
+    this.#maySendEarly(share, blocks)
     agenda.later(blockMs * blocks.length, () => `${id} computed of step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
       if (this.#worker.coreOf(gen).ring?.gen !== gen) return
       share.learned?.blocks.push(...blocks.filter((block) => !share.learned?.blocks.includes(block)))
       this.#next({ ...share, done: [...done, ...blocks] })
     })
+  }
+
+  /** Once a bucket has left, the share can neither lose blocks nor get any: it is sealed before. */
+  #maySendEarly({ gen, step, blockMs, done, learned }: Share, last: readonly BlockId[]): void {
+    const { agenda, dice } = this.#context
+    const core = this.#worker.coreOf(gen)
+    if (learned !== undefined || core.ring?.flight?.todo.length !== 0 || !dice.chance(EARLY)) return
+    if (nextBlocksOf(core, { gen, step, most: 0, blockMs }) !== 'sealed') return
+    agenda.later((blockMs * last.length) / 2, () => `${this.#worker.id} has a bucket of step ${step} of g${gen}`, () => this.#worker.contributeEarly(gen, step, [...done, ...last]))
   }
 
   #computed({ gen, step, done: computed, learned }: Share): void {
