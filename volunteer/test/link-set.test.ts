@@ -191,6 +191,30 @@ test('frames of the ring overtake the bulk of a state, which leaves a little at 
   }
 })
 
+test('the bulk of a state trickles while frames of the ring wait on another link, and flows when they are gone', async (t) => {
+  let now = 1000
+  t.mock.method(performance, 'now', () => now)
+  const sent: Frame[] = []
+  let busy = true
+  const queue = new FrameQueue(recording(far, sent), () => busy)
+  for (let i = 0; i < 5; i++) queue.add({ ...frame(0, 'chunk'), payload: new Uint8Array(1000) })
+  const looks = async (): Promise<void> => {
+    for (let i = 0; i < 4; i++) await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  const reaches = async (count: number): Promise<void> => {
+    while (sent.length < count) await looks()
+  }
+  await reaches(1)
+  await looks()
+  assert.equal(sent.length, 1)
+  now += 100
+  await reaches(2)
+  await looks()
+  assert.equal(sent.length, 2)
+  busy = false
+  await reaches(5)
+})
+
 /** A relayed link that only notes what is sent. */
 function recording(peer: MemberId, sent: Frame[]): PeerLink {
   return new ChannelLink(peer, { bufferedBytes: 0, write: (bytes) => void sent.push(unpackFrame(bytes)), close: () => undefined }, true)

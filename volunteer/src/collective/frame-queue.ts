@@ -1,5 +1,5 @@
 // Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little else
-// is on its way, so that a step of the ring waits for a few of its chunks at most.
+// is on its way, here and on the other links of this volunteer, so that a step of the ring waits for a few of its chunks at most.
 import { type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
@@ -9,6 +9,8 @@ const BULK: ReadonlySet<FrameType> = new Set(['chunk', 'hashes'])
 const BULK_WATER_BYTES = 128 * 1024
 /** ms between looks at what is under way: a link has no event for that. 128 KiB in each of them are 25 MB/s */
 const LOOK_MS = 5
+/** ms between bulk frames while other links carry frames of the ring: 1 MB/s, so that a ring that never rests starves nobody */
+const TRICKLE_MS = 60
 
 export class FrameQueue {
   readonly #link: PeerLink
@@ -16,11 +18,20 @@ export class FrameQueue {
   readonly #packer = new FramePacker()
   readonly #ring: Frame[] = []
   readonly #bulk: Frame[] = []
+  readonly #othersBusy: () => boolean
   #sending = false
+  #bulkAt = 0
   bytesSent = 0
 
-  constructor(link: PeerLink) {
+  /** `othersBusy`: frames of the ring wait on other links, which share the line to the network */
+  constructor(link: PeerLink, othersBusy: () => boolean = () => false) {
     this.#link = link
+    this.#othersBusy = othersBusy
+  }
+
+  /** Frames of the ring wait here, or lie in the link beyond what bulk may put there. */
+  get busy(): boolean {
+    return this.#ring.length > 0 || this.#link.bufferedBytes > 2 * BULK_WATER_BYTES
   }
 
   add(frame: Frame): void {
@@ -50,7 +61,10 @@ export class FrameQueue {
   }
 
   #nextBulk(): Frame | undefined {
-    return this.#link.bufferedBytes > BULK_WATER_BYTES ? undefined : this.#bulk.shift()
+    const now = performance.now()
+    if (this.#link.bufferedBytes > BULK_WATER_BYTES || (now - this.#bulkAt < TRICKLE_MS && this.#othersBusy())) return undefined
+    this.#bulkAt = now
+    return this.#bulk.shift()
   }
 
   async #send(frame: Frame): Promise<void> {

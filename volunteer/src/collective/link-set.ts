@@ -119,7 +119,7 @@ export class LinkSet {
   #add(link: PeerLink): void {
     const links = this.#open.get(link.peer) ?? []
     if (this.#open.size >= MAX_LINKS && links.length === 0) return link.close('too many links')
-    const open: Open = { link, queue: new FrameQueue(link), heardAt: performance.now() }
+    const open: Open = { link, queue: new FrameQueue(link, () => this.#othersBusy(link)), heardAt: performance.now() }
     links.push(open)
     this.#open.set(link.peer, links)
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
@@ -127,6 +127,10 @@ export class LinkSet {
     if (link.relayed) return
     for (const arrived of this.#arrivals.get(link.peer) ?? []) arrived()
     this.#arrivals.delete(link.peer)
+  }
+
+  #othersBusy(than: PeerLink): boolean {
+    return [...this.#open.values()].some((links) => links.some(({ link, queue }) => link !== than && queue.busy))
   }
 
   #received(open: Open, bytes: Uint8Array): void {
