@@ -16,6 +16,8 @@ export type NewcomerAnswer = { readonly milliseconds: number } | { readonly erro
 /** of a raw message: what carries a state's chunks */
 const RAW_BYTES = FRAME_PAYLOAD_BYTES + FRAME_HEADER_BYTES
 const OPEN_MS = 30_000
+/** of everything that is asked for here */
+const GENERATION = 1
 
 const seat = localSeat()
 const group = await joinLocalGroup()
@@ -35,7 +37,7 @@ const links = new LinkSet(await openPeerNetwork({ ...seat.access, self }), () =>
 })
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
 let state = new Uint8Array(0)
-const server = new StateServer({ send, mayServe: () => true, bytesOf: () => state })
+const server = new StateServer({ send, mayServe: () => true, promised: () => GENERATION, bytesOf: () => state })
 const fetch = new StateFetch({ send, reach: (member, signal) => links.ensure(member, 'dial', signal) })
 
 await group.barrier()
@@ -72,7 +74,7 @@ async function obey({ type, bytes, version }: NewcomerOrder): Promise<NewcomerAn
 /** The fetch compares every chunk with its hash: what it gives is the state. */
 async function fetchState(bytes: number, v: number): Promise<void> {
   if (holds) return
-  const wanted: Wanted = { kind: 'state', version: { v, id: versionId(String(v).padStart(64, '0')) }, generation: 1, maxBytes: bytes }
+  const wanted: Wanted = { kind: 'state', version: { v, id: versionId(String(v).padStart(64, '0')) }, generation: GENERATION, maxBytes: bytes }
   const got = await fetch.fetch(wanted, [peer], AbortSignal.timeout(60_000))
   if (got.byteLength !== bytes) throw new Error(`${got.byteLength} of ${bytes} bytes came: nothing to time`)
 }
