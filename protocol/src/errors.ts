@@ -44,6 +44,7 @@ export const ERROR_CODES = {
   'folder-unwritable': 'the data folder cannot be written',
   'disk-failed': 'a write to disk failed',
   'browser-missing': 'no Chromium was found',
+  'cancelled': 'the work was stopped on purpose',
   'usage': 'a command was called wrongly',
   'unsupported': 'asked for something that this version does not do',
 } as const

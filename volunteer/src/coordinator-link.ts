@@ -86,7 +86,7 @@ export class CoordinatorLink {
         reject(error)
       }
       const timer = setTimeout(() => fail(new GridError('coordinator-lost', 'the coordinator did not answer')), WELCOME_MS)
-      signal.addEventListener('abort', () => fail(new GridError('coordinator-lost', 'stopped')), { once: true })
+      signal.addEventListener('abort', () => fail(new GridError('cancelled', 'the volunteer was stopped')), { once: true })
       socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
       socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => clearTimeout(timer) })
       const resumed = this.#session === undefined ? {} : { session: this.#session }

@@ -84,7 +84,7 @@ export class ExchangeHub {
     this.#slots.delete(keyOf(ticket))
   }
 
-  /** @throws RankFailure, GridError 'link-lost' when the group was closed, or the signal's reason */
+  /** @throws RankFailure, GridError 'cancelled' when the group was closed, or the signal's reason */
   run(operation: Operation): Promise<void> {
     if (this.#stopped) return Promise.reject(closed(operation.name))
     return new Promise((resolve, reject) => {
@@ -262,7 +262,7 @@ export class ExchangeHub {
 }
 
 function closed(operation: string): GridError {
-  return new GridError('link-lost', `${operation}: the group was closed`)
+  return new GridError('cancelled', `${operation}: the group was closed`)
 }
 
 function costOf(frame: Frame): number {

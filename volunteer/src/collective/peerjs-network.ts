@@ -102,7 +102,7 @@ class PeerJsNetwork implements PeerNetwork {
 
   stop(): void {
     if (this.#stopping.signal.aborted) return
-    this.#stopping.abort(new GridError('link-lost', 'the network stopped'))
+    this.#stopping.abort(new GridError('cancelled', 'the network was stopped'))
     clearTimeout(this.#retryTimer)
     for (const link of [...this.#links]) link.close('the network stopped')
     const client = this.#client

@@ -58,7 +58,7 @@ export class RankLinks {
     clearInterval(this.#beat)
     const busy = (): boolean => this.#draining.size > 0 || [...this.#links.values()].some(({ bufferedBytes }) => bufferedBytes > 0)
     for (const end = performance.now() + LEAVING_MS; busy() && performance.now() < end; ) await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
-    this.#stopping.abort(new GridError('link-lost', 'the group was closed'))
+    this.#stopping.abort(new GridError('cancelled', 'the group was closed'))
     for (const link of this.#links.values()) link.close('leaving')
     this.#mesh.stop()
   }
