@@ -4,9 +4,12 @@ import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { pause } from './pause.ts'
 
 export const VOLUNTEER_PATH = '/api/volunteer'
-/** ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter) */
-const FIRST_RETRY_MS = 500
-const MAX_RETRY_MS = 3000
+/**
+ * ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter). While nobody
+ * listens an attempt costs next to nothing; once somebody does, 5,000 volunteers come back within the longest wait.
+ */
+const FIRST_RETRY_MS = 250
+const MAX_RETRY_MS = 1500
 /** ms for the coordinator to answer hello */
 const WELCOME_MS = 10_000
 
@@ -51,8 +54,7 @@ export class CoordinatorLink {
   async run(signal: AbortSignal): Promise<void> {
     for (let attempt = 0; !this.#stopped && !signal.aborted; attempt++) {
       try {
-        await this.#connected(signal)
-        attempt = 0
+        await this.#connected(signal, () => (attempt = 0))
       } catch (error) {
         if (error instanceof Refusal) throw error.reason
         if (this.#stopped || signal.aborted) return
@@ -76,7 +78,7 @@ export class CoordinatorLink {
   }
 
   /** One connection, from dialling to its end, which always throws. */
-  async #connected(signal: AbortSignal): Promise<never> {
+  async #connected(signal: AbortSignal, onWelcomed: () => void): Promise<never> {
     const socket = await this.#host.dialCoordinator(VOLUNTEER_PATH)
     return new Promise((_, reject) => {
       const fail = (error: unknown): void => {
@@ -88,7 +90,7 @@ export class CoordinatorLink {
       const timer = setTimeout(() => fail(new GridError('coordinator-lost', 'the coordinator did not answer')), WELCOME_MS)
       signal.addEventListener('abort', () => fail(new GridError('cancelled', 'the volunteer was stopped')), { once: true })
       socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
-      socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => clearTimeout(timer) })
+      socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => (clearTimeout(timer), onWelcomed()) })
       const resumed = this.#session === undefined ? {} : { session: this.#session }
       socket.send(encode({ type: 'hello', protocol: PROTOCOL_VERSION, client: this.#host.client, ...this.#self, ...resumed }))
     })

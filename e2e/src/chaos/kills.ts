@@ -12,10 +12,17 @@ export async function killVolunteer(grid: Grid, { random, executor }: Blow): Pro
   return { faults: [fault] }
 }
 
-export async function killCoordinator(grid: Grid): Promise<Struck> {
+export async function killCoordinator(grid: Grid, { say }: Blow): Promise<Struck> {
   const fault = faultNow(grid, 'coordinator')
   await grid.killCoordinator()
   await grid.restartCoordinator()
+  const listening = Date.now()
   await goesOn(grid, fault)
+  const next = grid.watch.steps.find(({ at }) => at > listening)?.at ?? Date.now()
+  say(`  it listened after ${seconds(listening - fault.at)} s, and the next step was committed ${seconds(next - listening)} s later`)
   return { faults: [fault] }
+}
+
+function seconds(ms: number): string {
+  return (ms / 1000).toFixed(1)
 }

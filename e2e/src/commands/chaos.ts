@@ -85,19 +85,24 @@ async function runScenario(name: string, scenario: Scenario, options: Options): 
     const calm = await calmRate(grid)
     const random = random32(seed)
     const struck: Struck[] = []
+    const recoveries: Recovery[] = []
     const began = { at: performance.now(), samples: grid.watch.run?.samplesCommitted ?? 0 }
-    for (let number = 0; number < faults; number++) {
-      const v = await nextInstant(grid, random, number)
-      line.say(`fault ${number + 1} at version ${v}`)
-      struck.push(await scenario.strike(grid, { number, executor, random, say: (text) => line.say(text) }))
+    while (struck.length < faults && (await nextInstant(grid, random))) {
+      line.say(`fault ${struck.length + 1} at version ${grid.watch.run?.version.v}`)
+      const one = await scenario.strike(grid, { number: struck.length, executor, random, say: (text) => line.say(text) })
+      struck.push(one)
+      const found = await recoveriesOf(grid, job, one)
+      recoveries.push(...found)
+      if (options.log !== undefined) keep(options.log, found.map(({ kind, at, generation, seconds }) => ({ fault: kind, at: new Date(at).toISOString(), generation, seconds: rounded(seconds) })))
     }
+    if (struck.length === 0) throw new GridError('usage', 'the run ended before the first fault; ask for more epochs')
+    if (struck.length < faults) line.say(`the run ended after ${struck.length} of ${faults} faults; ask for more epochs`)
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 60 * 60 * 1000)
     const rate = ((run.samplesCommitted - began.samples) * 1000) / (performance.now() - began.at)
     const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
-    const recoveries = await recoveriesOf(grid, job, struck)
-    const result = { faults, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, ...summary(recoveries, struck), goodput: rounded(rate / calm) }
-    if (options.log !== undefined) keep(options.log, { scenario: name, seed, volunteers, recoveries, result })
-    line.say(`${faults} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
+    const result = { faults: struck.length, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, ...summary(recoveries, struck), goodput: rounded(rate / calm) }
+    if (options.log !== undefined) keep(options.log, [{ scenario: name, seed, volunteers, ...result }])
+    line.say(`${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
     return result
   } finally {
     await grid.stop()
@@ -119,23 +124,21 @@ function ringSize({ members }: RunView): number {
   return members.filter(({ position }) => position !== null).length
 }
 
-/** A random instant of a ring that can lose a member; the version then. */
-async function nextInstant({ watch }: Grid, random: () => number, number: number): Promise<number> {
+/** Waits for a random instant of a ring that can lose a member; false: the run ended before. */
+async function nextInstant({ watch }: Grid, random: () => number): Promise<boolean> {
   const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
   const run = await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)) && run)
-  if (run.phase === 'finished') throw new GridError('usage', `the run ended before fault ${number + 1}; ask for more epochs or fewer faults`)
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
-  return watch.run?.version.v ?? 0
+  return run.phase !== 'finished'
 }
 
 interface Recovery extends Fault {
   readonly seconds: number
 }
 
-/** After the end, when every step that was waited for is known. */
-async function recoveriesOf(grid: Grid, job: string, struck: readonly Struck[]): Promise<Recovery[]> {
+async function recoveriesOf(grid: Grid, job: string, { faults }: Struck): Promise<Recovery[]> {
   const records = await grid.records(job)
-  return struck.flatMap(({ faults }) => faults).map((fault) => ({ ...fault, seconds: secondsToRecover(fault, records, grid.watch.steps) }))
+  return faults.map((fault) => ({ ...fault, seconds: secondsToRecover(fault, records, grid.watch.steps) }))
 }
 
 function summary(recoveries: readonly Recovery[], struck: readonly Struck[]): Pick<ChaosResult, 'recoverySeconds' | 'recoverySecondsAfter' | 'slowness' | 'attacks'> {
@@ -151,7 +154,6 @@ function summary(recoveries: readonly Recovery[], struck: readonly Struck[]): Pi
   }
 }
 
-function keep(file: string, { recoveries, ...run }: { readonly scenario: string; readonly seed: number; readonly volunteers: number; readonly recoveries: readonly Recovery[]; readonly result: ChaosResult }): void {
-  const lines = [...recoveries.map(({ kind, at, generation, seconds }) => ({ fault: kind, at: new Date(at).toISOString(), generation, seconds: rounded(seconds) })), run]
-  appendFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''))
+function keep(file: string, entries: readonly object[]): void {
+  appendFileSync(file, entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''))
 }
