@@ -1,7 +1,7 @@
 // From a disturbance to a running ring: who is waited for, whose claim wins, who is left out (R2–R8, R17).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { memberId } from '@starling-grid/protocol'
+import { memberId, trainingBlock } from '@starling-grid/protocol'
 import { Desk, recordsAfter, versionAfter } from './run-desk.ts'
 
 /** A ring of two that holds version 1, which is committed. */
@@ -61,7 +61,11 @@ test('the highest claim wins, and those behind it get it from its holders', () =
 
 test('of two claims for the same number the one of the newer generation wins', () => {
   const desk = runningDesk()
-  const [older, newer] = [recordsAfter(desk.state.chain.head, 1, 1), recordsAfter(desk.state.chain.head, 2, 1)]
+  const older = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
+  desk.lose('b')
+  desk.join('b')
+  desk.run('a', 'b')
+  const newer = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
   desk.lose('b')
   desk.join('b')
   desk.answer('a', older)
@@ -109,6 +113,23 @@ test('a claim more than one ahead of a fellow of its generation is refused', () 
   assert.equal(desk.sent('form')[0]?.target.v, 1)
 })
 
+for (const [what, lie] of [
+  ['blocks that are counted already', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, desk.state.chain.records[0]?.blocks)],
+  ['a block twice', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 2, [trainingBlock(1, 0), trainingBlock(1, 0)])],
+  ['blocks of an epoch that never comes', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(9, 0)])],
+  ['blocks that the dataset does not have', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(0, 6)])],
+  ['a generation that never ran', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1)],
+] as const)
+  test(`a claim one step ahead, with ${what}, is refused, and its member goes on from the committed version`, () => {
+    const desk = runningDesk()
+    desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+    desk.answer('a', [])
+    desk.answer('b', lie(desk))
+    assert.deepEqual(desk.refusals, ['b message-unexpected'])
+    const form = desk.sent('form').find(({ to }) => to === memberId('b'))
+    assert.deepEqual([form?.target.id, form?.sources], [desk.state.chain.head.id, ['a']])
+  })
+
 test('a member alone may come back further ahead than others that only fetched its version', () => {
   const desk = new Desk()
   desk.join('a')
@@ -155,12 +176,13 @@ test('a holder that returns after a rewind brings its branch back, in records th
   desk.join('a')
   desk.run('a')
   for (let v = 1; v <= 200; v++) desk.step(v)
-  const held = desk.state.chain.head
+  const { chain: { head: held }, gen } = desk.state
+  const left = Array.from({ length: 400 }, (_, i) => trainingBlock(0, i)).filter((block) => !desk.state.chain.isDone(block))
   desk.lose('a')
   desk.wait(60_000)
   assert.equal(desk.state.chain.head.v, 0)
   desk.join('a')
-  desk.answer('a', recordsAfter(held, 99, 2), held)
+  desk.answer('a', recordsAfter(held, gen, 2, left), held)
   assert.equal(desk.state.chain.head.id, held.id)
   assert.deepEqual(desk.sent('form').map(({ target, records }) => [target.v, records.length]), [[202, 2]])
 })

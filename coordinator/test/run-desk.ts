@@ -1,6 +1,6 @@
 // One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members come
 // ready-made. Used by the run-*.test.ts files.
-import { type BlameReason, type BlockId, type Claim, digest, extend, fold, genesis, isLinkTrouble, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { type BlameReason, type BlockId, type Claim, digest, extend, fold, genesis, isLinkTrouble, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, trainingBlock, type VersionRef } from '@starling-grid/protocol'
 import { applyEntry, createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
@@ -155,12 +155,14 @@ export function versionAfter(base: VersionRef, records: readonly StepRecord[]): 
   return version
 }
 
-/** Records that follow a version, as a member alone would make them. */
-export function recordsAfter(base: VersionRef, gen: number, count: number): StepRecord[] {
+const SECOND_EPOCH = [0, 1, 2, 3, 4, 5].map((index) => trainingBlock(1, index))
+
+/** Records that follow a version, as a member alone would make them; of one block each, by default of the second epoch. */
+export function recordsAfter(base: VersionRef, gen: number, count: number, blocks: readonly BlockId[] = SECOND_EPOCH): StepRecord[] {
   const records: StepRecord[] = []
   for (let version = base; records.length < count; version = extend(version, records.at(-1) as StepRecord)) {
     const v = version.v + 1
-    records.push({ v, gen, modeEpoch: 0, kind: 'ring', blocks: [`0:${v}` as BlockId], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: hashOf(`${gen} ${v}`) })
+    records.push({ v, gen, modeEpoch: 0, kind: 'ring', blocks: [blocks[records.length] ?? trainingBlock(0, v)], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: hashOf(`${gen} ${v}`) })
   }
   return records
 }

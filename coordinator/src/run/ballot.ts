@@ -1,6 +1,6 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
 import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { highest, validClaim, validClaims, type ValidClaim } from './claims.ts'
+import { highest, implausible, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { ringCandidates, sharesOf } from './membership.ts'
@@ -46,11 +46,17 @@ export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }:
     here.silent = false
     claimed(here, claim === null ? undefined : fold(claim.base, claim.records), state)
   }
-  if (state.phase.type === 'lost' && claim !== null && validClaim(state, member, claim) !== undefined) return lateReturn(turn, member, claim)
+  if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim)) return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
   if (consumed !== undefined) state.phase.consumed.set(member, consumed)
   turn.then({ type: 'decide' })
+}
+
+/** A lie would only begin the wait anew. */
+function isHolder(state: RunState, member: MemberId, claim: Claim): boolean {
+  const valid = validClaim(state, member, claim)
+  return valid !== undefined && implausible(state, valid) === undefined
 }
 
 /** R6: everybody was gone and one came back in time. */

@@ -1,5 +1,5 @@
 // What members say they hold, against the committed chain (R4), and which of it is the version to go on with (R5).
-import { type Claim, fold, type MemberId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { blockIndex, type Claim, epochOf, fold, type MemberId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -40,6 +40,23 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
 }
 
 /**
+ * What no honest member says of steps beyond the committed chain: their generation never started (R1, R8), they are none of a
+ * ring, or their blocks are counted already, twice, or unknown. Such a claim is a lie, however well its chain is made.
+ */
+export function implausible(state: RunState, { revived, records }: ValidClaim): string | undefined {
+  const seen = new Set(revived.flatMap(({ blocks }) => blocks))
+  for (const { v, gen, kind, blocks } of records) {
+    if (!state.rings.has(gen) || kind === 'async') return `step ${v} of generation ${gen}, which never ran`
+    for (const block of blocks) {
+      if (seen.has(block) || state.chain.isDone(block)) return `step ${v} with block ${block}, which is counted already`
+      if (block.startsWith('v:') || epochOf(block) >= state.config.epochs || blockIndex(block) >= state.config.blocks) return `step ${v} with block ${block}, which does not exist`
+      seen.add(block)
+    }
+  }
+  return undefined
+}
+
+/**
  * R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. The
  * members of that generation differ by at most one version; others that hold a record of it prove nothing.
  */
@@ -47,11 +64,16 @@ export function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | 
   const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || (a.member < b.member ? -1 : 1))
   const [first, ...others] = order
   if (first === undefined) return undefined
-  const ring = turn.state.rings.get(first.lastGen) ?? []
-  const fellows = others.filter((claim) => ring.includes(claim.member))
-  const outOfRange = fellows.length > 0 && fellows.every((claim) => first.version.v - claim.version.v > 1)
-  if (!outOfRange) return first
-  turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}, more than one ahead of its generation`)
-  turn.refuse(first.member, 'message-unexpected', 'a claim more than one version ahead of its generation')
+  const problem = implausible(turn.state, first) ?? outOfRange(turn.state, first, others)
+  if (problem === undefined) return first
+  turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}: ${problem}`)
+  turn.refuse(first.member, 'message-unexpected', `a claim of version ${first.version.v}: ${problem}`)
   return highest(turn, others)
+}
+
+function outOfRange(state: RunState, first: ValidClaim, others: readonly ValidClaim[]): string | undefined {
+  const ring = state.rings.get(first.lastGen) ?? []
+  const fellows = others.filter((claim) => ring.includes(claim.member))
+  const alone = fellows.length > 0 && fellows.every((claim) => first.version.v - claim.version.v > 1)
+  return alone ? 'more than one ahead of its generation' : undefined
 }
