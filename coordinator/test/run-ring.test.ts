@@ -1,8 +1,8 @@
 // A running generation: when a step is committed (R11), what is planned (R12, R13), what ends it (R2).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { memberId, sha256Name } from '@starling-grid/protocol'
-import { Desk, type DeskOptions } from './run-desk.ts'
+import { memberId, sha256Name, type StepRecord } from '@starling-grid/protocol'
+import { Desk, type DeskOptions, versionAfter } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {
   const desk = new Desk({ minVolunteers: names.length, ...options })
@@ -37,12 +37,62 @@ test('the second HELD may come before the first', () => {
   assert.equal(desk.state.chain.head.v, 1)
 })
 
-test('members that hold different bytes for a step are told, and a ballot opens', () => {
+const wrong = (desk: Desk, v: number): StepRecord => ({ ...desk.record(v), gradDigest: sha256Name('0'.repeat(64)) })
+
+test('two members that hold different bytes for a step are both told, and a ballot opens', () => {
   const desk = ringOf(['a', 'b'])
   desk.hold('a', desk.record(1))
-  desk.hold('b', { ...desk.record(1), gradDigest: sha256Name('0'.repeat(64)) })
+  desk.hold('b', wrong(desk, 1))
+  assert.deepEqual(desk.refusals, ['a digest-mismatch', 'b digest-mismatch'])
+  assert.equal(desk.phase, 'freeze')
+})
+
+test('of three the one that holds other bytes is named, whoever speaks first, and nothing of the step is committed', () => {
+  const desk = ringOf(['a', 'b', 'c'])
+  desk.hold('b', wrong(desk, 1))
+  desk.hold('a', desk.record(1))
+  assert.equal(desk.phase, 'ring', 'the third is heard')
+  desk.hold('c', desk.record(2))
+  desk.hold('c', desk.record(1))
   assert.deepEqual(desk.refusals, ['b digest-mismatch'])
   assert.equal(desk.phase, 'freeze')
+  assert.equal(desk.state.chain.head.v, 0)
+})
+
+test('who does not say what it holds of a disputed step is not waited for long', () => {
+  const desk = ringOf(['a', 'b', 'c'])
+  desk.hold('b', wrong(desk, 1))
+  desk.hold('a', desk.record(1))
+  desk.wait(1001)
+  assert.deepEqual(desk.refusals, ['b digest-mismatch', 'a digest-mismatch'])
+  assert.equal(desk.phase, 'freeze')
+})
+
+test('of different bytes for the same step those go on that most members hold', () => {
+  const desk = ringOf(['a', 'b', 'c'])
+  const lie = wrong(desk, 1)
+  const truth = desk.record(1)
+  desk.hold('a', lie)
+  desk.hold('b', truth)
+  desk.hold('c', truth)
+  desk.answer('a', [lie])
+  desk.answer('b', [truth])
+  desk.answer('c', [truth])
+  const [form] = desk.sent('form')
+  assert.equal(form?.target.id, versionAfter(desk.state.chain.head, [truth]).id)
+  assert.deepEqual(form?.sources, ['b', 'c'])
+})
+
+test('a member whose bytes differ from those of its neighbours in one order of the ring after another is left out', () => {
+  const desk = ringOf(['a', 'b', 'c', 'd'], { timing: { excludeMs: 60_000, abortsBeforeFallback: 100 } })
+  for (let v = 1; desk.members.includes(memberId('b')) && v < 6; v++) {
+    const [lie, truth] = [wrong(desk, v), desk.record(v)]
+    const { members } = desk
+    for (const id of members) desk.hold(id, id === 'b' ? lie : truth)
+    for (const id of members) desk.answer(id, [id === 'b' ? lie : truth])
+    for (const id of desk.members) desk.confirm(id)
+  }
+  assert.deepEqual([...desk.members].sort(), ['a', 'c', 'd'])
 })
 
 test('a record that does not hold its planned blocks, or names another generation, is refused', () => {

@@ -237,7 +237,7 @@ export function enterRing(turn: Turn, { members, relayed, shares }: Pick<Form, '
     const member = state.members.get(id)
     if (member !== undefined) member.learner = undefined
   }
-  state.phase = { type: 'ring', since: now, members, relayed, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), checkpointAsked: undefined, until: undefined }
+  state.phase = { type: 'ring', since: now, members, relayed, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, checkpointAsked: undefined, until: undefined }
   turn.reason(`ring of ${members.length}`)
   return plan
 }

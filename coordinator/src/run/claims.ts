@@ -57,11 +57,12 @@ export function implausible(state: RunState, { revived, records }: ValidClaim): 
 }
 
 /**
- * R5: the highest valid claim; ties go to the highest generation of the last record, then to the lowest member id. The
- * members of that generation differ by at most one version; others that hold a record of it prove nothing.
+ * R5: the highest valid claim; ties go to the highest generation of the last record, then to what most hold, then to the
+ * lowest member id. The members of that generation differ by at most one version; others that hold a record of it prove nothing.
  */
 export function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
-  const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || (a.member < b.member ? -1 : 1))
+  const holders = (claim: ValidClaim): number => valid.filter(({ version }) => version.id === claim.version.id).length
+  const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || holders(b) - holders(a) || (a.member < b.member ? -1 : 1))
   const [first, ...others] = order
   if (first === undefined) return undefined
   const problem = implausible(turn.state, first) ?? outOfRange(turn.state, first, others)

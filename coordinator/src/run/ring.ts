@@ -1,6 +1,7 @@
 // A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it (R2).
-import { extend, isErrorCode, type MemberId, type MessageFrom, recordId, type StepRecord } from '@starling-grid/protocol'
+import { extend, isErrorCode, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
 import { kindOf, remember } from './ballot.ts'
+import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute.ts'
 import { measure } from './exchange-cost.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
 import { learnersTick } from './learners.ts'
@@ -32,8 +33,9 @@ export function held(turn: Turn, member: MemberId, { record }: MessageFrom<'held
   if (phase.type !== 'ring' || !phase.members.includes(member) || record.v <= state.chain.head.v) return
   const problem = implausible(state, phase, record)
   if (problem !== undefined) return turn.refuse(member, 'message-unexpected', problem)
+  if (phase.dispute?.v === record.v) return heardInDispute(turn, phase, member, record)
   const entry = phase.held.get(record.v) ?? { record, by: new Set<MemberId>() }
-  if (!sameRecord(entry.record, record)) return disagree(turn, member, record.v)
+  if (!sameRecord(entry.record, record)) return beginDispute(turn, phase, member, { record, before: entry })
   phase.held.set(record.v, entry)
   entry.by.add(member)
   commitHeld(turn, phase)
@@ -48,24 +50,13 @@ function implausible(state: RunState, phase: Ring, record: StepRecord): string |
   return undefined
 }
 
-function sameRecord(a: StepRecord, b: StepRecord): boolean {
-  const parent = '' as Parameters<typeof recordId>[0]
-  return recordId(parent, a) === recordId(parent, b)
-}
-
-/** The digest of the reduced bytes goes with every HELD: a transport fault shows here, at once (DESIGN §4.1.8). */
-function disagree(turn: Turn, member: MemberId, v: number): void {
-  turn.refuse(member, 'digest-mismatch', `your step ${v} is not the one that another member holds`)
-  turn.then({ type: 'ballot', reason: `members hold different bytes for step ${v}`, trouble: true })
-}
-
 /** R11: all hold s, or one holds s+1, which it could not without everybody's contribution after s. */
 function commitHeld(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const records: StepRecord[] = []
   for (let head = state.chain.head; ; ) {
     const entry = phase.held.get(head.v + 1)
-    if (entry === undefined) break
+    if (entry === undefined || phase.dispute?.v === head.v + 1) break
     if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break
     records.push(entry.record)
     phase.held.delete(entry.record.v)
@@ -162,6 +153,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   const stallMs = timing.stallMs * (state.mode === 'local' ? roundSteps : 1)
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
   if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
+  disputeTick(turn, phase)
   movesTick(turn, phase)
   learnersTick(turn, phase)
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)

@@ -6,6 +6,7 @@ import type {
 import type { OpenSum } from './accumulator.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
+import type { Dispute } from './dispute.ts'
 import type { Pace } from './exchange-cost.ts'
 import type { ExchangeTimes } from './ring-size.ts'
 import type { Learner } from './learners.ts'
@@ -165,6 +166,8 @@ export type RunPhase =
       readonly helped: Set<MemberId>
       /** when copies for newcomers were asked for, and how many steps ahead */
       copyAsked: { readonly ahead: number; readonly at: number } | undefined
+      /** a step that members hold differently (dispute.ts) */
+      dispute: Dispute | undefined
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */

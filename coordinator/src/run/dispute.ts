@@ -1,0 +1,80 @@
+// Members that hold different bytes for one step (DESIGN §4.1.8): all are heard, the few are named, and the link on which right
+// bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
+import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
+import { noteFailure } from './link-health.ts'
+import type { RunPhase, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+export interface Dispute {
+  readonly v: number
+  /** ms */
+  readonly since: number
+  readonly records: Map<MemberId, StepRecord>
+}
+
+/** ms for the others to say what they hold: they applied the step at about the same time */
+const DISPUTE_MS = 1000
+const NO_PARENT = '' as VersionId
+
+export function sameRecord(a: StepRecord, b: StepRecord): boolean {
+  return recordId(NO_PARENT, a) === recordId(NO_PARENT, b)
+}
+
+/** `before`: what others said of the step, who all said the same. */
+export function beginDispute(turn: Turn, phase: Ring, member: MemberId, said: { readonly record: StepRecord; readonly before: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> } }): void {
+  const { record, before } = said
+  phase.dispute = { v: record.v, since: turn.now, records: new Map([...before.by].map((id) => [id, before.record])) }
+  heardInDispute(turn, phase, member, record)
+}
+
+export function heardInDispute(turn: Turn, phase: Ring, member: MemberId, record: StepRecord): void {
+  phase.dispute?.records.set(member, record)
+  if (phase.dispute?.records.size === phase.members.length) settle(turn, phase)
+}
+
+export function disputeTick(turn: Turn, phase: Ring): void {
+  if (phase.dispute !== undefined && turn.now - phase.dispute.since > DISPUTE_MS) settle(turn, phase)
+}
+
+function settle(turn: Turn, phase: Ring): void {
+  const { dispute } = phase
+  if (dispute === undefined) return
+  const groups = groupsOf(dispute.records)
+  const [most = [], next = []] = groups
+  const few = most.length > next.length ? groups.slice(1).flat() : groups.flat()
+  const reason = most.length > next.length ? `${named(turn.state, few)} held other bytes for step ${dispute.v} than the other ${most.length}` : `${named(turn.state, few)} hold different bytes for step ${dispute.v}, and nobody can tell whose are right`
+  for (const id of few) turn.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
+  turn.note('refusal', reason)
+  for (const id of few) suspectLinkTo(turn, phase, id, groups.find((group) => group.includes(id)) ?? [])
+  turn.then({ type: 'ballot', reason, trouble: true })
+}
+
+/** Who said the same, the largest group first. */
+function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
+  const groups: { readonly record: StepRecord; readonly members: MemberId[] }[] = []
+  for (const [member, record] of records) {
+    const known = groups.find((group) => sameRecord(group.record, record))
+    if (known === undefined) groups.push({ record, members: [member] })
+    else known.members.push(member)
+  }
+  return groups.map(({ members }) => members).sort((a, b) => b.length - a.length)
+}
+
+/**
+ * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either, but whoever
+ * is in such a pair with a second partner, in another order of the ring, is left out (R17).
+ */
+function suspectLinkTo(turn: Turn, { members, relayed }: Ring, id: MemberId, agreeing: readonly MemberId[]): void {
+  const { health, gen, config } = turn.state
+  const place = (members.indexOf(id) + members.length - 1) % members.length
+  const from = members[place]
+  if (from === undefined || agreeing.includes(from)) return
+  const failure = { pair: [from, id] as const, why: 'closed' as const, relayed: relayed.includes(place), gen, at: turn.now }
+  health.linkFailures = noteFailure(health.linkFailures, failure, { now: turn.now, halfLifeMs: config.timing.linkMemoryMs })
+}
+
+function named(state: RunState, ids: readonly MemberId[]): string {
+  return ids.map((id) => state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
+}
