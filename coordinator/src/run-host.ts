@@ -213,9 +213,9 @@ export class RunHost {
     }
   }
 
-  /** Counted; the first of its kind is also an event. */
+  /** Counted; now and then it is also an event. */
   refused(code: ErrorCode, what: string): void {
-    if (this.#parts.refusals.count(code)) this.history.note('refusal', `refused (${code}): ${what}`, now())
+    if (this.#parts.refusals.count(code, now())) this.history.note('refusal', `refused (${code}): ${what}`, now())
   }
 
   /** @throws GridError when the checkpoint cannot be read now */

@@ -20,6 +20,7 @@ import { registerVersions } from './api/versions.ts'
 import { registerWatch, type Watching } from './api/watch.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
+import { now } from './clock.ts'
 import { openSqliteState } from './journal/sqlite.ts'
 import type { StateStore } from './journal/state-store.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
@@ -236,10 +237,10 @@ class CoordinatorLife implements Coordinator {
     }
   }
 
-  /** Counted for the dashboard, and an event of the run on show when it is the first of its kind. */
+  /** Counted for the dashboard, and now and then an event of the run on show. */
   #refused(code: ErrorCode, what: string): void {
     const run = this.#parts?.runs.shown()
-    if (run === undefined) this.#refusals.count(code)
+    if (run === undefined) this.#refusals.count(code, now())
     else run.refused(code, what)
   }
 

@@ -38,6 +38,7 @@ export interface SessionDesk {
   /** the run that volunteers are given now */
   run(): RunHost | undefined
   refused(code: ErrorCode, what: string): void
+  nameOf(member: MemberId): string
   gone(session: VolunteerSession): void
 }
 
@@ -217,7 +218,7 @@ export class VolunteerSession {
   }
 
   #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, refusals = [] }: MessageFrom<'heartbeat'>): void {
-    for (const { code, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from other members`)
+    for (const { code, from, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from ${this.#desk.nameOf(from)}`)
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
     if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden })
   }

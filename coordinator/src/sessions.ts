@@ -91,6 +91,10 @@ export class Sessions implements Audience, SessionDesk {
     this.#parts.onRefused(code, what)
   }
 
+  nameOf(member: MemberId): string {
+    return this.#byId.get(member)?.presence?.name ?? member.slice(0, 8)
+  }
+
   gone(session: VolunteerSession): void {
     this.#strangers.delete(session)
     const { id } = session

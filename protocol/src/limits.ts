@@ -23,6 +23,8 @@ export const MAX_ICE_SERVERS = 8
 
 /** Characters of a volunteer's name. */
 export const MAX_NAME_LENGTH = 40
+/** Kinds of refusals, by code and sender, in one heartbeat: the neighbours and those who fetch, with a few codes each. */
+export const MAX_REFUSALS = 64
 /** Members of one ring: a full round of 2(N−1) hops stays below a second at 10 ms a hop. */
 export const MAX_RING_MEMBERS = 32
 /** Volunteers connected to one coordinator. */

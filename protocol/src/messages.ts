@@ -6,7 +6,7 @@ import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { JobTermsSchema } from './job.ts'
-import { FETCH_CHUNK_BYTES, MAX_ICE_SERVERS, MAX_NAME_LENGTH, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, PLAN_WINDOW } from './limits.ts'
+import { FETCH_CHUNK_BYTES, MAX_ICE_SERVERS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, PLAN_WINDOW } from './limits.ts'
 import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
@@ -83,7 +83,7 @@ const toCoordinator = {
     /** a tab that nobody looks at: its browser may slow it down or suspend it at any time */
     hidden: Type.Optional(Type.Boolean()),
     /** what other members sent and this one refused since its last heartbeat */
-    refusals: Type.Optional(Type.Array(strict({ code: ErrorCodeSchema, count: Count }), { maxItems: 64 })),
+    refusals: Type.Optional(Type.Array(strict({ code: ErrorCodeSchema, from: MemberIdSchema, count: Count }), { maxItems: MAX_REFUSALS })),
   }),
   /** answer to freeze (R3); null: holds nothing */
   state: strict({ type: literal('state'), ...ballot, claim: Type.Union([ClaimSchema, Type.Null()]), consumed: Type.Optional(ConsumedSchema) }),

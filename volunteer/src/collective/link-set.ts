@@ -1,6 +1,6 @@
 // The links of one volunteer, by member: opened on demand, kept across generations, heartbeats on all, dead ones closed.
 // Two members may dial each other at once; both links are kept then and either carries frames.
-import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, type LinkTrouble, MAX_RING_MEMBERS, type MemberId, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, type LinkTrouble, MAX_REFUSALS, MAX_RING_MEMBERS, type MemberId, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
 import { FrameQueue } from './frame-queue.ts'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
@@ -9,6 +9,12 @@ export interface LinkSetEvents {
   onFrame(from: MemberId, frame: Frame): void
   /** the link that frames to this member take broke; 'refused': it sent what is no frame */
   onLost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void
+}
+
+interface Refusal {
+  readonly code: ErrorCode
+  readonly from: MemberId
+  count: number
 }
 
 /** How a link comes about: by our dial, by theirs, or by both through the coordinator (R18). */
@@ -33,7 +39,7 @@ export class LinkSet {
   readonly #relayed = new Set<MemberId>()
   readonly #arrivals = new Map<MemberId, (() => void)[]>()
   readonly #beat: ReturnType<typeof setInterval>
-  readonly #refusals = new Map<ErrorCode, number>()
+  readonly #refusals = new Map<string, Refusal>()
   #beatAt = performance.now()
   bytesReceived = 0
   #bytesSentBefore = 0
@@ -88,14 +94,16 @@ export class LinkSet {
     this.#route(to)?.queue.add(frame) // without a link its loss has been reported
   }
 
-  /** Counts what another member sent and nobody here wanted; the coordinator shows the sums. */
-  countRefusal(code: ErrorCode): void {
-    this.#refusals.set(code, (this.#refusals.get(code) ?? 0) + 1)
+  /** Counts what a member sent and nobody here wanted; the coordinator shows the sums. */
+  countRefusal(code: ErrorCode, from: MemberId): void {
+    const known = this.#refusals.get(`${code} ${from}`)
+    if (known !== undefined) known.count++
+    else if (this.#refusals.size < MAX_REFUSALS) this.#refusals.set(`${code} ${from}`, { code, from, count: 1 })
   }
 
   /** Refusals since the last call. */
-  takeRefusals(): { readonly code: ErrorCode; readonly count: number }[] {
-    const taken = [...this.#refusals].map(([code, count]) => ({ code, count }))
+  takeRefusals(): Refusal[] {
+    const taken = [...this.#refusals.values()]
     this.#refusals.clear()
     return taken
   }
@@ -141,7 +149,7 @@ export class LinkSet {
       if (frame.type !== 'heartbeat' && frame.type !== 'greeting') this.#events.onFrame(open.link.peer, frame)
     } catch (error) {
       const refusal = error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error })
-      this.countRefusal(refusal.code)
+      this.countRefusal(refusal.code, open.link.peer)
       this.#drop(open, 'refused', refusal)
     }
   }

@@ -239,7 +239,7 @@ export class RingMode {
         return
       case 'generation-stale':
       case 'message-unexpected':
-        return this.links.countRefusal(fate)
+        return this.links.countRefusal(fate, from)
       default:
         fate satisfies never
     }
@@ -256,7 +256,7 @@ export class RingMode {
     try {
       this.#steps.accept(frame)
     } catch (error) {
-      if (isGridError(error)) this.links.countRefusal(error.code)
+      if (isGridError(error)) this.links.countRefusal(error.code, from)
       this.#trouble(frame.generation, { blamed: from, why: 'refused' }, error)
     }
   }
