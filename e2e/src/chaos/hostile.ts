@@ -22,6 +22,15 @@ const WAYS: readonly Way[] = [
   { attack: 'chunks of another length than planned', fault: 'send-short', code: 'message-malformed' },
   { attack: 'payloads without their checksum', fault: 'send-flipped-bit', code: 'checksum' },
   { attack: 'sums that are not numbers', fault: 'send-nan', code: 'gradient-not-finite' },
+  { attack: 'frames of an older generation', fault: 'send-old', code: 'generation-stale' },
+  { attack: 'wrong final sums', fault: 'send-wrong-sum', code: 'digest-mismatch' },
+  { attack: 'the digest of a step that nobody has', fault: 'lie-digest', code: 'digest-mismatch' },
+  { attack: 'a step of other blocks', fault: 'lie-blocks', code: 'message-unexpected' },
+  { attack: 'a step of more samples', fault: 'lie-samples', code: 'message-malformed' },
+  { attack: 'a claim seven steps ahead', fault: 'lie-ahead', code: 'message-unexpected' },
+  { attack: 'a claim that counts blocks twice', fault: 'lie-twice', code: 'message-unexpected' },
+  { attack: 'messages that are none', fault: 'say-garbage', code: 'message-malformed' },
+  { attack: 'a flood of messages', fault: 'flood-messages', code: 'rate-exceeded' },
 ]
 
 export const ATTACKS = WAYS.length
