@@ -7,6 +7,7 @@ import {
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
+import { GuestSums } from './guest-sums.ts'
 import type { Job } from './jobs.ts'
 import type { StateStore } from './journal/state-store.ts'
 import { type Decided, Outbox } from './outbox.ts'
@@ -69,6 +70,7 @@ export class RunHost {
   readonly state: RunState
   readonly history = new RunHistory()
   readonly versions: Versions
+  readonly guests: GuestSums
   readonly #parts: RunParts
   readonly #server: ParameterServer
   readonly #outbox: Outbox<PushContext | undefined>
@@ -96,6 +98,7 @@ export class RunHost {
     this.job = job
     this.state = createRunState(job.config)
     this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
+    this.guests = new GuestSums(job.form.layout.total)
     this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
     this.#outbox = new Outbox({
       append: async (rows) => {
@@ -205,6 +208,13 @@ export class RunHost {
         return this.#onServer(() => this.#writeServer())
       case 'server-unload':
         return this.#server.unload()
+      case 'guest-add':
+        if (context === undefined) throw new Error('internal: a push without its gradient')
+        return this.guests.add(context.gradient, effect.damping)
+      case 'guest-give':
+        return this.guests.give(effect.id)
+      case 'guest-forget':
+        return this.guests.forget(effect.open)
       case 'push-verdict':
         if (effect.verdict !== 'received') this.refused(effect.verdict, `a push: ${effect.message}`)
         return context?.answer({ verdict: effect.verdict, message: effect.message })

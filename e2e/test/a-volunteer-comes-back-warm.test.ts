@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '../src/grid.ts'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { auditChain } from '../src/audit.ts'
+import { QUICK, smallJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 12
@@ -20,7 +21,10 @@ test('a volunteer that was away for some steps goes on from the state that it ke
     guest?.kill('SIGTERM')
     assert.equal(await guest?.ended, 0)
     start('guest')
-    const run = await finishesWhole(grid, job, STEPS)
+    const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 200_000)
+    const records = await grid.records(job)
+    assert.deepEqual([records.length, auditChain(records, new Set(records.flatMap(({ blocks }) => blocks)).size).duplicated], [STEPS, 0])
+    assert.equal(run.checkpoint?.agreeing, run.checkpoint?.members, 'every replica is bit-identical')
     const events = grid.watch.events.map(({ text }) => text).join('\n')
     assert.match(events, /^guest goes on from version \d+, which it kept$/m)
     assert.equal(run.checkpoint?.members, 3, events)

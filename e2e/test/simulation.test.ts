@@ -8,6 +8,7 @@ import { type Counted, FAULTS } from '../src/simulation/counts.ts'
 import { explain, simulate } from '../src/simulation/simulate.ts'
 
 const SEEDS = Number(process.env['STARLING_SEEDS'] ?? 1000)
+const GUEST_SEEDS = 40
 /** Seeds within which a rule that is switched off must be missed; most need fewer than ten. */
 const SEEDS_TO_CATCH = 3000
 
@@ -49,6 +50,13 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))
+})
+
+test('members that cannot be in the ring are its guests: what they computed is in it once (A1)', () => {
+  const guests = campaign(1, GUEST_SEEDS, { guests: true })
+  const [first] = guests.failures
+  assert.equal(first, undefined, first === undefined ? '' : explain(first, { guests: true }))
+  assert.ok(guests.counts.guestBlocks > 0)
 })
 
 test('the same seed gives the same run', () => {

@@ -104,6 +104,8 @@ const toCoordinator = {
   behind: strict({ type: literal('behind'), ...ballot, step: Count }),
   /** answer to hold. `open`: it does not contribute before moved; `left`: blocks of its share that are not begun; `blockMs`: what one takes */
   progress: strict({ type: literal('progress'), ...ballot, step: Count, round: Count, open: Type.Boolean(), left: Count, blockMs: Type.Number({ minimum: 0, maximum: 1e9 }) }),
+  /** answer to guest: its blocks are taken for right in a manifest from now on (A1) */
+  'guest-known': strict({ type: literal('guest-known'), ...ballot, id: Count }),
   /** answer to release: these blocks were not begun here and will not be (R12) */
   released: strict({ type: literal('released'), ...ballot, step: Count, round: Count, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }) }),
   /** a direct link to a neighbour could be opened, whose frames the coordinator relays in this generation (R18) */
@@ -171,6 +173,13 @@ const toVolunteer = {
   release: strict({ type: literal('release'), ...ballot, step: Count, round: Count, count: Count }),
   /** these blocks changed members, by their places in the ring, after their former ones released them; contribute when your share is done (R12) */
   moved: strict({ type: literal('moved'), ...ballot, step: Count, round: Count, moves: Type.Array(ShareMoveSchema, { maxItems: MAX_STEP_BLOCKS }) }),
+  /** what guests computed will be in the share of the member in this place, of a step that it chooses (A1) */
+  guest: strict({
+    type: literal('guest'), ...ballot, id: Count, place: Count, blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }),
+    samples: Count, targets: Count, lossSum: FiniteNumber, correct: Count,
+  }),
+  /** all know of this sum of guests: get it, and contribute it (A1) */
+  'guest-take': strict({ type: literal('guest-take'), ...ballot, id: Count }),
   /** begin no step after this one: members change then, and nobody loses work to it (R2) */
   until: strict({ type: literal('until'), ...ballot, step: Count }),
   /** the chain is committed up to here (R11) */

@@ -79,6 +79,11 @@ export class CoordinatorHttp {
     return { verdict: field('verdict') || field('code'), message: field('message') }
   }
 
+  /** Σ gradients of guests that this member was given to contribute (A1). */
+  guestSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
+    return this.#get(`/api/jobs/${job}/guests/${id}`, { maxBytes: bytes })
+  }
+
   async #get(path: string, { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number }): Promise<Uint8Array> {
     const response = await this.#ask(path, from === 0 ? {} : { headers: { range: `bytes=${from}-` } })
     const bytes = await bytesOf(response, path, maxBytes)

@@ -6,6 +6,7 @@ import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
+import { allFinite } from './floats.ts'
 import type { VolunteerHost } from './host.ts'
 import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
@@ -35,6 +36,14 @@ const HEADER_BYTES = 1024 * 1024
 
 /** Orders that end what is under way: the others belong to a generation that goes on. */
 const ENDS_WORK: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'upload-request', 'async'])
+
+/** @throws GridError 'gradient-shape', 'gradient-not-finite' */
+function floatsOf(bytes: Uint8Array, length: number): Float32Array {
+  if (bytes.byteLength !== Float32Array.BYTES_PER_ELEMENT * length) throw new GridError('gradient-shape', `a sum has ${length} floats, got ${bytes.byteLength} bytes`)
+  const floats = new Float32Array(bytes.slice().buffer)
+  if (!allFinite(floats)) throw new GridError('gradient-not-finite', 'a sum of guests holds NaN or infinity')
+  return floats
+}
 
 export class JobSession {
   readonly terms: JobTerms
@@ -78,6 +87,7 @@ export class JobSession {
     const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches })
     this.ring = new RingMode({
       core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
+      guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#kept.keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),

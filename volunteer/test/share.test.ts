@@ -182,3 +182,50 @@ test('members keep what they learned from, and share the rest so that all have t
   assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept }, [1, 1, 1]), [[BLOCKS[4], BLOCKS[5]], BLOCKS.slice(0, 2), BLOCKS.slice(2, 4)])
   assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept: [[], [...BLOCKS], []] }, [1, 1, 1]), [[], BLOCKS, []])
 })
+
+describe('what guests computed (A1)', () => {
+  const LENT = [10, 11].map((i) => trainingBlock(0, i))
+  const tell = (core: MemberCore, place = 0) => react(core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 7, place, blocks: LENT, samples: 4, targets: 4, lossSum: 2, correct: 1 } })
+  const shares = (mine: readonly BlockId[]) => [mine, BLOCKS.slice(2, 4), BLOCKS.slice(4)]
+
+  test('is known at once, fetched when all know of it, and goes with the next share that is sealed', () => {
+    const core = member()
+    assert.deepEqual(tell(core).map((effect) => effect.type === 'send' && effect.message.type), ['guest-known'])
+    assert.deepEqual(react(core, { type: 'order', order: { type: 'guest-take', ...BALLOT, id: 7 } }).map(({ type }) => type), ['fetch-guest'])
+    react(core, { type: 'guest-fetched', gen: 1, id: 7 })
+    take(core, 9)
+    take(core, 9)
+    assert.deepEqual(core.ring?.flight?.guest?.blocks, LENT)
+    const apply = reduced(core, shares([...BLOCKS.slice(0, 2), ...LENT])).find((effect) => effect.type === 'apply')
+    assert.deepEqual(apply?.record.blocks, [...BLOCKS, ...LENT])
+  })
+
+  test('goes into one step, also when everything is said twice', () => {
+    const core = member()
+    tell(core)
+    react(core, { type: 'guest-fetched', gen: 1, id: 7 })
+    take(core, 9)
+    take(core, 9)
+    reduced(core, shares([...BLOCKS.slice(0, 2), ...LENT]))
+    tell(core)
+    react(core, { type: 'guest-fetched', gen: 1, id: 7 })
+    nextBlocksOf(core, { gen: 1, step: 2, most: 9, blockMs: 1 })
+    assert.equal(core.ring?.flight?.step, 2)
+    assert.equal(core.ring?.flight?.guest, undefined)
+  })
+
+  test('is right in the manifest of the member that was given it, and a lie in any other, or of blocks that nobody told of', () => {
+    const cases: [number, readonly (readonly BlockId[])[], unknown][] = [
+      [1, [BLOCKS.slice(0, 2), [...BLOCKS.slice(2, 4), ...LENT], BLOCKS.slice(4)], []],
+      [1, [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), [...BLOCKS.slice(4), ...LENT]], [C]],
+      [2, [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), [...BLOCKS.slice(4), LENT[0] as BlockId]], [C]],
+    ]
+    for (const [place, found, wrong] of cases) {
+      const core = member()
+      tell(core, place)
+      take(core, 9)
+      take(core, 9)
+      assert.deepEqual(blamed(reduced(core, found)), wrong)
+    }
+  })
+})

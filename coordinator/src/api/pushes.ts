@@ -1,4 +1,4 @@
-// Gradients of async mode: checked here for form and honesty of their numbers, decided about in run/leases.ts.
+// Gradients of async mode and of guests: checked here for form and honesty of their numbers, decided about in run/leases.ts.
 import { createHash } from 'node:crypto'
 import { type GradientForm, gradientForm, readGradient } from '@starling-grid/model'
 import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
@@ -8,7 +8,7 @@ import type { RunHost } from '../run-host.ts'
 import type { Runs } from '../runs.ts'
 import type { Sessions } from '../sessions.ts'
 import { bytesOf, requireLength } from './bodies.ts'
-import { statusOf } from './errors.ts'
+import { notFound, statusOf } from './errors.ts'
 import { requireSession } from './guards.ts'
 import { runOf } from './jobs.ts'
 
@@ -32,6 +32,7 @@ interface Announced {
 export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRoutes): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
+  registerGuestSums(app, { runs, sessions })
 
   app.post<Route>('/api/jobs/:id/pushes', {
     bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
@@ -48,6 +49,17 @@ export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRou
     const { verdict, message } = await decided(run, announced.get(request), request)
     const status = verdict === 'received' ? 200 : statusOf(verdict)
     return reply.code(status).send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
+  })
+}
+
+/** What guests pushed, for the member of the ring that was given it (A1). */
+function registerGuestSums(app: FastifyInstance, { runs, sessions }: PushRoutes): void {
+  app.get<{ Params: { id: string; sum: string } }>('/api/jobs/:id/guests/:sum', { onRequest: async (request) => void requireSession(request, sessions) }, async (request, reply) => {
+    const run = runOf(runs, request.params.id)
+    const { given } = run.state
+    const bytes = given?.to === requireSession(request, sessions) && String(given.id) === request.params.sum ? run.guests.bytes(given.id) : undefined
+    if (bytes === undefined) throw notFound('this sum of guests is not kept for this member, or not any more')
+    return reply.type('application/octet-stream').send(bytes)
   })
 }
 

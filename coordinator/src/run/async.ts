@@ -2,6 +2,7 @@
 import type { Sha256, VersionRef } from '@starling-grid/protocol'
 import { closeSum, emptySum } from './accumulator.ts'
 import { checkpointDue } from './checkpoints.ts'
+import { forgetGuests } from './guests.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { expireLeases } from './leases.ts'
 import { countFallback, nextMode } from './mode-policy.ts'
@@ -20,6 +21,7 @@ export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; r
   const { reason } = nextMode(now, state.health, state.mode, state.config)
   if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
+  if (state.open.pushes.length > 0 || state.given !== undefined) forgetGuests(turn)
   forgetPushes(state)
   state.health.disturbedAt = now
   state.phase = { type: 'async', since: now, checkpointAskedAt: undefined }

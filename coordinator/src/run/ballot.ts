@@ -2,6 +2,7 @@
 import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { highest, implausible, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { forgetGuests, settleGiven } from './guests.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
@@ -19,6 +20,7 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   const before = generationOf(state)
   turn.journal({ type: 'ballot', gen: state.gen + 1 })
   state.validation?.leases.clear()
+  if (state.mode !== 'async') state.leases.clear() // guests are asked anew
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
   state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map(), consumed: new Map(), before }
@@ -113,6 +115,7 @@ export function rewind(turn: Turn, why: string): void {
   const { version } = newestCheckpoint(state)
   turn.note('rewind', `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`)
   turn.journal({ type: 'rewind', to: version })
+  if (state.mode !== 'async') forgetGuests(turn)
   if (state.config.off.has('R16')) turn.journal({ type: 'ballot', gen: 1 })
   turn.then({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
 }
@@ -209,6 +212,7 @@ function start(turn: Turn, phase: Form): void {
   const { state } = turn
   const { members, target, records } = phase
   turn.journal({ type: 'start', gen: state.gen, members, records })
+  settleGiven(turn, true)
   const plan = keepLearned(enterRing(turn, phase), phase, kindOf(state))
   turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
   turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })

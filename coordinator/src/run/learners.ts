@@ -48,7 +48,7 @@ export function isLearning({ learner }: Member, { config }: RunState, now: numbe
 
 export function learnersTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
-  const learners = [...state.members.values()].filter((member) => member.learner !== undefined && !phase.members.includes(member.id))
+  const learners = [...state.members.values()].filter((member) => member.learner !== undefined && member.excludedUntil <= now && !phase.members.includes(member.id))
   for (const { id, learner } of learners) if (learner !== undefined) followOn(turn, phase, { id, learner })
   const waiting = learners.filter((member) => isLearning(member, state, now) && member.learner?.gen !== state.gen)
   if (waiting.length === 0) return

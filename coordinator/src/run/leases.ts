@@ -2,6 +2,7 @@
 import type { BlockId, ErrorCode, MemberId, MessageFrom, Push, Sha256 } from '@starling-grid/protocol'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
+import { guestPushed, isGuest } from './guests.ts'
 import { releaseAll } from './membership.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { RunState } from './state.ts'
@@ -16,7 +17,7 @@ const NEWEST_WEIGHT = 0.3
 export function leaseRequested(turn: Turn, member: MemberId, { modeEpoch }: MessageFrom<'lease-request'>): void {
   const { state } = turn
   const here = state.members.get(member)
-  if (here === undefined || state.phase.type !== 'async') return
+  if (here === undefined || (state.phase.type !== 'async' && !isGuest(state, member, turn.now))) return
   if (modeEpoch !== state.modeEpoch) return turn.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
   // One grant at a time: who asks again without a push gave the last one up.
   if (releaseAll(state.leases, member)) gaveUp(state, member)
@@ -64,9 +65,10 @@ function nextLease(state: RunState): BlockId[] {
 /** A2: a taken push joins the open sum, which becomes a version when it is due (A3). */
 export function pushed(turn: Turn, push: Push, gradDigest: Sha256): void {
   const { state } = turn
-  const refusal = refusePush(state, push)
+  const refusal = refusePush(turn, push)
   if (refusal !== undefined) return turn.effect({ type: 'push-verdict', ...refusal })
   measure(turn, push)
+  if (state.phase.type === 'ring') return takeFromGuest(turn, push, gradDigest)
   addToSum(turn, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
   state.workers.add(push.incarnation)
@@ -76,9 +78,15 @@ export function pushed(turn: Turn, push: Push, gradDigest: Sha256): void {
   turn.then({ type: 'advance' })
 }
 
+/** A1 */
+function takeFromGuest(turn: Turn, push: Push, gradDigest: Sha256): void {
+  const taken = guestPushed(turn, push, gradDigest)
+  turn.effect({ type: 'push-verdict', verdict: taken ? 'received' : 'rate-exceeded', message: taken ? 'for a step of the ring' : 'the ring has not taken what came before yet' })
+}
+
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */
-function refusePush(state: RunState, push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
-  if (state.phase.type !== 'async') return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
+function refusePush({ state, now }: Turn, push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
+  if (state.phase.type !== 'async' && !isGuest(state, push.incarnation, now)) return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
   if (state.config.off.has('A2')) return undefined
   if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
   const blocks = push.leases.map(({ block }) => block)

@@ -4,6 +4,7 @@ import { kindOf, remember } from './ballot.ts'
 import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute.ts'
 import { measure } from './exchange-cost.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
+import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
 import { learnersTick } from './learners.ts'
 import { nextMode } from './mode-policy.ts'
 import { remember as rememberExchange } from './ring-size.ts'
@@ -46,7 +47,8 @@ function implausible(state: RunState, phase: Ring, record: StepRecord): string |
   const planned = phase.planned.get(record.v)
   if (planned === undefined) return `version ${record.v} is not planned in generation ${state.gen}`
   if (record.gen !== state.gen || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state)) return `the record of version ${record.v} names another generation or mode`
-  if (record.blocks.join() !== planned.join()) return `the record of version ${record.v} does not hold its planned blocks`
+  const blocks = record.blocks.join()
+  if (blocks !== planned.join() && blocks !== [...planned, ...givenBlocks(state)].join()) return `the record of version ${record.v} does not hold its planned blocks`
   return undefined
 }
 
@@ -68,6 +70,7 @@ function commitHeld(turn: Turn, phase: Ring): void {
   if (records.length === 0) return
   if (records.length === 1) measureStep(turn, phase, records[0]?.samples ?? 0)
   turn.journal({ type: 'commit', records })
+  settleGiven(turn, false)
   phase.progressAt = now
   state.health.consecutiveAborts = 0
   state.health.aborts = []
@@ -156,6 +159,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   disputeTick(turn, phase)
   movesTick(turn, phase)
   learnersTick(turn, phase)
+  guestsTick(turn, phase)
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)

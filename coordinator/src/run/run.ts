@@ -6,6 +6,7 @@ import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from
 import { confirmed, decide as decideBallot, enterRing, openBallot, rewind, stateAnswered } from './ballot.ts'
 import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploaded } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { guestKnown, recallGuests } from './guests.ts'
 import { copied, prefetched } from './learners.ts'
 import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
@@ -106,6 +107,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return progressTold(turn, member, message)
     case 'released':
       return blocksReleased(turn, member, message)
+    case 'guest-known':
+      return guestKnown(turn, member, message)
     case 'link-restored':
       return linkRestored(turn, member, message)
     case 'version-digest':
@@ -195,6 +198,7 @@ function advance(turn: Turn): void {
   if (phase.type === 'async') return grantTraining(turn)
   if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(turn, phase)
   topUp(turn, phase)
+  if (phase.plannedTo === state.chain.head.v && recallGuests(turn)) topUp(turn, phase)
   if (checkpointDue(state, turn.now)) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
   turn.reason(`ring of ${phase.members.length}`)
 }

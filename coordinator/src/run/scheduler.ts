@@ -64,7 +64,10 @@ export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
   const last = Math.min(state.chain.head.v + planWindow(state), maxSteps ?? Number.POSITIVE_INFINITY)
-  const free = available(state, (block) => given.has(block), Math.max(0, last - plannedTo) * batchBlocks)
+  // A1: nor what guests have
+  const { leases, open, given: lent } = state
+  const taken = (block: BlockId): boolean => given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)
+  const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)
   const steps: PlanStep[] = []
   for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks) steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
   return steps

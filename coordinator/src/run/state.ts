@@ -9,6 +9,7 @@ import type { ChainIndex } from './chain-index.ts'
 import type { Dispute } from './dispute.ts'
 import type { Pace } from './exchange-cost.ts'
 import type { ExchangeTimes } from './ring-size.ts'
+import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
 import type { LinkFailure } from './link-health.ts'
 import type { MoveRound } from './share-moves.ts'
@@ -72,6 +73,8 @@ export interface Member extends MemberInfo {
   cannotUploadUntil: number
   /** did not answer the last ballot in time: asked again at the next, not waited for and no reason to open one */
   silent: boolean
+  /** ballot in which it was asked to be a guest of the ring (A1) */
+  invitedIn: number
   /** async: asked for work and got none yet */
   hungry: boolean
   /** async: leases in a row that ended without a push: others are served first */
@@ -226,8 +229,11 @@ export interface RunState {
   phaseReason: string
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
-  /** async mode: what is pushed and is no version yet */
+  /** async mode: what is pushed and is no version yet; ring mode: what guests pushed and nobody was given yet */
   open: OpenSum
+  /** ring mode: what guests computed and a member was given to contribute, and how many such sums there were (A1) */
+  given: GuestSum | undefined
+  guestSums: number
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   readonly failures: Map<BlockId, number>
@@ -261,7 +267,7 @@ export type RunInput =
   | { readonly type: 'server-lost'; readonly reason: string }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =
@@ -278,6 +284,12 @@ export type Effect =
   /** write the server's state as a blob and answer with server-checkpoint */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef }
   | { readonly type: 'server-unload' }
+  /** the push that this decision is about joins the sum of guests, scaled (A1) */
+  | { readonly type: 'guest-add'; readonly damping: number }
+  /** the sum of guests is served to the member that it was given to; a new one begins */
+  | { readonly type: 'guest-give'; readonly id: number }
+  /** what was given is on the chain or never will be; `open`: what nobody was given yet, too */
+  | { readonly type: 'guest-forget'; readonly open: boolean }
   /** a member that asked to leave may go: its session closes, and member-lost follows */
   | { readonly type: 'dismiss'; readonly member: MemberId }
   /** answer to the push that this decision is about */

@@ -17,6 +17,8 @@ export interface CoordinatorEnd {
   closed(connection: Connection): void
   /** over HTTP; false: no answer */
   pushed(push: Push, gradient: Float32Array): boolean
+  /** what guests pushed, while it is kept (A1) */
+  guestSum(id: number): Float32Array | undefined
   uploaded(member: MemberId, replica: Replica): void
 }
 

@@ -7,7 +7,7 @@ import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
 import type { Chronicle, Journal } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
-import { digestOf, type Replica } from './replica.ts'
+import { digestOf, plus, type Replica } from './replica.ts'
 
 export interface Records {
   readonly journal: Journal
@@ -25,6 +25,8 @@ export class CoordinatorProcess implements CoordinatorEnd {
   readonly #records: Records
   readonly #connections = new Set<Connection>()
   readonly #server: ParameterServer
+  /** Σ gradients of guests (A1); they die with the process */
+  #guests: { open: Float32Array | undefined; given: { readonly id: number; readonly sum: Float32Array } | undefined } = { open: undefined, given: undefined }
   #fence: number
   #gradient: Float32Array | undefined
   #unsaved: JournalEntry[] = []
@@ -95,6 +97,10 @@ export class CoordinatorProcess implements CoordinatorEnd {
     return this.alive
   }
 
+  guestSum(id: number): Float32Array | undefined {
+    return this.alive && this.#guests.given?.id === id ? this.#guests.given.sum : undefined
+  }
+
   uploaded(member: MemberId, replica: Replica): void {
     if (!this.alive) return
     const blob = digestOf(replica)
@@ -104,9 +110,10 @@ export class CoordinatorProcess implements CoordinatorEnd {
 
   decide(input: RunInput): void {
     if (!this.alive || !this.#save()) return
-    const before = { phase: this.state.phase.type, gen: this.state.gen }
+    const before = { phase: this.state.phase.type, gen: this.state.gen, given: this.state.given?.blocks ?? [] }
     const { effects } = decide(this.state, input, this.#context.agenda.now)
     if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen) this.#context.counts.lateReturns++
+    if (this.state.given === undefined && before.given.every((block) => this.state.chain.isDone(block))) this.#context.counts.guestBlocks += before.given.length
     this.#carryOutAll(effects)
     this.#context.touched()
   }
@@ -143,6 +150,16 @@ export class CoordinatorProcess implements CoordinatorEnd {
         return this.#server.write(effect.version, (written) => this.decide({ type: 'server-checkpoint', ...written }))
       case 'server-unload':
         return this.#server.unload()
+      case 'guest-add':
+        this.#guests.open = plus(this.#guests.open ?? new Float32Array(this.#context.history.length), this.#gradient ?? new Float32Array())
+        return
+      case 'guest-give':
+        this.#context.counts.guestSums++
+        this.#guests = { open: undefined, given: this.#guests.open && { id: effect.id, sum: this.#guests.open } }
+        return
+      case 'guest-forget':
+        this.#guests = { open: effect.open ? undefined : this.#guests.open, given: undefined }
+        return
       case 'push-verdict':
         this.#context.counts[effect.verdict === 'received' ? 'pushesTaken' : 'pushesRefused']++
         return this.#context.trace(() => `${this.name} answers the push: ${effect.verdict} (${effect.message})`)

@@ -26,6 +26,8 @@ const COUNTED = [
   'resumedBlocks',
   /** newcomers fetched a version while the ring ran without them, and steps that they followed it by */
   'prefetches', 'followedSteps',
+  /** sums of guests that a member of the ring was given, and blocks of guests that are on the chain (A1) */
+  'guestSums', 'guestBlocks',
   /** a member carried its plan out to the end while no coordinator was there (R14) */
   'plansExhausted',
   'pushesTaken', 'pushesRefused', 'validations',

@@ -3,7 +3,7 @@
 import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
 import { type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
-import type { Replica } from './replica.ts'
+import { plus, type Replica } from './replica.ts'
 
 /** Two halves, the later one first, as backward finishes them. */
 function bucketsOf(length: number): { readonly start: number; readonly end: number }[] {
@@ -22,6 +22,8 @@ export class RingWork {
   readonly #context: Context
   readonly #exchange: RingExchange
   readonly #view: RingView
+  /** of guests, as fetched (A1) */
+  guest: { readonly id: number; readonly sum: Float32Array } | undefined
   /** of the step in flight, that left before the rest of it was computed */
   earlyBuckets = 0
   /** the step whose end was already told */
@@ -53,11 +55,21 @@ export class RingWork {
   /** The first bucket of a share whose blocks are all begun. */
   contributeEarly(step: number, blocks: readonly BlockId[]): Frame[] {
     this.earlyBuckets++
-    return this.#exchange.contributeBucket(step, 0, this.#context.history.gradient(blocks))
+    return this.#exchange.contributeBucket(step, 0, this.#gradient(blocks))
   }
 
   contribute({ step, manifest }: Contribution): Frame[] {
-    return this.#exchange.contribute(step, this.#context.history.gradient(manifest.blocks), manifest)
+    const guest = this.#view.flight?.guest?.blocks ?? []
+    return this.#exchange.contribute(step, this.#gradient(manifest.blocks.filter((block) => !guest.includes(block))), manifest)
+  }
+
+  /** Of the own blocks, and what guests summed up if the share has it (A1). */
+  #gradient(own: readonly BlockId[]): Float32Array {
+    const gradient = this.#context.history.gradient(own)
+    const guest = this.#view.flight?.guest
+    if (guest === undefined) return gradient
+    if (this.guest?.id !== guest.id) throw new Error(`internal: the sum ${guest.id} of guests is not here`)
+    return plus(gradient, this.guest.sum)
   }
 
   isFor(bytes: Uint8Array): boolean {

@@ -10,6 +10,8 @@ export interface SimulationOptions {
   readonly network?: Network
   readonly mode?: RunConfig['mode']
   readonly heavy?: boolean
+  /** only long epochs of slow steps, with a member that cannot be in the ring (A1) */
+  readonly guests?: boolean
 }
 
 /** What a member that is connected can fail to do for the whole run; the others must finish without it. */
@@ -54,6 +56,11 @@ const POLICIES: readonly AsyncPolicy[] = [
   { ...DEFAULT_ASYNC, update: 'proportion' },
   { ...DEFAULT_ASYNC, update: 'all', maxStaleness: 0, whenStale: 'wait' },
 ]
+/** long epochs of slow steps with a member that the ring leaves out: it has blocks to compute as a guest (A1) */
+const GUEST_RUN = [1, 60, 2] as const
+const GUEST_RUNS = 0.03
+const GUEST_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }
+const SLOW_MS = 4000
 /** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
@@ -64,27 +71,29 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5ca1ab1e)
   const network = options.network ?? (dice.chance(0.5) ? 'fifo' : 'shuffled')
   const heavy = options.heavy ?? dice.chance(0.2)
-  const mode = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring'
+  const mode = options.guests === true ? 'ring' : options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring'
   const seats = dice.between(2, 4)
   const off = options.off ?? ALL_RULES_ON
-  const faults = heavy ? dice.between(15, 29) : dice.between(2, 9)
+  const faults = options.guests === true ? dice.between(1, 4) : heavy ? dice.between(15, 29) : dice.between(2, 9)
   const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
   const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
-  const defect = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
-  const config = configOf(dice, mode, off)
-  const computeMs = config.blocks === LONG_RUN[1] ? QUICK_MS : (dice.pick([500, 500, 4000]) ?? 500)
+  const drawn = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
+  const config = configOf(dice, { mode, guests: options.guests === true || (mode === 'ring' && dice.chance(GUEST_RUNS)) }, off)
+  const withGuest = config.blocks === GUEST_RUN[1]
+  const defect = withGuest ? 'no-ring-steps' : drawn
+  const computeMs = config.blocks === LONG_RUN[1] ? QUICK_MS : withGuest ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
   const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
   return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async }, seats, faults, faultRate, brokenLink, defect }
 }
 
-function configOf(dice: Dice, mode: RunConfig['mode'], off: RulesOff): Omit<RunConfig, 'async'> {
+function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async'> {
   const job = jobId('simulated')
-  const [epochs, blocks, batchBlocks] = dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
+  const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {
     job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
     validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, roundSteps: ROUND_STEPS[mode], minVolunteers: dice.between(1, 2),
-    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3) },
+    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3), ...(guests ? GUEST_TIMING : {}) },
   }
 }

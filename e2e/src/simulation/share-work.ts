@@ -92,7 +92,8 @@ export class ShareWork {
   }
 
   #computed({ gen, step, done: computed, learned }: Share): void {
-    const done = learned === undefined ? computed : [...learned.blocks]
+    const own = learned === undefined ? computed : [...learned.blocks]
+    const done = [...own, ...(this.#worker.coreOf(gen).ring?.flight?.guest?.blocks ?? [])]
     const samples = done.length
     const finite = !this.#context.poisoned(done) && !this.#context.has('no-ring-steps', this.#worker)
     this.#worker.take({ type: 'computed', gen, step, finite, manifest: { blocks: done, samples, targets: samples, lossSum: samples, correct: 0 } })

@@ -86,6 +86,8 @@ export class VolunteerProcess implements Peer {
       case 'hold':
       case 'release':
       case 'moved':
+      case 'guest':
+      case 'guest-take':
       case 'until':
       case 'ack':
       case 'checkpoint-at':
@@ -181,6 +183,8 @@ export class VolunteerProcess implements Peer {
         return this.#shareWork.resume()
       case 'contribute':
         return this.#sendFrames(ring?.contribute(effect) ?? [], ring)
+      case 'fetch-guest':
+        return this.#fetchGuest(effect, ring)
       case 'copy':
         this.#copy = this.replica
         return
@@ -294,6 +298,17 @@ export class VolunteerProcess implements Peer {
     if (!mayServe(this.core, gen, version, kind)) return undefined
     if (kind === 'state') return this.replica?.counts.slice()
     return this.#kept.find((kept) => sameVersion(kept.version, version))?.sum
+  }
+
+  /** A1: over HTTP, while the coordinator keeps it. */
+  #fetchGuest({ gen, id }: EffectOf<'fetch-guest'>, ring: RingWork | undefined): void {
+    const { agenda, dice, scenario } = this.#context
+    agenda.later(dice.between(0, scenario.transferMs), () => `${this.id} gets sum ${id} of guests, g${gen}`, () => {
+      const sum = this.connection?.up === true ? this.connection.coordinator.guestSum(id) : undefined
+      if (sum === undefined || ring?.gen !== gen) return
+      ring.guest = { id, sum }
+      this.take({ type: 'guest-fetched', gen, id })
+    })
   }
 
   #upload(): void {

@@ -8,7 +8,7 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
   const position = order.members.indexOf(core.id)
   const reached = fold(order.committed, order.records)
   if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
-  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined, copyAt: undefined }
+  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined, guests: new Map(), copyAt: undefined }
   core.ring = ring
   core.learning = undefined
   const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position), relayed: relayedNeighbours(ring) }

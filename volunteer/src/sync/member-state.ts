@@ -2,7 +2,7 @@
 // elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
 import type { BlameReason, BlockId, Consumed, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, ShareMove, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
 import type { Learning } from './learner.ts'
-import type { Flight } from './share.ts'
+import type { Flight, GuestShare } from './share.ts'
 
 /** One ballot from FORM on. */
 export interface RingView {
@@ -34,6 +34,8 @@ export interface RingView {
   /** step → blocks that changed members, by rounds (R12) */
   readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly ShareMove[] }[]>
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
+  /** what guests computed, by number: whoever was given it contributes it with its share (A1) */
+  readonly guests: Map<number, GuestShare>
   /** version at which a copy is put aside for newcomers */
   copyAt: number | undefined
 }
@@ -60,7 +62,7 @@ export interface MemberCore {
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'release' | 'moved' | 'until' | 'ack' | 'checkpoint-at' | 'copy-at' | 'prefetch' | 'follow' | 'upload-request' | 'async'>
+export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'release' | 'moved' | 'guest' | 'guest-take' | 'until' | 'ack' | 'checkpoint-at' | 'copy-at' | 'prefetch' | 'follow' | 'upload-request' | 'async'>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }
@@ -74,6 +76,8 @@ export type MemberInput =
   | { readonly type: 'reduced-missing'; readonly gen: number }
   /** the own share takes longer than the plan expects; ms that a block takes */
   | { readonly type: 'behind'; readonly gen: number; readonly step: number; readonly blockMs: number }
+  /** the sum of guests that this member was given is here */
+  | { readonly type: 'guest-fetched'; readonly gen: number; readonly id: number }
   /** own share of a step is computed; it was sealed before (share.ts) */
   | { readonly type: 'computed'; readonly gen: number; readonly step: number; readonly manifest: Manifest; readonly finite: boolean }
   /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */
@@ -96,6 +100,8 @@ export type MemberEffect =
   /** compute the digest of the held state and send CONFIRM (R7) */
   | { readonly type: 'confirm'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
   | { readonly type: 'compute'; readonly gen: number; readonly step: number; readonly kind: 'ring' | 'round'; readonly blocks: readonly BlockId[] }
+  /** get the sum of guests from the coordinator (A1) */
+  | { readonly type: 'fetch-guest'; readonly gen: number; readonly id: number }
   /** the share that waited is complete, or has more blocks: go on (share.ts) */
   | { readonly type: 'resume'; readonly gen: number; readonly step: number }
   /** the computed gradient goes into the ring (R9) */

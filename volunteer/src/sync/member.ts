@@ -5,7 +5,7 @@ import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
 import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
-import { askForHelp, giveUpBlocks, holdBack, newFlight, takeMoves, wrongShare } from './share.ts'
+import { askForHelp, giveUpBlocks, guestHere, guestIn, holdBack, newFlight, noteGuest, takeMoves, wrongShare } from './share.ts'
 
 export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON, replayMost = 1): MemberCore {
   return { id, off, replayMost, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], consumed: undefined, ring: undefined, learning: undefined, asyncEpoch: undefined }
@@ -25,6 +25,8 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
       return core.learning === undefined ? whileForming(core, input.gen, (ring) => fetchWhole(core, ring)) : learningFailed(core, input.gen)
     case 'behind':
       return current(core, input.gen, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
+    case 'guest-fetched':
+      return current(core, input.gen, (ring) => (guestHere(ring, input.id), []))
     case 'computed':
       return inFlight(core, input, (ring) => contribute(core, ring, input))
     case 'reduced':
@@ -60,6 +62,10 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       return current(core, order.gen, (ring) => answer(giveUpBlocks(ring, order, core.off)))
     case 'moved':
       return current(core, order.gen, (ring) => (takeMoves(ring, order) ? [{ type: 'resume', gen: order.gen, step: order.step }] : []))
+    case 'guest':
+      return current(core, order.gen, (ring) => answer(noteGuest(ring, order)))
+    case 'guest-take':
+      return current(core, order.gen, (ring) => (ring.guests.get(order.id)?.place === ring.position ? [{ type: 'fetch-guest', gen: order.gen, id: order.id }] : []))
     case 'until':
       return current(core, order.gen, (ring) => ((ring.until = order.step), []))
     case 'ack':
@@ -141,6 +147,8 @@ function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }:
   if (liar !== undefined) return giveUp(core, { gen: ring.gen, blamed: liar, why: 'refused', code: 'message-unexpected', message: `a share of step ${step} does not hold its planned blocks` })
   const record = recordOf(ring, step, manifests, gradDigest)
   const version = extend(core.version, record)
+  const guest = guestIn(ring, manifests)
+  if (guest !== undefined) guest.stage = 'done'
   core.version = version
   core.tail.push(record)
   ring.flight = undefined
@@ -150,11 +158,11 @@ function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }:
   return [{ type: 'apply', record, version }, held, ...checkpointIfDue(core, ring), ...copyDue(core), ...beginStep(core, ring)]
 }
 
-/** Every member builds the same record: the planned blocks, whoever computed them (R12), and the sums of the manifests. */
+/** Every member builds the same record: the planned blocks, whoever computed them (R12), those of guests (A1), and the sums of the manifests. */
 function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number => manifests.reduce((total, manifest) => total + pick(manifest), 0)
   return {
-    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: [...(ring.plan.get(step)?.blocks ?? [])],
+    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(guestIn(ring, manifests)?.blocks ?? [])],
     samples: sum((m) => m.samples), targets: sum((m) => m.targets), lossSum: sum((m) => m.lossSum), correct: sum((m) => m.correct), gradDigest,
   }
 }

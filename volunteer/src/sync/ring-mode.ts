@@ -45,6 +45,8 @@ export interface RingModeParts {
   readonly fromCoordinator: CatchUpSources['fromCoordinator']
   send(message: ToCoordinator): void
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
+  /** Σ gradients of guests (A1) */
+  guestSum(id: number): Promise<Float32Array>
   /** the bytes of a version that most members hold about now */
   onEncoded(state: Uint8Array): void
   /** something worth showing changed */
@@ -127,6 +129,8 @@ export class RingMode {
         return void this.#confirm(effect)
       case 'compute':
         return void trainStep(effect, { gradientOfShare: this.#share.compute, localRound: this.#localRound, tell: this.tell, reduced: this.#steps.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+      case 'fetch-guest':
+        return void this.#share.fetchGuest(effect.gen, effect.id)
       case 'resume':
         return this.#share.resumed()
       case 'contribute':
@@ -293,4 +297,4 @@ export class RingMode {
 export function isRunOrder(message: { readonly type: string }): message is RunOrder {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'release', 'moved', 'until', 'ack', 'checkpoint-at', 'copy-at', 'prefetch', 'follow', 'upload-request', 'async'])
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'release', 'moved', 'guest', 'guest-take', 'until', 'ack', 'checkpoint-at', 'copy-at', 'prefetch', 'follow', 'upload-request', 'async'])

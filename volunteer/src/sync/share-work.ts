@@ -17,6 +17,8 @@ export interface ShareWorkParts {
   readonly compute: Compute
   readonly batches: Batches
   tell(input: MemberInput): void
+  /** Σ gradients of guests, from the coordinator (A1) */
+  guestSum(id: number): Promise<Float32Array>
   /** Takes pieces of the gradient as soon as each is final; undefined: all at once. */
   bucketsOf(gen: number, step: number): EarlyRanges | undefined
 }
@@ -42,6 +44,8 @@ export class ShareWork {
   /** ms per block of the last piece: a member that got slower knows it at its next share */
   #lastBlockMs = 0
   #resume: () => void = () => undefined
+  /** of guests, until it is in a share */
+  #guest: { readonly id: number; readonly sum: Float32Array } | undefined
 
   constructor(parts: ShareWorkParts) {
     this.#parts = parts
@@ -69,6 +73,35 @@ export class ShareWork {
     }
   }
 
+  /** A1. What cannot be fetched is not contributed: the coordinator takes it back when its generation closes. */
+  async fetchGuest(gen: number, id: number): Promise<void> {
+    const { core, guestSum, tell } = this.#parts
+    const sum = await guestSum(id).catch(() => undefined)
+    if (sum === undefined || core.ring?.gen !== gen) return
+    this.#guest = { id, sum }
+    tell({ type: 'guest-fetched', gen, id })
+  }
+
+  /** What guests computed that goes with this share, which is sealed. */
+  #withGuest(share: ShareResult): ShareResult {
+    const guest = this.#parts.core.ring?.flight?.guest
+    if (guest === undefined) return share
+    const { blocks, samples, targets, lossSum, correct } = guest
+    return {
+      ...share, blocks: [...share.blocks, ...blocks], samples: share.samples + samples,
+      sums: { lossSum: share.sums.lossSum + lossSum, targets: share.sums.targets + targets, correct: share.sums.correct + correct },
+    }
+  }
+
+  /** Into the sum of earlier pieces, once, when the share is sealed. */
+  #addGuest(): void {
+    const { core, compute } = this.#parts
+    if (core.ring?.flight?.guest === undefined || core.ring.flight.guest.id !== this.#guest?.id) return
+    this.#sum ??= new Float32Array(compute.gradient.length)
+    addTo(this.#sum, this.#guest.sum)
+    this.#guest = undefined
+  }
+
   get #expectedBlockMs(): number {
     const { batches, compute } = this.#parts
     return Math.max(this.#lastBlockMs, (1000 * batches.blockSamples) / Math.max(compute.samplesPerSecond, 1e-3))
@@ -93,6 +126,7 @@ export class ShareWork {
     const { core, compute, bucketsOf } = this.#parts
     const early = left === 0 ? bucketsOf(order.gen, order.step) : undefined
     if (early === undefined || nextBlocksOf(core, { ...order, most: 0, blockMs: this.#lastBlockMs }) !== 'sealed') return undefined
+    this.#addGuest()
     return { ranges: early.ranges, onFinal: (index) => this.#bucketFinal(early, index, compute.gradient) }
   }
 
@@ -116,9 +150,13 @@ export class ShareWork {
 
   #finished(share: ShareResult): ShareResult {
     const { gradient } = this.#parts.compute
-    if (share.blocks.length === 0) gradient.fill(0)
-    else if (this.#sum !== undefined) addTo(gradient, this.#sum)
-    return share
+    if (share.blocks.length === 0) {
+      gradient.fill(0)
+      this.#sum?.fill(0)
+    }
+    this.#addGuest()
+    if (this.#sum !== undefined) addTo(gradient, this.#sum)
+    return this.#withGuest(share)
   }
 }
 

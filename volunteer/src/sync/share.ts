@@ -13,6 +13,8 @@ export interface Flight {
   begun: BlockId[]
   /** nothing joins or leaves the share any more */
   sealed: boolean
+  /** what guests computed goes with this share (A1) */
+  guest: GuestShare | undefined
   /** ms that a block takes here, as last measured */
   blockMs: number
   /** rounds of moves that this member waits for, and those that are over: a late hold of one of these holds nobody */
@@ -23,7 +25,12 @@ export interface Flight {
 }
 
 export function newFlight(step: number, share: readonly BlockId[]): Flight {
-  return { step, stage: 'computing', todo: [...share], begun: [], sealed: false, blockMs: 0, held: new Set(), over: new Set(), released: new Map() }
+  return { step, stage: 'computing', todo: [...share], begun: [], sealed: false, guest: undefined, blockMs: 0, held: new Set(), over: new Set(), released: new Map() }
+}
+
+/** Σ gradients of guests, given to the member in `place`. here: it has them; done: they are in a step */
+export interface GuestShare extends Pick<MessageTo<'guest'>, 'id' | 'place' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'> {
+  stage: 'known' | 'here' | 'done'
 }
 
 export interface ShareRequest {
@@ -48,8 +55,29 @@ export function nextBlocksOf(core: MemberCore, { gen, step, most, blockMs }: Sha
   flight.begun.push(...blocks)
   if (blocks.length > 0) return blocks
   if (flight.held.size > 0) return 'wait'
+  if (!flight.sealed) flight.guest = ring.kind === 'ring' ? [...ring.guests.values()].find(({ stage, place }) => stage === 'here' && place === ring.position) : undefined
   flight.sealed = true
   return 'sealed'
+}
+
+/** A1: its blocks may be in a manifest from now on. It stays known to the end of the generation: what comes twice is not done twice. */
+export function noteGuest(ring: RingView, { owner, gen, id, place, blocks, samples, targets, lossSum, correct }: MessageTo<'guest'>): ToCoordinator {
+  if (!ring.guests.has(id)) ring.guests.set(id, { id, place, blocks, samples, targets, lossSum, correct, stage: 'known' })
+  return { type: 'guest-known', owner, gen, id }
+}
+
+export function guestHere(ring: RingView, id: number): void {
+  const guest = ring.guests.get(id)
+  if (guest?.stage === 'known') guest.stage = 'here'
+}
+
+/** What guests computed that is in these manifests: its blocks end that of the member that was given it. */
+export function guestIn(ring: RingView, manifests: readonly Manifest[]): GuestShare | undefined {
+  return [...ring.guests.values()].find(({ place, blocks, stage }) => stage !== 'done' && endsWith(manifests[place]?.blocks ?? [], blocks))
+}
+
+function endsWith(all: readonly BlockId[], end: readonly BlockId[]): boolean {
+  return all.length >= end.length && end.every((block, i) => all[all.length - end.length + i] === block)
 }
 
 /** Others could take blocks of this share: not when all are begun, nor while somebody is asked about it already. */
@@ -97,7 +125,8 @@ export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'mov
  */
 export function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
   const planned = ring.plan.get(step)
-  const found = manifests.map(({ blocks }) => blocks)
+  const guest = guestIn(ring, manifests)
+  const found = manifests.map(({ blocks }, i) => (i === guest?.place ? blocks.slice(0, blocks.length - guest.blocks.length) : blocks))
   if (planned === undefined) return ring.members[0]
   if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined
   const known = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)

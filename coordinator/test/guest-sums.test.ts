@@ -1,0 +1,31 @@
+// What guests of a ring pushed, in memory: one sum that is given, one that is open, neither longer than it is wanted.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { GuestSums } from '../src/guest-sums.ts'
+
+const gradient = (...values: number[]) => ({ writeTo: (vector: Float32Array) => vector.set(values) })
+const floats = (bytes: Uint8Array | undefined) => bytes && [...new Float32Array(bytes.slice().buffer)]
+
+test('pushes add up, scaled, and are served under the number of what was given, to the end', () => {
+  const sums = new GuestSums(2)
+  sums.add(gradient(1, 2), 1)
+  sums.add(gradient(4, 4), 0.5)
+  assert.equal(sums.bytes(1), undefined)
+  sums.give(1)
+  sums.add(gradient(9, 9), 1)
+  assert.deepEqual(floats(sums.bytes(1)), [3, 4])
+  assert.equal(sums.bytes(2), undefined)
+  sums.forget(false)
+  assert.equal(sums.bytes(1), undefined)
+  sums.give(2)
+  assert.deepEqual(floats(sums.bytes(2)), [9, 9])
+})
+
+test('what nobody was given yet goes with the rest when the run goes back', () => {
+  const sums = new GuestSums(1)
+  sums.add(gradient(1), 1)
+  sums.forget(true)
+  sums.add(gradient(2), 1)
+  sums.give(1)
+  assert.deepEqual(floats(sums.bytes(1)), [2])
+})

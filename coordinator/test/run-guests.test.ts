@@ -1,0 +1,164 @@
+// Guests of a ring (A1): who is one, what it may compute, how its sum gets into a step, and that no block is counted twice.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'
+import { Desk, hashOf } from './run-desk.ts'
+
+/** A ring of two with slow steps; the third member gave up twice and is out of it. */
+function ringWithGuest(): Desk {
+  const desk = new Desk({ minVolunteers: 3, blocks: 600, batchBlocks: 6, timing: { abortsBeforeFallback: 2, excludeMs: 600_000, stallMs: 600_000 } })
+  desk.join('a', 'b', 'guest')
+  desk.run('a', 'b', 'guest')
+  for (let i = 0; i < 2; i++) {
+    desk.say('guest', { type: 'abort', step: 1, blamed: memberId('guest'), why: 'own', links: [], code: 'gradient-not-finite', message: 'test' })
+    desk.answer('guest')
+    desk.run('a', 'b')
+    if (i === 0) desk.confirm('guest')
+  }
+  assert.deepEqual(desk.members, ['a', 'b'])
+  steps(desk, 3)
+  return desk
+}
+
+/** Each takes a second. */
+function steps(desk: Desk, count: number): void {
+  for (let i = 0; i < count; i++) {
+    desk.now += 1000
+    desk.step(desk.state.chain.head.v + 1)
+  }
+}
+
+const modeEpoch = (desk: Desk): number => desk.state.modeEpoch
+
+/** The guest asked for work, and there is a checkpoint to begin with. */
+function granted(): { readonly desk: Desk; readonly base: VersionRef; readonly leases: Push['leases'] } {
+  const desk = ringWithGuest()
+  desk.checkpoint()
+  desk.wait(200)
+  desk.say('guest', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  desk.wait(200)
+  const [grant] = desk.sent('grant')
+  assert.ok(grant)
+  return { desk, base: grant.base, leases: grant.leases }
+}
+
+function push(desk: Desk, { base, leases }: Pick<Push, 'base' | 'leases'>): string | undefined {
+  const samples = leases.length
+  desk.feed({ type: 'push', gradDigest: hashOf('guest'), push: { incarnation: memberId('guest'), modeEpoch: modeEpoch(desk), base, leases, samples, targets: samples, lossSum: 2, correct: 0 } })
+  return desk.verdict
+}
+
+/** What the guest computed is offered to the ring; all know of it. */
+function given(): { readonly desk: Desk; readonly blocks: readonly BlockId[]; readonly id: number } {
+  const { desk, ...work } = granted()
+  assert.equal(push(desk, work), 'received')
+  desk.wait(200)
+  const [guest] = desk.sent('guest')
+  assert.ok(guest)
+  for (const name of ['a', 'b']) desk.say(name, { type: 'guest-known', id: guest.id })
+  return { desk, blocks: guest.blocks, id: guest.id }
+}
+
+test('a member that the ring leaves out is asked once in a generation to work as a guest', () => {
+  const desk = ringWithGuest()
+  desk.wait(200)
+  assert.deepEqual(desk.sent('async').map(({ to }) => to), ['guest'])
+  desk.wait(200)
+  assert.deepEqual(desk.sent('async'), [])
+})
+
+test('it gets blocks that are in no plan, at the newest checkpoint, and no later plan has them', () => {
+  const { desk, base, leases } = granted()
+  assert.equal(base.v, 3)
+  const lent = leases.map(({ block }) => block)
+  const { phase } = desk.state
+  assert.ok(phase.type === 'ring' && [...phase.planned.values()].flat().every((block) => !lent.includes(block)))
+  const planned: BlockId[] = []
+  for (let v = 4; v <= 90; v++) {
+    planned.push(...desk.planned(v))
+    steps(desk, 1)
+  }
+  assert.ok(planned.length > 500 && lent.every((block) => !planned.includes(block)))
+})
+
+test('when the checkpoint is too old for it, one is made, and it waits', () => {
+  const desk = ringWithGuest()
+  desk.wait(200)
+  desk.say('guest', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  steps(desk, 12)
+  desk.wait(200)
+  assert.deepEqual(desk.sent('grant'), [])
+  assert.ok(desk.state.phase.type === 'ring' && desk.state.phase.checkpointAsked !== undefined)
+})
+
+test('members of the ring, and strangers to a lease, push nothing', () => {
+  const { desk, base, leases } = granted()
+  const samples = leases.length
+  desk.feed({ type: 'push', gradDigest: hashOf('a'), push: { incarnation: memberId('a'), modeEpoch: modeEpoch(desk), base, leases, samples, targets: samples, lossSum: 2, correct: 0 } })
+  assert.equal(desk.verdict, 'mode-stale')
+  assert.equal(push(desk, { base, leases: leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) }), 'lease-stale')
+})
+
+test('its sum is given to one member, who is told to take it when all know of it, not before', () => {
+  const { desk, ...work } = granted()
+  push(desk, work)
+  desk.wait(200)
+  const [guest] = desk.sent('guest')
+  assert.deepEqual(desk.sent('guest').map(({ to, place }) => [to, place]), desk.members.map((id) => [id, guest?.place]), 'both hear the same')
+  desk.say('a', { type: 'guest-known', id: guest?.id ?? 0 })
+  assert.deepEqual(desk.sent('guest-take'), [])
+  desk.say('b', { type: 'guest-known', id: guest?.id ?? 0 })
+  assert.deepEqual(desk.sent('guest-take').map(({ to }) => to), [desk.members[guest?.place ?? -1]])
+})
+
+test('a step that holds its blocks behind the planned ones is committed, and the sum is let go', () => {
+  const { desk, blocks } = given()
+  const record = desk.record(4, [...desk.planned(4), ...blocks])
+  for (const member of desk.members) desk.hold(member, record)
+  assert.equal(desk.state.chain.head.v, 4)
+  assert.ok(blocks.every((block) => desk.state.chain.isDone(block)))
+  assert.equal(desk.state.given, undefined)
+  assert.ok(desk.effects.some((effect) => effect.type === 'guest-forget'))
+})
+
+test('a step with some of them, or with blocks that nobody was given, is refused', () => {
+  const { desk, blocks } = given()
+  for (const wrong of [blocks.slice(1), [...blocks, '1:0' as BlockId]]) {
+    desk.hold('a', desk.record(4, [...desk.planned(4), ...wrong]))
+    assert.deepEqual(desk.refusals, ['a message-unexpected'])
+  }
+})
+
+test('when the generation closes without it, its blocks are planned again', () => {
+  const { desk, blocks } = given()
+  desk.lose('b')
+  desk.answer('guest')
+  desk.answer('a', [])
+  desk.confirm('a')
+  assert.equal(desk.state.given, undefined)
+  const { phase } = desk.state
+  assert.ok(phase.type === 'ring')
+  const planned = [...phase.planned.values()].flat()
+  assert.ok(planned.includes(desk.planned(4)[0] as BlockId))
+  for (let v = 4; v <= 100; v++) steps(desk, 1)
+  assert.ok(blocks.every((block) => desk.state.chain.isDone(block)))
+})
+
+test('when the generation closes with a step that holds it, the blocks are done and nothing is planned twice', () => {
+  const { desk, blocks } = given()
+  const record = desk.record(4, [...desk.planned(4), ...blocks])
+  desk.lose('b')
+  desk.answer('guest')
+  desk.answer('a', [record])
+  desk.confirm('a')
+  assert.ok(blocks.every((block) => desk.state.chain.isDone(block)))
+  const { phase } = desk.state
+  assert.ok(phase.type === 'ring' && [...phase.planned.values()].flat().every((block) => !blocks.includes(block)))
+})
+
+test('an epoch does not wait for a guest: what it has goes back', () => {
+  const { desk, leases } = granted()
+  for (let i = 0; i < 120 && !leases.every(({ block }) => desk.state.chain.isDone(block)); i++) steps(desk, 1)
+  assert.ok(leases.every(({ block }) => desk.state.chain.isDone(block)))
+  assert.equal(desk.state.chain.doneIn(0).size, 600)
+})
