@@ -52,7 +52,7 @@ test('when Starling itself is wrong nothing is timed', async () => {
 })
 
 for (const task of [
-  { kind: 'conv2d-forward', samples: 1, channels: 2, out: 3, side: 5, kernel: 3 }, { kind: 'conv2d-training', samples: 2, channels: 2, out: 3, side: 5, kernel: 3 },
+  { kind: 'conv2d-forward', samples: 1, channels: 2, out: 3, side: 5, kernel: 3 }, { kind: 'conv2d-backward', samples: 2, channels: 2, out: 3, side: 5, kernel: 3 },
   { kind: 'chain', length: 3, elements: 5 }, { kind: 'step', model: 'mlp', samples: 2 },
 ] as const)
   test(`${task.kind} gives the same result each time it is done from its beginning`, async () => {
