@@ -2,7 +2,7 @@
 // bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
 import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
 import { noteFailure } from './link-health.ts'
-import type { RunPhase, RunState } from './state.ts'
+import type { RunPhase } from './state.ts'
 import type { Turn } from './turn.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
@@ -43,11 +43,13 @@ function settle(turn: Turn, phase: Ring): void {
   if (dispute === undefined) return
   const groups = groupsOf(dispute.records)
   const [most = [], next = []] = groups
-  const few = most.length > next.length ? groups.slice(1).flat() : groups.flat()
-  const reason = most.length > next.length ? `${named(turn.state, few)} held other bytes for step ${dispute.v} than the other ${most.length}` : `${named(turn.state, few)} hold different bytes for step ${dispute.v}, and nobody can tell whose are right`
+  const isClear = most.length > next.length
+  const few = isClear ? groups.slice(1).flat() : groups.flat()
   for (const id of few) turn.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
+  const senders = few.flatMap((id) => suspectLinkTo(turn, phase, id, groups.find((group) => group.includes(id)) ?? []) ?? [])
+  const names = (ids: readonly MemberId[]): string => [...new Set(ids)].map((id) => turn.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
+  const reason = isClear ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; they came from ${names(senders)}` : `${names(few)} hold different bytes for step ${dispute.v}, and nobody can tell whose are right`
   turn.note('refusal', reason)
-  for (const id of few) suspectLinkTo(turn, phase, id, groups.find((group) => group.includes(id)) ?? [])
   turn.then({ type: 'ballot', reason, trouble: true })
 }
 
@@ -64,17 +66,14 @@ function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
 
 /**
  * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either, but whoever
- * is in such a pair with a second partner, in another order of the ring, is left out (R17).
+ * is in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the predecessor.
  */
-function suspectLinkTo(turn: Turn, { members, relayed }: Ring, id: MemberId, agreeing: readonly MemberId[]): void {
+function suspectLinkTo(turn: Turn, { members, relayed }: Ring, id: MemberId, agreeing: readonly MemberId[]): MemberId | undefined {
   const { health, gen, config } = turn.state
   const place = (members.indexOf(id) + members.length - 1) % members.length
   const from = members[place]
-  if (from === undefined || agreeing.includes(from)) return
+  if (from === undefined || agreeing.includes(from)) return undefined
   const failure = { pair: [from, id] as const, why: 'closed' as const, relayed: relayed.includes(place), gen, at: turn.now }
   health.linkFailures = noteFailure(health.linkFailures, failure, { now: turn.now, halfLifeMs: config.timing.linkMemoryMs })
-}
-
-function named(state: RunState, ids: readonly MemberId[]): string {
-  return ids.map((id) => state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
+  return from
 }
