@@ -1,11 +1,13 @@
 // A member of the ring as a process of its own: real links, executor, reduce and optimizer, without a coordinator. Its parent
 // says what a step is made of, so that computing, exchanging and both can be timed apart.
 import { readFile } from 'node:fs/promises'
-import { localSeat, openGpu, openPeerNetwork } from '@starling-grid/client-node'
+import { localSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-grid/client-node'
+import { parameterCount } from '@starling-grid/model'
 import { describeError, type MemberId, sha256Name, type StepRecord, versionId } from '@starling-grid/protocol'
-import { bytesOf, Compute, createGpuExecutor, type EarlyRanges, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of } from '@starling-grid/volunteer'
-import { batchFor, LINK_BYTES_PER_MS, MODEL, OPTIMIZER, type OverlapAnswer, type OverlapOrder, type StepWay } from './overlap-task.ts'
+import { bytesOf, Compute, createGpuExecutor, type EarlyRanges, type Executor, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of } from '@starling-grid/volunteer'
+import { batchFor, LINK_BYTES_PER_MS, MODEL, OPTIMIZER, STEP_MS, TIMED, type OverlapAnswer, type OverlapOrder, type StepWay } from './overlap-task.ts'
 import { slowNetwork } from './slow-link.ts'
+import { timedExecutor } from './timed-executor.ts'
 
 const seat = localSeat()
 if (seat === undefined) throw new Error('internal: started without a seat')
@@ -14,9 +16,8 @@ const { access, members } = seat
 const position = members.indexOf(access.self)
 const peer: MemberId = members[1 - position] ?? access.self
 
-const gpu = await openGpu({ adapter: process.argv[2] })
-const readText = (url: URL): Promise<string> => readFile(url, 'utf8')
-const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, spec: MODEL, readText, tuning: { budgetMs: 1500 } })
+const gpu = process.argv[2] === TIMED ? undefined : await openGpu({ adapter: process.argv[2] })
+const executor = gpu === undefined ? timedExecutor(parameterCount(MODEL), STEP_MS) : await executorOn(gpu)
 const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
 const compute = new Compute(executor, held)
@@ -55,7 +56,7 @@ async function obey(order: Exclude<OverlapOrder, { type: 'leave' }>): Promise<Ov
   if (order.type === 'prepare') prepare(order.gen, order.way)
   else await go(order.gen, order.way)
   const ms = performance.now() - begin
-  return { ms, adapter: gpu.description.name, digest: order.type === 'go' ? await sha256Of(bytesOf(sum)) : sha256Name('') }
+  return { ms, adapter: executor.adapter.name, digest: order.type === 'go' ? await sha256Of(bytesOf(sum)) : sha256Name('') }
 }
 
 process.on('message', (order: OverlapOrder | 'go') => {
@@ -65,6 +66,10 @@ process.on('message', (order: OverlapOrder | 'go') => {
 })
 process.send?.('ready')
 
+function executorOn({ device, description: adapter }: OpenGpu): Promise<Executor> {
+  return createGpuExecutor({ device, adapter, spec: MODEL, readText: (url) => readFile(url, 'utf8'), tuning: { budgetMs: 1500 } })
+}
+
 async function connect(): Promise<void> {
   await links.ensure(peer, access.self < peer ? 'dial' : 'await', AbortSignal.timeout(30_000))
   process.send?.('linked')
@@ -73,7 +78,7 @@ async function connect(): Promise<void> {
 function leave(): void {
   links.close()
   executor.destroy()
-  gpu.close()
+  gpu?.close()
   process.removeAllListeners('disconnect')
   process.disconnect()
   process.exit()

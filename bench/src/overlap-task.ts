@@ -8,8 +8,12 @@ const CONTEXT = 64
 /** A small GPT on characters, 7.3 MB of parameters: layers of equal size behind a small table, as in larger ones. */
 export const MODEL = gpt({ blocks: 4, heads: 4, channels: 192, context: CONTEXT, vocab: VOCAB })
 export const OPTIMIZER = { type: 'sgd', lr: 0.01, momentum: 0.9 } as const
-/** Of each member in a step: so many that computing takes longer than the exchange. */
+/** Of each member in a step on an adapter: so many that computing takes longer than the exchange. */
 export const SAMPLES = 4
+/** Instead of an adapter's name: time passes and nothing is computed (timed-executor.ts). */
+export const TIMED = 'timed'
+/** ms that such a step takes: 2.7 times the exchange */
+export const STEP_MS = 1000
 /** Of a link in each direction: 160 Mbit/s, a good line to a home. */
 export const LINK_BYTES_PER_MS = 20_000
 

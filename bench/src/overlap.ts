@@ -1,12 +1,12 @@
 // How much of the exchange a step waits for: (step with the ring − step that only computes) ÷ exchange alone, when buckets of
 // the gradient enter the ring as backward finishes them, against the whole gradient after it. Two members in processes of
-// their own on one adapter and over WebRTC, on links as slow as homes have.
+// their own, over WebRTC on links as slow as homes have: first with a computing that only takes time, then on an adapter.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { startLocalGroup } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
-import { LINK_BYTES_PER_MS, MODEL, type OverlapAnswer, type OverlapOrder, type StepWay } from './overlap-task.ts'
+import { LINK_BYTES_PER_MS, MODEL, type OverlapAnswer, type OverlapOrder, type StepWay, TIMED } from './overlap-task.ts'
 import { type BenchRow, median, rounded } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 
@@ -21,7 +21,12 @@ const NAME = `exchange of ${(4e-6 * parameterCount(MODEL)).toFixed(1)} MB over $
 type Times = Readonly<Record<StepWay, number>>
 
 export async function overlapSuite({ adapter, rounds, log }: SuiteOptions): Promise<BenchRow[]> {
-  const { processes, ended } = await startLocalGroup({ size: 2, file: MEMBER, args: adapter === undefined ? [] : [adapter] })
+  const timed = await measure([TIMED], { rounds, log })
+  return [...timed, ...(await measure(adapter === undefined ? [] : [adapter], { rounds, log }))]
+}
+
+async function measure(args: readonly string[], { rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow[]> {
+  const { processes, ended } = await startLocalGroup({ size: 2, file: MEMBER, args })
   await Promise.all(processes.map((child) => once(child, 'message'))) // linked
   const pair = new Pair(processes)
   await pair.round() // warm-up: compile, cache

@@ -1,0 +1,36 @@
+// An executor as a GPU looks from the CPU: it takes its time and none of the cores, and finishes the pieces of a gradient one
+// after the other. What it gives back are numbers without sense. On a machine whose only GPU is its CPU, exchange and computing
+// otherwise compete for the same cores, and no order of the two could hide one behind the other.
+import { setTimeout as delay } from 'node:timers/promises'
+import { random32 } from '@starling-grid/protocol'
+import type { Executor } from '@starling-grid/volunteer'
+
+/** of a step's time, before backward begins: backward computes twice as much */
+const FORWARD = 1 / 3
+
+export function timedExecutor(parameters: number, stepMs: number): Executor {
+  const random = random32(1)
+  const values = Float32Array.from({ length: parameters }, () => random() / 2 ** 32 - 0.5)
+  const none = (): never => {
+    throw new Error('internal: a timed executor computes gradients only')
+  }
+  return {
+    adapter: { name: `a GPU that takes ${stepMs} ms a step, timed`, vendor: 'starling', software: false, executor: 'reference' },
+    loadParameters: () => undefined,
+    async gradient({ samples }, into, early) {
+      const begin = performance.now()
+      const until = (share: number): Promise<void> => delay(Math.max(0, begin + stepMs * share - performance.now()))
+      let done = 0
+      for (const [index, { start, end }] of (early?.ranges ?? [{ start: 0, end: into.length }]).entries()) {
+        done += end - start
+        await until(FORWARD + ((1 - FORWARD) * done) / into.length)
+        into.set(values.subarray(start, end), start)
+        early?.onFinal(index)
+      }
+      return { lossSum: 1, targets: samples, correct: 0 }
+    },
+    evaluate: none,
+    predict: none,
+    destroy: () => undefined,
+  }
+}
