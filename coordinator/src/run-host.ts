@@ -198,10 +198,7 @@ export class RunHost {
       case 'server-load':
         return this.#loadServer(effect.checkpoint)
       case 'server-add':
-        return this.#onServer(async (server) => {
-          if (context === undefined) throw new Error('internal: a push without its gradient')
-          await server.add({ ...effect, gradient: context.gradient })
-        })
+        return this.#onServer((server) => server.add({ ...effect, gradient: gradientIn(context) }))
       case 'server-close':
         return this.#onServer((server) => server.close(effect.version, effect.record.targets))
       case 'server-checkpoint':
@@ -209,8 +206,7 @@ export class RunHost {
       case 'server-unload':
         return this.#server.unload()
       case 'guest-add':
-        if (context === undefined) throw new Error('internal: a push without its gradient')
-        return this.guests.add(context.gradient, effect.damping)
+        return this.guests.add(gradientIn(context), effect.damping)
       case 'guest-give':
         return this.guests.give(effect.id)
       case 'guest-forget':
@@ -299,4 +295,9 @@ export class RunHost {
     if (input === undefined || !('member' in input) || typeof input.member !== 'string' || input.type === 'member-lost') return
     this.#parts.audience.refuse(input.member, { code: 'message-unexpected', message: 'the coordinator could not take this message', fatal: true })
   }
+}
+
+function gradientIn(context: PushContext | undefined): PushedGradient {
+  if (context === undefined) throw new Error('internal: a push without its gradient')
+  return context.gradient
 }

@@ -5,17 +5,18 @@ import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { FRAME_FAULTS, withFrameFault } from './frame-faults.ts'
 import { isSlowness, SLOWNESS, withSlowBlocks } from './slow-blocks.ts'
 import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
-import { Partition, type PartitionOrder, withoutIce } from './link-faults.ts'
+import { Partition, type PartitionOrder, withoutIce, withoutLinks } from './link-faults.ts'
 
 const [coordinatorUrl = '', , name = 'faulty'] = process.argv.slice(2)
 const [kind = '', number = '1'] = (process.env['STARLING_FAULT'] ?? '').split(':')
 
 function withFault(host: VolunteerHost): VolunteerHost {
   if (kind === 'no-ice') return withoutIce(host, openWebRtc, Number(number))
+  if (kind === 'no-links') return withoutLinks(host, openWebRtc)
   if (kind === 'partition') return partitioned(host)
   if (isSlowness(kind)) return withSlowBlocks(host, kind, Number(number))
   const faulty = withFrameFault(host, kind, Number(number)) ?? withMessageFault(host, kind, Number(number))
-  if (faulty === undefined) throw new Error(`STARLING_FAULT is one of ${['no-ice', 'partition', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`)
+  if (faulty === undefined) throw new Error(`STARLING_FAULT is one of ${['no-ice', 'no-links', 'partition', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`)
   return faulty
 }
 

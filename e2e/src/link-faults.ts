@@ -28,6 +28,16 @@ export function withoutIce(host: VolunteerHost, openWebRtc: () => Promise<PeerJs
   }
 }
 
+/** Nobody reaches it, not even through the coordinator: a network that lets nothing but the one socket out. */
+export function withoutLinks(host: VolunteerHost, openWebRtc: () => Promise<PeerJsPlatform>): VolunteerHost {
+  return {
+    ...withoutIce(host, openWebRtc, Number.POSITIVE_INFINITY),
+    dialRelay: async () => {
+      throw new GridError('coordinator-lost', 'the relay is refused')
+    },
+  }
+}
+
 type Listen = (event: string, listener: (connection: RtcConnection) => void) => unknown
 
 /** Neither its offers nor theirs lead to anything. */

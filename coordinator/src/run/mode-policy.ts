@@ -1,7 +1,8 @@
 // Which way gradients travel next. Knows nothing of sockets or storage.
 import type { Mode } from '@starling-grid/protocol'
 import { cheaper, costsAsText } from './exchange-cost.ts'
-import type { RingHealth, RunConfig } from './state.ts'
+import type { RingHealth } from './ring-health.ts'
+import type { RunConfig } from './state.ts'
 import type { Timing } from './timing.ts'
 
 export interface ModeDecision {

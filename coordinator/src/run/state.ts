@@ -7,11 +7,9 @@ import type { OpenSum } from './accumulator.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
 import type { Dispute } from './dispute.ts'
-import type { Pace } from './exchange-cost.ts'
-import type { ExchangeTimes } from './ring-size.ts'
 import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
-import type { LinkFailure } from './link-health.ts'
+import type { RingHealth } from './ring-health.ts'
 import type { MoveRound } from './share-moves.ts'
 import type { Timing } from './timing.ts'
 
@@ -180,30 +178,6 @@ export type RunPhase =
   | { readonly type: 'async'; readonly since: number; checkpointAskedAt: number | undefined }
   | { readonly type: 'lost'; readonly since: number; readonly goal: 'ring' | 'async' }
   | { readonly type: 'finished' }
-
-/** What mode-policy.ts looks at. Times are ms. */
-export interface RingHealth {
-  /** ballots opened by aborts or stalls since the last committed step */
-  consecutiveAborts: number
-  /** when ballots were opened, the last minute */
-  ballots: number[]
-  /** of links, forgotten with time (link-health.ts) */
-  linkFailures: readonly LinkFailure[]
-  /** (who sent what nobody should send, to whom, when), the last minute */
-  blames: { readonly blamed: MemberId; readonly by: MemberId; readonly at: number }[]
-  /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
-  aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
-  /** last join, departure or abort */
-  disturbedAt: number
-  /** fallbacks to async with no long time of a working ring between them */
-  fallbacks: number
-  leftAsyncAt: number | undefined
-  /** of the running generation */
-  pace: Pace | undefined
-  /** what exchanges took in rings of each size, and the samples of a step (ring-size.ts) */
-  exchangeTimes: ExchangeTimes
-  stepSamples: number
-}
 
 export interface RunState {
   readonly config: RunConfig

@@ -1,0 +1,29 @@
+// What decisions about modes, links and members remember of how the ring fares. Volatile: a restarted coordinator finds out anew.
+import type { MemberId } from '@starling-grid/protocol'
+import type { Pace } from './exchange-cost.ts'
+import type { LinkFailure } from './link-health.ts'
+import type { ExchangeTimes } from './ring-size.ts'
+
+/** Times are ms. */
+export interface RingHealth {
+  /** ballots opened by aborts or stalls since the last committed step */
+  consecutiveAborts: number
+  /** when ballots were opened, the last minute */
+  ballots: number[]
+  /** of links, forgotten with time (link-health.ts) */
+  linkFailures: readonly LinkFailure[]
+  /** (who sent what nobody should send, to whom, when), the last minute */
+  blames: { readonly blamed: MemberId; readonly by: MemberId; readonly at: number }[]
+  /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
+  aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
+  /** last join, departure or abort */
+  disturbedAt: number
+  /** fallbacks to async with no long time of a working ring between them */
+  fallbacks: number
+  leftAsyncAt: number | undefined
+  /** of the running generation */
+  pace: Pace | undefined
+  /** what exchanges took in rings of each size, and the samples of a step (ring-size.ts) */
+  exchangeTimes: ExchangeTimes
+  stepSamples: number
+}

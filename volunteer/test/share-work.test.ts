@@ -1,0 +1,109 @@
+// What a member contributes for its share: the same sum in one piece or in several, with early buckets or without, and what
+// guests computed in it once.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { mlp } from '@starling-grid/model'
+import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock } from '@starling-grid/protocol'
+import { Compute, createMember, createReferenceExecutor, HeldVersion, type MemberCore, react } from '@starling-grid/volunteer'
+import type { Batches } from '../src/data/batch.ts'
+import { ShareWork } from '../src/sync/share-work.ts'
+
+const spec = mlp({ input: [4], hidden: [3], classes: 2 })
+const ZERO = genesis(jobId('job'), 'hash', 7)
+const A = memberId('a')
+const BLOCKS = [0, 1, 2, 3].map((i) => trainingBlock(0, i))
+const BLOCK_SAMPLES = 4
+const BALLOT = { owner: 1, gen: 1 }
+
+/** Any numbers, another for each block. */
+function batchOf(blocks: readonly BlockId[]) {
+  const samples = blocks.length * BLOCK_SAMPLES
+  const numbers = blocks.flatMap((block) => Array.from({ length: BLOCK_SAMPLES * 4 }, (_, i) => Math.sin(i + 13 * blockIndex(block))))
+  return { samples, x: Float32Array.from(numbers), y: Int32Array.from({ length: samples }, (_, i) => i % 2), groups: blocks.map(() => BLOCK_SAMPLES) }
+}
+
+/** Alone in a ring, in step 1; `speed` in samples per second decides how many pieces there are. */
+function bench(speed: number, buckets = false) {
+  const held = new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 0.1 }, clipNorm: undefined })
+  held.adoptInitial(ZERO, 7)
+  const core: MemberCore = createMember(A, ZERO)
+  react(core, { type: 'order', order: { type: 'freeze', ...BALLOT } })
+  react(core, { type: 'order', order: { type: 'form', ...BALLOT, members: [A], shares: [1], relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring' } })
+  react(core, { type: 'links-open', gen: 1 })
+  react(core, { type: 'state-fetched', gen: 1, version: ZERO })
+  const compute = new Compute(createReferenceExecutor(spec), held)
+  const asked: number[] = []
+  const batches = { blockSamples: BLOCK_SAMPLES, of: async (blocks: readonly BlockId[]) => (asked.push(blocks.length), (compute.samplesPerSecond = speed), batchOf(blocks)) } as unknown as Batches
+  const early: Float32Array[] = []
+  const ranges = [{ start: 6, end: held.layout.total }, { start: 0, end: 6 }]
+  const share = new ShareWork({
+    core, compute, batches, tell: (input) => void react(core, input), guestSum: async () => new Float32Array(held.layout.total).fill(100),
+    bucketsOf: () => (buckets ? { ranges, onFinal: (index) => early.push(compute.gradient.slice(ranges[index]?.start, ranges[index]?.end)) } : undefined),
+  })
+  compute.samplesPerSecond = speed
+  const start = (): unknown => react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] } })
+  return { core, compute, share, asked, early, start }
+}
+
+async function gradientWith(speed: number, buckets = false) {
+  const all = bench(speed, buckets)
+  all.start()
+  const result = await all.share.compute({ gen: 1, step: 1 })
+  return { ...all, result, gradient: all.compute.gradient.slice() }
+}
+
+const FAST = 1e9
+/** A block takes a second, as far as anybody knows. */
+const SLOW = BLOCK_SAMPLES
+
+const near = (a: Float32Array, b: Float32Array): boolean => a.every((value, i) => Math.abs(value - (b[i] ?? 0)) < 1e-5)
+
+describe('a share', () => {
+  test('has the same sum in one piece and in several', async () => {
+    const [whole, pieces] = [await gradientWith(FAST), await gradientWith(SLOW)]
+    assert.deepEqual(whole.asked, [4])
+    assert.ok(pieces.asked.length > 1)
+    assert.deepEqual(whole.result?.blocks, pieces.result?.blocks)
+    assert.deepEqual([whole.result?.samples, pieces.result?.samples], [16, 16])
+    assert.ok(near(whole.gradient, pieces.gradient))
+  })
+
+  test('that leaves in buckets is in them what it is in the end', async () => {
+    for (const speed of [FAST, SLOW]) {
+      const { early, gradient } = await gradientWith(speed, true)
+      const whole = await gradientWith(FAST)
+      assert.ok(near(gradient, whole.gradient))
+      for (const [i, [from, to]] of [[6, undefined], [0, 6]].entries()) if (early[i] !== undefined) assert.deepEqual(early[i], gradient.slice(from, to))
+    }
+  })
+
+  test('holds what guests computed once, in one piece or in several, in buckets or not', async () => {
+    const plain = await gradientWith(FAST)
+    const lent = [trainingBlock(0, 9)]
+    for (const [speed, buckets] of [[FAST, false], [FAST, true], [SLOW, false], [SLOW, true]] as const) {
+      const { core, compute, share, start } = bench(speed, buckets)
+      react(core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 3, place: 0, blocks: lent, samples: 4, targets: 4, lossSum: 8, correct: 1 } })
+      await share.fetchGuest(1, 3)
+      start()
+      const result = await share.compute({ gen: 1, step: 1 })
+      assert.deepEqual([result?.blocks, result?.samples, result?.sums.targets], [[...BLOCKS, ...lent], 20, 20])
+      assert.ok(near(compute.gradient, plain.gradient.map((value) => value + 100)), `${speed} samples/s, ${buckets ? '' : 'no '}buckets`)
+    }
+  })
+
+  test('of nothing is zero, whatever was computed before', async () => {
+    const { core, compute, share } = bench(FAST)
+    compute.gradient.fill(5)
+    react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: [] }] } })
+    const result = await share.compute({ gen: 1, step: 1 })
+    assert.deepEqual([result?.blocks, result?.samples], [[], 0])
+    assert.ok(compute.gradient.every((value) => value === 0))
+  })
+
+  test('of a generation that ended is no share', async () => {
+    const { core, share, start } = bench(FAST)
+    start()
+    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2 } })
+    assert.equal(await share.compute({ gen: 1, step: 1 }), undefined)
+  })
+})
