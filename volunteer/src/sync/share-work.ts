@@ -11,6 +11,8 @@ import { blockMsNow, isBehind, pieceOf, plannedMs, type ShareState } from './sha
 
 /** ms between looks at a share that takes its time */
 const LOOK_MS = 100
+/** ms between two calls for help: one round of moves is over by then */
+const CALL_MS = 500
 
 export interface ShareWorkParts {
   readonly core: MemberCore
@@ -171,6 +173,7 @@ class ShareClock {
   readonly #beganAt = performance.now()
   readonly #timer: ReturnType<typeof setInterval>
   readonly #plannedMs: number
+  #calledAt = Number.NEGATIVE_INFINITY
   #pieceAt = 0
   #pieceBlocks = 0
   #blocks = 0
@@ -218,6 +221,8 @@ class ShareClock {
     const state: ShareState = {
       elapsedMs: now - this.#beganAt, pieceMs: this.#pieceBlocks > 0 ? now - this.#pieceAt : 0, pieceBlocks: this.#pieceBlocks, left: this.left, blockMs: this.blockMs, plannedMs: this.#plannedMs,
     }
-    if (isBehind(state)) this.#parts.tell({ type: 'behind', ...this.order, blockMs: blockMsNow(state) })
+    if (now - this.#calledAt < CALL_MS || !isBehind(state)) return
+    this.#calledAt = now
+    this.#parts.tell({ type: 'behind', ...this.order, blockMs: blockMsNow(state) })
   }
 }
