@@ -112,6 +112,14 @@ test('sums that half precision alone cannot hold travel all the same, very large
     }
 })
 
+test('numbers so small that their scale has hardly any bits keep their signs', () => {
+  const smallest = 2 ** -149
+  for (const encoding of LOSSY) {
+    const [sum] = reduce({ encoding, gradients: shares(2, 2, 1).map((gradient) => (gradient.set([190 * smallest, -190 * smallest]), gradient)) }).sums
+    assert.ok(sum !== undefined && (sum[0] ?? 0) > 0 && (sum[1] ?? 0) < 0, `${encoding}: ${sum?.join()}`)
+  }
+})
+
 // Member 1 of 2: what it may get is the partial sum of segment 0 at hop 0, 600 floats in chunks of 256, 256 and 88.
 const LENGTH = 1200
 const chunk = new Float32Array(256).fill(1)

@@ -82,9 +82,10 @@ interface Block {
 
 function encodeBlock({ values, from, end, scale }: Block, codes: Int8Array, rounding: Rounding): void {
   if (!(scale > 0)) return // all zeros, or NaN times zero
-  for (let i = from; i < end; i++) {
-    const exact = (values[i] ?? 0) / scale
-    const code = rounding.type === 'nearest' ? Math.sign(exact) * Math.floor(Math.abs(exact) + 0.5) : Math.floor(exact + rounding.random() / 2 ** 32)
-    codes[i] = Math.max(-LARGEST, Math.min(LARGEST, code))
-  }
+  if (rounding.type === 'nearest')
+    for (let i = from; i < end; i++) {
+      const exact = (values[i] ?? 0) / scale // storing cuts off what is behind the point
+      codes[i] = exact < 0 ? Math.max(-LARGEST, exact - 0.5) : Math.min(LARGEST, exact + 0.5)
+    }
+  else for (let i = from; i < end; i++) codes[i] = Math.max(-LARGEST, Math.min(LARGEST, Math.floor((values[i] ?? 0) / scale + rounding.random() / 2 ** 32)))
 }
