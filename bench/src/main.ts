@@ -21,9 +21,9 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
 }
-/** Suites that use an adapter, and where `all` runs them; it runs the others once. */
-const ON_ADAPTERS: readonly string[] = ['kernels', 'step', 'dispatch']
-const EVERYWHERE: readonly (readonly string[])[] = [['--adapter', 'llvmpipe'], ['--adapter', 'SwiftShader'], ['--in', 'browser']]
+const ADAPTERS: readonly (readonly string[])[] = [['--adapter', 'llvmpipe'], ['--adapter', 'SwiftShader'], ['--in', 'browser']]
+/** Where `all` runs a suite; the others once. */
+const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = { kernels: ADAPTERS, step: ADAPTERS, dispatch: ADAPTERS, reduce: [[], ['--in', 'browser']] }
 
 const FEWEST_ROUNDS_TO_KEEP = 5
 const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
@@ -76,7 +76,7 @@ async function runSuite(name: string, options: Options): Promise<number> {
 /** One after the other, each in a process of its own, because a process sees one adapter. */
 function runAll(flags: readonly string[]): number {
   const failed: string[] = []
-  const runs = Object.keys(SUITES).flatMap((suite) => (ON_ADAPTERS.includes(suite) ? EVERYWHERE : [[]]).map((where) => ['bench', suite, ...where, ...flags]))
+  const runs = Object.keys(SUITES).flatMap((suite) => (PLACES[suite] ?? [[]]).map((where) => ['bench', suite, ...where, ...flags]))
   for (const run of runs) {
     console.error(`\nstarling ${run.join(' ')}`)
     if (spawnSync(process.execPath, [PROGRAM, ...run], { stdio: 'inherit' }).status !== 0) failed.push(run.join(' '))
