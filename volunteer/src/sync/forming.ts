@@ -74,10 +74,16 @@ function setVersion(core: MemberCore, version: VersionRef, { committed, records 
 
 /** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
 export function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
-  const next = nextOnTheWay(core, ring)
+  const next = nextOnTheWay(core, ring) ?? regardless(core, ring)
   if (next === undefined || !sameVersion(fetched, next.version)) return []
   setVersion(core, next.version, ring)
   return [{ type: 'apply', ...next }, ...reach(core, ring)]
+}
+
+/** Rule R7 switched off: whatever is held. */
+function regardless({ off, version }: MemberCore, { records, target }: RingView): ReturnType<typeof nextOnTheWay> {
+  const record = records.at(-1)
+  return off.has('R7') && version !== undefined && record !== undefined ? { record, version: target } : undefined
 }
 
 export function confirmIfReady(core: MemberCore, ring: RingView): MemberEffect[] {
