@@ -192,8 +192,8 @@ const toVolunteer = {
   validate: strict({ type: literal('validate'), version: VersionRefSchema, leases: Type.Array(LeaseTokenSchema, { maxItems: 256 }) }),
   /** async mode began or goes on: ask for leases */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
-  /** leases of one push, at a base version to pull */
-  grant: strict({ type: literal('grant'), ...ballot, modeEpoch: Count, base: VersionRefSchema, leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }), deadlineMs: Count }),
+  /** leases of one push, at a base version to pull; `guest`: beside a ring (A1), where the base is a checkpoint */
+  grant: strict({ type: literal('grant'), ...ballot, modeEpoch: Count, base: VersionRefSchema, leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }), deadlineMs: Count, guest: Type.Optional(Type.Boolean()) }),
   /** nothing to do now, and why */
   wait: strict({ type: literal('wait'), reason: Text }),
   /** the run ended */

@@ -56,6 +56,8 @@ export class JobSession {
   readonly #batches: Batches
   readonly #async: AsyncMode
   readonly #kept: KeptState
+  /** of a ring (A1): its base is a checkpoint, of which rows are not served */
+  #isGuest = false
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
@@ -94,7 +96,7 @@ export class JobSession {
     })
     this.#async = new AsyncMode({
       self: parts.self, layout, tables: embeddingTables(spec, layout), lookups: inputTables(spec, layout), compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
-      pull: (version, rows) => (rows === undefined ? this.#pull(version) : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) })), push: (push, gradient) => http.push(terms.id, push, gradient),
+      pull: (version, rows) => (rows === undefined || this.#isGuest ? this.#pull(version) : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) })), push: (push, gradient) => http.push(terms.id, push, gradient),
       onActivity: (phase, detail) => this.#show({ phase, detail }),
     })
   }
@@ -139,6 +141,7 @@ export class JobSession {
   }
 
   #granted(grant: MessageTo<'grant'>): void {
+    this.#isGuest = grant.guest === true
     if (grant.modeEpoch === this.core.asyncEpoch) void this.#async.granted(grant).catch(this.#parts.onFatal)
   }
 

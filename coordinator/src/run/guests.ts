@@ -74,7 +74,7 @@ function grant(turn: Turn, phase: Ring, hungry: readonly Member[]): void {
     if (blocks.length === 0) return
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
-    turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: base.version, leases, deadlineMs: leaseMs(state, member.id) })
+    turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: base.version, leases, deadlineMs: leaseMs(state, member.id), guest: true })
   }
 }
 
