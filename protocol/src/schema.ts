@@ -1,7 +1,7 @@
 // Building blocks of the message schemas, and the one function that turns unknown JSON into a typed value.
 import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
-import { Check, Errors } from 'typebox/value'
+import { Check, Errors } from 'typebox/schema' // what typebox/value has of it, without the modules for the rest
 import type { BlockId, JobId, MemberId, Sha256, VersionId } from './ids.ts'
 import { type ErrorCode, GridError } from './errors.ts'
 
@@ -23,7 +23,7 @@ export const strict = <T extends Parameters<typeof Type.Object>[0]>(properties: 
  */
 export function parse<T extends TSchema>(schema: T, value: unknown, what: string, code: ErrorCode = 'message-malformed'): Static<T> {
   if (Check(schema, value)) return value as Static<T>
-  const [first] = Errors(schema, value)
+  const [, [first]] = Errors(schema, value)
   throw new GridError(code, `${what}: ${first === undefined ? 'does not match its schema' : describe(first, value)}`)
 }
 
