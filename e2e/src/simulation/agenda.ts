@@ -29,6 +29,8 @@ export class Agenda {
   readonly #ordered: boolean
   readonly #lanes = new Map<string, Lane>()
   readonly #tasks: Errand[] = []
+  /** ends of links and sockets that carry nothing now */
+  readonly #stopped = new Set<string>()
 
   constructor(dice: Dice, ordered: boolean) {
     this.#dice = dice
@@ -52,16 +54,31 @@ export class Agenda {
     else queue.splice(0, queue.length, ...queue.filter(() => this.#dice.chance(0.5)))
   }
 
+  /** Whatever goes to or comes from `end` stays where it is, however long it takes, until it is released. */
+  stop(end: string): void {
+    this.#stopped.add(end)
+  }
+
+  release(end: string): void {
+    this.#stopped.delete(end)
+    for (const [name, { queue }] of this.#lanes) if (name.includes(end)) queue.forEach((errand, i) => (queue[i] = { ...errand, by: this.now + LATENCY_MS }))
+  }
+
+  /** Lanes on which something is under way that can arrive. */
+  *#open(): Generator<Lane> {
+    for (const [name, lane] of this.#lanes) if (lane.queue.length > 0 && !(this.#stopped.size > 0 && [...this.#stopped].some((end) => name.includes(end)))) yield lane
+  }
+
   /** Something could happen now. */
   get busy(): boolean {
-    return this.#tasks.some((task) => task.from <= this.now) || [...this.#lanes.values()].some(({ queue }) => queue.length > 0)
+    return this.#tasks.some((task) => task.from <= this.now) || this.#open().next().done === false
   }
 
   /** Takes out what happens next, unless nothing can happen now. */
   take(): Errand | undefined {
     const ready: { readonly weight: number; readonly queue: Errand[]; readonly task?: Errand }[] = []
     let total = 0
-    for (const lane of this.#lanes.values()) if (lane.queue.length > 0) total += (ready.push(lane), lane.weight)
+    for (const lane of this.#open()) total += (ready.push(lane), lane.weight)
     for (const task of this.#tasks) if (task.from <= this.now) total += (ready.push({ weight: 1, queue: this.#tasks, task }), 1)
     let drawn = this.#dice.fraction() * total
     const chosen = ready.find(({ weight }) => (drawn -= weight) < 0) ?? ready.at(-1)
@@ -74,7 +91,7 @@ export class Agenda {
   takeOverdue(now: number): Errand | undefined {
     const task = this.#tasks.find(({ by }) => by < now)
     if (task !== undefined) return remove(this.#tasks, task)
-    for (const { queue } of this.#lanes.values()) {
+    for (const { queue } of this.#open()) {
       const late = queue.find(({ by }) => by < now)
       if (late !== undefined) return remove(queue, this.#ordered ? queue[0] : late)
     }

@@ -2,6 +2,8 @@
 
 export const FAULTS = [
   'member-crash', 'member-leave', 'socket-loss', 'socket-loss-in-exchange', 'all-sockets-lost', 'coordinator-crash', 'crash-between-effects', 'takeover', 'spurious-abort', 'link-partition', 'bad-gradient', 'everybody-dies',
+  // a laptop's lid, a computation that hangs, a network that is gone, links that stop and go on one by one
+  'suspended-member', 'stuck-member', 'network-outage', 'swizzle',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 

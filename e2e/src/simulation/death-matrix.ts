@@ -16,7 +16,7 @@ export interface Cell {
 export interface Point {
   readonly name: string
   readonly moment: Moment
-  /** in a ballot: after another member died, whose successor is a newcomer with nothing; the newcomer dies, or one of the others */
+  /** in a ballot, or before it: after another member died, whose successor is a newcomer with nothing; the newcomer dies, or one of the others */
   readonly victim?: 'newcomer' | 'other'
 }
 
@@ -93,14 +93,15 @@ class Director implements Play {
   #look(world: World, member: VolunteerProcess, moment: Moment): void {
     const { point, position, size } = this.#cell
     const { ring } = member.core
-    if (ring === undefined || ring.members.length !== size) return
-    const here = ring.position === position && isSame(moment, point.moment)
-    if (point.victim === undefined) {
-      if (here && this.deaths === 0 && this.#stepOf(member) >= STEP) this.#kill(world, member)
-    } else if (this.#early === undefined) {
-      // Somebody else dies first, so that a newcomer comes.
-      if (ring.position === (position + 1) % size && this.#stepOf(member) >= STEP && isSame(moment, { at: 'after', what: 'held' })) this.#killFirst(world, member)
-    } else if (this.deaths === 1 && isSame(moment, point.moment) && ring.target.v >= 1 && this.#isVictim(member, this.#early)) this.#kill(world, member)
+    const isPoint = isSame(moment, point.moment)
+    if (point.victim !== undefined && this.#early !== undefined) {
+      if (this.deaths === 1 && isPoint && this.#isVictim(member, this.#early)) this.#kill(world, member)
+      return
+    }
+    if (this.deaths > 0 || ring?.members.length !== size || this.#stepOf(member) < STEP) return
+    if (point.victim === undefined && ring.position === position && isPoint) this.#kill(world, member)
+    // Somebody else dies first, so that a newcomer comes.
+    if (point.victim !== undefined && ring.position === (position + 1) % size && isSame(moment, { at: 'after', what: 'held' })) this.#killFirst(world, member)
   }
 
   /** In a ballot members have other places than before: of the others anyone may be the victim. */

@@ -11,10 +11,16 @@ const MOMENTS = ['state', 'state', 'fetch', 'fetch', 'fetch', 'confirm', 'held',
 /** Draws: a crash between effects must meet a decision with several of them, so it is tried more often. */
 const WEIGHTS: Record<Fault, number> = {
   'member-crash': 4, 'member-leave': 1, 'socket-loss': 4, 'socket-loss-in-exchange': 3, 'all-sockets-lost': 2, 'coordinator-crash': 3, 'crash-between-effects': 4, 'takeover': 1, 'spurious-abort': 3, 'link-partition': 2, 'bad-gradient': 1, 'everybody-dies': 1,
+  'suspended-member': 3, 'stuck-member': 2, 'network-outage': 1, 'swizzle': 2,
 }
 /** These wait for their moment, and count when it comes. */
 const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
 const LOTS = FAULTS.flatMap((fault) => new Array<Fault>(WEIGHTS[fault]).fill(fault))
+
+/** ms: shorter and longer than what others bear of silence, of a stalled step (stallMs), and than T_lost (R6) */
+const SLEEP_MS = [500, 15_000] as const
+const STUCK_MS = [5000, 30_000] as const
+const OUTAGE_MS = [5000, 30_000] as const
 
 /** What faults do to the world. */
 export interface Victims {
@@ -24,6 +30,14 @@ export interface Victims {
   crashCoordinator(coordinator: CoordinatorProcess): void
   takeOver(): void
   cut(from: MemberId, to: MemberId): void
+  /** The process stands still for a while (ms); others find it silent. */
+  suspend(volunteer: VolunteerProcess, ms: number): void
+  /** Its computation does, and nothing else. */
+  stick(volunteer: VolunteerProcess, ms: number): void
+  /** No socket lives, and none opens for a while. */
+  outage(ms: number): void
+  /** Members are cut off one after another, for less than the time after which they count as gone, and come back in another order. */
+  swizzle(): void
   poison(block: string, times: number): void
 }
 
@@ -74,6 +88,16 @@ export class Faults {
         return this.#withVolunteer((volunteer) => this.#abort(volunteer), ({ core }) => core.ring !== undefined)
       case 'link-partition':
         return this.#withVolunteer((volunteer) => this.#partition(volunteer), ({ core }) => (core.ring?.members.length ?? 0) > 1)
+      case 'suspended-member':
+        return this.#withVolunteer((volunteer) => this.#victims.suspend(volunteer, this.#duration(SLEEP_MS)), ({ asleep }) => !asleep.now)
+      case 'stuck-member':
+        return this.#withVolunteer((volunteer) => this.#victims.stick(volunteer, this.#duration(STUCK_MS)), ({ stuck }) => !stuck.now)
+      case 'network-outage':
+        this.#victims.outage(this.#duration(OUTAGE_MS))
+        return true
+      case 'swizzle':
+        this.#victims.swizzle()
+        return true
       case 'bad-gradient':
         this.#poison()
         return true
@@ -99,6 +123,10 @@ export class Faults {
     if (coordinator === undefined || coordinator.doomed) return false
     act(coordinator)
     return true
+  }
+
+  #duration([least, most]: readonly [number, number]): number {
+    return this.#context.dice.between(least, most)
   }
 
   /** A process waits until it may go; a tab is gone at once. */

@@ -9,6 +9,7 @@ import { Fetches } from './fetches.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 import { RingWork } from './ring-work.ts'
 import { ShareWork } from './share-work.ts'
+import { Standstill } from './standstill.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
@@ -29,6 +30,10 @@ export class VolunteerProcess implements Peer {
   /** asked to leave: it ends with its socket */
   leaving = false
   alive = true
+  /** the whole process sleeps, as under the lid of a laptop */
+  readonly asleep = new Standstill()
+  /** a computation hangs, all else goes on */
+  readonly stuck = new Standstill()
   readonly #context: Context
   readonly #fetches: Fetches
   readonly #asyncWork: AsyncWork
@@ -59,7 +64,7 @@ export class VolunteerProcess implements Peer {
   }
 
   closed(connection: Connection): void {
-    if (this.connection !== connection) return
+    if (this.connection !== connection || this.asleep.defers(() => this.closed(connection))) return
     this.connection = undefined
     if (this.leaving) this.#context.departed(this)
     else this.#context.reconnect(this)
@@ -76,7 +81,7 @@ export class VolunteerProcess implements Peer {
   }
 
   received(connection: Connection, message: ToVolunteer): void {
-    if (connection !== this.connection || this.#context.has('deaf', this)) return
+    if (connection !== this.connection || this.#context.has('deaf', this) || this.asleep.defers(() => this.received(connection, message))) return
     switch (message.type) {
       case 'freeze':
         return this.#freeze(message)
@@ -126,7 +131,8 @@ export class VolunteerProcess implements Peer {
 
   /** The one way into the state machine. Effects are carried out at once and in order. */
   take(input: MemberInput): void {
-    if (!this.alive) return
+    if (!this.alive || this.asleep.defers(() => this.take(input))) return
+    if (input.type === 'computed' && this.stuck.defers(() => this.take(input))) return
     const ring = 'gen' in input && this.#lingering?.gen === input.gen ? this.#lingering : undefined
     if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
     else ring.reactFor(this.core, input, (effect) => (effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOutAlive(effect, ring)))
@@ -281,7 +287,7 @@ export class VolunteerProcess implements Peer {
   }
 
   frameArrived(from: MemberId, bytes: Uint8Array): void {
-    if (!this.alive) return
+    if (!this.alive || this.asleep.defers(() => this.frameArrived(from, bytes))) return
     const ring = [this.#lingering, this.#ring].find((work) => work?.isFor(bytes) === true)
     if (ring === undefined) return
     const { forward, refused } = ring.accept(bytes, this.replica)

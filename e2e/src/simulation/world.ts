@@ -1,7 +1,7 @@
 // The whole of a simulation: coordinators, members, journal, network and faults, and one event after another.
 import type { JournalEntry } from '@starling-grid/coordinator/run'
 import { memberId, type MemberId, type Sha256, type VersionRef } from '@starling-grid/protocol'
-import { Agenda } from './agenda.ts'
+import { Agenda, LATENCY_MS } from './agenda.ts'
 import { Connection, type VolunteerEnd } from './connection.ts'
 import type { Context, Moment } from './context.ts'
 import { CoordinatorProcess } from './coordinator-process.ts'
@@ -28,6 +28,10 @@ const LONG_ABSENCE_MS = 40_000
 const LONG_ABSENCES = 0.25
 /** ms that a link stays cut */
 const CUT_MS = 1500
+/** ms of silence after which a socket or a link counts as dead */
+const SILENCE_MS = 5000
+/** ms within which members are cut off one after another, and as long again until they are back: below SILENCE_MS together */
+const SWIZZLE_MS = 1200
 /** ms until a coordinator that was replaced learns of it from its lease */
 const DEPOSED_MS = 15_000
 
@@ -50,6 +54,7 @@ export class World implements Context, Victims {
   readonly #trace: (line: () => string) => void
   /** told of what members do, so that tests can strike then */
   onMoment: ((member: VolunteerProcess, moment: Moment) => void) | undefined
+  #noNetworkUntil = 0
   #connections = 0
   #started = 0
   #dirty = false
@@ -196,11 +201,40 @@ export class World implements Context, Victims {
     return this.faults.left > 0 && this.dice.chance(LONG_ABSENCES) ? LONG_ABSENCE_MS : ms
   }
 
+  suspend(volunteer: VolunteerProcess, ms: number): void {
+    volunteer.asleep.begin()
+    if (ms > SILENCE_MS)
+      this.agenda.later(SILENCE_MS, () => `${volunteer.id} is silent`, () => {
+        if (!volunteer.asleep.now) return
+        volunteer.connection?.break()
+        for (const other of this.volunteers) if (other.alive) other.noticeDeathOf(volunteer.id)
+      })
+    this.agenda.later(ms, () => `${volunteer.id} wakes up`, () => volunteer.asleep.end())
+  }
+
+  stick(volunteer: VolunteerProcess, ms: number): void {
+    volunteer.stuck.begin()
+    this.agenda.later(ms, () => `${volunteer.id} computes again`, () => volunteer.stuck.end())
+  }
+
+  outage(ms: number): void {
+    this.#noNetworkUntil = this.agenda.now + ms
+    for (const { connection } of this.volunteers) connection?.break()
+  }
+
+  swizzle(): void {
+    const alive = this.volunteers.filter((volunteer) => volunteer.alive)
+    for (const { id } of alive) {
+      this.agenda.later(this.dice.between(0, SWIZZLE_MS), () => `nothing reaches ${id}, and nothing of it others`, () => this.agenda.stop(id))
+      this.agenda.later(SWIZZLE_MS + LATENCY_MS + this.dice.between(0, SWIZZLE_MS), () => `${id} can be reached again`, () => this.agenda.release(id))
+    }
+  }
+
   /** To the newest process; now and then to one that was replaced and does not know it yet. */
   #connect(volunteer: VolunteerProcess): void {
     const processes = this.#coordinators.filter((process) => process.alive)
     const coordinator = this.dice.chance(0.1) ? this.dice.pick(processes) : processes.at(-1)
-    if (coordinator === undefined) return this.reconnect(volunteer)
+    if (coordinator === undefined || this.agenda.now < this.#noNetworkUntil) return this.reconnect(volunteer)
     volunteer.connect(new Connection({ member: volunteer, coordinator, number: ++this.#connections }, this.agenda, this.dice))
   }
 
