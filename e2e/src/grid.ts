@@ -1,6 +1,6 @@
 // A whole grid of real processes on this machine: one coordinator on a free port, volunteers, and a watch on the run.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { setPriority, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { GridError, type JobSpec, type StepRecord } from '@starling-grid/protocol'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
@@ -12,6 +12,8 @@ export interface GridOptions {
   /** 0: any free port */
   readonly port?: number
   readonly webRoot?: string
+  /** niceness of the volunteers: above 0 the coordinator, which shares the machine with them here and nowhere else, goes first */
+  readonly volunteerNiceness?: number
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
   readonly timing?: Readonly<Record<string, number>>
 }
@@ -63,6 +65,8 @@ export class Grid {
   addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, entry, env }: VolunteerOptions = {}): Child {
     const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter])]
     const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), ...(env === undefined ? {} : { env }) })
+    // Threads take it over from the one that starts them; so far there is only one.
+    if (this.#options.volunteerNiceness !== undefined && child.process.pid !== undefined) setPriority(child.process.pid, this.#options.volunteerNiceness)
     this.volunteers.push(child)
     return child
   }

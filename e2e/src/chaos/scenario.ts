@@ -93,7 +93,7 @@ export interface Percentiles {
 }
 
 export function percentiles(values: readonly number[]): Percentiles {
-  const sorted = [...values].sort((a, b) => a - b)
+  const sorted = values.filter(Number.isFinite).sort((a, b) => a - b) // a run may end before it finds its way back
   return { p50: rounded(sorted[Math.floor(sorted.length / 2)]), max: rounded(sorted.at(-1)) }
 }
 
