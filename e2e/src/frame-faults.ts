@@ -41,8 +41,8 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'send-flipped-bit': { type: 'partial', change: ({ n, frame }, number) => [n === number ? flipped(frame) : frame] },
   /** beside what is due, copies that name the generation before */
   'send-old': { type: 'partial', change: inARow((frame) => [withFrame(frame, ({ generation }) => ({ generation: generation - 1 })), frame]) },
-  /** the right shape, checksum and finite, and wrong: only digests can tell */
-  'send-wrong-sum': { type: 'reduced', change: ({ n, frame }, number) => [n === number ? withPayload(frame, (payload) => payload.fill(0, 0, 4)) : frame] },
+  /** the right shape, checksum and finite, and one bit of it wrong: only digests can tell */
+  'send-wrong-sum': { type: 'reduced', change: ({ n, frame }, number) => [n === number ? withPayload(frame, (payload) => (payload[0] = (payload[0] ?? 0) ^ 1)) : frame] },
   /** repeats of one frame, as fast as the link takes them */
   'flood-frames': { type: 'partial', change: ({ n, frame }, number) => (n === number ? new Array<Bytes>(FLOOD_FRAMES).fill(frame).map((one) => one.slice()) : [frame]) },
 }
@@ -76,7 +76,7 @@ function withFrame(bytes: Bytes, change: (frame: Frame) => Partial<Frame>): Byte
   return packFrame({ ...frame, ...change(frame) })
 }
 
-function withPayload(bytes: Bytes, change: (payload: Uint8Array) => void): Bytes {
+function withPayload(bytes: Bytes, change: (payload: Uint8Array) => unknown): Bytes {
   return withFrame(bytes, (frame) => {
     const payload = frame.payload.slice()
     change(payload)
