@@ -51,6 +51,18 @@ export class Fetches {
     })
   }
 
+  /** A1: over HTTP, while the coordinator keeps it. */
+  beginGuest({ gen, id }: { readonly gen: number; readonly id: number }, stage: (sum: { readonly id: number; readonly sum: Float32Array }) => void): void {
+    const { agenda, dice, scenario } = this.#context
+    agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} gets sum ${id} of guests, g${gen}`, () => {
+      const { connection, core } = this.#asker
+      const sum = connection?.up === true ? connection.coordinator.guestSum(id) : undefined
+      if (sum === undefined || core.ring?.gen !== gen) return
+      stage({ id, sum })
+      this.#asker.take({ type: 'guest-fetched', gen, id })
+    })
+  }
+
   #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
     const { id } = this.#asker
     const { agenda, dice, scenario } = this.#context

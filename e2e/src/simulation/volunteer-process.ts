@@ -1,11 +1,12 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type BlockId, type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, sameVersion, type ToCoordinator, type ToVolunteer, unpackFrame, type VersionRef } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, mayServe, react } from '@starling-grid/volunteer'
+import { type BlockId, type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
+import { Larder } from './larder.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 import { RingWork } from './ring-work.ts'
 import { ShareWork } from './share-work.ts'
@@ -13,9 +14,8 @@ import { Standstill } from './standstill.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
-/** steps that are replayed instead of fetching a state, and whose sums are kept */
+/** steps that are replayed instead of fetching a state */
 const REPLAYED = 3
-const KEPT = 4
 /** ms until a broken link is noticed */
 const LINK_NOTICE_MS = 2000
 
@@ -41,11 +41,7 @@ export class VolunteerProcess implements Peer {
   /** the generation it is in; with rule R3 switched off, also the one that it should have left */
   #ring: RingWork | undefined
   #lingering: RingWork | undefined
-  /** the reduced gradients of the last steps, for those a little behind (R7) */
-  readonly #kept: { readonly version: VersionRef; readonly sum: Float32Array }[] = []
-
-  /** of an earlier version, for newcomers */
-  #copy: Replica | undefined
+  readonly #larder = new Larder()
 
   constructor(context: Context, id: MemberId, seat: number) {
     this.#context = context
@@ -190,9 +186,9 @@ export class VolunteerProcess implements Peer {
       case 'contribute':
         return this.#sendFrames(ring?.contribute(effect) ?? [], ring)
       case 'fetch-guest':
-        return this.#fetchGuest(effect, ring)
+        return this.#fetches.beginGuest(effect, (sum) => ring !== undefined && (ring.guest = sum))
       case 'copy':
-        this.#copy = this.replica
+        this.#larder.copy = this.replica
         return
       case 'upload':
         return this.#upload()
@@ -239,8 +235,7 @@ export class VolunteerProcess implements Peer {
     const early = fetched === undefined ? ring?.appliedEarly() : undefined
     this.#context.history.record(this.replica.version, record, version)
     this.replica = { version, counts: plus(early?.before ?? this.replica.counts, sum) }
-    this.#kept.push({ version, sum })
-    if (this.#kept.length > KEPT) this.#kept.shift()
+    this.#larder.keep(version, sum)
   }
 
   #report({ owner, gen, version }: EffectOf<'confirm'>  | EffectOf<'report-digest'>, type: 'confirm' | 'version-digest'): void {
@@ -299,22 +294,8 @@ export class VolunteerProcess implements Peer {
     this.#finishReduce(ring)
   }
 
-  serve({ kind, gen, version }: FetchWish): Float32Array | undefined {
-    if (kind === 'state' && gen === this.core.promised && this.#copy !== undefined && sameVersion(this.#copy.version, version)) return this.#copy.counts.slice()
-    if (!mayServe(this.core, gen, version, kind)) return undefined
-    if (kind === 'state') return this.replica?.counts.slice()
-    return this.#kept.find((kept) => sameVersion(kept.version, version))?.sum
-  }
-
-  /** A1: over HTTP, while the coordinator keeps it. */
-  #fetchGuest({ gen, id }: EffectOf<'fetch-guest'>, ring: RingWork | undefined): void {
-    const { agenda, dice, scenario } = this.#context
-    agenda.later(dice.between(0, scenario.transferMs), () => `${this.id} gets sum ${id} of guests, g${gen}`, () => {
-      const sum = this.connection?.up === true ? this.connection.coordinator.guestSum(id) : undefined
-      if (sum === undefined || ring?.gen !== gen) return
-      ring.guest = { id, sum }
-      this.take({ type: 'guest-fetched', gen, id })
-    })
+  serve(wish: FetchWish): Float32Array | undefined {
+    return this.#larder.serve(wish, this.core, this.replica)
   }
 
   #upload(): void {
