@@ -52,6 +52,7 @@ function forgetPushes(state: RunState): void {
   state.open = emptySum()
   state.workers.clear()
   state.validation = undefined
+  for (const member of state.members.values()) member.hungry = false // who wants work asks again
 }
 
 /** A6: the open sum is closed, then the next mode epoch begins (late pushes are stale from here), then the server's newest version, then a ballot. */
@@ -64,7 +65,6 @@ function leaveAsync(turn: Turn, reason: string): void {
   state.health.consecutiveAborts = 0
   state.health.leftAsyncAt = now
   state.health.ballots = []
-  for (const member of state.members.values()) member.hungry = false
   const settled = newestCheckpoint(state).version.id === state.chain.head.id
   state.phase = { type: 'settle', since: now, target: state.chain.head }
   if (settled || state.config.off.has('A6')) return settle(turn)
