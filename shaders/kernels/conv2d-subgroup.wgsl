@@ -28,7 +28,7 @@ fn forward_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   let at1 = lines_begin(cell1, g);
   let first_row = g * OUT_PADDED;
   var sums = Sums();
-  for (var k = 0u; k < TAP_QUADS; k++) {
+  for (var k = 0u; k < turns(TAP_QUADS); k++) {
     let tap = taps[k];
     let quads = packed_quads(lane, first_row, o, OUT_PADDED, TAP_QUADS, k);
     let own0 = line_quads(at0 + tap);
@@ -37,7 +37,6 @@ fn forward_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     add_products(&sums, quads, own0, own1);
   }
   put_cell_outputs(cell0, g, o, sums.a0, sums.a1, sums.a2, sums.a3);
-  if (BLOCKS > 4u) { put_cell_outputs(cell0, g, o + 16u, sums.a4, sums.a5, sums.a6, sums.a7); }
   if (WIDE_OWN) { put_cell_outputs(cell1, g, o, sums.b0, sums.b1, sums.b2, sums.b3); }
 }
 
@@ -51,10 +50,6 @@ fn packed_quads(lane: u32, first: u32, row: u32, count: u32, stride: u32, k: u32
   q.q0 = packed_quad(lane, first, row, count, stride, k);
   if (JOINT_QUADS > 1u) { q.q1 = packed_quad(LANES + lane, first, row, count, stride, k); }
   if (JOINT_QUADS > 2u) { q.q2 = packed_quad(2u * LANES + lane, first, row, count, stride, k); q.q3 = packed_quad(3u * LANES + lane, first, row, count, stride, k); }
-  if (JOINT_QUADS > 4u) {
-    q.q4 = packed_quad(4u * LANES + lane, first, row, count, stride, k); q.q5 = packed_quad(5u * LANES + lane, first, row, count, stride, k);
-    q.q6 = packed_quad(6u * LANES + lane, first, row, count, stride, k); q.q7 = packed_quad(7u * LANES + lane, first, row, count, stride, k);
-  }
   return q;
 }
 
@@ -106,7 +101,6 @@ fn line_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
     o = select(o, 0u, o == OUT4);
   }
   put_cell_lines(cell0, g, seer, sums.a0, sums.a1, sums.a2, sums.a3);
-  if (BLOCKS > 4u) { put_cell_lines(cell0, g, seer + 16u, sums.a4, sums.a5, sums.a6, sums.a7); }
   if (WIDE_OWN) { put_cell_lines(cell1, g, seer, sums.b0, sums.b1, sums.b2, sums.b3); }
 }
 
@@ -145,7 +139,7 @@ fn partial_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     let first = sample * OUT + g * OUT_PER_GROUP;
     let from0 = select(taps0 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps0 == vec4u(ONES));
     let from1 = select(taps1 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps1 == vec4u(ONES));
-    for (var quad = 0u; quad < OUT_QUADS; quad++) {
+    for (var quad = 0u; quad < turns(OUT_QUADS); quad++) {
       let quads = gradient_quads(lane, first, o, quad);
       let own0 = transpose(line_quads(from0 + line_quad(quad)));
       var own1 = mat4x4f();
@@ -156,7 +150,6 @@ fn partial_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   let row = (split * GROUPS + g) * OUT_PER_GROUP;
   let end = row + OUT_PER_GROUP;
   put_partials(row + o, end, tap, sums.a0, sums.a1, sums.a2, sums.a3);
-  if (BLOCKS > 4u) { put_partials(row + o + 16u, end, tap, sums.a4, sums.a5, sums.a6, sums.a7); }
   if (WIDE_OWN) { put_partials(row + o, end, tap + 4u, sums.b0, sums.b1, sums.b2, sums.b3); }
 }
 
@@ -165,10 +158,6 @@ fn gradient_quads(lane: u32, first: u32, o: u32, quad: u32) -> Quads {
   q.q0 = gradient_quad(lane, first, o, quad);
   if (JOINT_QUADS > 1u) { q.q1 = gradient_quad(LANES + lane, first, o, quad); }
   if (JOINT_QUADS > 2u) { q.q2 = gradient_quad(2u * LANES + lane, first, o, quad); q.q3 = gradient_quad(3u * LANES + lane, first, o, quad); }
-  if (JOINT_QUADS > 4u) {
-    q.q4 = gradient_quad(4u * LANES + lane, first, o, quad); q.q5 = gradient_quad(5u * LANES + lane, first, o, quad);
-    q.q6 = gradient_quad(6u * LANES + lane, first, o, quad); q.q7 = gradient_quad(7u * LANES + lane, first, o, quad);
-  }
   return q;
 }
 

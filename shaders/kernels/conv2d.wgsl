@@ -74,7 +74,7 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   var ba = bias_block(bias_index + 4u);
   var ab = aa;
   var bb = ba;
-  for (var k = 0u; k < TAP_QUADS; k++) {
+  for (var k = 0u; k < turns(TAP_QUADS); k++) {
     let tap = taps[k];
     let p0 = line_quads(at0 + tap);
     let w0 = packed_rows(w + k, TAP_QUADS);
@@ -148,7 +148,7 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     let d1 = output_planes(first + o + 4u, first + OUT_PER_GROUP - 1u);
     let from0 = select(taps0 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps0 == vec4u(ONES));
     let from1 = select(taps1 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps1 == vec4u(ONES));
-    for (var quad = 0u; quad < OUT_QUADS; quad++) {
+    for (var quad = 0u; quad < turns(OUT_QUADS); quad++) {
       let a0 = dy_quads(d0 + quad);
       let q0 = transpose(line_quads(from0 + line_quad(quad)));
       var q1 = mat4x4f();
@@ -186,7 +186,7 @@ fn sum_partials(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
   let i = thread_of(group, lane);
   if (i >= OUT * TAPS_PADDED / 4u) { return; }
   var sum = vec4f();
-  for (var split = 0u; split < SPLITS; split++) { sum += partials[split * (OUT * TAPS_PADDED / 4u) + i]; }
+  for (var split = 0u; split < turns(SPLITS); split++) { sum += partials[split * (OUT * TAPS_PADDED / 4u) + i]; }
   let output = i / (TAPS_PADDED / 4u);
   let tap = i % (TAPS_PADDED / 4u) * 4u;
   add_gradient(output, tap, sum.x);

@@ -12,7 +12,7 @@ fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let own_first = tile % OWN_TILES * (LANES * OWN_COLUMNS);
   let rows = select(JOINT, run.samples * SAMPLE_JOINT, SAMPLE_JOINT > 0u);
   let columns = select(OWN, run.samples * SAMPLE_OWN, SAMPLE_OWN > 0u);
-  let end = min((split + 1u) * K_PER_SPLIT, select(K, run.samples * SAMPLE_K, SAMPLE_K > 0u));
+  let end = min((split + 1u) * K_PER_SPLIT, select(turns(K), run.samples * SAMPLE_K, SAMPLE_K > 0u));
   if (row >= rows || own_first >= columns || split >= SPLITS) { return; }
   let column = own_first + lane * OWN_COLUMNS;
   var sums = Sums();
@@ -27,7 +27,6 @@ fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   write(place, 0u, 0u, sums.a0);
   if (BLOCKS > 1u) { write(place, 4u, 0u, sums.a1); }
   if (BLOCKS > 2u) { write(place, 8u, 0u, sums.a2); write(place, 12u, 0u, sums.a3); }
-  if (BLOCKS > 4u) { write(place, 16u, 0u, sums.a4); write(place, 20u, 0u, sums.a5); write(place, 24u, 0u, sums.a6); write(place, 28u, 0u, sums.a7); }
   if (WIDE_OWN) {
     write(place, 0u, 4u, sums.b0);
     if (BLOCKS > 1u) { write(place, 4u, 4u, sums.b1); }
@@ -40,10 +39,6 @@ fn quads_of(lane: u32, row: u32, rows: u32, k: u32, end: u32) -> Quads {
   q.q0 = quad_of(0u, lane, row, rows, k, end);
   if (JOINT_QUADS > 1u) { q.q1 = quad_of(1u, lane, row, rows, k, end); }
   if (JOINT_QUADS > 2u) { q.q2 = quad_of(2u, lane, row, rows, k, end); q.q3 = quad_of(3u, lane, row, rows, k, end); }
-  if (JOINT_QUADS > 4u) {
-    q.q4 = quad_of(4u, lane, row, rows, k, end); q.q5 = quad_of(5u, lane, row, rows, k, end);
-    q.q6 = quad_of(6u, lane, row, rows, k, end); q.q7 = quad_of(7u, lane, row, rows, k, end);
-  }
   return q;
 }
 

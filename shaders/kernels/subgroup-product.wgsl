@@ -10,10 +10,10 @@ const BLOCKS = JOINT_ROWS / 4u;
 const JOINT_QUADS = JOINT_ROWS / LANES;
 
 struct Sums {
-  a0: mat4x4f, a1: mat4x4f, a2: mat4x4f, a3: mat4x4f, a4: mat4x4f, a5: mat4x4f, a6: mat4x4f, a7: mat4x4f,
+  a0: mat4x4f, a1: mat4x4f, a2: mat4x4f, a3: mat4x4f,
   b0: mat4x4f, b1: mat4x4f, b2: mat4x4f, b3: mat4x4f,
 }
-struct Quads { q0: vec4f, q1: vec4f, q2: vec4f, q3: vec4f, q4: vec4f, q5: vec4f, q6: vec4f, q7: vec4f }
+struct Quads { q0: vec4f, q1: vec4f, q2: vec4f, q3: vec4f }
 
 // own0, own1: four steps of k at the own columns, one matrix column for each step
 fn add_products(s: ptr<function, Sums>, q: Quads, own0: mat4x4f, own1: mat4x4f) {
@@ -31,12 +31,6 @@ fn add_products(s: ptr<function, Sums>, q: Quads, own0: mat4x4f, own1: mat4x4f) 
     (*s).a2 += own0 * r2;
     (*s).a3 += own0 * r3;
     if (WIDE_OWN) { (*s).b2 += own1 * r2; (*s).b3 += own1 * r3; }
-  }
-  if (BLOCKS > 4u) {
-    (*s).a4 += own0 * first(q.q2, q.q4);
-    (*s).a5 += own0 * next(q.q2, q.q5);
-    (*s).a6 += own0 * first(q.q3, q.q6);
-    (*s).a7 += own0 * next(q.q3, q.q7);
   }
 }
 

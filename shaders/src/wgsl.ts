@@ -90,8 +90,10 @@ function reachable(fileText: string, names: readonly string[]): string {
   return [...declarations].flatMap(([name, text]) => (needed.has(name) ? [text.trim()] : [])).join('\n')
 }
 
+/** `turns`: a loop over a constant that lavapipe must not unroll, which it does up to 32 turns, and then compiles for seconds. */
 const THREADS = `fn group_of(group: vec3u) -> u32 { return group.y * ${MAX_WORKGROUPS}u + group.x; }
-fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }`
+fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }
+fn turns(count: u32) -> u32 { return select(count, 0u, run.samples == 0u); }`
 
 function declaration(binding: Binding, number: number | undefined): string {
   switch (binding.kind) {

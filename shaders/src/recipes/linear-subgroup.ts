@@ -18,7 +18,7 @@ interface Way {
   readonly joint: 'left' | 'right'
 }
 
-const WAYS: readonly Way[] = (['left', 'right'] as const).flatMap(joint => SUBGROUP_TILES.map(tile => ({ tile, joint })))
+const WAYS: readonly Way[] = (['right', 'left'] as const).flatMap(joint => SUBGROUP_TILES.map(tile => ({ tile, joint })))
 
 /** M and N of a product. */
 interface Size {

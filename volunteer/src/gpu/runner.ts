@@ -156,7 +156,7 @@ export class GpuRunner implements GraphRunner {
       const buffer = await this.readback.acquire(section.bytes)
       if (index === 0) this.prepare(request)
       this.queue.submit([this.encode(section, buffer, { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true })])
-      const read = Promise.all([this.read(request, section, buffer), reads.at(-1)]).then(([values]) => (request.early?.onFinal(index), values))
+      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(values => (request.early?.onFinal(index), values))
       read.catch(() => undefined) // whoever waits for the run hears of it, also when a later submit fails first
       reads.push(read)
     }
@@ -180,9 +180,12 @@ export class GpuRunner implements GraphRunner {
     return encoder.finish()
   }
 
-  private async read({ gradientInto }: RunRequest, { copies, bytes, gradient }: Section, buffer: GPUBuffer): Promise<Float32Array[]> {
+  /** `before`: the section before it, which is handed out first. */
+  private async read(
+    { gradientInto }: RunRequest, { copies, bytes, gradient }: Section, { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
+  ): Promise<Float32Array[]> {
     try {
-      await this.watch.during(buffer.mapAsync(MAP_READ_MODE))
+      await Promise.all([this.watch.during(buffer.mapAsync(MAP_READ_MODE)), before])
       const mapped = new Float32Array(buffer.getMappedRange())
       const results = copies.map(({ source, offset }) => mapped.subarray(offset / 4, (offset + source.bytes) / 4))
       const piece = gradient && results.pop()
