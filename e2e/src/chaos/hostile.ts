@@ -46,7 +46,7 @@ export async function hostile(grid: Grid, { number, executor, say }: Blow): Prom
   const child = grid.addVolunteer({ name: `hostile-${number + 1}`, executor, entry: ENTRY, env: { STARLING_FAULT: `${fault}:${PRELUDE}` } })
   const named = await watch.waitFor(`the refusal of ${attack} (${code})`, ({ run, events }) => {
     if ((run?.refusals[code] ?? 0) <= before.refused) return undefined
-    return events.find(({ at, kind, text }) => at >= before.at && text.includes(child.name) && (kind === 'refusal' || text.includes('about')))?.text
+    return events.find(({ at, kind, text }) => at >= before.at && ((kind === 'refusal' && text.includes(child.name)) || text.includes(`about ${child.name}`)))?.text
   })
   say(`  ${code}: ${named}`)
   const outcome = outcomeOf(grid, child)
