@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { isErrorCode, newMemberId, random32 } from '@starling-grid/protocol'
+import { isErrorCode, newMemberId, PROTOCOL_VERSION, random32 } from '@starling-grid/protocol'
 import { QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const STRANGERS = 30 * Number(process.env['STARLING_FUZZ'] ?? 1)
@@ -45,7 +45,7 @@ test(`${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost thei
     const ballot = { owner: 1, gen: gen + (random() % 2) }
     const record = { v: version.v + 1, gen, modeEpoch: 0, kind: 'ring', blocks: ['0:1'], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }
     const messages: readonly object[] = [
-      { type: 'hello', protocol: 1, incarnation: newMemberId(), name: 'again', client: 'node' },
+      { type: 'hello', protocol: PROTOCOL_VERSION, incarnation: newMemberId(), name: 'again', client: 'node' },
       { type: 'heartbeat', samplesPerSecond: 1, activity: 'x', bytesSent: 0, bytesReceived: 0, refusals: [{ code: 'checksum', from: stranger.id, count: 1 }] },
       { type: 'state', ...ballot, claim: { base: version, records: [record] } }, { type: 'held', ...ballot, record }, { type: 'confirm', ...ballot, version, digest: 'a'.repeat(64) },
       { type: 'abort', ...ballot, step: 1, blamed: honest[0]?.id ?? null, why: 'closed', links: [], code: 'link-lost', message: 'x' },

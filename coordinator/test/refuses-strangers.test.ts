@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { test } from 'node:test'
-import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, type Push, sha256Name } from '@starling-grid/protocol'
+import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, PROTOCOL_VERSION, type Push, sha256Name } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import type { Timing } from '@starling-grid/coordinator/run'
 import type { FakeVolunteer } from './fake-volunteer.ts'
@@ -40,7 +40,7 @@ async function refusalOf(url: string, firstMessage: unknown): Promise<MessageTo<
 
 test('a first message that is not a good hello is refused by its code, counted, and ends the connection', async () => {
   const { url, id } = await running()
-  const hello = { type: 'hello', protocol: 1, incarnation: newMemberId(), name: 'x', client: 'node' }
+  const hello = { type: 'hello', protocol: PROTOCOL_VERSION, incarnation: newMemberId(), name: 'x', client: 'node' }
   const cases: readonly [unknown, string][] = [
     ['{', 'message-malformed'],
     ['['.repeat(100_000), 'message-malformed'],
