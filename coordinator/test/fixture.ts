@@ -10,8 +10,8 @@ import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 
 export const TOKEN = 'the-owner-token-of-tests'
 
-/** Short times: the rules do not change. */
-export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 10_000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000 }
+/** Short times: the rules do not change. Fakes do not learn while a ring runs, and nobody waits long for that. */
+export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 10_000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000, learnMs: 500 }
 
 const cleanups: (() => unknown)[] = []
 after(async () => {

@@ -52,7 +52,7 @@ test('a first message that is not a good hello is refused by its code, counted, 
     [{ ...hello, incarnation: '../../etc/passwd' }, 'message-malformed'],
     [{ type: 'steal' }, 'message-malformed'],
     [{ type: 'leave' }, 'message-unexpected'],
-    [{ ...hello, protocol: 2 }, 'protocol-version'],
+    [{ ...hello, protocol: PROTOCOL_VERSION + 1 }, 'protocol-version'],
     [{ ...hello, protocol: 0 }, 'protocol-version'],
   ]
   const before = (await runOf(url, id)).refusals

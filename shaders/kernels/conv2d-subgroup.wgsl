@@ -1,4 +1,4 @@
-// The products of a convolution through lines (see conv2d.wgsl, whose functions these use) by subgroups (see subgroup-product.wgsl).
+// The products of a convolution through lines (see conv2d-lines.wgsl, whose functions these use) by subgroups (see subgroup-product.wgsl).
 // What is joint: weights in forward and line_products, the gradient of the outputs in partial_products.
 // The quads of all samples follow each other, so that invocations of one subgroup may be at several samples.
 

@@ -10,6 +10,7 @@ export const KERNEL_URLS = {
   'linear-subgroup': new URL('../kernels/linear-subgroup.wgsl', import.meta.url),
   'conv2d-subgroup': new URL('../kernels/conv2d-subgroup.wgsl', import.meta.url),
   'conv2d-shared': new URL('../kernels/conv2d-shared.wgsl', import.meta.url),
+  'conv2d-lines': new URL('../kernels/conv2d-lines.wgsl', import.meta.url),
   'conv2d': new URL('../kernels/conv2d.wgsl', import.meta.url),
   'maxpool2d': new URL('../kernels/maxpool2d.wgsl', import.meta.url),
   'avgpool2d': new URL('../kernels/avgpool2d.wgsl', import.meta.url),

@@ -1,4 +1,4 @@
-// Convolution through lines, for software adapters (kernels/conv2d.wgsl): what is prepared for its matrix products and made of
+// Convolution through lines, for software adapters (kernels/conv2d-lines.wgsl): what is prepared for its matrix products and made of
 // their results. How a product itself is computed comes from the family: conv2d.ts, conv2d-subgroup.ts.
 
 import type { Conv2dDims, FinishDims } from '../kernels.ts'
@@ -8,7 +8,7 @@ import { finishedMatrix, withFinish } from './finish.ts'
 /** A pass that lacks only its bindings. */
 export type Product = Omit<Pass, 'bindings'>
 
-const streamPass = { file: 'conv2d', workgroup: STREAM_WORKGROUP } as const
+const streamPass = { file: 'conv2d-lines', workgroup: STREAM_WORKGROUP } as const
 
 interface ForwardOperands {
   readonly bias: unknown

@@ -78,7 +78,7 @@ function parameterGradient(tile: SubgroupTile): MakeRecipe<'conv2d.parameterGrad
 }
 
 function productPass({ lanes }: SubgroupTile, entryPoint: string) {
-  return { file: 'conv2d-subgroup', uses: ['subgroup-product', 'conv2d'], entryPoint, workgroup: lanes, subgroups: true } as const
+  return { file: 'conv2d-subgroup', uses: ['subgroup-product', 'conv2d-lines'], entryPoint, workgroup: lanes, subgroups: true } as const
 }
 
 function tileConstants({ lanes, rows, columns }: SubgroupTile) {

@@ -58,7 +58,7 @@ function parameterGradient(tile: RegisterTile): MakeRecipe<'conv2d.parameterGrad
 }
 
 function product({ lines, tile, tiles }: Sizes, entryPoint: string, threads: Product['threads']): Product {
-  return { file: 'conv2d', workgroup: tile.workgroup, entryPoint, threads, constants: { ...lines.constants, ...tiles } }
+  return { file: 'conv2d', uses: ['conv2d-lines'], workgroup: tile.workgroup, entryPoint, threads, constants: { ...lines.constants, ...tiles } }
 }
 
 type Sizes = ReturnType<typeof sizesOf>
