@@ -35,7 +35,8 @@ fn scores(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) 
   let ka = part_rows(at, 1u, at.column);
   let kb = part_rows(at, 1u, at.column + 4u);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var d = 0u; d < turns(D); d += 4u) {
+  let d_end = turns(D);
+  for (var d = 0u; d < d_end; d += 4u) {
     let q0 = qkv_block(qa, d);
     let q1 = qkv_block(qb, d);
     let k0 = transpose(qkv_block(ka, d));
@@ -110,7 +111,8 @@ fn probability_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invo
   let va = part_rows(at, 2u, at.column);
   let vb = part_rows(at, 2u, at.column + 4u);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var d = 0u; d < turns(D); d += 4u) {
+  let d_end = turns(D);
+  for (var d = 0u; d < d_end; d += 4u) {
     let y0 = dy_block(ya, d);
     let y1 = dy_block(yb, d);
     let v0 = transpose(qkv_block(va, d));
@@ -166,7 +168,8 @@ fn key_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
   if (!at.inside) { return; }
   let first = pair_row(at, 0u);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var t = queries_start(at.row); t < turns(T); t += 4u) {
+  let t_end = turns(T);
+  for (var t = queries_start(at.row); t < t_end; t += 4u) {
     let queries = part_rows(at, 0u, t);
     let pairs = (tokens_from(t) + first) * ds_stride;
     let q0 = qkv_block(queries, at.column);
@@ -185,7 +188,8 @@ fn value_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   if (!at.inside) { return; }
   let first = pair_row(at, 0u);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var t = queries_start(at.row); t < turns(T); t += 4u) {
+  let t_end = turns(T);
+  for (var t = queries_start(at.row); t < t_end; t += 4u) {
     let mixed = (tokens_from(t) * HEADS + mixed_row(at, 0u)) * dy_stride;
     let pairs = (tokens_from(t) + first) * p_stride;
     let y0 = dy_block(mixed, at.column);

@@ -28,7 +28,8 @@ fn forward_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   let at1 = lines_begin(cell1, g);
   let first_row = g * OUT_PADDED;
   var sums = Sums();
-  for (var k = 0u; k < turns(TAP_QUADS); k++) {
+  let k_end = turns(TAP_QUADS);
+  for (var k = 0u; k < k_end; k++) {
     let tap = taps[k];
     let quads = packed_quads(lane, first_row, o, OUT_PADDED, TAP_QUADS, k);
     let own0 = line_quads(at0 + tap);
@@ -139,7 +140,8 @@ fn partial_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     let first = sample * OUT + g * OUT_PER_GROUP;
     let from0 = select(taps0 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps0 == vec4u(ONES));
     let from1 = select(taps1 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps1 == vec4u(ONES));
-    for (var quad = 0u; quad < turns(OUT_QUADS); quad++) {
+    let quad_end = turns(OUT_QUADS);
+    for (var quad = 0u; quad < quad_end; quad++) {
       let quads = gradient_quads(lane, first, o, quad);
       let own0 = transpose(line_quads(from0 + line_quad(quad)));
       var own1 = mat4x4f();

@@ -22,7 +22,8 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   var ba = bias_block(bias_index + 4u);
   var ab = aa;
   var bb = ba;
-  for (var k = 0u; k < turns(TAP_QUADS); k++) {
+  let k_end = turns(TAP_QUADS);
+  for (var k = 0u; k < k_end; k++) {
     let tap = taps[k];
     let p0 = line_quads(at0 + tap);
     let w0 = packed_rows(w + k, TAP_QUADS);
@@ -66,7 +67,8 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     let d1 = output_planes(first + o + 4u, first + OUT_PER_GROUP - 1u);
     let from0 = select(taps0 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps0 == vec4u(ONES));
     let from1 = select(taps1 + sample * CHANNELS * KERNEL * LINE_PLANE, vec4u(ONES), taps1 == vec4u(ONES));
-    for (var quad = 0u; quad < turns(OUT_QUADS); quad++) {
+    let quad_end = turns(OUT_QUADS);
+    for (var quad = 0u; quad < quad_end; quad++) {
       let a0 = dy_quads(d0 + quad);
       let q0 = transpose(line_quads(from0 + line_quad(quad)));
       var q1 = mat4x4f();

@@ -54,7 +54,8 @@ fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocat
   let seen = look(row, 0u, CLASSES);
   write_loss(row, seen);
   let log_sum = log(seen.sum) + seen.top;
-  for (var c = 0u; c < turns(CLASSES); c += 4u) { write_gradient(row, c, log_sum); }
+  let c_end = turns(CLASSES);
+  for (var c = 0u; c < c_end; c += 4u) { write_gradient(row, c, log_sum); }
 }
 
 // parts (R · PARTS,) of what one invocation saw

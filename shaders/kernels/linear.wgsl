@@ -19,7 +19,8 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let wa = weight_rows(column, OUT - 1u);
   let wb = weight_rows(column + 4u, OUT - 1u);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var k = 0u; k < turns(IN); k += 4u) {
+  let k_end = turns(IN);
+  for (var k = 0u; k < k_end; k += 4u) {
     let x0 = x_block(xa, k);
     let w0 = transpose(weight_block(wa, k));
     var w1 = mat4x4f();
@@ -55,7 +56,8 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   let da = dy_rows(row, rows - 1u);
   let db = dy_rows(row + 4u, rows - 1u);
   var aa = mat4x4f(); var ab = mat4x4f(); var ba = mat4x4f(); var bb = mat4x4f();
-  for (var k = 0u; k < turns(OUT); k += 4u) {
+  let k_end = turns(OUT);
+  for (var k = 0u; k < k_end; k += 4u) {
     let w = weight_rows(k, OUT - 1u);
     let w0 = weight_block(w, column);
     var w1 = mat4x4f();
@@ -130,7 +132,8 @@ fn sum_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
   let column = i % IN_QUADS * 4u;
   if (row >= OUT) { return; }
   var sum = vec4f();
-  for (var split = 0u; split < turns(SPLITS); split++) { sum += parts_quad((split * OUT + row) * parts_stride, column); }
+  let split_end = turns(SPLITS);
+  for (var split = 0u; split < split_end; split++) { sum += parts_quad((split * OUT + row) * parts_stride, column); }
   dweight_add(row, column, sum);
 }
 

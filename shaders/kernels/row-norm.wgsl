@@ -11,7 +11,8 @@ fn layernorm(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
   let shift = x_quad(start, 0u).x; // differences from a value of the row do not cancel
   var sums = vec4f();
   var squares = vec4f();
-  for (var c = 0u; c < turns(COLUMNS); c += 4u) {
+  let c_end = turns(COLUMNS);
+  for (var c = 0u; c < c_end; c += 4u) {
     let d = select(vec4f(), x_quad(start, c) - shift, inside(c));
     sums += d;
     squares += d * d;
@@ -21,7 +22,7 @@ fn layernorm(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
   let scale = inverseSqrt(max(total(squares) / f32(COLUMNS) - off * off, 0.0) + EPS);
   mean[row] = middle;
   inverse[row] = scale;
-  for (var c = 0u; c < turns(COLUMNS); c += 4u) {
+  for (var c = 0u; c < c_end; c += 4u) {
     let offset = vec4f(bias_at(c), bias_at(c + 1u), bias_at(c + 2u), bias_at(c + 3u));
     y_put(row, c, (x_quad(start, c) - middle) * scale * weight_quad(0u, c) + offset);
   }
@@ -34,10 +35,11 @@ fn rmsnorm(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   if (row >= run.samples * ROWS) { return; }
   let start = row * x_stride;
   var squares = vec4f();
-  for (var c = 0u; c < turns(COLUMNS); c += 4u) { squares += x_quad(start, c) * x_quad(start, c); }
+  let c_end = turns(COLUMNS);
+  for (var c = 0u; c < c_end; c += 4u) { squares += x_quad(start, c) * x_quad(start, c); }
   let scale = inverseSqrt(total(squares) / f32(COLUMNS) + EPS);
   inverse[row] = scale;
-  for (var c = 0u; c < turns(COLUMNS); c += 4u) { y_put(row, c, x_quad(start, c) * scale * weight_quad(0u, c)); }
+  for (var c = 0u; c < c_end; c += 4u) { y_put(row, c, x_quad(start, c) * scale * weight_quad(0u, c)); }
 }
 
 // With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's doing.
@@ -47,14 +49,15 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   if (row >= run.samples * ROWS) { return; }
   var sums = vec4f();
   var products = vec4f();
-  for (var c = 0u; c < turns(COLUMNS); c += 4u) {
+  let c_end = turns(COLUMNS);
+  for (var c = 0u; c < c_end; c += 4u) {
     let g = dy_quad(row * dy_stride, c) * weight_quad(0u, c);
     sums += g;
     products += g * normalized(row, c);
   }
   let average = f32(CENTERED) * total(sums) / f32(COLUMNS);
   let slope = total(products) / f32(COLUMNS);
-  for (var c = 0u; c < turns(COLUMNS); c += 4u) {
+  for (var c = 0u; c < c_end; c += 4u) {
     let g = dy_quad(row * dy_stride, c) * weight_quad(0u, c);
     dx_put(row, c, inverse[row] * (g - average - normalized(row, c) * slope));
   }
@@ -84,7 +87,8 @@ fn sum_partials(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
   if (quad >= QUADS) { return; }
   var weights = vec4f();
   var biases = vec4f();
-  for (var split = 0u; split < turns(SPLITS); split++) {
+  let split_end = turns(SPLITS);
+  for (var split = 0u; split < split_end; split++) {
     weights += partials[2u * (split * QUADS + quad)];
     biases += partials[2u * (split * QUADS + quad) + 1u];
   }
