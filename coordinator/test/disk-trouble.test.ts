@@ -83,7 +83,8 @@ test('while it drains it is not ready, and what was decided is durable when it h
   release()
   await stopped
   const rows = await store.load(run.job.id)
-  assert.ok(rows.flatMap(({ entry }) => (entry.type === 'commit' ? entry.records : [])).length >= head)
+  const durable = rows.flatMap(({ entry }) => (entry.type === 'commit' ? entry.records : [])).length
+  assert.ok(durable >= head, `${durable} steps are durable, ${head} were decided when it was told to stop`)
 })
 
 test('a coordinator that was taken over stops deciding and says so', async () => {

@@ -71,7 +71,7 @@ fn put_cell_outputs(cell: Cell, g: u32, o: u32, s0: mat4x4f, s1: mat4x4f, s2: ma
   }
 }
 
-// dlines (B · G · SEERS, HEIGHT, JOINT_QUADS): the gradient of what each seer saw, summed over outputs and kernel rows
+// dlines (B · G · SEERS, HEIGHT, QUADS): the gradient of what each seer saw, summed over outputs and kernel rows
 @compute @workgroup_size(WORKGROUP)
 fn line_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = group_of(group);

@@ -4,9 +4,7 @@ import type { Conv2dDims } from '../kernels.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { forwardRecipe, inputGradientRecipe, linesOf, parameterGradientRecipe, type Lines, type Product } from './conv2d-lines.ts'
 import { SUBGROUP_TILES, subgroupCount, subgroupTileFits, subgroupTileName, subgroupTileSuits, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
-
-/** Workgroups that keep every core of a software adapter busy. The weight gradient is split into so many. */
-const BUSY_GROUPS = 16
+import { BUSY_GROUPS } from './tiles.ts'
 
 export const CONV2D_FORWARD_SUBGROUP: readonly Variant<'conv2d.forward'>[] = variants(forward, forwardProduct)
 export const CONV2D_INPUT_GRADIENT_SUBGROUP: readonly Variant<'conv2d.inputGradient'>[] = variants(inputGradient, lineProduct)

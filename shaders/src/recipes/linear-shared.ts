@@ -6,7 +6,7 @@ import type { MakeRecipe, Variant } from '../variants.ts'
 import { finishedMatrix, withFinish } from './finish.ts'
 import { biasPasses, weightGradientTarget } from './linear.ts'
 import {
-  SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile, type Split,
+  lastQuad, SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile, type Split,
 } from './tiles.ts'
 
 /** Workgroups that fill a GPU of 100 and more cores. */
@@ -106,10 +106,6 @@ function productPass(tile: SharedTile, { m, n, k, rowsM = 0, rowsK = 0, aRowsK =
     },
     threads: samples => threads(samples) * workgroup,
   }
-}
-
-function lastQuad(size: number): number {
-  return Math.floor((size - 1) / 4) * 4
 }
 
 /** The shader knows its matrices as left, right and result. */

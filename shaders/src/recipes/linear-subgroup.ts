@@ -7,10 +7,7 @@ import type { MakeRecipe, Variant } from '../variants.ts'
 import { finishedMatrix, withFinish } from './finish.ts'
 import { biasPasses, weightGradientTarget } from './linear.ts'
 import { SUBGROUP_TILES, subgroupCount, subgroupTileFits, subgroupTileName, subgroupTileSuits, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
-import { splitSum, type Split } from './tiles.ts'
-
-/** Workgroups that keep every core of a software adapter busy. */
-const BUSY_GROUPS = 16
+import { BUSY_GROUPS, lastQuad, splitSum, type Split } from './tiles.ts'
 
 /** A tile, and which operand its subgroups have jointly. */
 interface Way {
@@ -123,8 +120,4 @@ function productPass(way: Way, product: Product): Pass {
     // Tiles are counted along the own columns first; where these follow the samples, workgroups past the last one return.
     threads: samples => subgroupCount(tile, productOf(way, { m: isLeft && sampleM > 0 ? samples * sampleM : m, n }, splits)) * tile.lanes,
   }
-}
-
-function lastQuad(size: number): number {
-  return Math.floor((size - 1) / 4) * 4
 }

@@ -2,6 +2,7 @@
 // adapters, whose subgroups are the lanes of the CPU's vectors. When each is worth a try.
 
 import type { AdapterTraits } from '../variants.ts'
+import { BUSY_GROUPS } from './tiles.ts'
 
 export interface SubgroupTile {
   /** invocations of a subgroup, and of a workgroup */
@@ -33,8 +34,6 @@ const MEASURED: readonly (SubgroupTile & { readonly speed: number })[] = [
 
 export const SUBGROUP_TILES: readonly SubgroupTile[] = MEASURED
 
-/** Workgroups that keep the cores of a software adapter busy to the end. */
-const BUSY_GROUPS = 16
 /** Tiles whose estimate is that near the best are tried too. */
 const NEAR = 1.1
 

@@ -20,7 +20,7 @@ export interface ProductSize {
 /** Two subgroups of SwiftShader, one of lavapipe: products of few tiles still spread over the cores. */
 const SMALL_WORKGROUP = 8
 /** Workgroups that keep the cores of a software adapter busy to the end. */
-const BUSY_GROUPS = 16
+export const BUSY_GROUPS = 16
 
 /** lavapipe: two to three times faster through subgroups in every product measured, and seconds to compile what is not used. */
 const ALWAYS_BETTER_LANES = 8
@@ -97,6 +97,11 @@ export function sharedTileSuits(tile: SharedTile, groups: number, { software }: 
 /** Constants of tile-product.wgsl. */
 export function sharedConstants(tile: SharedTile): Record<string, number> {
   return { TILE_M: tile.m, TILE_N: tile.n, THREAD_M: tile.threadM, THREAD_N: tile.threadN, SLAB: tile.slab }
+}
+
+/** Where the last quad of so many elements begins. */
+export function lastQuad(size: number): number {
+  return Math.floor((size - 1) / 4) * 4
 }
 
 /** Steps of a long sum that several workgroups share: into how many parts, each of how many steps. */
