@@ -38,6 +38,7 @@ export const KERNEL_URLS = {
   'sgd': new URL('../kernels/sgd.wgsl', import.meta.url),
   'adamw': new URL('../kernels/adamw.wgsl', import.meta.url),
   'sum-of-squares': new URL('../kernels/sum-of-squares.wgsl', import.meta.url),
+  'encode': new URL('../kernels/encode.wgsl', import.meta.url),
 } as const
 
 export type KernelFile = keyof typeof KERNEL_URLS

@@ -1,0 +1,102 @@
+// Encodings made on the GPU against those of the CPU, which the ring decodes: the same bytes, and the same losses.
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { after, test } from 'node:test'
+import { type LossyEncoding, RingCodec } from '@starling-grid/volunteer'
+import { GpuEncoding, noise } from '@starling-grid/volunteer/testing'
+import { openGpu } from '../src/gpu.ts'
+import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
+
+const { description } = await adapterEnvironment()
+const skip = description.startsWith('none') && `no adapter: ${description}`
+const gpu = skip ? undefined : await openGpu()
+after(() => gpu?.close())
+
+/** whole blocks and broken ones, odd lengths, a run of one */
+const LENGTHS = [1000, 256, 1, 515, 3, 2048]
+const TOTAL = LENGTHS.reduce((sum, length) => sum + length, 0)
+
+async function open(encoding: LossyEncoding, lengths: readonly number[] = LENGTHS): Promise<GpuEncoding> {
+  assert.ok(gpu)
+  return GpuEncoding.open({ device: gpu.device, readText: (url) => readFile(url, 'utf8') }, encoding, lengths)
+}
+
+/** The ring's own encoder, run by run; `lost` is read and then written. */
+function onCpu(encoding: LossyEncoding, values: Float32Array, lost: Float32Array, lengths: readonly number[] = LENGTHS): Uint8Array[] {
+  const codec = new RingCodec(encoding)
+  for (let i = 0; i < values.length; i++) lost[i] = (values[i] ?? 0) + (lost[i] ?? 0)
+  let at = 0
+  return lengths.map((length) => {
+    const run = lost.subarray(at, (at += length))
+    return codec.encode(run, run, false)
+  })
+}
+
+/** Numbers of very different sizes, with zeros of both signs. */
+function wide(seed: number): Float32Array<ArrayBuffer> {
+  const sizes = noise(TOTAL, seed + 100)
+  return noise(TOTAL, seed).map((value, i) => (i % 97 === 0 ? -0 : value * 2 ** Math.round(20 * (sizes[i] ?? 0))))
+}
+
+for (const encoding of ['int8', 'f16'] as const) {
+  test(`${encoding}: a GPU gives the bytes that the CPU gives, step after step with what was lost before`, { skip }, async () => {
+    const onGpu = await open(encoding)
+    const lost = new Float32Array(TOTAL)
+    for (let step = 0; step < 5; step++) {
+      const values = wide(step)
+      onGpu.load(values)
+      assert.deepEqual(await onGpu.encode(), onCpu(encoding, values, lost), `step ${step}`)
+      onGpu.swap()
+    }
+    onGpu.close()
+  })
+
+  test(`${encoding}: a step that is repeated gives the same bytes again`, { skip }, async () => {
+    const onGpu = await open(encoding)
+    onGpu.load(wide(1))
+    await onGpu.encode()
+    onGpu.swap()
+    onGpu.load(wide(2))
+    const first = await onGpu.encode()
+    assert.deepEqual(await onGpu.encode(), first)
+    onGpu.close()
+  })
+
+  test(`${encoding}: zeros, ties, and the largest and the smallest numbers that count round as on the CPU`, { skip }, async () => {
+    const runs = edges()
+    const lengths = runs.map(({ length }) => length)
+    const values = Float32Array.from(runs.flatMap((run) => [...run]))
+    const onGpu = await open(encoding, lengths)
+    onGpu.load(values)
+    const found = await onGpu.encode()
+    const wanted = onCpu(encoding, values, new Float32Array(values.length), lengths)
+    for (const [i, bytes] of wanted.entries()) assert.deepEqual(found[i], bytes, `run ${i}, from ${runs[i]?.[0]}`)
+    onGpu.close()
+  })
+
+  for (const [name, value] of [['NaN', NaN], ['infinity', Infinity], ['minus infinity', -Infinity]] as const)
+    test(`${encoding}: ${name} is not hidden`, { skip }, async () => {
+      const onGpu = await open(encoding, [300])
+      const values = noise(300, 1)
+      values[270] = value
+      onGpu.load(values)
+      const [bytes] = await onGpu.encode()
+      const seen = new Float32Array(300)
+      new RingCodec(encoding).decode(bytes ?? new Uint8Array(), seen)
+      assert.equal(Number.isFinite(seen[270]), false)
+      onGpu.close()
+    })
+}
+
+/** Runs whose largest number is a power of two, so that halves and steps of 1/127 tie; and the ends of the range of f32. */
+function edges(): Float32Array[] {
+  const halves = Float32Array.from({ length: 2048 }, (_, i) => (i % 2 === 0 ? 1 : -1) * (1 + (2 * i + 1) / 4096))
+  const small = Float32Array.from({ length: 512 }, (_, i) => (i + 0.5) * 2 ** -24)
+  const steps = Float32Array.from({ length: 256 }, (_, i) => (i - 127.5) / 2)
+  const largest = 3.4028234663852886e38
+  return [
+    new Float32Array(300), halves, Float32Array.from([...small, 16384]), Float32Array.from([...small, 32767.9]), Float32Array.from([...steps, 127]), Float32Array.from([...steps, -127]),
+    Float32Array.of(largest / 2, -largest / 4, 1e30, 1), Float32Array.of(2 ** -90, -(2 ** -91), 2 ** -97, 2 ** -100), Float32Array.of(65519, 65520, -65504, 2 ** -24, 2 ** -25, 1.5 * 2 ** -25),
+    ...Array.from({ length: 64 }, (_, i) => Float32Array.from({ length: 256 }, (_, k) => (k - 128) * (1 + i / 63))),
+  ]
+}
