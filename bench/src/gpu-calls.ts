@@ -1,14 +1,17 @@
 // Counts what a library asks of WebGPU, and how long its JavaScript takes to say it: from the beginning of a command encoder to
-// the return of the submit that carries its commands. Works on the interfaces that all libraries of a place share.
+// the submit that carries its commands; and how long the submit itself keeps the caller. Works on the interfaces that all
+// libraries of a place share.
 
 export interface GpuCalls {
   readonly dispatches: number
   readonly submits: number
-  /** ms between the begin of an encoder and the return of the next submit, added up */
+  /** ms between the begin of an encoder and the next submit, added up */
   readonly encodingMs: number
+  /** ms inside of submits: no JavaScript any more. In Node the driver makes its own commands there; in Chromium another process does */
+  readonly submitMs: number
 }
 
-const counted = { dispatches: 0, submits: 0, encodingMs: 0 }
+const counted = { dispatches: 0, submits: 0, encodingMs: 0, submitMs: 0 }
 let beganAt: number | undefined
 let installed = false
 
@@ -20,30 +23,32 @@ export function gpuCalls(): GpuCalls {
 export function countGpuCalls(): void {
   if (installed) return
   installed = true
-  before(GPUDevice.prototype, 'createCommandEncoder', () => { beganAt ??= performance.now() })
-  before(GPUComputePassEncoder.prototype, 'dispatchWorkgroups', () => { counted.dispatches++ })
-  after(GPUQueue.prototype, 'submit', () => {
-    counted.submits++
-    if (beganAt !== undefined) counted.encodingMs += performance.now() - beganAt
-    beganAt = undefined
-  })
+  around(GPUDevice.prototype, 'createCommandEncoder', { before: () => { beganAt ??= performance.now() } })
+  around(GPUComputePassEncoder.prototype, 'dispatchWorkgroups', { before: () => { counted.dispatches++ } })
+  around(GPUQueue.prototype, 'submit', { before: noteEncoded, after: (ms) => { counted.submitMs += ms } })
+}
+
+function noteEncoded(): void {
+  counted.submits++
+  if (beganAt !== undefined) counted.encodingMs += performance.now() - beganAt
+  beganAt = undefined
 }
 
 type Method = (...args: unknown[]) => unknown
 
-function before(owner: object, name: string, note: () => void): void {
-  const method = Reflect.get(owner, name) as Method
-  Reflect.set(owner, name, function noted(this: unknown, ...args: unknown[]) {
-    note()
-    return method.apply(this, args)
-  })
+interface Notes {
+  readonly before: () => void
+  /** told how long the call took */
+  readonly after?: (ms: number) => void
 }
 
-function after(owner: object, name: string, note: () => void): void {
+function around(owner: object, name: string, { before, after }: Notes): void {
   const method = Reflect.get(owner, name) as Method
   Reflect.set(owner, name, function noted(this: unknown, ...args: unknown[]) {
+    before()
+    const began = after && performance.now()
     const result = method.apply(this, args)
-    note()
+    if (began !== undefined) after?.(performance.now() - began)
     return result
   })
 }

@@ -11,7 +11,7 @@ import type { SuiteOptions } from './suite.ts'
 const SIZES = [2, 4]
 const MEGABYTES = [4, 16]
 /** All-reduces before the first that counts: training makes thousands, with code that was compiled long ago. */
-const WARM_UP = 10
+const WARM_UP = 40
 const WARM_UP_NUMBERS = 1_000_000
 /** Of the raw links' rate: the rest is what adding, checking and ordering cost. */
 const REACH = { peer: 'raw', ratio: 0.85 }

@@ -15,7 +15,7 @@ const MATMUL: Comparison = { name: 'matmul 8', task: TASK, unit: 'GFLOP/s', valu
 
 function place(...others: readonly Library[]): Place {
   const libraries = [{ ...reference(), name: 'starling' }, ...others]
-  const gpuCalls = async () => ({ dispatches: 0, submits: 0, encodingMs: 0 })
+  const gpuCalls = async () => ({ dispatches: 0, submits: 0, encodingMs: 0, submitMs: 0 })
   return { name: 'node', adapter: 'reference', libraries, missing: [{ name: 'absent', reason: 'nobody installed it' }], gpuCalls, close: async () => undefined }
 }
 

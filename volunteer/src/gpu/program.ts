@@ -17,6 +17,8 @@ interface Step {
   readonly pass: Pass
   readonly pipeline: GPUComputePipeline
   readonly bindGroup: GPUBindGroup
+  /** how many workgroups the last run needed: hardly any run has another number of samples than the one before */
+  last: { readonly samples: number; readonly x: number; readonly y: number }
 }
 
 export interface Program {
@@ -39,7 +41,14 @@ export async function createProgram(device: GPUDevice, plan: Plan, owner: Buffer
     setScalars: (queue, values) => scalars.set(queue, values),
     encode(encoder, passes, samples) {
       scalars.encode(encoder)
-      for (const pass of passes) dispatch(encoder, steps.get(pass), samples)
+      let current: GPUComputePipeline | undefined
+      for (const pass of passes) {
+        const step = steps.get(pass)
+        if (!step) throw new Error('internal: a pass of another plan')
+        if (step.pipeline !== current) encoder.setPipeline(step.pipeline)
+        current = step.pipeline
+        dispatch(encoder, step, samples)
+      }
     },
   }
 }
@@ -66,7 +75,7 @@ function createStep({ device, scalars, buffers }: StepContext, { pass, resources
     label: `${pass.file}.${pass.entryPoint}`, layout: compiled.layout,
     entries: [...scalars.entries, ...resources.map((resource, i) => ({ binding: i + 1, resource: bindingOf(resource, buffers) }))],
   })
-  return { pass, pipeline: compiled.pipeline, bindGroup }
+  return { pass, pipeline: compiled.pipeline, bindGroup, last: { samples: 0, x: 0, y: 0 } }
 }
 
 function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBinding {
@@ -75,10 +84,9 @@ function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBindin
   return { buffer, offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
 }
 
-function dispatch(encoder: GPUComputePassEncoder, step: Step | undefined, samples: number): void {
-  if (!step) throw new Error('internal: a pass of another plan')
-  const { x, y } = workgroupGrid(step.pass.threads(samples), step.pass.workgroup)
-  encoder.setPipeline(step.pipeline)
-  encoder.setBindGroup(0, step.bindGroup)
-  encoder.dispatchWorkgroups(x, y)
+function dispatch(encoder: GPUComputePassEncoder, step: Step, samples: number): void {
+  const { pass, bindGroup, last } = step
+  if (last.samples !== samples) step.last = { samples, ...workgroupGrid(pass.threads(samples), pass.workgroup) }
+  encoder.setBindGroup(0, bindGroup)
+  encoder.dispatchWorkgroups(step.last.x, step.last.y)
 }
