@@ -5,10 +5,11 @@ import { newMemberId, random32 } from '@starling-grid/protocol'
 import {
   type Batch, type Communicator, createReferenceExecutor, type Encoding, type Executor, MemoryGrid, networkMesh, openCommunicator, swapped,
 } from '@starling-grid/volunteer'
+import { encodeBeforeReadback } from './encode-before-readback.ts'
 import { type EncodingName, startEncoding } from './encodings.ts'
 import { slowest, startProcesses } from './rank-orders.ts'
 import { type BenchRow, race } from './row.ts'
-import type { SuiteOptions } from './suite.ts'
+import { isWanted, type SuiteOptions } from './suite.ts'
 
 const RANKS = 2
 const NUMBERS = 1_000_000
@@ -26,8 +27,10 @@ const CLASSES = 10
 const INPUTS = 64
 const NOISE = 3
 
-export async function compressionSuite({ rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow[]> {
-  return [...(await rates(rounds)), ...(await losses(log))]
+export async function compressionSuite(options: SuiteOptions): Promise<BenchRow[]> {
+  const { rounds, log } = options
+  const named = (part: string): boolean => isWanted(options, part)
+  return [...(named('own gradient') ? await encodeBeforeReadback(options) : []), ...(named('all-reduce') ? await rates(rounds) : []), ...(named('loss') ? await losses(log) : [])]
 }
 
 /** f32 bytes of the vector ÷ time. */

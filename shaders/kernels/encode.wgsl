@@ -73,13 +73,18 @@ fn int8_code(i: u32, scale: u32) -> u32 {
   return select(magnitude, (~magnitude + 1u) & 0xffu, sum > SIZE);
 }
 
-// size ÷ scale, to nearest, ties away from zero: at most 127, so that nothing overflows.
+// size ÷ scale, to nearest, ties away from zero. The quotient of floats may be off by one, which products of whole numbers
+// show: none is above 2³², since the largest size is 127 scales. Dividing whole numbers instead takes SwiftShader far longer.
 fn nearest(size: u32, scale: u32) -> u32 {
   let divisor = significand(scale);
   let above = size >> 23u;
   let below = scale >> 23u;
-  if (above >= below) { return ((significand(size) << (above - below + 1u)) + divisor) / (2u * divisor); }
-  return select(0u, 1u, above + 1u == below && significand(size) >= divisor);
+  if (above < below) { return select(0u, 1u, above + 1u == below && significand(size) >= divisor); }
+  let twice = significand(size) << (above - below + 1u);
+  let guess = min(u32(bitcast<f32>(size) / bitcast<f32>(scale) + 0.5), 127u);
+  let isLow = guess < 127u && twice >= (2u * guess + 1u) * divisor;
+  let isHigh = guess > 0u && twice < (2u * guess - 1u) * divisor;
+  return guess + select(0u, 1u, isLow) - select(0u, 1u, isHigh);
 }
 
 // code · scale, rounded once.
