@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
-import { type LossyEncoding, RingCodec } from '@starling-grid/volunteer'
-import { GpuEncoding, noise } from '@starling-grid/volunteer/testing'
+import { initialParameters, parameterLayout } from '@starling-grid/model'
+import { createGpuExecutor, type EncodeOrder, type LossyEncoding, RingCodec } from '@starling-grid/volunteer'
+import { awkwardBatch, AWKWARD_MODEL, GpuEncoding, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 
@@ -87,6 +88,62 @@ for (const encoding of ['int8', 'f16'] as const) {
       onGpu.close()
     })
 }
+
+const LAYOUT = parameterLayout(AWKWARD_MODEL)
+/** In the order of backward, cut in the midst of parameters; the last range has none that are encoded. */
+const MIDDLE = LAYOUT.entries[Math.floor(LAYOUT.entries.length / 2)]?.offset ?? 0
+const FIRST = LAYOUT.entries[1]?.offset ?? 0
+const RANGES = [{ start: MIDDLE, end: LAYOUT.total }, { start: FIRST, end: MIDDLE }, { start: 0, end: FIRST }]
+const RUNS = [[{ start: MIDDLE + 3, end: MIDDLE + 10 }, { start: MIDDLE + 10, end: LAYOUT.total - 5 }], [{ start: FIRST, end: MIDDLE - 1 }], []]
+const ALL_RUNS = RUNS.flat()
+
+/** One executor through several steps: what it hands out, run by run, and the floats beside them. */
+async function stepsOf(encoding: LossyEncoding, orders: readonly { readonly samples: number; readonly losses: number }[], cpuMsPerMillion: number) {
+  assert.ok(gpu)
+  const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, spec: AWKWARD_MODEL, readText: (url) => readFile(url, 'utf8'), maxMicroBatch: 4 })
+  executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  const results: { plain: Float32Array; into: Float32Array; bytes: Uint8Array[]; ranges: number[] }[] = []
+  for (const { samples, losses } of orders) {
+    const [plain, into] = [new Float32Array(LAYOUT.total), new Float32Array(LAYOUT.total).fill(7)]
+    await executor.gradient(awkwardBatch(samples), plain)
+    const [bytes, ranges]: [Uint8Array[], number[]] = [[], []]
+    const encode: EncodeOrder = { encoding, runs: RUNS, losses, cpuMsPerMillion }
+    await executor.gradient(awkwardBatch(samples), into, { ranges: RANGES, encode, onFinal: (index, encoded) => void (ranges.push(index), bytes.push(...(encoded ?? []))) })
+    results.push({ plain, into, bytes, ranges })
+  }
+  executor.destroy()
+  return results
+}
+
+function runsOf(vector: Float32Array): Float32Array {
+  return Float32Array.from(ALL_RUNS.flatMap(({ start, end }) => [...vector.subarray(start, end)]))
+}
+
+for (const encoding of ['int8', 'f16'] as const)
+  test(`${encoding}: an executor hands out its runs as the bytes of the gradient, with what the committed step before lost`, { skip }, async () => {
+    const lengths = ALL_RUNS.map(({ start, end }) => end - start)
+    const lost = new Float32Array(lengths.reduce((sum, length) => sum + length, 0))
+    // the second step is committed, the third is repeated, and before the last the member lost its version
+    const orders = [{ samples: 5, losses: 0 }, { samples: 9, losses: 1 }, { samples: 9, losses: 1 }, { samples: 2, losses: 2 }, { samples: 5, losses: 4 }]
+    const results = await stepsOf(encoding, orders, Number.POSITIVE_INFINITY)
+    let before = lost
+    for (const [i, { plain, into, bytes, ranges }] of results.entries()) {
+      const isRepeated = orders[i]?.losses === orders[i - 1]?.losses
+      if (i === orders.length - 1) lost.fill(0)
+      const feedback = isRepeated ? before.slice() : ((before = lost.slice()), lost)
+      assert.deepEqual(bytes, onCpu(encoding, runsOf(plain), feedback, lengths), `step ${i}`)
+      assert.deepEqual(ranges, [0, 1, 2])
+      const wanted = plain.slice()
+      for (const { start, end } of ALL_RUNS) wanted.fill(0, start, end)
+      assert.deepEqual(into, wanted, `floats of step ${i}`)
+    }
+  })
+
+test('an executor whose adapter is slower than the CPU hands out floats', { skip }, async () => {
+  const [result] = await stepsOf('int8', [{ samples: 5, losses: 0 }], Number.NEGATIVE_INFINITY)
+  assert.deepEqual(result?.bytes, [])
+  assert.deepEqual(result?.into, result?.plain)
+})
 
 /** Runs whose largest number is a power of two, so that halves and steps of 1/127 tie; and the ends of the range of f32. */
 function edges(): Float32Array[] {

@@ -1,10 +1,10 @@
 // How runs of floats that are encoded one by one lie in the buffers of the kernels that encode them: the table that
 // encode.wgsl reads, and where the bytes of each run come to lie. Pure.
 
-import type { GradientEncoding } from '@starling-grid/protocol'
 import { ENCODE_BLOCK, ENCODE_TABLE_WORDS } from '@starling-grid/shaders'
+import type { EncodeOrder } from '../graph/executor.ts'
 
-export type LossyEncoding = Exclude<GradientEncoding, 'f32'>
+export type LossyEncoding = EncodeOrder['encoding']
 
 /** Encoded bytes of one run, in the words that are read back. */
 export interface EncodedRun {

@@ -11,11 +11,12 @@ import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { DeviceWatch } from './device.ts'
+import { GradientEncoders, type ReadyEncoder } from './gradient-encoders.ts'
 import { MAP_READ_MODE } from './flags.ts'
 import type { ReadText } from './pipelines.ts'
 import { createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
-import { type Section, sectionsOf } from './sections.ts'
+import { type EncodedSection, type Section, sectionsOf } from './sections.ts'
 
 /** Samples of one run unless memory asks for fewer: enough to keep a software adapter and most GPUs busy. */
 export const DEFAULT_MICRO_BATCH = 64
@@ -54,13 +55,13 @@ function planFor({ device, graph, software = false, choose, precision = 'f32', r
   return planGraph(graph, { traits: traitsOf(device, software), limits: device.limits, maxMicroBatch, precision, recompute, ...(choose ? { choose } : {}) })
 }
 
-async function openRunner({ device, graph, readText, precision = 'f32' }: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
+async function openRunner({ device, graph, readText, precision = 'f32', say }: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
     const program = await createProgram(device, plan, owner, readText)
     watch.check()
-    return new GpuRunner({ graph, plan, precision, program, watch, owner })
+    return new GpuRunner({ graph, plan, precision, program, watch, owner, encoders: new GradientEncoders({ device, readText, say }) })
   } catch (error) {
     owner.destroy()
     watch.stop()
@@ -75,6 +76,15 @@ export function traitsOf({ features, limits, adapterInfo }: GPUDevice, software:
   return { software, features: new Set(features), maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup, ...(isFixed ? { subgroupSize: subgroupMinSize } : {}) }
 }
 
+const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
+
+interface EncodeOptions {
+  readonly samples: number
+  readonly clearGradient: boolean
+  /** of the runs of this section that are encoded */
+  readonly ready: ReadyEncoder | undefined
+}
+
 interface GpuRunnerParts {
   readonly graph: Graph
   readonly plan: Plan
@@ -82,6 +92,7 @@ interface GpuRunnerParts {
   readonly program: Program
   readonly watch: DeviceWatch
   readonly owner: BufferOwner
+  readonly encoders: GradientEncoders
 }
 
 export class GpuRunner implements GraphRunner {
@@ -93,6 +104,7 @@ export class GpuRunner implements GraphRunner {
   private readonly watch: DeviceWatch
   private readonly owner: BufferOwner
   private readonly readback: Readback
+  private readonly encoders: GradientEncoders
   /** runs submit in the order in which they were asked for */
   private turn: Promise<unknown> = Promise.resolve()
   /** tasks that wait for their turn */
@@ -100,7 +112,7 @@ export class GpuRunner implements GraphRunner {
   /** parameters in device order; reused while nothing waits that still needs the old ones */
   private readonly upload: Float32Array<ArrayBuffer>
 
-  constructor({ graph, plan, precision, program, watch, owner }: GpuRunnerParts) {
+  constructor({ graph, plan, precision, program, watch, owner, encoders }: GpuRunnerParts) {
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
@@ -108,13 +120,14 @@ export class GpuRunner implements GraphRunner {
     this.program = program
     this.watch = watch
     this.owner = owner
+    this.encoders = encoders
     this.readback = new Readback(owner)
     this.upload = new Float32Array(plan.flat.deviceLength)
   }
 
   /** Device buffers alive, for tests of leaks. */
   get liveBuffers(): number {
-    return this.owner.count
+    return this.owner.count + this.encoders.liveBuffers
   }
 
   loadParameters(flat: Float32Array): void {
@@ -128,12 +141,13 @@ export class GpuRunner implements GraphRunner {
 
   async run(request: RunRequest): Promise<Float32Array[]> {
     if (request.samples > this.capacity) throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
-    const reads = await this.inTurn(() => this.submit(request, sectionsOf(this.plan, request)))
+    const reads = await this.inTurn(() => this.submit(request))
     return (await Promise.all(reads)).flat()
   }
 
   destroy(): void {
     this.watch.stop()
+    this.encoders.destroy()
     this.owner.destroy()
   }
 
@@ -149,14 +163,17 @@ export class GpuRunner implements GraphRunner {
   }
 
   /** A section is read while the device computes those behind it. */
-  private async submit(request: RunRequest, sections: readonly Section[]): Promise<Promise<Float32Array[]>[]> {
+  private async submit(request: RunRequest): Promise<Promise<Float32Array[]>[]> {
     this.watch.check()
+    const { encode } = request.early ?? {}
+    const encoders = encode && (await this.watch.during(this.encoders.ready(encode)))
+    const sections = sectionsOf(this.plan, request, encoders?.map(ready => ready?.encoder.cut))
     const reads: Promise<Float32Array[]>[] = []
     for (const [index, section] of sections.entries()) {
       const buffer = await this.readback.acquire(section.bytes)
       if (index === 0) this.prepare(request)
-      this.queue.submit([this.encode(section, buffer, { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true })])
-      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(values => (request.early?.onFinal(index), values))
+      this.queue.submit([this.encode(section, buffer, { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true, ready: encoders?.[index] })])
+      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(({ values, encoded }) => (request.early?.onFinal(index, encoded), values))
       read.catch(() => undefined) // whoever waits for the run hears of it, also when a later submit fails first
       reads.push(read)
     }
@@ -168,7 +185,7 @@ export class GpuRunner implements GraphRunner {
     this.program.setScalars(this.queue, { samples, lossScale })
   }
 
-  private encode({ passes, copies }: Section, buffer: GPUBuffer, { samples, clearGradient }: { readonly samples: number; readonly clearGradient: boolean }): GPUCommandBuffer {
+  private encode({ passes, copies, encoded }: Section, buffer: GPUBuffer, { samples, clearGradient, ready }: EncodeOptions): GPUCommandBuffer {
     const encoder = this.watch.device.createCommandEncoder()
     if (clearGradient) encoder.clearBuffer(this.program.buffers.gradient)
     if (passes.length > 0) {
@@ -177,20 +194,35 @@ export class GpuRunner implements GraphRunner {
       pass.end()
     }
     for (const { source, offset } of copies) if (source.bytes > 0) encoder.copyBufferToBuffer(this.bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
+    if (encoded && ready) this.encodeRuns(encoder, encoded, ready)
+    if (encoded && ready) encoder.copyBufferToBuffer(ready.encoder.output, 0, buffer, encoded.offset, encoded.bytes)
     return encoder.finish()
+  }
+
+  private encodeRuns(encoder: GPUCommandEncoder, { inputs }: EncodedSection, { encoder: runs, forgets }: ReadyEncoder): void {
+    let at = 0
+    for (const { deviceStart, length } of inputs) {
+      encoder.copyBufferToBuffer(this.program.buffers.gradient, FLOAT_BYTES * deviceStart, runs.input, at, FLOAT_BYTES * length)
+      at += FLOAT_BYTES * length
+    }
+    if (forgets) runs.forget(encoder)
+    runs.record(encoder)
   }
 
   /** `before`: the section before it, which is handed out first. */
   private async read(
-    { gradientInto }: RunRequest, { copies, bytes, gradient }: Section, { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
-  ): Promise<Float32Array[]> {
+    { gradientInto }: RunRequest, { copies, bytes, gradient, encoded }: Section, { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
+  ): Promise<{ readonly values: Float32Array[]; readonly encoded?: readonly Uint8Array[] }> {
     try {
       await Promise.all([this.watch.during(buffer.mapAsync(MAP_READ_MODE)), before])
-      const mapped = new Float32Array(buffer.getMappedRange())
+      const range = buffer.getMappedRange()
+      const mapped = new Float32Array(range)
       const results = copies.map(({ source, offset }) => mapped.subarray(offset / 4, (offset + source.bytes) / 4))
       const piece = gradient && results.pop()
       if (gradientInto && gradient && piece) gather(this.plan.flat, gradient, piece, gradientInto)
-      return results.map(result => result.slice())
+      if (!gradientInto || !encoded) return { values: results.map(result => result.slice()) }
+      placeFloats(encoded, results.splice(results.length - encoded.floats.length), gradientInto)
+      return { values: results.map(result => result.slice()), encoded: encoded.runs.map(run => new Uint8Array(range, encoded.offset + run.byteOffset, run.bytes).slice()) }
     } finally {
       buffer.unmap()
       this.readback.release(buffer, bytes)
@@ -208,6 +240,12 @@ export class GpuRunner implements GraphRunner {
     if (!buffer) throw new Error('internal: a resource without a buffer')
     return buffer
   }
+}
+
+/** Zeros where runs were encoded: they come as bytes. */
+function placeFloats({ inputs, floats }: EncodedSection, values: readonly Float32Array[], into: Float32Array): void {
+  for (const { start, length } of inputs) into.fill(0, start, start + length)
+  for (const [i, { start }] of floats.entries()) into.set(values[i] ?? [], start)
 }
 
 /** The queue takes no views of shared memory. */

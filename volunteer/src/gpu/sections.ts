@@ -3,10 +3,11 @@
 
 import type { FloatRange } from '../floats.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
-import { deviceRange } from '../graph/flat-views.ts'
+import { devicePieces, deviceRange, type FlatPiece } from '../graph/flat-views.ts'
 import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
 import type { RunRequest } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
+import type { EncodedRun, EncodingCut } from './encoding-cut.ts'
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
 
@@ -24,19 +25,51 @@ export interface Section {
   readonly bytes: number
   /** of the layout: what the last copy brings */
   readonly gradient: FloatRange | undefined
+  /** instead of `gradient`, where runs of it are encoded */
+  readonly encoded?: EncodedSection
 }
 
-export function sectionsOf(plan: Plan, { samples, parts, read = [], gradientInto, early }: RunRequest): Section[] {
+/** A piece of the gradient that comes in part as floats and in part as bytes. */
+export interface EncodedSection {
+  /** floats for the encoder, one after the other */
+  readonly inputs: readonly FlatPiece[]
+  /** floats that come as they are: one copy each, the last ones */
+  readonly floats: readonly FlatPiece[]
+  /** encoded bytes, in the staging buffer from `offset` on */
+  readonly runs: readonly EncodedRun[]
+  readonly offset: number
+  readonly bytes: number
+}
+
+/** `cuts`: how runs of the early ranges are encoded, where they are. */
+export function sectionsOf(plan: Plan, { samples, parts, read = [], gradientInto, early }: RunRequest, cuts: readonly (EncodingCut | undefined)[] = []): Section[] {
   const passes = parts.flatMap(part => plan.parts[part])
   const ranges = gradientInto && (early?.ranges ?? [{ start: 0, end: gradientInto.length }])
   if (!ranges) return [{ passes, ...staging(read.map(tensor => wanted(plan, tensor, samples))), gradient: undefined }]
   const inDevice = ranges.map(range => deviceRange(plan.flat, range))
-  const cuts = finalAfter(inDevice, passes.map(writtenRanges))
+  const ends = finalAfter(inDevice, passes.map(writtenRanges))
   return ranges.map((gradient, i) => {
     const isLast = i === ranges.length - 1
     const values = isLast ? read.map(tensor => wanted(plan, tensor, samples)) : []
-    return { passes: passes.slice(cuts[i - 1] ?? 0, isLast ? undefined : cuts[i]), ...staging([...values, gradientCopy(inDevice[i])]), gradient }
+    const ran = passes.slice(ends[i - 1] ?? 0, isLast ? undefined : ends[i])
+    const cut = cuts[i]
+    if (!cut) return { passes: ran, ...staging([...values, gradientCopy(inDevice[i])]), gradient }
+    return { passes: ran, gradient: undefined, ...encodedStaging(plan, values, { range: gradient, runs: early?.encode?.runs[i] ?? [], cut }) }
   })
+}
+
+function encodedStaging({ flat }: Plan, values: readonly Wanted[], { range, runs, cut }: { readonly range: FloatRange; readonly runs: readonly FloatRange[]; readonly cut: EncodingCut }) {
+  const floats = between(range, runs).flatMap(rest => devicePieces(flat, rest))
+  const { copies, bytes } = staging([...values, ...floats.map(({ deviceStart, length }) => gradientCopy({ start: deviceStart, end: deviceStart + length }))])
+  const encoded = { inputs: runs.flatMap(run => devicePieces(flat, run)), floats, runs: cut.runs, offset: bytes, bytes: cut.words * FLOAT_BYTES }
+  return { copies, bytes: bytes + encoded.bytes, encoded }
+}
+
+/** What is left of a range beside runs of it. */
+function between({ start, end }: FloatRange, runs: readonly FloatRange[]): FloatRange[] {
+  const inOrder = [...runs].sort((a, b) => a.start - b.start)
+  const edges = [start, ...inOrder.flatMap(run => [run.start, run.end]), end]
+  return edges.flatMap((edge, i) => (i % 2 === 0 && edge < (edges[i + 1] ?? edge) ? [{ start: edge, end: edges[i + 1] ?? edge }] : []))
 }
 
 interface Wanted {

@@ -1,6 +1,6 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
-import type { AdapterDescription } from '@starling-grid/protocol'
+import type { AdapterDescription, GradientEncoding } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 
 export type { AdapterDescription }
@@ -32,8 +32,27 @@ export interface BatchSums {
 export interface EarlyRanges {
   /** of whole parameters, together all of them, in the order in which backward is expected to finish them */
   readonly ranges: readonly FloatRange[]
-  /** `into` holds range `index` as it stays. In order, once each. A range that is never told of is final with the result. */
-  onFinal(index: number): void
+  /** Runs that would rather be bytes. An executor that cannot or need not encode ignores it. */
+  readonly encode?: EncodeOrder
+  /**
+   * `into` holds range `index` as it stays. In order, once each. A range that is never told of is final with the result.
+   * `encoded`: the bytes of its runs, in order; `into` then has zeros in their place.
+   */
+  onFinal(index: number, encoded?: readonly Uint8Array[]): void
+}
+
+/** Runs of a gradient that are encoded where it was computed, before they are read back (docs/decisions/0008). */
+export interface EncodeOrder {
+  readonly encoding: Exclude<GradientEncoding, 'f32'>
+  /** of each early range, in order; the same array as long as the cut stays the same */
+  readonly runs: readonly (readonly FloatRange[])[]
+  /**
+   * What encoding lost stays with the executor and joins the next gradient. Which loss that is: the one that the last order
+   * began with (the same number: that step was not committed), the one that it left (one more), or none (any other).
+   */
+  readonly losses: number
+  /** what the same takes on this machine's CPU: an executor that is slower leaves it there */
+  readonly cpuMsPerMillion: number
 }
 
 export interface Executor {

@@ -53,6 +53,21 @@ export function gather(flat: FlatViews, range: FloatRange, device: Float32Array,
   for (const { offset, length, deviceOffset } of viewsIn(flat, range)) into.set(device.subarray(deviceOffset - start, deviceOffset - start + length), offset)
 }
 
+/** A run that lies without a gap in both orders. */
+export interface FlatPiece {
+  readonly start: number
+  readonly deviceStart: number
+  readonly length: number
+}
+
+/** Any run of the layout, cut where parameters begin and end. */
+export function devicePieces({ views }: FlatViews, { start, end }: FloatRange): FlatPiece[] {
+  return [...views.values()].flatMap(({ offset, length, deviceOffset }) => {
+    const [first, last] = [Math.max(start, offset), Math.min(end, offset + length)]
+    return first < last ? [{ start: first, deviceStart: deviceOffset + first - offset, length: last - first }] : []
+  })
+}
+
 function viewsIn({ views }: FlatViews, { start, end }: FloatRange): FlatView[] {
   return [...views.values()].filter(({ offset, length }) => offset >= start && offset + length <= end)
 }

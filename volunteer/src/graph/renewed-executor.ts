@@ -81,7 +81,7 @@ class RenewedExecutor implements Executor {
 }
 
 function noting(early: EarlyRanges, given: Set<number>): EarlyRanges {
-  return { ranges: early.ranges, onFinal: index => (given.add(index), early.onFinal(index)) }
+  return { ...early, onFinal: (index, encoded) => (given.add(index), early.onFinal(index, encoded)) }
 }
 
 interface Started {
