@@ -26,8 +26,19 @@ export interface Attack {
   readonly pause: number
 }
 
-/** The speed of a member over the mean of the others in its ring, as measured by themselves; it decides about its share. */
+/** What became of a member that got slow, and of the steps that it was in. */
 export interface Slowness {
+  /** its speed over the mean of the others' in its ring, as measured by themselves */
+  readonly speed: BeforeAndAfter
+  /** its part of a step, 0…1, and the smallest part of another member while it was slow */
+  readonly share: BeforeAndAfter & { readonly others: number }
+  /** ms between two committed steps, the median */
+  readonly stepMs: BeforeAndAfter
+  /** from its slowing down until its share was smaller than every other's */
+  readonly secondsToFollow: number
+}
+
+export interface BeforeAndAfter {
   readonly before: number
   readonly slowed: number
 }
@@ -62,9 +73,9 @@ export function faultNow({ watch }: Grid, kind: string): Fault {
   return { kind, at: Date.now(), generation: watch.run?.generation ?? 0 }
 }
 
-/** A later generation has committed a step. */
+/** A later generation has committed a step, or the fault came after the last one. */
 export async function goesOn({ watch }: Grid, { at, generation }: Fault): Promise<void> {
-  await watch.waitFor('a step of a later generation', ({ run, steps }) => run !== undefined && run.generation > generation && (steps.at(-1)?.at ?? 0) > at && (run.phase === 'ring' || run.phase === 'finished'))
+  await watch.waitFor('a step of a later generation', ({ run, steps }) => run?.phase === 'finished' || (run?.phase === 'ring' && run.generation > generation && (steps.at(-1)?.at ?? 0) > at))
 }
 
 /** From the fault to the first step that a later generation committed. */
@@ -85,6 +96,12 @@ export function workingVolunteer({ watch, volunteers }: Grid, random: () => numb
 
 export function namesInRing(run: RunView | undefined): ReadonlySet<string> {
   return new Set(run?.members.filter(({ position }) => position !== null).map(({ name }) => name))
+}
+
+/** ms between neighbours of these steps, the median. */
+export function medianPause(steps: Watch['steps']): number {
+  const pauses = steps.slice(1).map(({ at }, i) => at - (steps[i]?.at ?? at)).sort((a, b) => a - b)
+  return pauses[pauses.length >> 1] ?? Number.NaN
 }
 
 export interface Percentiles {
