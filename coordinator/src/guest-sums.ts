@@ -1,25 +1,32 @@
 // Σ gradients of guests of a ring (A1), in memory only: the open sum that pushes join, and the one that a member was given. When this
 // process goes, so do they, and their blocks, which are in no record, are done again.
-import type { PushedGradient } from '@starling-grid/model'
+import type { ParameterLayout, PushedGradient } from '@starling-grid/model'
+import { addPush, type PushWeights } from './parameter-server/add-push.ts'
+import { blockSquares, normOf } from './parameter-server/ranges.ts'
+import type { PushNorms } from './run/guest-norms.ts'
 
 export class GuestSums {
-  readonly #length: number
+  readonly #layout: Pick<ParameterLayout, 'total' | 'trained'>
   #open: Float32Array | undefined
   #given: { readonly id: number; readonly sum: Float32Array } | undefined
-  /** a push is written here before it is scaled */
+  /** a push is written here before it is measured or weighed */
   #scratch: Float32Array | undefined
 
-  /** floats of a gradient */
-  constructor(length: number) {
-    this.#length = length
+  constructor(layout: Pick<ParameterLayout, 'total' | 'trained'>) {
+    this.#layout = layout
   }
 
-  add(gradient: PushedGradient, factor: number): void {
-    this.#scratch ??= new Float32Array(this.#length)
-    this.#open ??= new Float32Array(this.#length)
-    gradient.writeTo(this.#scratch)
-    const [sum, more] = [this.#open, this.#scratch]
-    for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] ?? 0) + factor * (more[i] ?? 0)
+  /** Of the means over its targets. */
+  normsOf(gradient: PushedGradient, targets: number): PushNorms {
+    const vector = this.#written(gradient)
+    const { trained } = this.#layout
+    const norm = (part: Float32Array): number => normOf([blockSquares(part)]) / Math.max(targets, 1)
+    return { gradient: norm(vector.subarray(0, trained)), statistics: norm(vector.subarray(trained)) }
+  }
+
+  add(gradient: PushedGradient, weights: PushWeights): void {
+    this.#open ??= new Float32Array(this.#layout.total)
+    addPush(this.#open, this.#written(gradient), { trained: this.#layout.trained, weights })
   }
 
   give(id: number): void {
@@ -39,5 +46,11 @@ export class GuestSums {
     if (this.#given?.id !== id) return undefined
     const { buffer, byteOffset, byteLength } = this.#given.sum
     return new Uint8Array(buffer, byteOffset, byteLength)
+  }
+
+  #written(gradient: PushedGradient): Float32Array {
+    this.#scratch ??= new Float32Array(this.#layout.total)
+    gradient.writeTo(this.#scratch)
+    return this.#scratch
   }
 }

@@ -98,7 +98,7 @@ export class RunHost {
     this.job = job
     this.state = createRunState(job.config)
     this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
-    this.guests = new GuestSums(job.form.layout.total)
+    this.guests = new GuestSums(job.form.layout)
     this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
     this.#outbox = new Outbox({
       append: async (rows) => {
@@ -145,7 +145,8 @@ export class RunHost {
 
   /** A push whose gradients were checked; answered when it is durable. */
   push(push: Push, gradient: PushedGradient, gradDigest: Sha256): Promise<PushAnswer> {
-    return new Promise((answer) => this.feed({ type: 'push', push, gradDigest }, { gradient, answer }))
+    const norms = this.state.phase.type === 'ring' ? this.guests.normsOf(gradient, push.targets) : undefined
+    return new Promise((answer) => this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }))
   }
 
   get records(): readonly StepRecord[] {
@@ -206,7 +207,7 @@ export class RunHost {
       case 'server-unload':
         return this.#server.unload()
       case 'guest-add':
-        return this.guests.add(gradientIn(context), effect.damping)
+        return this.guests.add(gradientIn(context), effect.weights)
       case 'guest-give':
         return this.guests.give(effect.id)
       case 'guest-forget':

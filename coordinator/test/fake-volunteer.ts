@@ -19,6 +19,8 @@ export interface FakeOptions {
   readonly stepMs?: number
   /** false: says hello and nothing more by itself */
   readonly obedient?: boolean
+  /** false: asks for leases, and leaves what is granted to the test */
+  readonly works?: boolean
   readonly session?: string
 }
 
@@ -150,7 +152,7 @@ export class FakeVolunteer {
         this.#modeEpoch = message.modeEpoch
         return this.send({ type: 'lease-request', modeEpoch: message.modeEpoch })
       case 'grant':
-        return void this.#compute(message)
+        return this.#options.works === false ? undefined : void this.#compute(message)
       default:
     }
   }

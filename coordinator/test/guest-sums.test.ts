@@ -3,16 +3,17 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GuestSums } from '../src/guest-sums.ts'
 
+const whole = (weight: number) => ({ gradient: weight, statistics: 1 })
 const gradient = (...values: number[]) => ({ writeTo: (vector: Float32Array) => vector.set(values) })
 const floats = (bytes: Uint8Array | undefined) => bytes && [...new Float32Array(bytes.slice().buffer)]
 
 test('pushes add up, scaled, and are served under the number of what was given, to the end', () => {
-  const sums = new GuestSums(2)
-  sums.add(gradient(1, 2), 1)
-  sums.add(gradient(4, 4), 0.5)
+  const sums = new GuestSums({ total: 2, trained: 2 })
+  sums.add(gradient(1, 2), whole(1))
+  sums.add(gradient(4, 4), whole(0.5))
   assert.equal(sums.bytes(1), undefined)
   sums.give(1)
-  sums.add(gradient(9, 9), 1)
+  sums.add(gradient(9, 9), whole(1))
   assert.deepEqual(floats(sums.bytes(1)), [3, 4])
   assert.equal(sums.bytes(2), undefined)
   sums.forget(false)
@@ -22,10 +23,19 @@ test('pushes add up, scaled, and are served under the number of what was given, 
 })
 
 test('what nobody was given yet goes with the rest when the run goes back', () => {
-  const sums = new GuestSums(1)
-  sums.add(gradient(1), 1)
+  const sums = new GuestSums({ total: 1, trained: 1 })
+  sums.add(gradient(1), whole(1))
   sums.forget(true)
-  sums.add(gradient(2), 1)
+  sums.add(gradient(2), whole(1))
   sums.give(1)
   assert.deepEqual(floats(sums.bytes(1)), [2])
+})
+
+test('gradients and running statistics are measured apart, as means over the targets, and weighed apart', () => {
+  const sums = new GuestSums({ total: 3, trained: 2 })
+  const push = gradient(6, 8, 20)
+  assert.deepEqual(sums.normsOf(push, 2), { gradient: 5, statistics: 10 })
+  sums.add(push, { gradient: 0.5, statistics: 0.25 })
+  sums.give(1)
+  assert.deepEqual(floats(sums.bytes(1)), [3, 4, 5])
 })

@@ -7,13 +7,14 @@ import type { FakeVolunteer } from './fake-volunteer.ts'
 /** A step takes longer than guests are worth asking for. */
 const STEP_MS = 400
 
-/** Gives up in the first ring that it is in, and in the second: then the others go on without it. */
+/** Gives up in every ring that it is in, until the others go on without it and it is asked to work beside them. */
 async function leaveRing(hermit: FakeVolunteer): Promise<void> {
   const seen = new Set<number>()
-  while (seen.size < 2) {
-    const { owner, gen } = await hermit.heard('start', (start) => !seen.has(start.gen))
-    seen.add(gen)
-    hermit.send({ type: 'abort', owner, gen, step: 1, blamed: hermit.id, why: 'own', links: [], code: 'gradient-not-finite', message: 'it cannot' })
+  for (;;) {
+    const next = await Promise.race([hermit.heard('start', (start) => !seen.has(start.gen)), hermit.heard('async')])
+    if (next.type === 'async') return
+    seen.add(next.gen)
+    hermit.send({ type: 'abort', owner: next.owner, gen: next.gen, step: 1, blamed: hermit.id, why: 'own', links: [], code: 'gradient-not-finite', message: 'it cannot' })
   }
 }
 
@@ -36,4 +37,26 @@ test('what a member pushes that the ring left out is given to one member, over H
   const damping = (sum[0] ?? 0) / (samples / 1000)
   assert.ok(sum.every((value) => value === sum[0]) && damping > 0 && damping <= 1, `damped by ${damping} from version ${base.v}`)
   assert.deepEqual([(await other.request(path)).status, (await hermit.request(path)).status, (await chosen.request(`${path}0`)).status], [404, 404, 404])
+})
+
+test('of three guests, one that pushes a million times the usual counts as four usual ones in the sum that the ring gets', async () => {
+  const { url } = await startCoordinator({ timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 } })
+  const { id } = await submit(url, smallJob({ blockSamples: 8, epochs: 1, minVolunteers: 5 }))
+  const members = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS })]
+  const honest = volunteer(url, { stepMs: 10_000 })
+  const [idle, hostile] = ['idle', 'hostile'].map((name) => volunteer(url, { name, stepMs: 10_000, works: false }))
+  for (const guest of [honest, idle, hostile]) await leaveRing(guest ?? assert.fail())
+  await until(url, 'a first push that only tells', ({ refusals }) => (refusals['gradient-unproven'] ?? 0) > 0)
+  const grant = await hostile?.heard('grant')
+  const answer = await hostile?.push(grant ?? assert.fail(), { body: new Float32Array(hostile.form.layout.total).fill(1e6 * 0.008) })
+  assert.equal(answer?.verdict, 'received', answer?.message)
+  const { owner, gen, id: number, place, blocks, samples } = await (members[0] ?? assert.fail()).heard('guest')
+  for (const member of members) member.send({ type: 'guest-known', owner, gen, id: number })
+  const order = (await (members[0] ?? assert.fail()).heard('form', (form) => form.gen === gen)).members
+  const chosen = members.find((member) => member.id === order[place]) ?? assert.fail()
+  await chosen.heard('guest-take')
+  const sum = new Float32Array(await (await chosen.request(`/api/jobs/${id}/guests/${number}`)).arrayBuffer())
+  assert.ok(grant?.leases.every(({ block }) => blocks.includes(block)), 'its push is in it')
+  const times = (sum[0] ?? Number.NaN) / (samples / 1000)
+  assert.ok(times > 0 && times < 4.01, `${times} times the usual`)
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'
+import type { PushNorms } from '../src/run/guest-norms.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two with slow steps; the third member gave up twice and is out of it. */
@@ -42,9 +43,11 @@ function granted(): { readonly desk: Desk; readonly base: VersionRef; readonly l
   return { desk, base: grant.base, leases: grant.leases }
 }
 
-function push(desk: Desk, { base, leases }: Pick<Push, 'base' | 'leases'>): string | undefined {
+const USUAL: PushNorms = { gradient: 1, statistics: 0 }
+
+function push(desk: Desk, { base, leases }: Pick<Push, 'base' | 'leases'>, { by = 'guest', norms = USUAL } = {}): string | undefined {
   const samples = leases.length
-  desk.feed({ type: 'push', gradDigest: hashOf('guest'), push: { incarnation: memberId('guest'), modeEpoch: modeEpoch(desk), base, leases, samples, targets: samples, lossSum: 2, correct: 0 } })
+  desk.feed({ type: 'push', gradDigest: hashOf(by), norms, push: { incarnation: memberId(by), modeEpoch: modeEpoch(desk), base, leases, samples, targets: samples, lossSum: 2, correct: 0 } })
   return desk.verdict
 }
 
@@ -93,10 +96,44 @@ test('when the checkpoint is too old for it, one is made, and it waits', () => {
 
 test('members of the ring, and strangers to a lease, push nothing', () => {
   const { desk, base, leases } = granted()
-  const samples = leases.length
-  desk.feed({ type: 'push', gradDigest: hashOf('a'), push: { incarnation: memberId('a'), modeEpoch: modeEpoch(desk), base, leases, samples, targets: samples, lossSum: 2, correct: 0 } })
-  assert.equal(desk.verdict, 'mode-stale')
+  assert.equal(push(desk, { base, leases }, { by: 'a' }), 'mode-stale')
   assert.equal(push(desk, { base, leases: leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) }), 'lease-stale')
+})
+
+/** A ring of two with three guests, each with a lease; the first two were left out by other means. */
+function threeGuests(): { readonly desk: Desk; readonly work: ReadonlyMap<string, Pick<Push, 'base' | 'leases'>> } {
+  const desk = ringWithGuest()
+  for (const name of ['second', 'hostile']) {
+    desk.join(name)
+    const member = desk.state.members.get(memberId(name))
+    if (member !== undefined) member.excludedUntil = desk.now + 600_000
+  }
+  desk.checkpoint()
+  desk.wait(200)
+  for (const name of ['guest', 'second', 'hostile']) desk.say(name, { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  desk.wait(200)
+  return { desk, work: new Map(desk.sent('grant').map(({ to, base, leases }) => [to, { base, leases }])) }
+}
+
+test('pushes of guests are weighed one by one: an enormous one of three counts as four usual ones, and its member is named once', () => {
+  const { desk, work } = threeGuests()
+  const of = (name: string) => work.get(name) ?? assert.fail(`${name} has no lease`)
+  const weight = () => desk.effects.flatMap((effect) => (effect.type === 'guest-add' ? [effect.weights.gradient] : []))
+  const [hostile] = of('hostile').leases
+  assert.equal(push(desk, of('hostile'), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }), 'gradient-unproven')
+  assert.deepEqual([weight(), desk.state.leases.has(hostile?.block as BlockId)], [[], false], 'its blocks go back')
+  assert.equal(push(desk, of('guest')), 'received')
+  assert.deepEqual(weight(), [1])
+  assert.equal(push(desk, of('second'), { by: 'second' }), 'received')
+  for (const named of [1, 0]) {
+    desk.say('hostile', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+    desk.wait(200)
+    const [grant] = desk.sent('grant')
+    assert.equal(push(desk, grant ?? assert.fail(), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }), 'received')
+    const [counts = Number.NaN] = weight()
+    assert.ok(Math.abs(1e6 * counts - 4) < 0.001, `weight ${counts}`)
+    assert.equal(desk.effects.filter((effect) => effect.type === 'note' && /hostile, a guest/.test(effect.text)).length, named)
+  }
 })
 
 test('its sum is given to one member, who is told to take it when all know of it, not before', () => {

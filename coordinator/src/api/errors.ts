@@ -17,6 +17,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   'base-stale': 409,
   'duplicate': 409,
   'gradient-not-finite': 422,
+  'gradient-unproven': 409,
   'gradient-shape': 422,
   'version-corrupt': 422,
   'digest-mismatch': 422,

@@ -2,6 +2,7 @@
 // told, in exact f32; which pushes count and when they become a version is decided elsewhere (run/leases.ts).
 import { nextVersion, type UpdateRule } from '@starling-grid/model'
 import { createOptimizerState, meanGradient, type OptimizerState } from '@starling-grid/shaders'
+import { addPush } from './add-push.ts'
 import { compensate } from './compensate.ts'
 import type { ServerMemory } from './memory.ts'
 import { blockSquares, type KeyRange, layoutOfRange } from './ranges.ts'
@@ -84,13 +85,8 @@ export class Shard {
   }
 
   #accumulate({ factor, first }: Extract<ShardCommand, { type: 'accumulate' }>): Float64Array {
-    const sum = this.#sum
-    const gradient = this.#gradient
-    if (first) sum.fill(0)
-    const share = Math.fround(factor)
-    // What compensation made infinite counts nothing: ∞ · 0 would be NaN.
-    if (share > 0) for (let i = 0; i < this.#trained; i++) sum[i] = Math.fround((sum[i] ?? 0) + Math.fround(share * (gradient[i] ?? 0)))
-    for (let i = this.#trained; i < sum.length; i++) sum[i] = Math.fround((sum[i] ?? 0) + (gradient[i] ?? 0))
+    if (first) this.#sum.fill(0)
+    addPush(this.#sum, this.#gradient, { trained: this.#trained, weights: { gradient: factor, statistics: 1 } })
     return NOTHING
   }
 

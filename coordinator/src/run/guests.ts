@@ -1,13 +1,15 @@
 // Guests of a ring (A1): members that cannot be in it (R17 left them out) compute leased blocks at the newest checkpoint and push
 // Σ gradients here while the ring runs. The sum is given to one member of the ring, as part of its share of the next step that
 // it can, and is kept until that step is on the chain or the generation closed. The ring stays the one writer (I8).
-import { type BlockId, MAX_STEP_BLOCKS, type MemberId, type MessageFrom, type Push, type Sha256 } from '@starling-grid/protocol'
+import { type BlockId, type ErrorCode, MAX_STEP_BLOCKS, type MemberId, type MessageFrom, type Push } from '@starling-grid/protocol'
+import type { PushWeights } from '../parameter-server/add-push.ts'
 import { addToSum, emptySum, isTaken } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
 import { askCheckpoint, nextCheckpointVersion } from './checkpoints.ts'
+import { GUEST_BOUND, type PushNorms, weighPush } from './guest-norms.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { available } from './scheduler.ts'
-import type { Member, RunPhase, RunState } from './state.ts'
+import type { Member, RunInput, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { lease, leaseMs } from './validation.ts'
 
@@ -97,14 +99,31 @@ export function isGuestBlock(state: RunState, block: BlockId): boolean {
   return isTaken(state, block) || (state.given?.blocks.includes(block) ?? false)
 }
 
-/** A2 held: its sum joins what waits for the ring. False: as much waits already as a record can hold. */
-export function guestPushed(turn: Turn, push: Push, gradDigest: Sha256): boolean {
+/** A2 held. One by one, pushes are weighed against what is usual, and join what waits for the ring. */
+export function guestPushed(turn: Turn, { push, gradDigest, norms }: Extract<RunInput, { type: 'push' }>): void {
   const { state } = turn
-  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS / 4) return false
-  addToSum(turn, push, gradDigest)
+  if (norms === undefined) throw new Error('internal: the push of a guest that nobody measured')
+  const verdict = (code: 'received' | ErrorCode, message: string): void => turn.effect({ type: 'push-verdict', verdict: code, message })
+  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS / 4) return verdict('rate-exceeded', 'the ring has not taken what came before yet')
   for (const { block } of push.leases) state.leases.delete(block)
-  turn.effect({ type: 'guest-add', damping: dampingOf(state.config.async, state.chain.head.v - push.base.v) })
-  return true
+  const weights = weigh(turn, push.incarnation, norms)
+  if (weights === undefined) return verdict('gradient-unproven', 'how large gradients are here is known when a second guest has pushed')
+  addToSum(turn, push, gradDigest)
+  const damping = dampingOf(state.config.async, state.chain.head.v - push.base.v)
+  turn.effect({ type: 'guest-add', weights: { ...weights, gradient: damping * weights.gradient } })
+  verdict('received', 'for a step of the ring')
+}
+
+function weigh(turn: Turn, guest: MemberId, norms: PushNorms): PushWeights | undefined {
+  const { guestNorms, members } = turn.state
+  for (const id of guestNorms.keys()) if (!members.has(id)) guestNorms.delete(id)
+  const guests = [...members.keys()].filter((id) => isGuest(turn.state, id, turn.now)).length
+  const weights = weighPush(guestNorms, guest, norms, guests)
+  const member = members.get(guest)
+  if (member === undefined || weights === undefined || Math.min(weights.gradient, weights.statistics) === 1 || member.outsized) return weights
+  member.outsized = true
+  turn.note('refusal', `${member.name}, a guest, pushes more than others: what is above ${GUEST_BOUND} times the usual does not count`)
+  return weights
 }
 
 /** One sum at a time, to one member after the other. */

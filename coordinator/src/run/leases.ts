@@ -1,11 +1,11 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import type { BlockId, ErrorCode, MemberId, MessageFrom, Push, Sha256 } from '@starling-grid/protocol'
+import type { BlockId, ErrorCode, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
 import { guestPushed, isGuest } from './guests.ts'
 import { releaseAll } from './membership.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
-import type { RunState } from './state.ts'
+import type { RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { lease, leaseMs } from './validation.ts'
 
@@ -62,13 +62,16 @@ function nextLease(state: RunState): BlockId[] {
   return free.filter((block) => !state.failures.has(block)).slice(0, most)
 }
 
+type PushInput = Extract<RunInput, { type: 'push' }>
+
 /** A2: a taken push joins the open sum, which becomes a version when it is due (A3). */
-export function pushed(turn: Turn, push: Push, gradDigest: Sha256): void {
+export function pushed(turn: Turn, input: PushInput): void {
   const { state } = turn
+  const { push, gradDigest } = input
   const refusal = refusePush(turn, push)
   if (refusal !== undefined) return turn.effect({ type: 'push-verdict', ...refusal })
   measure(turn, push)
-  if (state.phase.type === 'ring') return takeFromGuest(turn, push, gradDigest)
+  if (state.phase.type === 'ring') return guestPushed(turn, input)
   addToSum(turn, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
   state.workers.add(push.incarnation)
@@ -76,12 +79,6 @@ export function pushed(turn: Turn, push: Push, gradDigest: Sha256): void {
   turn.effect({ type: 'server-add', base: push.base, targets: push.targets, damping: dampingOf(state.config.async, head.v - push.base.v) })
   turn.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })
   turn.then({ type: 'advance' })
-}
-
-/** A1 */
-function takeFromGuest(turn: Turn, push: Push, gradDigest: Sha256): void {
-  const taken = guestPushed(turn, push, gradDigest)
-  turn.effect({ type: 'push-verdict', verdict: taken ? 'received' : 'rate-exceeded', message: taken ? 'for a step of the ring' : 'the ring has not taken what came before yet' })
 }
 
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */

@@ -47,7 +47,7 @@ function take(turn: Turn, input: RunInput): void {
     case 'uploaded':
       return uploaded(turn, input.member, input)
     case 'push':
-      return pushed(turn, input.push, input.gradDigest)
+      return pushed(turn, input)
     case 'push-refused':
       return pushRefused(turn, input.push, input.code)
     case 'server-checkpoint':

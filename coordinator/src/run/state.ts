@@ -4,9 +4,11 @@ import type {
   AdapterDescription, BlockId, Claim, Consumed, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, RunEvent,
 } from '@starling-grid/protocol'
 import type { OpenSum } from './accumulator.ts'
+import type { PushWeights } from '../parameter-server/add-push.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
 import type { Dispute } from './dispute.ts'
+import type { GuestNorms, PushNorms } from './guest-norms.ts'
 import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
 import type { RingHealth } from './ring-health.ts'
@@ -73,6 +75,8 @@ export interface Member extends MemberInfo {
   silent: boolean
   /** ballot in which it was asked to be a guest of the ring (A1) */
   invitedIn: number
+  /** as a guest it pushed more than counts: told once */
+  outsized: boolean
   /** async: asked for work and got none yet */
   hungry: boolean
   /** async: leases in a row that ended without a push: others are served first */
@@ -208,6 +212,7 @@ export interface RunState {
   /** ring mode: what guests computed and a member was given to contribute, and how many such sums there were (A1) */
   given: GuestSum | undefined
   guestSums: number
+  readonly guestNorms: GuestNorms
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   readonly failures: Map<BlockId, number>
@@ -231,8 +236,8 @@ export type RunInput =
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
   /** a member's state arrived whole: its bytes are stored under `blob` */
   | { readonly type: 'uploaded'; readonly member: MemberId; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
-  /** gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes */
-  | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256 }
+  /** gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of a guest of the ring; the parameter server measures by itself */
+  | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256; readonly norms?: PushNorms }
   /** the push was refused before the reducer saw it (not finite, wrong shape) */
   | { readonly type: 'push-refused'; readonly push: Push; readonly code: ErrorCode }
   /** the parameter server wrote its state as a blob */
@@ -258,8 +263,8 @@ export type Effect =
   /** write the server's state as a blob and answer with server-checkpoint */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef }
   | { readonly type: 'server-unload' }
-  /** the push that this decision is about joins the sum of guests, scaled (A1) */
-  | { readonly type: 'guest-add'; readonly damping: number }
+  /** the push that this decision is about joins the sum of guests, weighed (A1) */
+  | { readonly type: 'guest-add'; readonly weights: PushWeights }
   /** the sum of guests is served to the member that it was given to; a new one begins */
   | { readonly type: 'guest-give'; readonly id: number }
   /** what was given is on the chain or never will be; `open`: what nobody was given yet, too */

@@ -9,6 +9,9 @@ import type { Chronicle, Journal } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 
+/** Counted blocks have no norm that says anything. */
+const SIMULATED_NORMS = { gradient: 1, statistics: 0 }
+
 export interface Records {
   readonly journal: Journal
   readonly chronicle: Chronicle
@@ -92,7 +95,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
     if (!this.alive) return false
     this.#gradient = gradient
     const finite = gradient.every(Number.isFinite)
-    if (finite) this.decide({ type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)) })
+    if (finite) this.decide({ type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)), norms: SIMULATED_NORMS })
     else this.decide({ type: 'push-refused', push, code: 'gradient-not-finite' })
     return this.alive
   }
