@@ -1,6 +1,6 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
-import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters } from '@starling-grid/model'
-import { ALL_RULES_ON, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters, targetsPerSample } from '@starling-grid/model'
+import { ALL_RULES_ON, type BlockId, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
@@ -12,6 +12,8 @@ import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { AsyncMode } from './sync/async-mode.ts'
 import { pullRows } from './sync/pull-rows.ts'
+import { FragmentStream } from './sync/fragment-stream.ts'
+import { fragmentsOf } from './sync/local-fragments.ts'
 import { LocalRounds } from './sync/local-round.ts'
 import { createMember } from './sync/member.ts'
 import type { MemberCore, RunOrder } from './sync/member-state.ts'
@@ -86,7 +88,8 @@ export class JobSession {
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, openRelay, send, onChange, onFatal } = parts
     const layout = parameterLayout(spec)
-    const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches })
+    const stream = local?.fragments === undefined || local.fragments === 1 ? undefined : new FragmentStream(fragmentsOf(layout, local.fragments), layout.total)
+    const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, stream, targetsOf: this.#targetsOf })
     this.ring = new RingMode({
       core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
       guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
@@ -138,6 +141,15 @@ export class JobSession {
     this.#async.stop()
     this.ring.stop()
     this.compute.executor.destroy()
+  }
+
+  /** Of blocks that are not computed yet. */
+  #targetsOf = async (blocks: readonly BlockId[]): Promise<number> => {
+    const { ignore_index: ignored } = this.spec
+    if (ignored === undefined) return this.#batches.samplesOf(blocks) * targetsPerSample(this.spec)
+    let count = 0
+    for (const block of blocks) for (const label of (await this.#batches.of([block])).y) count += Number(label !== ignored)
+    return count
   }
 
   #granted(grant: MessageTo<'grant'>): void {

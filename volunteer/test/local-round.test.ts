@@ -7,6 +7,8 @@ import { type Batch, createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
 import { HeldVersion } from '../src/recovery/held-version.ts'
+import { FragmentStream } from '../src/sync/fragment-stream.ts'
+import { fragmentsOf, leavesAfter } from '../src/sync/local-fragments.ts'
 import { LocalRounds } from '../src/sync/local-round.ts'
 
 const spec = mlp({ input: [6], hidden: [5], classes: 3 })
@@ -22,13 +24,16 @@ function batchOf(blocks: readonly BlockId[]): Batch {
   return { samples, x: Float32Array.from(x), y: Int32Array.from({ length: samples }, (_, i) => i % 3) }
 }
 
-function setUp(innerSteps: number) {
+function setUp(innerSteps: number, fragments = 1) {
   const held = new HeldVersion({ spec, optimizer, clipNorm: undefined })
   held.adoptInitial(base, 7)
   const compute = new Compute(createReferenceExecutor(spec), held)
   const asked: string[][] = []
   const batches = { of: async (blocks: readonly BlockId[]) => (asked.push([...blocks]), batchOf(blocks)) } as unknown as Batches
-  const rounds = new LocalRounds({ rule: { layout, optimizer }, clipNorm: undefined, innerSteps, compute, batches })
+  const rounds = new LocalRounds({
+    rule: { layout, optimizer }, clipNorm: undefined, innerSteps, compute, batches,
+    targetsOf: async (learned) => learned.length * SAMPLES, ...(fragments > 1 ? { stream: new FragmentStream(fragmentsOf(layout, fragments), layout.total) } : {}),
+  })
   return { held, compute, rounds, asked }
 }
 
@@ -95,4 +100,115 @@ test('a member without blocks gives a difference of nothing', async () => {
   const result = await rounds.run({ base, parameters: held.parameters, blocks: [], current: () => true, onLearned })
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [0, 0, true])
   assert.ok(compute.gradient.every((value) => value === 0))
+})
+
+/** Parameters after each inner step on its own, from the job's initial ones on, with one optimizer all along. */
+async function innerSteps(parts: readonly (readonly BlockId[])[]): Promise<Float32Array[]> {
+  const version = initialVersionState(spec, optimizer, 7)
+  const executor = createReferenceExecutor(spec)
+  const gradient = new Float32Array(layout.total)
+  const after = [version.parameters.slice()]
+  for (const part of parts) {
+    executor.loadParameters(version.parameters)
+    const { targets } = await executor.gradient(batchOf(part), gradient)
+    meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
+    nextVersion({ layout, optimizer }, version, gradient, version)
+    after.push(version.parameters.slice())
+  }
+  return after
+}
+
+const FRAGMENTS = fragmentsOf(layout, 2)
+const four = blocks(0, 1, 2, 3)
+
+/** What a fragment of a share is, that left after so many steps. */
+function leaving(after: readonly Float32Array[], made: number, weight: number): Float32Array {
+  return layoutVector((i) => Math.fround(weight * Math.fround((after[0]?.[i] ?? 0) - (after[made]?.[i] ?? 0))))
+}
+
+function layoutVector(of: (i: number) => number): Float32Array {
+  return Float32Array.from({ length: layout.total }, (_, i) => of(i))
+}
+
+function partOf(vector: Float32Array, fragment: number): number[] {
+  return (FRAGMENTS[fragment] ?? []).flatMap(({ start, end }) => [...vector.subarray(start, end)])
+}
+
+test('fragments are whole layers that make up the model, and none has more than its part of it where layers allow', () => {
+  const deep = parameterLayout(mlp({ input: [16], hidden: [16, 16, 16, 16, 16, 16], classes: 16 }))
+  for (const count of [1, 2, 3, 4]) {
+    const fragments = fragmentsOf(deep, count)
+    const runs = fragments.flat().sort((a, b) => a.start - b.start)
+    assert.deepEqual([runs[0]?.start, runs.at(-1)?.end], [0, deep.total])
+    for (const [i, { start }] of runs.entries()) assert.equal(start, i === 0 ? 0 : runs[i - 1]?.end)
+    const floats = fragments.map((ranges) => ranges.reduce((sum, { start, end }) => sum + end - start, 0))
+    assert.ok(Math.max(...floats) <= Math.ceil(7 / count) * (deep.total / 7), `${count}: ${floats.join()}`)
+  }
+  assert.deepEqual(fragmentsOf(deep, 2).map((ranges) => ranges.length), [4, 3], 'layers of one size stride')
+})
+
+test('a layer that is larger than a fragment is cut', () => {
+  const [first, second] = fragmentsOf(parameterLayout(mlp({ input: [100], hidden: [10], classes: 2 })), 2).map((ranges) => ranges.reduce((sum, { start, end }) => sum + end - start, 0))
+  assert.ok(Math.abs((first ?? 0) - (second ?? 0)) < 30)
+})
+
+test('fragments leave at even distances, the last of them before the round ends', () => {
+  const after = (count: number, steps: number) => Array.from({ length: count }, (_, i) => leavesAfter(i, { count, steps }))
+  assert.deepEqual(after(4, 16), [2, 6, 10, 14])
+  assert.deepEqual(after(2, 3), [1, 2])
+  assert.deepEqual(after(3, 3), [1, 2, 3])
+  assert.deepEqual(after(4, 1), [1, 1, 1, 1])
+})
+
+test('a fragment leaves in the midst of the round, as it is then, with the weight of the whole share', async () => {
+  const { held, rounds } = setUp(4, 2)
+  const left: [fragment: number, share: number[]][] = []
+  const result = await rounds.run({ base, parameters: held.parameters, blocks: four, current: () => true, onLearned, onFragment: (fragment) => void left.push([fragment, partOf(rounds.contribution, fragment)]) })
+  const after = await innerSteps(four.map((block) => [block]))
+  assert.deepEqual(left, [[0, partOf(leaving(after, 1, 16), 0)], [1, partOf(leaving(after, 3, 16), 1)]])
+  assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [16, 16, true])
+})
+
+test('what a fragment learned after it left stays with the member and joins the next round, when the first is committed', async () => {
+  const { held, rounds } = setUp(4, 2)
+  const order = { parameters: held.parameters, current: () => true, onLearned }
+  await rounds.run({ ...order, base, blocks: four })
+  rounds.summed()
+  const next = { v: 1, id: 'the next version' } as typeof base
+  rounds.committed(next, 'round')
+  const moved = held.parameters.map((value) => Math.fround(value + 1))
+  await rounds.run({ ...order, base: next, parameters: moved, blocks: [] })
+  assert.ok(rounds.contribution.every((value) => value === 0), 'a member without blocks has no share')
+  const [first, again] = [setUp(4, 2), setUp(4, 2)]
+  for (const { rounds: one } of [first, again]) await one.run({ ...order, base, blocks: four })
+  first.rounds.summed()
+  first.rounds.committed(next, 'round')
+  const started: number[][] = []
+  for (const { rounds: one, compute } of [first, again]) {
+    const local = compute.localGradient.bind(compute)
+    const seen: Float32Array[] = []
+    compute.localGradient = (parameters, batch) => (seen.push(parameters.slice()), local(parameters, batch))
+    await one.run({ ...order, base: next, parameters: moved, blocks: blocks(4, 5, 6, 7) })
+    started.push([...(seen[0] ?? [])])
+  }
+  const after = await innerSteps(four.map((block) => [block]))
+  const kept = layoutVector((i) => {
+    const made = FRAGMENTS[0]?.some(({ start, end }) => i >= start && i < end) ? 1 : 3
+    return Math.fround((moved[i] ?? 0) + Math.fround((after[4]?.[i] ?? 0) - (after[made]?.[i] ?? 0)))
+  })
+  assert.deepEqual(started[0], [...kept])
+  assert.deepEqual(started[1], [...moved], 'a version that came in another way holds nothing of this member')
+})
+
+test('what left in a round that a new generation cut short leaves again as it was, with the weight of the new share', async () => {
+  const { held, rounds } = setUp(4, 2)
+  let steps = 0
+  const left: [fragment: number, share: number[]][] = []
+  const order = { base, parameters: held.parameters, onLearned, onFragment: (fragment: number) => void left.push([fragment, partOf(rounds.contribution, fragment)]) }
+  assert.equal(await rounds.run({ ...order, blocks: four, current: () => steps++ < 5 }), undefined)
+  const six = blocks(0, 1, 2, 3, 4, 5)
+  assert.equal((await rounds.run({ ...order, blocks: six, current: () => true }))?.samples, 24)
+  const after = await innerSteps([...four.slice(0, 2).map((block) => [block]), six.slice(2, 4), six.slice(4)])
+  assert.deepEqual(left.map(([fragment]) => fragment), [0, 0, 1])
+  assert.deepEqual(left[1]?.[1], partOf(leaving(after, 1, 24), 0))
 })

@@ -45,6 +45,11 @@ export class Batches {
     return { ...batch, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
   }
 
+  /** without loading any of them */
+  samplesOf(blocks: readonly BlockId[]): number {
+    return blocks.reduce((sum, block) => sum + rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block).samples, 0)
+  }
+
   /** `samples` training samples, to measure speed with. */
   async trial(samples: number): Promise<Batch> {
     const [first] = this.#train

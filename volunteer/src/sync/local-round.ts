@@ -1,12 +1,15 @@
 // One round of local training on one member (DESIGN §4.3): H inner steps with the job's own optimizer on a private copy of the
 // parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a gradient (A7).
-// Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is in no version.
+// Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is in no version. In jobs with
+// fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy lives on, too.
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
-import type { BlockId, Consumed, VersionRef } from '@starling-grid/protocol'
+import type { BlockId, Consumed, StepRecord, VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
+import { allFinite } from '../floats.ts'
 import type { BatchSums } from '../graph/executor.ts'
+import { type FragmentStream, weightedDifference } from './fragment-stream.ts'
 
 export interface LocalRoundParts {
   /** of the inner steps */
@@ -16,6 +19,10 @@ export interface LocalRoundParts {
   readonly innerSteps: number
   readonly compute: Compute
   readonly batches: Batches
+  /** absent: the whole difference leaves at the end of the round */
+  readonly stream?: FragmentStream | undefined
+  /** of blocks that are not learned from yet: the weight of a fragment that leaves before them */
+  targetsOf(blocks: readonly BlockId[]): Promise<number>
 }
 
 export interface RoundOrder {
@@ -27,6 +34,8 @@ export interface RoundOrder {
   current(): boolean
   /** what the private copy has learned from now: told at the next ballot */
   onLearned(consumed: Consumed): void
+  /** A fragment of `contribution` stays as it is from now on; absent: who contributes it waits for the end of the round. */
+  onFragment?(fragment: number): void
 }
 
 export interface RoundResult {
@@ -39,6 +48,8 @@ export interface RoundResult {
 interface Progress {
   readonly base: VersionRef
   readonly blocks: BlockId[]
+  /** inner steps */
+  steps: number
   samples: number
   sums: BatchSums
 }
@@ -49,6 +60,10 @@ export class LocalRounds {
   readonly #mean: Float32Array
   #progress: Progress | undefined
   #last: Promise<unknown> = Promise.resolve()
+  /** every share of the round under way arrived: what left of this member's is in the sum */
+  #isSummed = false
+  /** the version that holds what left of the private copy */
+  #takesOver: VersionRef | undefined
 
   constructor(parts: LocalRoundParts) {
     const { layout, optimizer } = parts.rule
@@ -62,7 +77,33 @@ export class LocalRounds {
     return this.#parts.innerSteps
   }
 
-  /** Σ targets · (base − local) into `compute.gradient`. Undefined when the generation ended before. */
+  /** Of F fragments the runs of each; undefined: one. */
+  get fragments(): FragmentStream['fragments'] | undefined {
+    return this.#parts.stream?.fragments
+  }
+
+  /** Σ targets · (base − local) of the last round that ran to its end */
+  get contribution(): Float32Array {
+    return this.#parts.stream?.difference ?? this.#parts.compute.gradient
+  }
+
+  /** Every share of the round is in the sum. */
+  summed(): void {
+    this.#isSummed = true
+  }
+
+  /** R3: the round under way is void. */
+  halt(): void {
+    this.#isSummed = false
+  }
+
+  /** R10. A sum that was fetched (R7) says nothing of whether this member's share is in it. */
+  committed(version: VersionRef, kind: StepRecord['kind']): void {
+    this.#takesOver = this.#isSummed && kind === 'round' ? version : undefined
+    this.#isSummed = false
+  }
+
+  /** Σ targets · (base − local) into `contribution`. Undefined when the generation ended before. */
   run(order: RoundOrder): Promise<RoundResult | undefined> {
     // A round that was cut short may still have a step under way.
     const done = this.#last.then(() => this.#run(order))
@@ -76,24 +117,41 @@ export class LocalRounds {
     const progress = this.#resume(order)
     order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
-    for (const blocks of innerBatches(left, this.#parts.innerSteps, order.blocks.length)) {
+    const steps = innerBatches(left, this.#parts.innerSteps, order.blocks.length)
+    const stream = this.#parts.stream && (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
+    for (const blocks of steps) {
       if (!order.current()) return undefined
       const finite = await this.#innerStep(blocks, progress, order)
       if (finite === undefined) return undefined
       if (!finite) return ((this.#progress = undefined), { samples: progress.samples, sums: progress.sums, finite })
+      stream?.stepped(progress.steps)
     }
-    difference(order.parameters, this.#inner.parameters, progress.sums.targets, compute.gradient)
-    return { samples: progress.samples, sums: progress.sums, finite: compute.gradient.every(Number.isFinite) }
+    stream?.end(progress.sums.targets)
+    if (this.#parts.stream === undefined) weightedDifference(order.parameters, this.#inner.parameters, { weight: progress.sums.targets, into: compute.gradient })
+    return { samples: progress.samples, sums: progress.sums, finite: allFinite(this.contribution) }
+  }
+
+  /** Undefined: there is nothing to learn from. */
+  async #stream(stream: FragmentStream, { parameters: base, blocks, onFragment, current }: RoundOrder, { made, left }: { readonly made: number; readonly left: number }): Promise<FragmentStream | undefined> {
+    if (blocks.length === 0) return undefined
+    const weight = await this.#parts.targetsOf(blocks)
+    const send = (fragment: number): void => void (current() && onFragment?.(fragment))
+    stream.begin({ base, inner: this.#inner.parameters, weight, steps: made + left, send })
+    return stream
   }
 
   /** A7: inner progress outlives a new generation iff the base is the same version and the new share holds all that was learned. */
   #resume({ base, parameters, blocks }: RoundOrder): Progress {
     const known = this.#progress
     if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block))) return known
-    this.#inner.parameters.set(parameters)
+    const stream = this.#parts.stream
+    if (stream?.whole === true && this.#takesOver?.id === base.id) stream.takeOver(parameters, this.#inner.parameters)
+    else this.#inner.parameters.set(parameters)
+    this.#takesOver = undefined
+    stream?.reset()
     // the schedule of the learning rate counts steps of the run, whoever made them
     this.#inner.optimizerState.step = base.v * this.#parts.innerSteps
-    this.#progress = { base, blocks: [], samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 } }
+    this.#progress = { base, blocks: [], steps: 0, samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 } }
     return this.#progress
   }
 
@@ -107,6 +165,7 @@ export class LocalRounds {
     meanOfStep(rule, compute.gradient, { targets: sums.targets, mean: this.#mean, clipNorm })
     nextVersion(rule, this.#inner, this.#mean, this.#inner)
     progress.blocks.push(...blocks)
+    progress.steps++
     progress.samples += batch.samples
     progress.sums = addSums(progress.sums, sums)
     order.onLearned(progress)
@@ -122,9 +181,4 @@ function innerBatches(left: readonly BlockId[], steps: number, share: number): B
 
 function addSums(a: BatchSums, b: BatchSums): BatchSums {
   return { lossSum: a.lossSum + b.lossSum, targets: a.targets + b.targets, correct: a.correct + b.correct }
-}
-
-/** Divided by Σ targets of all members it is the mean difference, each weighted by what it learned from. */
-function difference(base: Float32Array, local: Float32Array, targets: number, into: Float32Array): void {
-  for (let i = 0; i < into.length; i++) into[i] = Math.fround(targets * Math.fround((base[i] ?? 0) - (local[i] ?? 0)))
 }
