@@ -2,7 +2,7 @@
 // of the decisions. What is stored is enough to make the same again after a restart.
 import { randomBytes } from 'node:crypto'
 import {
-  ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
+  ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, type GradientEncoding, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
   MAX_STEP_BLOCKS, sha256Name,
 } from '@starling-grid/protocol'
 import { type ModelSpec, modelHash, outerOptimizer, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
@@ -87,9 +87,16 @@ interface ConfigParts {
 function configOf({ id, spec, model, timing, blocks, validationBlocks }: ConfigParts): RunConfig {
   const { seed, batchBlocks, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
   return {
-    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode,
+    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode, exchange: exchangeOf(spec, model),
     timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON, roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
+}
+
+/** Bytes of a number as it travels; eight bits have a scale of four bytes for each 256 (docs/PROTOCOL.md). */
+const NUMBER_BYTES: Readonly<Record<GradientEncoding, number>> = { f32: 4, f16: 2, int8: 1 + 4 / 256 }
+
+function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['exchange'] {
+  return { asked: exchange, bytes: Math.ceil(NUMBER_BYTES[encoding] * parameterCount(model)) }
 }
 
 /** The job without the folders of our disk. */

@@ -47,6 +47,7 @@ export function runView(parts: ViewParts): RunView {
     mode: state.mode,
     modeReason: state.modeReason,
     modeEpoch: state.modeEpoch,
+    exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
     generation: state.gen,
     version: state.chain.head,
     epoch: shownEpoch(state),
@@ -122,8 +123,22 @@ function validationQueueOf({ validation, validated, chain, config }: RunState): 
 function memberView(state: RunState, presence: Presence): MemberView {
   const { phase } = state
   const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
-  const relayed = phase.type === 'ring' && phase.relayed.includes(position)
-  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position, relayed }
+  const relayed = phase.type === 'ring' && isRelayedFrom(position, phase)
+  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position, share: shareAt(state, position), relayed }
+}
+
+/** A link is shown with the place that it leads on from. */
+function isRelayedFrom(position: number, { members, relayed, exchange }: Extract<RunState['phase'], { type: 'ring' }>): boolean {
+  const next = (position + 1) % members.length
+  return relayed.some(([a, b]) => (a === position && (b === next || exchange.type === 'butterfly')) || (b === position && a === next))
+}
+
+/** Of the step in flight: speeds that changed since are in the next plan. */
+function shareAt({ phase, chain }: RunState, position: number): number | null {
+  if (phase.type !== 'ring') return null
+  const shares = phase.planShares.get(chain.head.v + 1) ?? phase.shares
+  const share = shares[position]
+  return share === undefined ? null : share / shares.reduce((sum, one) => sum + one, 0)
 }
 
 function memberState({ phase, members, leases }: RunState, id: MemberId): MemberView['state'] {

@@ -217,10 +217,10 @@ export class VolunteerSession {
     run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond, ...(holds ? { holds } : {}) })
   }
 
-  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, refusals = [] }: MessageFrom<'heartbeat'>): void {
+  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, linkMs, refusals = [] }: MessageFrom<'heartbeat'>): void {
     for (const { code, from, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from ${this.#desk.nameOf(from)}`)
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
-    if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden })
+    if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden, ...(linkMs === undefined ? {} : { linkMs }) })
   }
 
   #leaveRun(departure: Departure): void {

@@ -143,7 +143,7 @@ function ringOf(names: string, options: DeskOptions = {}): Desk {
 const answerAll = (desk: Desk, names: string): void => {
   for (const name of names) desk.answer(name)
 }
-const relayedIn = (desk: Desk): number[] | undefined => desk.sent('form')[0]?.relayed
+const relayedIn = (desk: Desk): [number, number][] | undefined => desk.sent('form')[0]?.relayed
 
 test('a run of two whose link does not open goes on in ring mode, relayed', () => {
   const desk = new Desk({ minVolunteers: 2, mode: 'auto' })
@@ -152,7 +152,7 @@ test('a run of two whose link does not open goes on in ring mode, relayed', () =
   assert.deepEqual(relayedIn(desk), [])
   desk.accuse('a', 'b', 'unopened')
   answerAll(desk, 'ab')
-  assert.deepEqual(relayedIn(desk), [0, 1])
+  assert.deepEqual(relayedIn(desk), [[0, 1]])
   desk.confirm('a')
   desk.confirm('b')
   assert.deepEqual([desk.phase, desk.mode], ['ring', 'ring'])
@@ -165,7 +165,7 @@ test('a run whose link falls silent tries it once more before it is relayed', ()
   assert.deepEqual(relayedIn(desk), [])
   desk.accuse('b', 'c', 'unopened')
   answerAll(desk, 'abc')
-  assert.deepEqual(relayedIn(desk), [1])
+  assert.deepEqual(relayedIn(desk), [[1, 2]])
 })
 
 test('a run learns of several links from one ABORT, and from those that come late', () => {

@@ -23,6 +23,7 @@ export const ERROR_CODES = {
   'duplicate': 'the blocks of this push are already counted',
   // content
   'gradient-not-finite': 'a gradient holds NaN or infinity',
+  'gradient-outlier': 'a part of a gradient is far larger than the same part of all others',
   'gradient-unproven': 'how large gradients are is not known yet: this one only tells, and its blocks go back',
   'gradient-shape': 'a gradient has another length than the model',
   'checksum': 'bytes do not match their checksum or hash',

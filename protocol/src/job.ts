@@ -12,6 +12,10 @@ export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'
 const GradientEncodingSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16'), Type.Literal('int8')])
 export type GradientEncoding = Static<typeof GradientEncodingSchema>
 
+/** Which way a step's gradients take: around the ring, or from each member to each (a butterfly). */
+export const ExchangeSchema = Type.Union([Type.Literal('ring'), Type.Literal('butterfly')])
+export type Exchange = Static<typeof ExchangeSchema>
+
 const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
 const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
@@ -121,6 +125,8 @@ export const JobSpecSchema = strict({
   async: Type.Optional(AsyncSchema),
   /** of gradients in the ring and of the differences of local rounds; absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),
+  /** which way gradients take while a ring is at work; absent: auto, by what each way was measured to cost */
+  exchange: Type.Optional(Type.Union([Type.Literal('auto'), ExchangeSchema])),
   /** settings of local rounds; mode `local` has defaults */
   local: Type.Optional(Type.Partial(LocalSchema)),
 })

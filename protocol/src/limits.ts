@@ -1,7 +1,7 @@
 // Sizes and times that bound what strangers can make us do, each with its unit and its reason.
 
 /** Raised when an older client or coordinator could misread a newer one. */
-export const PROTOCOL_VERSION = 2
+export const PROTOCOL_VERSION = 3
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024
@@ -27,6 +27,8 @@ export const MAX_NAME_LENGTH = 40
 export const MAX_REFUSALS = 64
 /** Members of one ring: a full round of 2(N−1) hops stays below a second at 10 ms a hop. */
 export const MAX_RING_MEMBERS = 32
+/** Members that exchange with each of the others directly: 15 links of each are what a tab bears beside its work (reliability.md §3). */
+export const MAX_BUTTERFLY_MEMBERS = 16
 /** Volunteers connected to one coordinator. */
 export const MAX_VOLUNTEERS = 5000
 /** Blocks in one record: 256 of a global batch, or several batches of a local round. A manifest of them stays below MAX_MANIFEST_BYTES. */

@@ -5,8 +5,8 @@ import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
-import { JobTermsSchema } from './job.ts'
-import { FETCH_CHUNK_BYTES, MAX_ICE_SERVERS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, PLAN_WINDOW } from './limits.ts'
+import { ExchangeSchema, JobTermsSchema } from './job.ts'
+import { FETCH_CHUNK_BYTES, MAX_BUTTERFLY_MEMBERS, MAX_ICE_SERVERS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, PLAN_WINDOW } from './limits.ts'
 import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
@@ -19,6 +19,10 @@ const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
 const PlanStepSchema = Type.Unsafe<PlanStep>(strict({ step: Count, blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }), kept: Type.Optional(Type.Array(Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }), { maxItems: MAX_RING_MEMBERS })) }))
 /** what each member of the ring gets of a step, in proportion: its speed in samples per second */
 const Shares = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS })
+/** Two places of the ring, the lower one first. */
+const PairSchema = Type.Tuple([Count, Count])
+/** every two members of a butterfly */
+const MAX_PAIRS = (MAX_BUTTERFLY_MEMBERS * (MAX_BUTTERFLY_MEMBERS - 1)) / 2
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
 /** Blocks of one step that change their member, both by their places in the ring. */
 const ShareMoveSchema = strict({ from: Count, to: Count, blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }) })
@@ -80,6 +84,8 @@ const toCoordinator = {
     activity: Type.String({ maxLength: 40 }),
     bytesSent: Count,
     bytesReceived: Count,
+    /** ms that a frame takes to another member, of its slowest link in the ring; absent: not measured yet */
+    linkMs: Type.Optional(Type.Number({ minimum: 0, maximum: 60_000 })),
     /** a tab that nobody looks at: its browser may slow it down or suspend it at any time */
     hidden: Type.Optional(Type.Boolean()),
     /** what other members sent and this one refused since its last heartbeat */
@@ -91,13 +97,13 @@ const toCoordinator = {
   copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema }),
   /** answer to prefetch: this committed version is held whole; null: it could not be fetched */
   prefetched: strict({ type: literal('prefetched'), ...ballot, version: Type.Union([VersionRefSchema, Type.Null()]) }),
-  /** at the target with links to both neighbours open (R7, R8) */
+  /** at the target with all links that the exchange needs open (R7, R8) */
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** step `record.v` is applied and whole on this member (R10) */
   held: strict({ type: literal('held'), ...ballot, record: StepRecordSchema }),
-  /** this generation cannot go on (R2). `links`: the neighbours whose link has this trouble, the blamed one's first (R17, R18) */
+  /** this generation cannot go on (R2). `links`: the members whose link has this trouble, the blamed one's first (R17, R18) */
   abort: strict({
-    type: literal('abort'), ...ballot, step: Count, blamed: Type.Union([MemberIdSchema, Type.Null()]), why: BlameReasonSchema, links: Type.Array(MemberIdSchema, { maxItems: 2 }),
+    type: literal('abort'), ...ballot, step: Count, blamed: Type.Union([MemberIdSchema, Type.Null()]), why: BlameReasonSchema, links: Type.Array(MemberIdSchema, { maxItems: MAX_BUTTERFLY_MEMBERS - 1 }),
     code: ErrorCodeSchema, message: Text,
   }),
   /** the own share of a step takes longer than the plan expects, and blocks of it are not begun: others may take them (R12) */
@@ -145,8 +151,10 @@ const toVolunteer = {
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
     shares: Shares,
-    /** places in the ring whose link to the next member goes through the coordinator (R18) */
-    relayed: Type.Array(Count, { maxItems: MAX_RING_MEMBERS }),
+    /** pairs of places whose link goes through the coordinator (R18) */
+    relayed: Type.Array(PairSchema, { maxItems: MAX_PAIRS }),
+    /** which way the steps' frames take, and why; absent: around the ring */
+    exchange: Type.Optional(strict({ type: ExchangeSchema, reason: Text })),
     committed: VersionRefSchema,
     records: Tail,
     target: VersionRefSchema,

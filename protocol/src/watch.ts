@@ -1,6 +1,6 @@
 // What the dashboard and the contribute page see of a run: GET /api/jobs, GET /api/jobs/ID, and the WebSocket /api/watch,
 // which sends one `snapshot` and then `update`s at most twice a second.
-import type { Mode } from './job.ts'
+import type { Exchange, Mode } from './job.ts'
 import type { AdapterDescription } from './adapter.ts'
 import type { VersionRef } from './chain.ts'
 import type { JobId, MemberId } from './ids.ts'
@@ -20,7 +20,9 @@ export interface MemberView {
   readonly samplesPerSecond: number
   /** position in the running ring, or null */
   readonly position: number | null
-  /** its link to the next member of the ring goes through the coordinator (R18) */
+  /** of each step that the ring makes now: the part that is planned for it, 0…1; null outside the ring */
+  readonly share: number | null
+  /** its link to the next member of the ring, or in a butterfly to any behind it, goes through the coordinator (R18) */
   readonly relayed: boolean
   readonly bytesSent: number
   readonly bytesReceived: number
@@ -60,6 +62,8 @@ export interface RunView {
   readonly reason: string
   readonly mode: Mode
   readonly modeReason: string
+  /** which way gradients travel in the running ring, why, and predicted ms of a step's exchange either way where both can be told; null: no ring */
+  readonly exchange: { readonly type: Exchange; readonly reason: string; readonly costs: { readonly ring: number; readonly butterfly: number } | null } | null
   readonly modeEpoch: number
   readonly generation: number
   readonly version: VersionRef

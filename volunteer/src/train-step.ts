@@ -2,8 +2,8 @@
 // batch → forward and backward, whose finished buckets enter the ring already → reduce → update. In a local round: inner steps →
 // reduce of their difference → outer update.
 import type { Manifest } from '@starling-grid/protocol'
-import type { RingReduce } from './collective/ring-reduce.ts'
 import { bytesOf } from './collective/numbers.ts'
+import type { StepSum } from './collective/step-reduce.ts'
 import { sha256Of } from './data/shards.ts'
 import type { MemberInput } from './sync/member-state.ts'
 import type { ShareResult } from './sync/share-work.ts'
@@ -15,8 +15,8 @@ export interface StepMember {
   /** Inner steps on the own share, while the generation lasts (sync/local-round.ts). */
   localRound(order: StepOrder): Promise<ShareResult | undefined>
   tell(input: MemberInput): void
-  /** The reduce of this step, when every sum and manifest arrived; never, when the generation ends before. */
-  reduced(gen: number, step: number): Promise<RingReduce>
+  /** The sum of this step, when every sum and manifest arrived; never, when the generation ends before. */
+  reduced(gen: number, step: number): Promise<StepSum>
 }
 
 export interface StepOrder {

@@ -172,8 +172,9 @@ class VolunteerLife implements Volunteer {
   #beat(): void {
     const session = this.#session
     if (session === undefined) return
-    const { bytesSent, bytesReceived } = session.ring.links
-    this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: session.ring.links.takeRefusals(), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
+    const { links, linkMs } = session.ring
+    const { bytesSent, bytesReceived } = links
+    this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: links.takeRefusals(), ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
     this.#board.working(session)
   }
 }

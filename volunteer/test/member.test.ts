@@ -251,17 +251,19 @@ test('a gradient that is not finite goes nowhere', () => {
   assert.deepEqual([bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])], [[], [[A, 'gradient-not-finite']]])
 })
 
-test('a member is told which of its two links the coordinator relays', () => {
+test('a member is told which of its links the coordinator relays: two of a ring, all of a butterfly', () => {
   const others = ['b', 'c', 'd'].map(memberId)
-  const linksOf = (members: readonly MemberId[], relayed: number[]) => {
-    const [links] = new Bench().freeze(1).form(1, { members: [...members], shares: members.map(() => 1), relayed }).did('open-links')
+  const linksOf = (members: readonly MemberId[], relayed: [number, number][], exchange?: 'butterfly') => {
+    const [links] = new Bench().freeze(1).form(1, { members: [...members], shares: members.map(() => 1), relayed, ...(exchange ? { exchange: { type: exchange, reason: '' } } : {}) }).did('open-links')
     return [links?.neighbours, links?.relayed]
   }
   const ring = [others[0] ?? B, A, ...others.slice(1)]
   assert.deepEqual(linksOf(ring, []), [['c', 'b'], []])
-  assert.deepEqual(linksOf(ring, [1]), [['c', 'b'], ['c']])
-  assert.deepEqual(linksOf(ring, [0, 2]), [['c', 'b'], ['b']])
-  assert.deepEqual(linksOf([A, B], [0, 1]), [['b'], ['b']])
+  assert.deepEqual(linksOf(ring, [[1, 2]]), [['c', 'b'], ['c']])
+  assert.deepEqual(linksOf(ring, [[0, 1], [2, 3]]), [['c', 'b'], ['b']])
+  assert.deepEqual(linksOf([A, B], [[0, 1]]), [['b'], ['b']])
+  assert.deepEqual(linksOf(ring, [], 'butterfly'), [['c', 'b', 'd'], []])
+  assert.deepEqual(linksOf(ring, [[0, 3], [1, 3]], 'butterfly'), [['c', 'b', 'd'], ['d']])
 })
 
 test('an ABORT says whom it blames and why, and names every link with the same trouble', () => {

@@ -3,19 +3,22 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
-import { type ErrorCode, type Frame, type GradientEncoding, GridError, packFrame, random32, trainingBlock, unpackFrame, versionId, type VersionRef } from '@starling-grid/protocol'
-import { type Batch, createReferenceExecutor, HeldVersion, RingReduce, startFeedback, swapped, type Feedback } from '@starling-grid/volunteer'
+import { type ErrorCode, type Exchange, type Frame, type GradientEncoding, GridError, packFrame, random32, trainingBlock, unpackFrame, versionId, type VersionRef } from '@starling-grid/protocol'
+import { type Addressed, type Batch, createReferenceExecutor, HeldVersion, RingExchange, RingReduce, startFeedback, swapped, type Feedback } from '@starling-grid/volunteer'
 import { scaledF16Codec } from '../src/collective/encode-scaled-f16.ts'
 import { encodeInt8 } from '../src/collective/encode-int8.ts'
 import { Compute } from '../src/compute.ts'
 import { Residual } from '../src/sync/residual.ts'
 
 const LOSSY: readonly GradientEncoding[] = ['f16', 'int8']
+const WAYS = LOSSY.flatMap((encoding) => [[encoding, 'ring'], [encoding, 'butterfly']] as const)
 /** largest error of one encoding, as a share of the largest of its numbers: half a step of 1/127, or of 11 bits */
 const ERROR: Readonly<Record<GradientEncoding, number>> = { f32: 2 ** -24, f16: 2 ** -11, int8: 0.5 / 127 }
 
 interface Step {
   readonly encoding: GradientEncoding
+  /** absent: around the ring */
+  readonly exchange?: Exchange
   readonly gradients: readonly Float32Array[]
   readonly feedbacks?: readonly Feedback[]
   readonly buckets?: readonly { readonly start: number; readonly end: number }[]
@@ -28,29 +31,29 @@ interface Reduced {
   readonly bytes: number
 }
 
-/** One step of a ring in memory; buckets enter and frames arrive in the order that `random` chooses. */
-function reduce({ encoding, gradients, feedbacks, buckets, random = () => 0 }: Step): Reduced {
+/** One step in memory; buckets enter and frames arrive in the order that `random` chooses. */
+function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, random = () => 0 }: Step): Reduced {
   const size = gradients.length
-  const members = gradients.map((gradient, index) => new RingReduce({ generation: 1, step: 1, position: { index, size }, length: gradient.length, encoding, chunkBytes: 2048, ...(buckets ? { buckets } : {}) }))
+  const members = gradients.map((gradient, position) => new RingExchange({ generation: 1, position, size, length: gradient.length, encoding, exchange, chunkBytes: 2048, ...(buckets ? { buckets } : {}) }, 1))
   const todo: (() => void)[] = []
   let bytes = 0
-  const send = (from: number, frames: readonly Frame[]): void => {
-    for (const frame of frames) {
+  const send = (from: number, frames: readonly Addressed[]): void => {
+    for (const { to, frame } of frames) {
       if (from === 0 && frame.type !== 'manifest') bytes += frame.payload.byteLength
       const arrived = unpackFrame(packFrame(frame))
-      todo.push(() => send((from + 1) % size, members[(from + 1) % size]?.accept(arrived) ?? []))
+      todo.push(() => send(to, members[to]?.accept(arrived, from) ?? []))
     }
   }
   for (const [i, member] of members.entries()) {
     const [gradient, feedback] = [gradients[i] ?? new Float32Array(0), feedbacks?.[i]]
     const order = buckets?.map((_, bucket) => bucket) ?? []
     todo.push(() => {
-      for (const bucket of order) send(i, member.contributeBucket(bucket, gradient, feedback))
-      send(i, member.contribute(gradient, { blocks: [trainingBlock(0, i)], samples: 1, targets: 1, lossSum: 0, correct: 0 }, feedback))
+      for (const bucket of order) send(i, member.contributeBucket(1, bucket, gradient, feedback))
+      send(i, member.contribute(1, gradient, { blocks: [trainingBlock(0, i)], samples: 1, targets: 1, lossSum: 0, correct: 0 }, feedback))
     })
   }
   while (todo.length > 0) todo.splice(random(todo.length), 1)[0]?.()
-  return { sums: members.map((member) => member.sum), bytes }
+  return { sums: members.map(({ finished }) => finished?.sum ?? new Float32Array(0)), bytes }
 }
 
 /** Of unequal sizes, as shares of fast and slow members are. */
@@ -64,15 +67,15 @@ function seeded(seed: number): (below: number) => number {
   return (below) => random() % below
 }
 
-for (const encoding of LOSSY)
+for (const [encoding, exchange] of WAYS)
   for (const size of [1, 2, 3, 5])
-    test(`${encoding}, ${size} members: all hold the same bytes, near the sum, in whatever order frames come`, () => {
+    test(`${encoding}, ${size} members in a ${exchange}: all hold the same bytes, near the sum, in whatever order frames come`, () => {
       const length = 3001
       const gradients = shares(size, length, size)
       const buckets = [{ start: 1200, end: length }, { start: 0, end: 1200 }]
-      const first = reduce({ encoding, gradients, buckets })
+      const first = reduce({ encoding, exchange, gradients, buckets })
       for (let seed = 1; seed < 20; seed++)
-        for (const sum of reduce({ encoding, gradients, buckets, random: seeded(seed) }).sums) assert.deepEqual(sum, first.sums[0])
+        for (const sum of reduce({ encoding, exchange, gradients, buckets, random: seeded(seed) }).sums) assert.deepEqual(sum, first.sums[0])
       const largest = gradients.reduce((total, gradient) => total + gradient.reduce((most, value) => Math.max(most, Math.abs(value)), 0), 0)
       first.sums[0]?.forEach((sum, i) => {
         const exact = gradients.reduce((total, gradient) => total + (gradient[i] ?? 0), 0)
@@ -81,20 +84,22 @@ for (const encoding of LOSSY)
     })
 
 test('eight bits take a quarter of the bytes, half precision the half', () => {
-  const bytes = (encoding: GradientEncoding): number => reduce({ encoding, gradients: shares(3, 90_000, 1) }).bytes
-  assert.ok(bytes('f16') < 0.51 * bytes('f32'))
-  assert.ok(bytes('int8') < 0.26 * bytes('f32'))
+  for (const exchange of ['ring', 'butterfly'] as const) {
+    const bytes = (encoding: GradientEncoding): number => reduce({ encoding, exchange, gradients: shares(3, 90_000, 1) }).bytes
+    assert.ok(bytes('f16') < 0.51 * bytes('f32'))
+    assert.ok(bytes('int8') < 0.26 * bytes('f32'))
+  }
 })
 
-for (const encoding of LOSSY)
-  test(`${encoding}: what one step loses the next ones bring, so that the error of many is that of one`, () => {
+for (const [encoding, exchange] of WAYS)
+  test(`${encoding} in a ${exchange}: what one step loses the next ones bring, so that the error of many is that of one`, () => {
     const [size, length, steps] = [3, 500, 60]
     let feedbacks = Array.from({ length: size }, () => startFeedback(length))
     const [total, exact, forgetful] = [new Float64Array(length), new Float64Array(length), new Float64Array(length)]
     const gradients = shares(size, length, 9) // the same in each step: without feedback its error is, too
     for (let step = 0; step < steps; step++) {
-      reduce({ encoding, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach((sum, i) => (total[i] = (total[i] ?? 0) + sum))
-      reduce({ encoding, gradients }).sums[0]?.forEach((sum, i) => (forgetful[i] = (forgetful[i] ?? 0) + sum))
+      reduce({ encoding, exchange, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach((sum, i) => (total[i] = (total[i] ?? 0) + sum))
+      reduce({ encoding, exchange, gradients }).sums[0]?.forEach((sum, i) => (forgetful[i] = (forgetful[i] ?? 0) + sum))
       for (const gradient of gradients) gradient.forEach((value, i) => (exact[i] = (exact[i] ?? 0) + value))
       feedbacks = feedbacks.map(swapped)
     }
@@ -214,7 +219,7 @@ function patterns(samples: number, seed: number): Batch {
 }
 
 /** Trains members of unequal shares, as members of the ring do; replicas are compared after every step. */
-async function train(encoding: GradientEncoding): Promise<number> {
+async function train(encoding: GradientEncoding, exchange: Exchange): Promise<number> {
   const members = SHARES.map(() => {
     const held = new HeldVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.02, momentum: 0.9 }, clipNorm: undefined })
     held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
@@ -225,7 +230,7 @@ async function train(encoding: GradientEncoding): Promise<number> {
     const sums = await Promise.all(members.map(async ({ compute }, i) => (await compute.heldGradient(patterns(SHARES[i] ?? 0, 10 * v + i))).sums))
     const total = (of: 'targets' | 'lossSum'): number => sums.reduce((sum, each) => sum + each[of], 0)
     const feedbacks = members.map(({ held, residual }) => residual.from(held.version ?? { v: 0, id: versionId('') }, 'ring'))
-    const reduced = reduce({ encoding, gradients: members.map(({ compute }) => compute.gradient), feedbacks, random: seeded(v) })
+    const reduced = reduce({ encoding, exchange, gradients: members.map(({ compute }) => compute.gradient), feedbacks, random: seeded(v) })
     const version = { v, id: versionId(v.toString(16).padStart(64, '0')) }
     for (const [i, { held, residual }] of members.entries()) {
       residual.completed()
@@ -239,11 +244,11 @@ async function train(encoding: GradientEncoding): Promise<number> {
 }
 
 test('training with encoded sums learns what training with whole ones does, and replicas stay bit-identical', async () => {
-  const whole = await train('f32')
+  const whole = await train('f32', 'ring')
   assert.ok(whole < 1, `the loss fell from 2.3 to ${whole}`)
-  for (const encoding of LOSSY) {
-    const loss = await train(encoding)
-    assert.ok(Math.abs(loss - whole) < 0.03 * whole, `${encoding}: ${loss}, f32: ${whole}`)
+  for (const [encoding, exchange] of WAYS) {
+    const loss = await train(encoding, exchange)
+    assert.ok(Math.abs(loss - whole) < 0.03 * whole, `${encoding} in a ${exchange}: ${loss}, f32: ${whole}`)
   }
 })
 

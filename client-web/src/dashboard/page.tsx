@@ -84,11 +84,13 @@ function Run(props: RunProps) {
 /** How gradients travel, and why that way. */
 function Travel(props: { readonly run: RunView }) {
   const { run } = props
-  const way = { ring: 'In a ring', local: 'In a ring, between local rounds', async: 'Through the coordinator' }[run.mode]
+  const shape = run.exchange?.type === 'butterfly' ? 'From each to each' : 'In a ring'
+  const way = { ring: shape, local: `${shape}, between local rounds`, async: 'Through the coordinator' }[run.mode]
   return (
     <section class="travel" aria-label="How gradients travel">
       <h2>{way}</h2>
       <p class="soft mode-reason">{run.modeReason}</p>
+      {run.exchange !== null && <p class="soft exchange-reason">{run.exchange.reason}</p>}
       <RingPicture run={run} self={null} />
       <RelayNote relay={run.relay} />
     </section>

@@ -6,7 +6,7 @@ import { forgetGuests, settleGiven } from './guests.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
-import { arrangeRing } from './ring-links.ts'
+import { arrangeRing, shapeOf } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
 import type { Generation, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -31,7 +31,7 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
 }
 
 function generationOf({ phase, gen }: RunState): Generation | undefined {
-  return phase.type === 'form' || phase.type === 'ring' ? { gen, members: phase.members, relayed: phase.relayed } : undefined
+  return phase.type === 'form' || phase.type === 'ring' ? { gen, members: phase.members, relayed: phase.relayed, exchange: phase.exchange } : undefined
 }
 
 /** All that are connected, except those who left the last ballot unanswered, unless there is nobody else. */
@@ -143,13 +143,13 @@ function form(turn: Turn, choice: { readonly target: VersionRef; readonly record
   const { state, now } = turn
   const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
   chooseRingMode(turn)
-  const { members: ring, relayed } = arrangeRing(turn, ringCandidates(state, (id) => choice.claims.has(id), now))
+  const { members: ring, relayed, exchange } = arrangeRing(turn, ringCandidates(state, (id) => choice.claims.has(id), now))
   const members = ring.map((member) => member.id)
   const shares = sharesOf(ring)
-  state.phase = { type: 'form', since: now, members, relayed, shares, records: choice.records, target: choice.target, consumed, confirmed: new Map() }
-  turn.reason(`forming a ring of ${members.length} at version ${choice.target.v}`)
+  state.phase = { type: 'form', since: now, members, relayed, exchange, shares, records: choice.records, target: choice.target, consumed, confirmed: new Map() }
+  turn.reason(`forming a ${shapeOf(state.phase)} of ${members.length} at version ${choice.target.v}`)
   for (const id of members) turn.send(id, {
-    type: 'form', ...turn.ballot, members, shares, relayed: [...relayed], ...wayFrom(state, choice.claims.get(id), choice.records), target: choice.target,
+    type: 'form', ...turn.ballot, members, shares, relayed: relayed.map(([a, b]): [number, number] => [a, b]), exchange: { type: exchange.type, reason: exchange.reason }, ...wayFrom(state, choice.claims.get(id), choice.records), target: choice.target,
     sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch, kind: kindOf(state),
     coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
   })
@@ -230,7 +230,7 @@ export function keepLearned(plan: readonly PlanStep[], { members, target, consum
 }
 
 /** The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the next epoch. */
-export function enterRing(turn: Turn, { members, relayed, shares }: Pick<Form, 'members' | 'relayed' | 'shares'>): PlanStep[] {
+export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'shares'>): PlanStep[] {
   const { state, now } = turn
   const { v } = state.chain.head
   const plan = validationDue(state) ? [] : planSteps(state, new Map(), v)
@@ -241,8 +241,8 @@ export function enterRing(turn: Turn, { members, relayed, shares }: Pick<Form, '
     const member = state.members.get(id)
     if (member !== undefined) member.learner = undefined
   }
-  state.phase = { type: 'ring', since: now, members, relayed, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, checkpointAsked: undefined, until: undefined }
-  turn.reason(`ring of ${members.length}`)
+  state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, checkpointAsked: undefined, until: undefined }
+  turn.reason(`${shapeOf(state.phase)} of ${members.length}`)
   return plan
 }
 

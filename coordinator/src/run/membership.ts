@@ -1,5 +1,5 @@
 // Who takes part: joins, departures, and who may be in the next ring.
-import { MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
+import { MAX_BUTTERFLY_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { beginLearning, isLearning } from './learners.ts'
 import { forgetMember } from './link-health.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
@@ -67,6 +67,7 @@ export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: str
   state.health.disturbedAt = turn.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   state.health.linkFailures = forgetMember(state.health.linkFailures, id)
+  state.health.linkMs.delete(id)
   for (const leases of [state.leases, state.validation?.leases]) releaseAll(leases, id)
   state.workers.delete(id)
   turn.note('member', `${member.name} left: ${why.reason}`)
@@ -128,8 +129,9 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
 export function chooseRing(state: RunState, candidates: readonly Member[]): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
-  const fastest = [...candidates].sort((a, b) => b.samplesPerSecond - a.samplesPerSecond || longestFirst(a, b)).slice(0, MAX_RING_MEMBERS)
-  if (exchangeTimes.size === 0 || fastest.some(({ samplesPerSecond }) => samplesPerSecond <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, MAX_RING_MEMBERS), choice: undefined }
+  const most = state.config.exchange.asked === 'butterfly' ? MAX_BUTTERFLY_MEMBERS : MAX_RING_MEMBERS
+  const fastest = [...candidates].sort((a, b) => b.samplesPerSecond - a.samplesPerSecond || longestFirst(a, b)).slice(0, most)
+  if (exchangeTimes.size === 0 || fastest.some(({ samplesPerSecond }) => samplesPerSecond <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
   const choice = bestSize(fastest.map(({ samplesPerSecond }) => samplesPerSecond), stepSamples, exchangeTimes)
   return { members: fastest.slice(0, choice.size).sort(longestFirst), choice }
 }

@@ -1,5 +1,6 @@
 // What decisions about modes, links and members remember of how the ring fares. Volatile: a restarted coordinator finds out anew.
-import type { MemberId } from '@starling-grid/protocol'
+import type { Exchange, MemberId } from '@starling-grid/protocol'
+import type { MeasuredExchanges } from './exchange-choice.ts'
 import type { Pace } from './exchange-cost.ts'
 import type { LinkFailure } from './link-health.ts'
 import type { ExchangeTimes } from './ring-size.ts'
@@ -26,4 +27,12 @@ export interface RingHealth {
   /** what exchanges took in rings of each size, and the samples of a step (ring-size.ts) */
   exchangeTimes: ExchangeTimes
   stepSamples: number
+  /** of the last generation: which way frames took */
+  exchange: Exchange
+  /** what exchanges took around a ring and as a butterfly, when last measured (exchange-choice.ts) */
+  measured: MeasuredExchanges
+  /** member → ms that a frame takes from or to it, one way */
+  readonly linkMs: Map<MemberId, number>
+  /** since when a butterfly is not trusted: its members held different bytes, and nobody could tell from whom they had them */
+  butterflyDoubtedAt: number | undefined
 }

@@ -1,9 +1,11 @@
-// Links in the reducer: what an ABORT says of them (R17), and how the next ring goes around the bad ones (R18).
-import { isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
-import { badMember, cure, type Hindsight, linkVerdict, noteFailure } from './link-health.ts'
+// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly with
+// relays in their place (R18).
+import { type Exchange, isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
+import { chooseExchange, type ExchangeChoice } from './exchange-choice.ts'
+import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
 import { blame, exclude } from './membership.ts'
-import { orderRing } from './ring-order.ts'
-import type { Generation, Member, RunState } from './state.ts'
+import { linkAll, orderRing } from './ring-order.ts'
+import type { Generation, Member, PlacePair, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 /** Only what this member can know: of links to its own neighbours, and of who sent to it. */
@@ -13,22 +15,63 @@ export function accuse(turn: Turn, generation: Generation, by: MemberId, { blame
   if (why === 'refused' && blamed !== null && blamed !== by && members.includes(blamed)) return blame(turn, blamed, by)
   if (!isLinkTrouble(why)) return
   for (const peer of new Set(links)) {
-    if (linkPlace(members, by, peer) === undefined || !state.members.has(peer)) continue
+    if (!areLinked(generation, by, peer) || !state.members.has(peer)) continue
     const failure = { pair: [by, peer] as const, why, relayed: isRelayed(generation, by, peer), gen, at: now }
     state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsightOf(turn))
   }
 }
 
-/** The next ring of these candidates, the longest here first; whoever spoils it is left out for a while. */
-export function arrangeRing(turn: Turn, candidates: readonly Member[]): { readonly members: readonly Member[]; readonly relayed: readonly number[] } {
+interface Arrangement extends Pick<Generation, 'relayed' | 'exchange'> {
+  readonly members: readonly Member[]
+}
+
+/** The next generation of these candidates, the longest here first; whoever spoils it is left out for a while. */
+export function arrangeRing(turn: Turn, candidates: readonly Member[]): Arrangement {
   const { health } = turn.state
-  const hindsight = hindsightOf(turn)
   const willing = withoutBadMembers(turn, candidates.map(({ id }) => id))
-  const order = orderRing(willing, (a, b) => linkVerdict(health.linkFailures, a, b, hindsight))
+  const judge = (a: MemberId, b: MemberId): LinkVerdict => linkVerdict(health.linkFailures, a, b, hindsightOf(turn))
+  const exchange = exchangeOf(turn, willing)
+  const order = exchange.type === 'butterfly' ? linkAll(willing, judge) : ringOrder(willing, judge)
   for (const id of order.evicted) exclude(turn, id, 'a link that the coordinator relays does not work either')
   const members = order.members.flatMap((id) => candidates.find((member) => member.id === id) ?? [])
-  tell(turn, members, order.relayed)
-  return { members, relayed: order.relayed }
+  tell(turn, { members, relayed: order.relayed, exchange })
+  return { members, relayed: order.relayed, exchange }
+}
+
+function ringOrder(willing: readonly MemberId[], judge: (a: MemberId, b: MemberId) => LinkVerdict): ReturnType<typeof linkAll> {
+  const { members, relayed, evicted } = orderRing(willing, judge)
+  const pairs = relayed.map((place) => [place, (place + 1) % members.length].sort((a, b) => a - b) as [number, number])
+  return { members, relayed: pairs.filter(([a, b], i) => pairs.findIndex(([c, d]) => a === c && b === d) === i), evicted }
+}
+
+/** Which way the frames of a generation of these members would take now (exchange-choice.ts). */
+export function exchangeOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly MemberId[]): ExchangeChoice {
+  const { health, config } = state
+  const doubt = doubtOf({ state, now }, members)
+  return chooseExchange(config.exchange.asked, health.exchange, {
+    members: members.length, bytes: config.exchange.bytes, latencyMs: exchangeLatency(state, members), measured: health.measured,
+    ...(doubt === undefined ? {} : { doubt }),
+  })
+}
+
+/** ms one way, over the slowest link that anybody measured: everybody waits for it either way. */
+export function exchangeLatency({ health }: RunState, members: readonly MemberId[]): number | undefined {
+  const known = members.flatMap((id) => health.linkMs.get(id) ?? [])
+  return known.length === 0 ? undefined : Math.max(...known)
+}
+
+/** A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither. */
+function doubtOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly MemberId[]): string | undefined {
+  const { linkFailures, butterflyDoubtedAt } = state.health
+  const { linkMemoryMs } = state.config.timing
+  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong'
+  const isBad = members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
+  return isBad ? 'two members cannot link to each other, and a ring goes around that' : undefined
+}
+
+/** What a generation is called by its exchange. */
+export function shapeOf({ exchange }: { readonly exchange: Pick<ExchangeChoice, 'type'> }): Exchange {
+  return exchange.type
 }
 
 /** R17: one bad pair is a bad link; several pairs of one member are a bad member. Somebody is always left. */
@@ -44,9 +87,11 @@ function withoutBadMembers(turn: Turn, ids: readonly MemberId[]): readonly Membe
   return left
 }
 
-function tell(turn: Turn, members: readonly Member[], relayed: readonly number[]): void {
-  const pairs = relayed.map((place) => [members[place]?.name ?? '', members[(place + 1) % members.length]?.name ?? ''].sort().join(' and '))
-  for (const pair of new Set(pairs)) turn.note('generation', `${pair} cannot link to each other: the coordinator relays their frames`)
+function tell(turn: Turn, { members, relayed, exchange }: Arrangement): void {
+  const { health } = turn.state
+  if (members.length > 1 && health.exchange !== exchange.type) turn.note('mode', `gradients travel ${exchange.type === 'butterfly' ? 'from each member to each (butterfly)' : 'around the ring'}: ${exchange.reason}`)
+  if (members.length > 1) health.exchange = exchange.type
+  for (const pair of relayed) turn.note('generation', `${pair.map((place) => members[place]?.name ?? '').sort().join(' and ')} cannot link to each other: the coordinator relays their frames`)
 }
 
 /** Whether the two are given their direct link again: a link that keeps breaking has to wait longer each time. */
@@ -57,16 +102,14 @@ export function believesIn(turn: Turn, a: MemberId, b: MemberId): boolean {
 }
 
 export function isRelayed({ members, relayed }: Pick<Generation, 'members' | 'relayed'>, a: MemberId, b: MemberId): boolean {
-  const place = linkPlace(members, a, b)
-  return place !== undefined && relayed.includes(place)
+  return a !== b && relayed.some((pair: PlacePair) => pair.every((place) => members[place] === a || members[place] === b))
 }
 
-/** The place whose link to the next member these two are the ends of. */
-function linkPlace(members: readonly MemberId[], a: MemberId, b: MemberId): number | undefined {
-  const place = members.findIndex((id, i) => id === a && members[(i + 1) % members.length] === b)
-  const other = members.findIndex((id, i) => id === b && members[(i + 1) % members.length] === a)
-  if (a === b || (place < 0 && other < 0)) return undefined
-  return place < 0 ? other : place
+/** Whether frames of a step go from one of these two to the other. */
+function areLinked({ members, exchange }: Pick<Generation, 'members' | 'exchange'>, a: MemberId, b: MemberId): boolean {
+  const [i, j] = [members.indexOf(a), members.indexOf(b)]
+  if (i < 0 || j < 0 || i === j) return false
+  return exchange.type === 'butterfly' || (i + 1) % members.length === j || (j + 1) % members.length === i
 }
 
 /** May the coordinator carry frames between these two now? While a ballot is open, those of the generation before may go on. */

@@ -1,4 +1,5 @@
-// The order of a ring around its bad links (R18). Pure: members and verdicts in, an order out.
+// The order of a ring around its bad links, and the bad links of a butterfly, which needs all of them (R18). Pure: members and
+// verdicts in, an order out.
 import type { MemberId } from '@starling-grid/protocol'
 import type { LinkVerdict } from './link-health.ts'
 
@@ -54,6 +55,24 @@ function cheaperTurn(order: readonly MemberId[], cost: (a: MemberId, b: MemberId
 /** Places whose link to the next is of this kind; a ring of two has one link, seen from both. */
 function places(order: readonly MemberId[], judge: Judge, kind: LinkVerdict): number[] {
   return order.length < 2 ? [] : order.flatMap((id, i) => (judge(id, at(order, i + 1)) === kind ? [i] : []))
+}
+
+export interface AllLinks {
+  readonly members: readonly MemberId[]
+  /** pairs of places whose link goes through the coordinator, the lower one first */
+  readonly relayed: readonly (readonly [number, number])[]
+  readonly evicted: readonly MemberId[]
+}
+
+/** R18 where every two members are linked: bad links are relayed; where that failed, too, one of the two is left out. */
+export function linkAll(members: readonly MemberId[], judge: Judge): AllLinks {
+  const pairs = members.flatMap((_, a) => members.slice(a + 1).map((_other, i): readonly [number, number] => [a, a + 1 + i]))
+  const verdictOf = ([a, b]: readonly [number, number]): LinkVerdict => judge(at(members, a), at(members, b))
+  const dead = pairs.find((pair) => verdictOf(pair) === 'dead')
+  if (dead === undefined) return { members, relayed: pairs.filter((pair) => verdictOf(pair) === 'bad'), evicted: [] }
+  const out = worseOf([at(members, dead[0]), at(members, dead[1])], members, judge)
+  const rest = linkAll(members.filter((id) => id !== out), judge)
+  return { ...rest, evicted: [out, ...rest.evicted] }
 }
 
 /** The one with more links that are not good; of equals the one that came last. */

@@ -2,13 +2,14 @@
 import { extend, isErrorCode, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
 import { kindOf, remember } from './ballot.ts'
 import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute.ts'
+import { asInRing, measuredNow } from './exchange-choice.ts'
 import { measure } from './exchange-cost.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
 import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
 import { learnersTick } from './learners.ts'
 import { nextMode } from './mode-policy.ts'
 import { remember as rememberExchange } from './ring-size.ts'
-import { accuse, believesIn, isRelayed } from './ring-links.ts'
+import { accuse, believesIn, exchangeLatency, exchangeOf, isRelayed } from './ring-links.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
 import { movesTick } from './share-moves.ts'
 import type { RunPhase, RunState } from './state.ts'
@@ -83,7 +84,8 @@ function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
   if (speed <= 0 || phase.progressAt <= phase.since) return
   const { health } = state
   health.pace = measure(health.pace, now - phase.progressAt, (1000 * samples) / speed)
-  health.exchangeTimes = rememberExchange(health.exchangeTimes, phase.members.length, health.pace)
+  health.measured = measuredNow(health, phase)
+  health.exchangeTimes = rememberExchange(health.exchangeTimes, phase.members.length, asInRing(health.pace, phase, exchangeLatency(state, phase.members)))
   health.stepSamples = samples
 }
 
@@ -123,7 +125,7 @@ export function aborted(turn: Turn, member: MemberId, abort: MessageFrom<'abort'
   countAbort(turn, member, blamed)
   const name = (id: MemberId): string => state.members.get(id)?.name ?? id.slice(0, 8)
   const about = blamed === null || blamed === member ? '' : ` about ${name(blamed)}`
-  if (isErrorCode(code) && code === 'gradient-not-finite') turn.refuse(blamed ?? member, code, message)
+  if (isErrorCode(code) && (code === 'gradient-not-finite' || code === 'gradient-outlier')) turn.refuse(blamed ?? member, code, message)
   turn.then({ type: 'ballot', reason: `${name(member)} gave up step ${step}${about}: ${message}`, trouble: true })
 }
 
@@ -163,6 +165,8 @@ export function ringTick(turn: Turn, phase: Ring): void {
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
+  const exchange = exchangeOf(turn, phase.members)
+  if (exchange.type !== phase.exchange.type) drain(turn, phase, exchange.reason)
   const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs || now - phase.since > ADMIT_PATIENCE * timing.admitMs
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(turn, phase, otherRing)

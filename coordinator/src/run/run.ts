@@ -12,6 +12,7 @@ import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
+import { shapeOf } from './ring-links.ts'
 import { trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
@@ -40,6 +41,7 @@ function take(turn: Turn, input: RunInput): void {
       if (member === undefined) return
       member.samplesPerSecond = input.samplesPerSecond
       member.hidden = input.hidden ?? member.hidden
+      if (input.linkMs !== undefined) turn.state.health.linkMs.set(input.member, input.linkMs)
       return
     }
     case 'message':
@@ -65,7 +67,7 @@ function take(turn: Turn, input: RunInput): void {
 function started(turn: Turn): void {
   const { state } = turn
   const lastRing = [...state.rings.values()].at(-1) ?? []
-  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, { members: lastRing, relayed: [], shares: lastRing.map(() => 1) })
+  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, { members: lastRing, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, shares: lastRing.map(() => 1) })
   turn.journal({ type: 'owner', owner: state.owner + 1 })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
@@ -200,7 +202,7 @@ function advance(turn: Turn): void {
   topUp(turn, phase)
   if (phase.plannedTo === state.chain.head.v && recallGuests(turn)) topUp(turn, phase)
   if (checkpointDue(state, turn.now)) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
-  turn.reason(`ring of ${phase.members.length}`)
+  turn.reason(`${shapeOf(phase)} of ${phase.members.length}`)
 }
 
 function validate(turn: Turn): void {

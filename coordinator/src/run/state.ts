@@ -1,13 +1,14 @@
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it does no
 // I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
 import type {
-  AdapterDescription, BlockId, Claim, Consumed, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, RunEvent,
+  AdapterDescription, BlockId, Claim, Consumed, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, Exchange, RunEvent,
 } from '@starling-grid/protocol'
 import type { OpenSum } from './accumulator.ts'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
 import type { Dispute } from './dispute.ts'
+import type { ExchangeChoice } from './exchange-choice.ts'
 import type { GuestNorms, PushNorms } from './guest-norms.ts'
 import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
@@ -30,6 +31,8 @@ export interface RunConfig {
   /** H: global batches in one local round */
   readonly roundSteps: number
   readonly mode: 'auto' | Mode
+  /** which way gradients take in a ring, and the bytes of one as it travels */
+  readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }
   readonly async: AsyncPolicy
   readonly timing: Timing
   readonly off: RulesOff
@@ -126,9 +129,13 @@ export interface ValidationRun {
 export interface Generation {
   readonly gen: number
   readonly members: readonly MemberId[]
-  /** places whose link to the next member goes through the coordinator */
-  readonly relayed: readonly number[]
+  /** pairs of places whose link goes through the coordinator */
+  readonly relayed: readonly PlacePair[]
+  readonly exchange: ExchangeChoice
 }
+
+/** The lower one first. */
+export type PlacePair = readonly [number, number]
 
 export type RunPhase =
   | { readonly type: 'waiting' }
@@ -145,12 +152,13 @@ export type RunPhase =
       /** what this ballot ended: its members may still say what was wrong with their links */
       readonly before: Generation | undefined
     }
-  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly relayed: readonly number[]; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly consumed: ReadonlyMap<MemberId, Consumed>; readonly confirmed: Map<MemberId, Sha256> }
+  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly relayed: readonly PlacePair[]; readonly exchange: ExchangeChoice; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly consumed: ReadonlyMap<MemberId, Consumed>; readonly confirmed: Map<MemberId, Sha256> }
   | {
       readonly type: 'ring'
       readonly since: number
       readonly members: readonly MemberId[]
-      readonly relayed: readonly number[]
+      readonly relayed: readonly PlacePair[]
+      readonly exchange: ExchangeChoice
       readonly shares: readonly number[]
       /** step → its shares, where speeds changed since FORM */
       readonly planShares: Map<number, readonly number[]>
@@ -232,7 +240,7 @@ export type RunInput =
   | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }
   /** asked to leave: it goes between two steps, so that the others lose none */
   | { readonly type: 'member-leaving'; readonly member: MemberId }
-  | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number; readonly hidden?: boolean }
+  | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number; readonly hidden?: boolean; readonly linkMs?: number }
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
   /** a member's state arrived whole: its bytes are stored under `blob` */
   | { readonly type: 'uploaded'; readonly member: MemberId; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }

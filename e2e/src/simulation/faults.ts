@@ -1,5 +1,6 @@
 // What goes wrong in a simulation: each kind of fault as one function that says whether it could happen now.
 import { trainingBlock, type MemberId } from '@starling-grid/protocol'
+import { neighbours } from '@starling-grid/volunteer'
 import type { CoordinatorProcess } from './coordinator-process.ts'
 import { type Fault, FAULTS } from './counts.ts'
 import type { Context } from './context.ts'
@@ -146,7 +147,8 @@ export class Faults {
   #partition({ id, core }: VolunteerProcess): void {
     const { ring } = core
     const successor = ring?.members[(ring.position + 1) % ring.members.length]
-    if (successor !== undefined) this.#victims.cut(id, successor)
+    const other = ring?.exchange?.type === 'butterfly' ? this.#context.dice.pick(neighbours(ring)) : successor
+    if (other !== undefined) this.#victims.cut(id, other)
   }
 
   /** Once or twice it is chance; five times it is the block (it is set aside in async mode). */

@@ -1,7 +1,7 @@
 // A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives the
 // state machine, so this is where the simulation can break them.
 import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
-import { type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView } from '@starling-grid/volunteer'
+import { type Addressed, type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 import { plus, type Replica } from './replica.ts'
 
@@ -16,9 +16,6 @@ type Refusal = Pick<Extract<MemberInput, { type: 'trouble' }>, 'code' | 'message
 
 export class RingWork {
   readonly gen: number
-  readonly successor: MemberId | undefined
-  /** frames to the successor go through the coordinator (R18) */
-  readonly relayed: boolean
   readonly #context: Context
   readonly #exchange: RingExchange
   readonly #view: RingView
@@ -41,10 +38,8 @@ export class RingWork {
     this.#core = core
     this.#view = ring
     this.gen = ring.gen
-    this.successor = ring.members[(ring.position + 1) % ring.members.length]
-    this.relayed = ring.relayed.includes(ring.position)
     const { length } = context.history
-    const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length, buckets: bucketsOf(length) }
+    const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length, buckets: bucketsOf(length), ...(ring.exchange ? { exchange: ring.exchange.type } : {}) }
     this.#exchange = new RingExchange(shape, ring.target.v + 1)
   }
 
@@ -53,14 +48,23 @@ export class RingWork {
   }
 
   /** The first bucket of a share whose blocks are all begun. */
-  contributeEarly(step: number, blocks: readonly BlockId[]): Frame[] {
+  contributeEarly(step: number, blocks: readonly BlockId[]): Addressed[] {
     this.earlyBuckets++
     return this.#exchange.contributeBucket(step, 0, this.#gradient(blocks))
   }
 
-  contribute({ step, manifest }: Contribution): Frame[] {
+  contribute({ step, manifest }: Contribution): Addressed[] {
     const guest = this.#view.flight?.guest?.blocks ?? []
     return this.#exchange.contribute(step, this.#gradient(manifest.blocks.filter((block) => !guest.includes(block))), manifest)
+  }
+
+  memberAt(place: number): MemberId | undefined {
+    return this.#view.members[place]
+  }
+
+  /** Frames to the member in this place go through the coordinator (R18). */
+  isRelayed(place: number): boolean {
+    return this.#view.relayed.some((pair) => pair.includes(place) && pair.includes(this.#view.position))
   }
 
   /** Of the own blocks, and what guests summed up if the share has it (A1). */
@@ -76,11 +80,11 @@ export class RingWork {
     return unpackFrame(bytes).generation === this.gen
   }
 
-  accept(bytes: Uint8Array, replica: Replica | undefined): { readonly forward: Frame[]; readonly refused?: Refusal } {
+  accept(from: MemberId, bytes: Uint8Array, replica: Replica | undefined): { readonly forward: Addressed[]; readonly refused?: Refusal } {
     const frame = unpackFrame(bytes)
     const before = this.#exchange.progress?.received ?? 0
     try {
-      const forward = this.#exchange.accept(frame)
+      const forward = this.#exchange.accept(frame, this.#view.members.indexOf(from))
       const taken = (this.#exchange.progress?.received ?? 0) > before
       if (taken && frame.type === 'reduced' && this.#context.scenario.off.has('R10')) this.#applyEarly(frame, replica)
       return { forward }

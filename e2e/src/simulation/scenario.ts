@@ -64,6 +64,9 @@ const SLOW_MS = 4000
 /** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
+/** of the runs: how many exchange gradients from each member to each instead of around the ring */
+const BUTTERFLIES = 0.3
+
 /** batches in a local round; `auto` has many, so that it changes to rounds and back */
 const ROUND_STEPS = { ring: 1, async: 1, local: 2, auto: 8 } as const
 
@@ -85,10 +88,11 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
-  return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async }, seats, faults, faultRate, brokenLink, defect }
+  const asked = dice.chance(BUTTERFLIES) ? 'butterfly' : 'ring'
+  return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 } }, seats, faults, faultRate, brokenLink, defect }
 }
 
-function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async'> {
+function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async' | 'exchange'> {
   const job = jobId('simulated')
   const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {

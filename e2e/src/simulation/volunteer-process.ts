@@ -1,7 +1,7 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
 import { type BlockId, type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, react } from '@starling-grid/volunteer'
+import { type Addressed, createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, neighbours, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
@@ -242,12 +242,12 @@ export class VolunteerProcess implements Peer {
     if (this.replica !== undefined) this.#send({ type, owner, gen, version, digest: digestOf(this.replica) })
   }
 
-  #sendFrames(frames: readonly Parameters<typeof packFrame>[0][], ring: RingWork | undefined): void {
-    const to = ring?.successor
-    if (to === undefined) return
-    for (const frame of frames) {
+  #sendFrames(frames: readonly Addressed[], ring: RingWork | undefined): void {
+    for (const { to: place, frame } of frames) {
+      const to = ring?.memberAt(place)
+      if (to === undefined) continue
       const bytes = packFrame(frame) // at once: payloads are views of what changes
-      if (!this.#reaches(to, ring)) this.#notArrived(to, frame.generation)
+      if (!this.#reaches(to, ring?.isRelayed(place) === true)) this.#notArrived(to, frame.generation)
       else
         this.#context.agenda.send(`${this.id}⇢${to}`, () => `${this.id} ⇢ ${to}: ${frame.type} of step ${frame.step}, g${frame.generation}`, () =>
           this.#context.peer(to)?.frameArrived(this.id, bytes))
@@ -255,8 +255,8 @@ export class VolunteerProcess implements Peer {
   }
 
   /** R18: the coordinator carries frames past a link that is cut, as long as both have a socket to it. */
-  #reaches(to: MemberId, ring: RingWork | undefined): boolean {
-    if (ring?.relayed !== true) return !this.#context.isCut(this.id, to)
+  #reaches(to: MemberId, relayed: boolean): boolean {
+    if (!relayed) return !this.#context.isCut(this.id, to)
     this.#context.counts.relayedFrames++
     return this.connection?.up === true && this.#context.peer(to)?.connection?.up === true
   }
@@ -276,8 +276,7 @@ export class VolunteerProcess implements Peer {
     const { agenda, dice } = this.#context
     agenda.later(dice.between(0, LINK_NOTICE_MS), () => `${this.id} sees its link to ${other} break`, () => {
       const { ring } = this.core
-      const around = ring === undefined ? [] : [1, ring.members.length - 1].map((d) => ring.members[(ring.position + d) % ring.members.length])
-      if (ring !== undefined && around.includes(other)) this.take({ type: 'trouble', gen: ring.gen, blamed: other, why: 'closed', code: 'link-lost', message: 'the link broke' })
+      if (ring !== undefined && neighbours(ring).includes(other)) this.take({ type: 'trouble', gen: ring.gen, blamed: other, why: 'closed', code: 'link-lost', message: 'the link broke' })
     })
   }
 
@@ -285,7 +284,7 @@ export class VolunteerProcess implements Peer {
     if (!this.alive || this.asleep.defers(() => this.frameArrived(from, bytes))) return
     const ring = [this.#lingering, this.#ring].find((work) => work?.isFor(bytes) === true)
     if (ring === undefined) return
-    const { forward, refused } = ring.accept(bytes, this.replica)
+    const { forward, refused } = ring.accept(from, bytes, this.replica)
     if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
     this.#context.touched()
     this.#sendFrames(forward, ring)

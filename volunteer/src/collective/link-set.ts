@@ -2,6 +2,7 @@
 // Two members may dial each other at once; both links are kept then and either carries frames.
 import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, type LinkTrouble, MAX_REFUSALS, MAX_RING_MEMBERS, type MemberId, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
 import { FrameQueue } from './frame-queue.ts'
+import { LinkLatency } from './link-latency.ts'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
 export interface LinkSetEvents {
@@ -22,11 +23,11 @@ export type LinkWay = 'dial' | 'await' | 'relay'
 
 /** Links to members; a few more than a ring has, since neighbours change. */
 const MAX_LINKS = 2 * MAX_RING_MEMBERS
-const BEAT: Frame = { type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }
 
 interface Open {
   readonly link: PeerLink
   readonly queue: FrameQueue
+  readonly latency: LinkLatency
   heardAt: number
 }
 
@@ -64,6 +65,12 @@ export class LinkSet {
   /** Links in use that the coordinator relays. */
   get relayedLinks(): number {
     return [...this.#relayed].filter((member) => this.has(member)).length
+  }
+
+  /** ms that a frame takes to the slowest of these members, one way; undefined: not measured yet. */
+  latencyMs(members: readonly MemberId[]): number | undefined {
+    const known = members.flatMap((member) => this.#route(member)?.latency.ms ?? [])
+    return known.length === 0 ? undefined : Math.max(...known)
   }
 
   get bytesSent(): number {
@@ -127,7 +134,7 @@ export class LinkSet {
   #add(link: PeerLink): void {
     const links = this.#open.get(link.peer) ?? []
     if (this.#open.size >= MAX_LINKS && links.length === 0) return link.close('too many links')
-    const open: Open = { link, queue: new FrameQueue(link, () => this.#othersBusy(link)), heardAt: performance.now() }
+    const open: Open = { link, queue: new FrameQueue(link, () => this.#othersBusy(link)), latency: new LinkLatency(), heardAt: performance.now() }
     links.push(open)
     this.#open.set(link.peer, links)
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
@@ -146,12 +153,18 @@ export class LinkSet {
     this.bytesReceived += bytes.byteLength
     try {
       const frame = unpackFrame(bytes)
-      if (frame.type !== 'heartbeat' && frame.type !== 'greeting') this.#events.onFrame(open.link.peer, frame)
+      if (frame.type === 'heartbeat') return this.#heardBeat(open, frame)
+      if (frame.type !== 'greeting') this.#events.onFrame(open.link.peer, frame)
     } catch (error) {
       const refusal = error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error })
       this.countRefusal(refusal.code, open.link.peer)
       this.#drop(open, 'refused', refusal)
     }
+  }
+
+  #heardBeat({ latency, queue }: Open, beat: Frame): void {
+    const answer = latency.heard(beat, performance.now())
+    if (answer !== undefined) queue.add(answer)
   }
 
   /** A member that sends what is no frame loses its link, and only that. */
@@ -182,7 +195,7 @@ export class LinkSet {
       for (const open of [...links]) {
         if (slept > HEARTBEAT_MS) open.heardAt += slept
         if (now - open.heardAt > SILENCE_MS) this.#drop(open, 'silent', new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
-        else open.queue.add(BEAT)
+        else open.queue.add(open.latency.beat(now))
       }
   }
 

@@ -1,38 +1,15 @@
 // The ring all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock (schedule.ts has the source).
 // The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is forwarded as soon as
 // it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all members decode equal bytes.
-import { FRAME_PAYLOAD_BYTES, GridError, MAX_FRAME_PAYLOAD_BYTES, type Frame, type FrameType, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
-import { allFinite, type FloatRange } from '../floats.ts'
-import { type Feedback, withResidual } from './encoding.ts'
+import { FRAME_PAYLOAD_BYTES, GridError, type Frame, type FrameType, type Manifest } from '@starling-grid/protocol'
+import { allFinite } from '../floats.ts'
+import type { Feedback } from './encoding.ts'
 import { decodeManifest, encodeManifest } from './manifest.ts'
 import { RingCodec } from './ring-codec.ts'
-import { completedSegment, cutIntoChunks, evenBuckets, hops, manifestHop, ownSegment, partialHop, reducedHop, type Chunk, type RingPosition } from './schedule.ts'
+import { BUCKET_FLOATS, ChunkMap, completedSegment, evenBuckets, hops, manifestHop, ownSegment, partialHop, reducedHop, type Chunk, type RingPosition } from './schedule.ts'
+import { checkOptions, malformed, OwnShare, type ReduceProgress, requireStep, type StepReduceOptions, unexpected } from './step-reduce.ts'
 
-const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
-/** Floats of one bucket, 4 MiB: segments stay above a chunk even in the largest ring. */
-const BUCKET_FLOATS = 1024 * 1024
-
-export interface RingReduceOptions {
-  readonly generation: number
-  readonly step: number
-  readonly position: RingPosition
-  /** floats of the vector, equal on all members */
-  readonly length: number
-  /** payload bytes of one frame */
-  readonly chunkBytes?: number
-  /** what members contribute one by one: runs that make up the vector, in any order, equal on all members; absent: even ones */
-  readonly buckets?: readonly FloatRange[]
-  /** how sums travel, equal on all members; absent: f32 */
-  readonly encoding?: GradientEncoding
-  /** where the sum is built; a new array when absent. Holds no sum until `done` */
-  readonly into?: Float32Array
-}
-
-/** Frames from the predecessor: how far the reduce is. */
-export interface RingProgress {
-  readonly received: number
-  readonly expected: number
-}
+export type RingReduceOptions = StepReduceOptions
 
 /** What a member knows of one chunk; it only ever grows. */
 const CHUNK = {
@@ -47,20 +24,14 @@ const CHUNK = {
 /** @example for (const frame of reduce.contribute(gradient, manifest)) await link.send(packFrame(frame)) */
 export class RingReduce {
   readonly #options: RingReduceOptions
-  readonly #chunks: readonly Chunk[]
-  readonly #chunkAt = new Map<string, Chunk>()
+  readonly #chunks: ChunkMap
   readonly #states: Uint8Array
   readonly #sum: Float32Array
   readonly #codec: RingCodec
   readonly #manifests: (Manifest | undefined)[]
   readonly #expected: number
   #received = 0
-  /** what this member adds: its gradient, and what was lost of earlier ones */
-  #own: Float32Array | undefined
-  #feedback: Feedback | undefined
-  readonly #buckets: readonly FloatRange[]
-  /** bucket → the own share is in */
-  readonly #contributed: boolean[]
+  readonly #own: OwnShare
   /** the own manifest is in, and with it the whole share */
   #complete = false
 
@@ -68,12 +39,10 @@ export class RingReduce {
     const { position, length, buckets = evenBuckets(length, BUCKET_FLOATS), chunkBytes = FRAME_PAYLOAD_BYTES, encoding = 'f32' } = options
     checkOptions({ ...options, buckets })
     this.#options = options
-    this.#buckets = buckets
-    this.#contributed = buckets.map(() => false)
     this.#codec = new RingCodec(encoding)
-    this.#chunks = cutIntoChunks({ buckets, size: position.size, chunkFloats: this.#codec.chunkFloats(chunkBytes) })
-    for (const chunk of this.#chunks) this.#chunkAt.set(placeOf(chunk.bucket, chunk.offset), chunk)
-    this.#states = new Uint8Array(this.#chunks.length)
+    this.#own = new OwnShare({ buckets, length, lossless: this.#codec.lossless })
+    this.#chunks = new ChunkMap({ buckets, size: position.size, chunkFloats: this.#codec.chunkFloats(chunkBytes) })
+    this.#states = new Uint8Array(this.#chunks.all.length)
     this.#sum = options.into ?? new Float32Array(length)
     this.#manifests = new Array<undefined>(position.size)
     this.#expected = this.#countExpected()
@@ -84,7 +53,7 @@ export class RingReduce {
     return this.#complete && this.#received === this.#expected
   }
 
-  get progress(): RingProgress {
+  get progress(): ReduceProgress {
     return { received: this.#received, expected: this.#expected }
   }
 
@@ -106,17 +75,10 @@ export class RingReduce {
    * Returns what the successor gets, in order; the rest is as with `contribute`.
    */
   contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback): Frame[] {
-    const { position, length } = this.#options
-    const range = this.#buckets[bucket]
-    if (range === undefined || this.#contributed[bucket] !== false) throw new Error(`internal: bucket ${bucket} is contributed once`)
-    if (gradient.length !== length) throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
-    if (!allFinite(gradient, range)) throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
-    this.#contributed[bucket] = true
-    if (!this.#codec.lossless) this.#feedback = feedback
-    this.#own = ownShare(gradient, this.#feedback, range)
-    if (position.size > 1) return this.#chunks.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk) : []))
-    this.#sum.set(this.#own.subarray(range.start, range.end), range.start)
-    this.#feedback?.next.fill(0, range.start, range.end) // alone, nothing is encoded
+    const range = this.#own.put(bucket, gradient, feedback)
+    if (this.#options.position.size > 1) return this.#chunks.all.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk) : []))
+    this.#sum.set((this.#own.values ?? gradient).subarray(range.start, range.end), range.start)
+    this.#own.lost?.fill(0, range.start, range.end) // alone, nothing is encoded
     return []
   }
 
@@ -131,7 +93,7 @@ export class RingReduce {
     if (this.#complete) throw new Error('internal: a member contributes once')
     const encoded = encodeManifest(manifest)
     const own = this.#frame('manifest', { bucket: position.index, hop: 0, offset: 0, payload: encoded })
-    const frames = this.#buckets.flatMap((_, bucket) => (this.#contributed[bucket] === true ? [] : this.contributeBucket(bucket, gradient, feedback)))
+    const frames = this.#own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
     this.#manifests[position.index] = manifest
     this.#complete = true
     return position.size === 1 ? [] : [own, ...frames]
@@ -143,9 +105,7 @@ export class RingReduce {
    * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite'
    */
   accept(frame: Frame): Frame[] {
-    const { generation, step } = this.#options
-    if (frame.generation !== generation || frame.step !== step)
-      throw unexpected(`this is step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`)
+    requireStep(this.#options, frame)
     switch (frame.type) {
       case 'partial': return this.#acceptPartial(frame)
       case 'reduced': return this.#acceptReduced(frame)
@@ -157,7 +117,7 @@ export class RingReduce {
   #contributeChunk(chunk: Chunk): Frame[] {
     if (chunk.segment === ownSegment(this.#options.position)) {
       this.#states[chunk.index] = CHUNK.forwarded
-      return [this.#chunkFrame('partial', 0, chunk, this.#encode(chunk, this.#own ?? this.#sum, false))]
+      return [this.#chunkFrame('partial', 0, chunk, this.#encode(chunk, this.#own.values ?? this.#sum, false))]
     }
     return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
   }
@@ -166,7 +126,7 @@ export class RingReduce {
     const chunk = this.#chunkOf(frame, partialHop)
     if (this.#states[chunk.index] !== CHUNK.empty) return []
     this.#decode(frame, chunk)
-    const added = this.#contributed[chunk.bucket] === true ? [this.#add(chunk)] : []
+    const added = this.#own.has(chunk.bucket) ? [this.#add(chunk)] : []
     if (added.length === 0) this.#states[chunk.index] = CHUNK.early
     this.#received++
     return added
@@ -175,7 +135,7 @@ export class RingReduce {
   /** Adds the own share to the partial sum that lies in `#sum`, and passes it on. */
   #add(chunk: Chunk): Frame {
     const { position } = this.#options
-    const [sum, own] = [this.#sum, this.#own]
+    const [sum, own] = [this.#sum, this.#own.values]
     for (let i = chunk.start, end = i + chunk.floats; i < end; i++) sum[i] = (sum[i] ?? 0) + (own?.[i] ?? 0)
     this.#requireFinite(chunk, 'the sum overflowed to')
     const completed = chunk.segment === completedSegment(position)
@@ -211,7 +171,7 @@ export class RingReduce {
 
   /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
   #chunkOf(frame: Frame, hopOf: (position: RingPosition, segment: number) => number): Chunk {
-    const chunk = this.#chunkAt.get(placeOf(frame.bucket, frame.offset))
+    const chunk = this.#chunks.at(frame)
     if (chunk === undefined) throw malformed(frame, 'no chunk begins there')
     const bytes = this.#codec.bytes(chunk.floats)
     if (frame.payload.byteLength !== bytes) throw malformed(frame, `this chunk has ${bytes} bytes, got ${frame.payload.byteLength}`)
@@ -224,7 +184,7 @@ export class RingReduce {
     const { position } = this.#options
     if (position.size === 1) return 0
     let expected = hops(position)
-    for (const { segment } of this.#chunks)
+    for (const { segment } of this.#chunks.all)
       expected += Number(segment !== ownSegment(position)) + Number(segment !== completedSegment(position))
     return expected
   }
@@ -236,7 +196,7 @@ export class RingReduce {
 
   /** `complete`: the sum becomes what the others decode of it. */
   #encode({ start, floats }: Chunk, values: Float32Array, complete: boolean): Uint8Array {
-    return this.#codec.encode(values.subarray(start, start + floats), this.#feedback?.next.subarray(start, start + floats), complete)
+    return this.#codec.encode(values.subarray(start, start + floats), this.#own.lost?.subarray(start, start + floats), complete)
   }
 
   #requireFinite(chunk: Chunk, what: string): void {
@@ -255,37 +215,4 @@ export class RingReduce {
   #frame(type: FrameType, rest: Pick<Frame, 'bucket' | 'hop' | 'offset' | 'payload'>): Frame {
     return { type, generation: this.#options.generation, step: this.#options.step, ...rest }
   }
-}
-
-function checkOptions({ position: { index, size }, length, chunkBytes = FLOAT_BYTES, buckets, into }: RingReduceOptions & { readonly buckets: readonly FloatRange[] }): void {
-  if (!(Number.isInteger(index) && index >= 0 && index < size)) throw new Error(`internal: no member ${index} in a ring of ${size}`)
-  if (!(chunkBytes > 0 && chunkBytes <= MAX_FRAME_PAYLOAD_BYTES && chunkBytes % FLOAT_BYTES === 0))
-    throw new Error(`internal: a chunk is a positive number of whole floats in a frame, got ${chunkBytes} bytes`)
-  if (!tiles(buckets, length)) throw new Error(`internal: the buckets do not make up ${length} floats`)
-  if (into !== undefined && into.length !== length) throw new Error(`internal: the sum has ${length} floats, its array ${into.length}`)
-}
-
-/** Gradient + residual, in the memory where what is lost of it will stand. */
-function ownShare(gradient: Float32Array, feedback: Feedback | undefined, { start, end }: FloatRange): Float32Array {
-  if (feedback === undefined) return gradient
-  withResidual(gradient.subarray(start, end), feedback.residual.subarray(start, end), feedback.next.subarray(start, end))
-  return feedback.next
-}
-
-function tiles(buckets: readonly FloatRange[], length: number): boolean {
-  const inOrder = [...buckets].sort((a, b) => a.start - b.start)
-  const isTiled = inOrder.every(({ start, end }, i) => Number.isInteger(end) && end > start && start === (inOrder[i - 1]?.end ?? 0))
-  return isTiled && (inOrder.at(-1)?.end ?? 0) === length
-}
-
-function placeOf(bucket: number, offset: number): string {
-  return `${bucket}:${offset}`
-}
-
-function unexpected(message: string): GridError {
-  return new GridError('message-unexpected', message)
-}
-
-function malformed(frame: Frame, message: string): GridError {
-  return new GridError('message-malformed', `${frame.type} frame at bucket ${frame.bucket}, float ${frame.offset}, hop ${frame.hop}: ${message}`)
 }

@@ -82,6 +82,24 @@ export function cutIntoChunks({ buckets, size, chunkFloats }: CutOptions): Chunk
   return chunks
 }
 
+/** All chunks, and the one that begins at a place. */
+export class ChunkMap {
+  readonly all: readonly Chunk[]
+  readonly #places = new Map<string, Chunk>()
+
+  constructor(options: CutOptions) {
+    this.all = cutIntoChunks(options)
+    for (const chunk of this.all) this.#places.set(`${chunk.bucket}:${chunk.offset}`, chunk)
+  }
+
+  at({ bucket, offset }: Pick<Chunk, 'bucket' | 'offset'>): Chunk | undefined {
+    return this.#places.get(`${bucket}:${offset}`)
+  }
+}
+
+/** Floats of one bucket where nobody says how to cut, 4 MiB: segments stay above a chunk even in the largest ring. */
+export const BUCKET_FLOATS = 1024 * 1024
+
 /** The vector from its beginning, in buckets of so many floats. */
 export function evenBuckets(length: number, floats: number): FloatRange[] {
   return Array.from({ length: Math.ceil(length / floats) }, (_, i) => ({ start: i * floats, end: Math.min((i + 1) * floats, length) }))

@@ -1,6 +1,6 @@
 // From FORM to CONFIRM on one member: which links to open, and how to reach the target (R7). Pure; member.ts decides the rest.
 import { extend, fold, type MemberId, type MessageTo, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import type { MemberCore, MemberEffect, RingView } from './member-state.ts'
+import { type MemberCore, type MemberEffect, neighbours, type RingView } from './member-state.ts'
 
 /** FORM: who is in the ring, and the version that each must reach (R5, R7). */
 export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
@@ -11,7 +11,7 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
   const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined, guests: new Map(), copyAt: undefined }
   core.ring = ring
   core.learning = undefined
-  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(order.members, position), relayed: relayedNeighbours(ring) }
+  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(ring), relayed: relayedNeighbours(ring) }
   return [links, ...reach(core, ring)]
 }
 
@@ -45,18 +45,10 @@ function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
   return sources.filter((source) => source !== core.id)
 }
 
-/** The predecessor and the successor, without repetition and without self. */
-function neighbours(members: readonly MemberId[], position: number): MemberId[] {
-  const size = members.length
-  const around = [members[(position + 1) % size], members[(position + size - 1) % size]]
-  return [...new Set(around)].filter((id): id is MemberId => id !== undefined && id !== members[position])
-}
-
-/** A link belongs to the place that it leads on from. */
+/** Those of the neighbours that are reached through the coordinator (R18). */
 function relayedNeighbours({ members, relayed, position }: RingView): MemberId[] {
-  const before = (position + members.length - 1) % members.length
-  const around = [relayed.includes(position) ? members[(position + 1) % members.length] : undefined, relayed.includes(before) ? members[before] : undefined]
-  return [...new Set(around)].filter((id): id is MemberId => id !== undefined)
+  const places = relayed.flatMap(([a, b]) => (a === position ? [b] : b === position ? [a] : []))
+  return [...new Set(places)].flatMap((place) => members[place] ?? [])
 }
 
 export function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {

@@ -1,6 +1,6 @@
 // Generation fencing: what becomes of a frame, by what it says of itself and who sent it (R3). Pure.
 import type { ErrorCode, Frame, MemberId } from '@starling-grid/protocol'
-import { type MemberCore, predecessor } from './member-state.ts'
+import { type MemberCore, senders } from './member-state.ts'
 
 /**
  * serve: somebody asks for state (the answer is a refusal unless it asks in the promised ballot); answer: to a question of
@@ -21,7 +21,7 @@ export function fateOf({ ring, promised }: MemberCore, from: MemberId, { type, g
     case 'manifest':
       if (ring === undefined || ring.stage === 'broken') return 'ignore'
       if (generation !== ring.gen) return 'generation-stale'
-      return from === predecessor(ring) ? 'reduce' : 'message-unexpected'
+      return senders(ring).includes(from) ? 'reduce' : 'message-unexpected'
     case 'heartbeat':
     case 'greeting':
       return 'ignore'

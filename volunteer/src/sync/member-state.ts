@@ -13,8 +13,10 @@ export interface RingView {
   readonly kind: 'ring' | 'round'
   readonly members: readonly MemberId[]
   readonly shares: readonly number[]
-  /** places whose link to the next member goes through the coordinator (R18) */
-  readonly relayed: readonly number[]
+  /** pairs of places whose link goes through the coordinator (R18) */
+  readonly relayed: MessageTo<'form'>['relayed']
+  /** which way frames take; absent: around the ring */
+  readonly exchange?: MessageTo<'form'>['exchange']
   readonly position: number
   readonly committed: VersionRef
   /** records that lead from `committed` to `target` */
@@ -66,7 +68,7 @@ export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' |
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }
-  /** links to both neighbours are open */
+  /** links to all that frames go to or come from are open */
   | { readonly type: 'links-open'; readonly gen: number }
   /** a whole state was fetched and checked; it is staged, not yet adopted */
   | { readonly type: 'state-fetched'; readonly gen: number; readonly version: VersionRef }
@@ -111,12 +113,17 @@ export type MemberEffect =
   | { readonly type: 'copy'; readonly version: VersionRef }
   | { readonly type: 'report-digest'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
 
-/** Who sends to this member around the ring. */
-export function predecessor({ members, position }: RingView): MemberId | undefined {
-  return members[(position + members.length - 1) % members.length]
+type Place = Pick<RingView, 'members' | 'position' | 'exchange'>
+
+/** Who sends frames of a step to this member: its predecessor around the ring, or everybody in a butterfly. */
+export function senders({ members, position, exchange }: Place): MemberId[] {
+  const all = exchange?.type === 'butterfly' ? members : members.slice(position - 1, position || undefined)
+  return all.filter((id) => id !== members[position])
 }
 
-/** To whom it sends. */
-export function successor({ members, position }: RingView): MemberId | undefined {
-  return members[(position + 1) % members.length]
+/** Whose links a step needs: those of both neighbours around the ring, or of everybody. */
+export function neighbours(ring: Place): MemberId[] {
+  const { members, position } = ring
+  const next = members[(position + 1) % members.length]
+  return [...new Set([...(next === undefined ? [] : [next]), ...senders(ring)])].filter((id) => id !== members[position])
 }

@@ -1,7 +1,10 @@
-// The reduces of one generation: frames of the present and the next step find their RingReduce; all others are refused.
-import { GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
+// The reduces of one generation, around the ring or as a butterfly: frames of the present and the next step find theirs; all
+// others are refused.
+import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
+import { type Addressed, ButterflyReduce } from '../collective/butterfly-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
 import { RingReduce } from '../collective/ring-reduce.ts'
+import type { StepSum } from '../collective/step-reduce.ts'
 import type { FloatRange } from '../floats.ts'
 
 export interface RingExchangeOptions {
@@ -10,16 +13,22 @@ export interface RingExchangeOptions {
   readonly size: number
   /** floats of the gradient */
   readonly length: number
-  /** what members contribute one by one (gradient-buckets.ts); absent: RingReduce's own */
+  /** absent: around the ring */
+  readonly exchange?: Exchange
+  /** by place: the members' shares of a step, in proportion; absent: alike */
+  readonly shares?: readonly number[]
+  /** what members contribute one by one (gradient-buckets.ts); absent: the reduce's own */
   readonly buckets?: readonly FloatRange[]
   /** absent: f32 */
   readonly encoding?: GradientEncoding
+  /** payload bytes of a frame; absent: the reduce's own */
+  readonly chunkBytes?: number
 }
 
 export class RingExchange {
   readonly options: RingExchangeOptions
   /** step → its reduce; at most two, since nobody is more than one step ahead */
-  readonly #reduces = new Map<number, RingReduce>()
+  readonly #reduces = new Map<number, RingReduce | ButterflyReduce>()
   #step: number
 
   /** `step`: the first step of the generation */
@@ -29,24 +38,27 @@ export class RingExchange {
   }
 
   /** `feedback`: of encodings that lose something; the same all through a step */
-  contributeBucket(step: number, bucket: number, gradient: Float32Array, feedback?: Feedback): Frame[] {
-    return this.#at(step).contributeBucket(bucket, gradient, feedback)
+  contributeBucket(step: number, bucket: number, gradient: Float32Array, feedback?: Feedback): Addressed[] {
+    return this.#addressed(this.#at(step).contributeBucket(bucket, gradient, feedback))
   }
 
-  contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Frame[] {
-    return this.#at(step).contribute(gradient, manifest, feedback)
+  contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
+    return this.#addressed(this.#at(step).contribute(gradient, manifest, feedback))
   }
 
-  /** @throws GridError 'generation-stale', 'message-unexpected', or what RingReduce.accept throws */
-  accept(frame: Frame): Frame[] {
+  /**
+   * `from`: the sender's place, of which the caller made sure (frame-fate.ts); in a ring there is only one.
+   * @throws GridError 'generation-stale', 'message-unexpected', or what `accept` of the reduces throws
+   */
+  accept(frame: Frame, from = this.#predecessor): Addressed[] {
     if (frame.generation !== this.options.generation) throw new GridError('generation-stale', `this is generation ${this.options.generation}, got a frame of ${frame.generation}`)
     if (frame.step < this.#step) return [] // a repeated frame of a step that is whole
     if (frame.step > this.#step + 1) throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
-    return this.#at(frame.step).accept(frame)
+    return this.#addressed(this.#at(frame.step).accept(frame, from))
   }
 
   /** The reduce of the present step when it is whole. */
-  get finished(): RingReduce | undefined {
+  get finished(): StepSum | undefined {
     const reduce = this.#reduces.get(this.#step)
     return reduce?.done === true ? reduce : undefined
   }
@@ -61,11 +73,23 @@ export class RingExchange {
     this.#step++
   }
 
-  #at(step: number): RingReduce {
+  get #predecessor(): number {
+    const { position, size } = this.options
+    return (position + size - 1) % size
+  }
+
+  /** Around the ring every frame goes to the successor. */
+  #addressed(frames: readonly (Frame | Addressed)[]): Addressed[] {
+    const { position, size } = this.options
+    return frames.map((frame) => ('to' in frame ? frame : { to: (position + 1) % size, frame }))
+  }
+
+  #at(step: number): RingReduce | ButterflyReduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, position, size, length, buckets, encoding } = this.options
-    const reduce = new RingReduce({ generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}), ...(encoding ? { encoding } : {}) })
+    const { generation, position, size, length, exchange, shares, buckets, encoding, chunkBytes } = this.options
+    const options = { generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}), ...(encoding ? { encoding } : {}), ...(chunkBytes ? { chunkBytes } : {}) }
+    const reduce = exchange === 'butterfly' && size > 1 ? new ButterflyReduce({ ...options, ...(shares ? { weights: shares } : {}) }) : new RingReduce(options)
     this.#reduces.set(step, reduce)
     return reduce
   }

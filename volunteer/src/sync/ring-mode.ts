@@ -4,6 +4,7 @@ import type { Feedback } from '../collective/encoding.ts'
 import { LinkSet } from '../collective/link-set.ts'
 import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
+import { RankFailure } from '../collective/rank-failure.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
@@ -18,7 +19,7 @@ import { mayContributeEarly } from './early-contribution.ts'
 import { fateOf } from './frame-fate.ts'
 import { gradientBuckets } from './gradient-buckets.ts'
 import type { LocalRounds } from './local-round.ts'
-import { type MemberCore, type MemberEffect, type MemberInput, predecessor, type RunOrder, successor } from './member-state.ts'
+import { type MemberCore, type MemberEffect, type MemberInput, neighbours, type RunOrder } from './member-state.ts'
 import { mayServe, react } from './member.ts'
 import { Residual } from './residual.ts'
 import { RingLinks } from './ring-links.ts'
@@ -85,7 +86,7 @@ export class RingMode {
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
-    this.#steps = new RingSteps({ forward: this.#toSuccessor, onSum: (sum) => (this.#residual?.completed(), this.#staging.stageSum(sum)) })
+    this.#steps = new RingSteps({ forward: this.#forward, onSum: (sum) => (this.#residual?.completed(), this.#staging.stageSum(sum)) })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
@@ -96,6 +97,12 @@ export class RingMode {
   tell = (input: MemberInput): void => {
     for (const effect of react(this.#parts.core, input)) this.#carryOut(effect)
     this.#parts.onChange()
+  }
+
+  /** ms that a frame takes to the slowest neighbour; undefined: not measured yet. */
+  get linkMs(): number | undefined {
+    const { ring } = this.#parts.core
+    return ring === undefined ? undefined : this.links.latencyMs(neighbours(ring))
   }
 
   stop(): void {
@@ -162,7 +169,7 @@ export class RingMode {
     const { core, held } = this.#parts
     const { ring } = core
     if (ring === undefined) return
-    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, length: held.layout.total, encoding: this.#parts.encoding, ...(this.#buckets ? { buckets: this.#buckets } : {}) }, ring.target.v + 1)
+    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(this.#buckets ? { buckets: this.#buckets } : {}) }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
@@ -213,10 +220,9 @@ export class RingMode {
     return held.version && this.#residual?.from(held.version, core.ring?.kind ?? 'ring')
   }
 
-  #toSuccessor = (frame: Frame): void => {
-    const ring = this.#parts.core.ring
-    const next = ring === undefined ? undefined : successor(ring)
-    if (next !== undefined) this.links.send(next, frame)
+  #forward = (frame: Frame, to: number): void => {
+    const member = this.#parts.core.ring?.members[to]
+    if (member !== undefined) this.links.send(member, frame)
   }
 
   #localRound = async ({ gen, step }: StepOrder): Promise<ShareResult | undefined> => {
@@ -258,17 +264,23 @@ export class RingMode {
 
   #ringFrame(from: MemberId, frame: Frame): void {
     try {
-      this.#steps.accept(frame)
+      this.#steps.accept(frame, this.#parts.core.ring?.members.indexOf(from))
     } catch (error) {
-      if (isGridError(error)) this.links.countRefusal(error.code, from)
-      this.#trouble(frame.generation, { blamed: from, why: 'refused' }, error)
+      this.#refuse(frame.generation, from, error)
     }
+  }
+
+  /** What came for a step does not fit: `from` sent it, unless it was another's of all that came (butterfly-reduce.ts). */
+  #refuse(gen: number, from: MemberId, error: unknown): void {
+    const blamed = (error instanceof RankFailure ? this.#parts.core.ring?.members[error.rank] : undefined) ?? from
+    if (isGridError(error)) this.links.countRefusal(error.code, blamed)
+    this.#trouble(gen, { blamed, why: 'refused' }, error)
   }
 
   #lost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void {
     this.#fetch.lost(member)
     const { ring } = this.#parts.core
-    if (ring === undefined || !ring.linksOpen || (member !== predecessor(ring) && member !== successor(ring))) return
+    if (ring === undefined || !ring.linksOpen || !neighbours(ring).includes(member)) return
     if (why === 'refused') this.#trouble(ring.gen, { blamed: member, why }, error)
     else this.#ringLinks.trouble({ gen: ring.gen, peers: [member], why, error })
   }
@@ -283,6 +295,7 @@ export class RingMode {
   }
 
   #computeFailed(gen: number, error: unknown): void {
+    if (error instanceof RankFailure) return this.#refuse(gen, this.#parts.core.id, error)
     if (isGridError(error) && error.code !== 'device-lost') return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
     this.#parts.onFatal(error)
   }

@@ -1,16 +1,17 @@
-// The steps of one generation as the ring sees them: own shares and the predecessor's frames in, frames for the successor and
-// whole sums out. Knows nothing of ballots, links or parameters.
+// The steps of one generation as the exchange sees them: own shares and the others' frames in, frames for others and whole sums
+// out. Knows nothing of ballots, links or parameters.
 import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
+import type { Addressed } from '../collective/butterfly-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
-import type { RingReduce } from '../collective/ring-reduce.ts'
+import type { StepSum } from '../collective/step-reduce.ts'
 import { RingExchange, type RingExchangeOptions } from './ring-exchange.ts'
 
 /** ms without any frame of a step, while links are alive, before the member gives the generation up */
 const REDUCE_STALL_MS = 45_000
 
 export interface RingStepsParts {
-  /** the successor gets this frame */
-  forward(frame: Frame): void
+  /** the member in this place gets this frame */
+  forward(frame: Frame, to: number): void
   /** the sum of the present step is whole; whoever waits for it hears of it next */
   onSum(sum: Float32Array): void
 }
@@ -18,7 +19,7 @@ export interface RingStepsParts {
 export class RingSteps {
   readonly #parts: RingStepsParts
   #exchange: RingExchange | undefined
-  #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduce: RingReduce) => void } | undefined
+  #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduced: StepSum) => void } | undefined
   #progressAt = performance.now()
 
   constructor(parts: RingStepsParts) {
@@ -48,14 +49,14 @@ export class RingSteps {
   }
 
   /** @throws GridError what RingExchange.accept throws */
-  accept(frame: Frame): void {
+  accept(frame: Frame, from?: number): void {
     this.#progressAt = performance.now()
-    this.#forward(this.#exchange?.accept(frame) ?? [])
+    this.#forward(this.#exchange?.accept(frame, from) ?? [])
     this.#checkFinished()
   }
 
   /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
-  reduced = (gen: number, step: number): Promise<RingReduce> =>
+  reduced = (gen: number, step: number): Promise<StepSum> =>
     new Promise((resolve) => {
       this.#waiting = { gen, step, resolve }
       this.#checkFinished()
@@ -67,8 +68,8 @@ export class RingSteps {
     return performance.now() - this.#progressAt > limit ? new GridError('reduce-timeout', `no frame of step ${step} for ${limit / 1000} s`) : undefined
   }
 
-  #forward(frames: readonly Frame[]): void {
-    for (const frame of frames) this.#parts.forward(frame)
+  #forward(frames: readonly Addressed[]): void {
+    for (const { to, frame } of frames) this.#parts.forward(frame, to)
   }
 
   #checkFinished(): void {

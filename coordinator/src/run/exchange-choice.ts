@@ -1,0 +1,114 @@
+// Which way the gradients of a step take: around the ring, or from each member to each (a butterfly). Pure; the formulas are
+// DESIGN §4.4's. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a butterfly two, and more links.
+import { type Exchange, MAX_BUTTERFLY_MEMBERS } from '@starling-grid/protocol'
+import type { Pace } from './exchange-cost.ts'
+
+/** What a step was measured to take, once the running generation had settled. */
+export interface MeasuredExchange {
+  readonly members: number
+  /** ms of a step beyond computing */
+  readonly exchangeMs: number
+  readonly computeMs: number
+}
+
+/** The last measurement of each way; volatile. */
+export type MeasuredExchanges = Readonly<Partial<Record<Exchange, MeasuredExchange>>>
+
+export interface ExchangeFigures {
+  readonly members: number
+  /** of one gradient as it travels */
+  readonly bytes: number
+  /** ms from one member to another; undefined: nobody measured it yet */
+  readonly latencyMs: number | undefined
+  readonly measured: MeasuredExchanges
+  /** two of the members cannot link directly, or a butterfly failed lately: why not now */
+  readonly doubt?: string
+}
+
+/** Predicted ms of a step's exchange, either way; null: nothing to predict it from. */
+export interface ExchangeCosts {
+  readonly ring: number
+  readonly butterfly: number
+}
+
+export interface ExchangeChoice {
+  readonly type: Exchange
+  readonly reason: string
+  readonly costs: ExchangeCosts | null
+}
+
+interface ExchangingMembers {
+  readonly members: readonly unknown[]
+  readonly exchange: Pick<ExchangeChoice, 'type'>
+}
+
+/** Of whole steps: a butterfly must be this much faster, since going over costs a ballot; and it stays while it saves anything. */
+const BUTTERFLY_PAYS = 1.15
+const RING_PAYS = 1.02
+/** Steps before a measurement counts: the first of a generation wait for links to warm up. */
+const SETTLED_RECORDS = 20
+/** ms that opening the links takes which a ring does not need, and the generation over which that is spread: members come and go a few times a minute (docs/SCALING.md) */
+const CONNECT_MS = 2000
+const GENERATION_MS = 30_000
+
+/** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B, and what connecting costs, as a butterfly. */
+export function exchangeTimes({ members: n, bytes, latencyMs, bytesPerMs }: { readonly members: number; readonly bytes: number; readonly latencyMs: number; readonly bytesPerMs: number }, computeMs: number): ExchangeCosts {
+  const carry = (((2 * (n - 1)) / n) * bytes) / bytesPerMs
+  const bare = 2 * latencyMs + carry
+  // Up to three members every two are neighbours in the ring as well.
+  const connecting = n <= 3 ? 0 : ((computeMs + bare) * CONNECT_MS) / GENERATION_MS
+  return { ring: hops('ring', n) * latencyMs + carry, butterfly: bare + connecting }
+}
+
+/** The newest measurement beside those before, once the generation has settled. */
+export function measuredNow({ measured, pace }: { readonly measured: MeasuredExchanges; readonly pace: Pace | undefined }, { members, exchange }: ExchangingMembers): MeasuredExchanges {
+  if (pace === undefined || pace.records < SETTLED_RECORDS || members.length < 2) return measured
+  return { ...measured, [exchange.type]: { members: members.length, exchangeMs: Math.max(0, pace.recordMs - pace.computeMs), computeMs: pace.computeMs } }
+}
+
+/** What a step would take around the ring, for the choice of its length (ring-size.ts), which knows no other way. */
+export function asInRing(pace: Pace, { members, exchange }: ExchangingMembers, latencyMs = 0): Pace {
+  const more = exchange.type === 'ring' ? 0 : hops('ring', members.length) - hops('butterfly', members.length)
+  return { ...pace, recordMs: pace.recordMs + more * latencyMs }
+}
+
+function hops(exchange: Exchange, members: number): number {
+  return exchange === 'ring' ? 2 * (members - 1) : 2
+}
+
+/** What was measured of a step, less its latencies, is what the bytes took. */
+export function bytesPerMsOf(exchange: Exchange, { members: n, exchangeMs }: MeasuredExchange, { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number }): number {
+  const carry = exchangeMs - hops(exchange, n) * latencyMs
+  return carry <= 0 ? Number.POSITIVE_INFINITY : (((2 * (n - 1)) / n) * bytes) / carry
+}
+
+/** The way of the next generation, by what the job asks for or by predicted cost. `current`: of the last one. */
+export function chooseExchange(asked: 'auto' | Exchange, current: Exchange, figures: ExchangeFigures): ExchangeChoice {
+  const { members, doubt } = figures
+  const costs = costsOf(current, figures)
+  const choose = (type: Exchange, reason: string): ExchangeChoice => ({ type, reason, costs: costs === undefined ? null : costs.exchange })
+  if (members < 2) return choose('ring', 'nobody to exchange with')
+  if (asked !== 'auto') return choose(asked, 'the job asks for it')
+  if (members === 2) return choose('ring', 'two members: both ways are the same')
+  if (members > MAX_BUTTERFLY_MEMBERS) return choose('ring', `${members} members: a butterfly has ${MAX_BUTTERFLY_MEMBERS} at most`)
+  if (doubt !== undefined) return choose('ring', doubt)
+  if (costs === undefined) return choose(current, 'what the other way would cost is not measured yet')
+  const { exchange: { ring, butterfly }, computeMs, text } = costs
+  const gain = (computeMs + ring) / Math.max(computeMs + butterfly, 1)
+  return choose(gain > (current === 'ring' ? BUTTERFLY_PAYS : RING_PAYS) ? 'butterfly' : 'ring', text)
+}
+
+/** What was measured with as many members goes before what is predicted. */
+function costsOf(current: Exchange, { members, bytes, latencyMs, measured }: ExchangeFigures): { readonly exchange: ExchangeCosts; readonly computeMs: number; readonly text: string } | undefined {
+  const last = measured[current] ?? measured.ring ?? measured.butterfly
+  if (last === undefined || latencyMs === undefined || members < 2) return undefined
+  const bytesPerMs = bytesPerMsOf(last === measured[current] ? current : last === measured.ring ? 'ring' : 'butterfly', last, { bytes, latencyMs })
+  const predicted = exchangeTimes({ members, bytes, latencyMs, bytesPerMs }, last.computeMs)
+  const of = (exchange: Exchange): number => (measured[exchange]?.members === members ? (measured[exchange]?.exchangeMs ?? 0) : predicted[exchange])
+  const exchange = { ring: of('ring'), butterfly: of('butterfly') }
+  return { exchange, computeMs: last.computeMs, text: `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ${Math.round(exchange.butterfly)} ms as a butterfly (${latencyMs.toFixed(1)} ms from one to another${speedText(bytesPerMs)})` }
+}
+
+function speedText(bytesPerMs: number): string {
+  return Number.isFinite(bytesPerMs) ? `, ${(bytesPerMs / 1000).toPrecision(2)} MB/s` : ''
+}
