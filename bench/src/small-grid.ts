@@ -8,6 +8,7 @@ import { createNodeHost } from '@starling-grid/client-node/host'
 import { createCoordinator, type Coordinator } from '@starling-grid/coordinator'
 import { describeError, type JobSpec } from '@starling-grid/protocol'
 import { createVolunteer, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
+import { StepBytes } from './step-bytes.ts'
 
 /** Samples are counted from a tenth to nine tenths of the run: joins and the wait for its last blocks say nothing of the rate. */
 const COUNTED = [0.1, 0.9] as const
@@ -23,6 +24,8 @@ export interface Trained {
   readonly loss: number
   /** by all members to each other, with headers, manifests and heartbeats */
   readonly bytesBetweenMembers: number
+  /** that one member sent to others from one of its gradients to the next, at most */
+  readonly peakBytes: number
 }
 
 export interface MemberSetting {
@@ -41,7 +44,7 @@ export async function trainTogether(job: JobSpec, members: readonly MemberSettin
     for (const [i, setting] of members.entries()) started.push(startMember(coordinator.url, `member ${i + 1}`, setting))
     const failed = Promise.race(started.map(({ failure }) => failure))
     const outcome = await Promise.race([watch(coordinator), failed])
-    return { ...outcome, bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0) }
+    return { ...outcome, bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0), peakBytes: Math.max(...started.map(({ peakBytes }) => peakBytes())) }
   } finally {
     await Promise.all(started.map(({ stop }) => stop()))
     await coordinator.stop()
@@ -51,6 +54,7 @@ export async function trainTogether(job: JobSpec, members: readonly MemberSettin
 
 interface StartedMember {
   bytesSent(): number
+  peakBytes(): number
   stop(): Promise<void>
   /** rejects when the member fails; stays pending otherwise */
   readonly failure: Promise<never>
@@ -59,16 +63,17 @@ interface StartedMember {
 function startMember(url: string, name: string, { sampleMs }: MemberSetting): StartedMember {
   const host = createNodeHost({ coordinatorUrl: url, executor: 'reference' })
   const paced: VolunteerHost = sampleMs === undefined ? host : { ...host, createExecutor: async (...asked) => takingTime(await host.createExecutor(...asked), sampleMs) }
+  const steps = new StepBytes()
   let most = 0
-  const volunteer = createVolunteer(paced, { name, onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)) })
+  const volunteer = createVolunteer(steps.watch(paced), { name, onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)) })
   const failure = new Promise<never>((_, reject) => {
     volunteer.run().catch((error: unknown) => reject(new Error(`${name} failed: ${describeError(error)}`, { cause: error })))
   })
   failure.catch(() => undefined) // who waits for the run is told
-  return { bytesSent: () => most, stop: () => volunteer.stop(), failure }
+  return { bytesSent: () => most, peakBytes: () => steps.peak, stop: () => volunteer.stop(), failure }
 }
 
-async function watch(coordinator: Coordinator): Promise<Omit<Trained, 'bytesBetweenMembers'>> {
+async function watch(coordinator: Coordinator): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
   const { state, job } = run

@@ -119,6 +119,8 @@ function localSettings({ mode, local, batchBlocks }: JobSpec): LocalSettings | u
   const blocks = settings.innerSteps * batchBlocks
   if (blocks > MAX_STEP_BLOCKS)
     throw new GridError('job-invalid', `${settings.innerSteps} inner steps of ${batchBlocks} blocks make rounds of ${blocks} blocks, the limit is ${MAX_STEP_BLOCKS}; use larger blocks or fewer inner steps`)
+  if ((settings.fragments ?? 1) > settings.innerSteps)
+    throw new GridError('job-invalid', `a round of ${settings.innerSteps} inner steps cannot have ${settings.fragments} fragments: one leaves after an inner step; use fewer fragments or more inner steps`)
   return settings
 }
 

@@ -55,12 +55,17 @@ export const OptimizerSchema = Type.Union([
   }),
 ])
 
+/** More make pieces too small for the ring to be worth a turn. */
+const MAX_FRAGMENTS = 64
+
 /** Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their differences one outer step. */
 const LocalSchema = strict({
   innerSteps: Type.Integer({ minimum: 1, maximum: 1000 }),
   /** of the outer SGD with Nesterov's momentum */
   outerLr: Positive,
   outerMomentum: Fraction,
+  /** F: pieces of the model that are averaged one after the other within a round, at most one for each inner step; absent: 1 */
+  fragments: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FRAGMENTS })),
 })
 export type LocalSettings = Static<typeof LocalSchema>
 

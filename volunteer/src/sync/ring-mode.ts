@@ -24,7 +24,7 @@ import { mayServe, react } from './member.ts'
 import { Residual } from './residual.ts'
 import { RingLinks } from './ring-links.ts'
 import { RingSteps } from './ring-steps.ts'
-import { nextBlocksOf } from './share.ts'
+import { RoundWork } from './round-work.ts'
 import { type ShareResult, ShareWork } from './share-work.ts'
 import { Staging } from './staging.ts'
 
@@ -64,6 +64,8 @@ export class RingMode {
   readonly #server: StateServer
   readonly #steps: RingSteps
   readonly #share: ShareWork
+  /** in jobs with local rounds */
+  readonly #round: RoundWork | undefined
   readonly #staging: Staging
   /** of encodings that lose something */
   readonly #residual: Residual | undefined
@@ -84,9 +86,10 @@ export class RingMode {
     this.#staging = new Staging(parts)
     this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
+    this.#round = parts.rounds && new RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: (step, bucket, share) => this.#steps.contributeBucket(step, bucket, share, this.#feedback) })
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
-    this.#steps = new RingSteps({ forward: this.#forward, onSum: (sum) => (this.#residual?.completed(), this.#staging.stageSum(sum)) })
+    this.#steps = new RingSteps({ forward: this.#forward, onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), this.#staging.stageSum(sum)) })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
@@ -129,6 +132,7 @@ export class RingMode {
       case 'apply':
         this.#staging.apply(effect.record, effect.version)
         this.#residual?.swap(effect.version, effect.record.kind)
+        this.#parts.rounds?.committed(effect.version, effect.record.kind)
         this.samplesHeld += this.#contributed
         this.#contributed = 0
         return
@@ -157,6 +161,7 @@ export class RingMode {
   #halt(): void {
     this.#steps.halt()
     this.#residual?.halt()
+    this.#parts.rounds?.halt()
     this.#share.resumed()
     this.#contributed = 0
     this.#ringLinks.halt()
@@ -169,7 +174,8 @@ export class RingMode {
     const { core, held } = this.#parts
     const { ring } = core
     if (ring === undefined) return
-    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(this.#buckets ? { buckets: this.#buckets } : {}) }, ring.target.v + 1)
+    const buckets = (ring.kind === 'round' ? this.#round?.buckets : undefined) ?? this.#buckets
+    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(buckets ? { buckets } : {}) }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
@@ -202,8 +208,10 @@ export class RingMode {
   }
 
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
+    const { core, compute, rounds } = this.#parts
+    const share = core.ring?.kind === 'round' && rounds ? rounds.contribution : compute.gradient
     this.#contributed = manifest.samples
-    this.#steps.contribute(step, this.#parts.compute.gradient, manifest, this.#feedback)
+    this.#steps.contribute(step, share, manifest, this.#feedback)
   }
 
   /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
@@ -220,20 +228,14 @@ export class RingMode {
     return held.version && this.#residual?.from(held.version, core.ring?.kind ?? 'ring')
   }
 
+  #localRound = (order: StepOrder): Promise<ShareResult | undefined> => {
+    if (this.#round === undefined) throw new Error('internal: a round in a job without local rounds')
+    return this.#round.compute(order)
+  }
+
   #forward = (frame: Frame, to: number): void => {
     const member = this.#parts.core.ring?.members[to]
     if (member !== undefined) this.links.send(member, frame)
-  }
-
-  #localRound = async ({ gen, step }: StepOrder): Promise<ShareResult | undefined> => {
-    const { core, held, rounds } = this.#parts
-    const current = (): boolean => core.ring?.gen === gen && core.ring.stage === 'running'
-    if (rounds === undefined || held.version === undefined) throw new Error('internal: a round in a job without local rounds')
-    const blocks = nextBlocksOf(core, { gen, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
-    if (blocks === 'over' || blocks === 'wait') return undefined
-    const share = blocks === 'sealed' ? [] : blocks
-    const result = await rounds.run({ base: held.version, parameters: held.parameters, blocks: share, current, onLearned: ({ base, blocks: learned }) => void (core.consumed = { base, blocks: [...learned] }) })
-    return result === undefined || nextBlocksOf(core, { gen, step, most: 0, blockMs: 0 }) !== 'sealed' ? undefined : { ...result, blocks: share }
   }
 
   #received(from: MemberId, frame: Frame): void {
