@@ -34,7 +34,7 @@ export interface Slowness {
   readonly share: BeforeAndAfter & { readonly others: number }
   /** ms between two committed steps, the median */
   readonly stepMs: BeforeAndAfter
-  /** from its slowing down until its share was smaller than every other's */
+  /** from its slowing down until its share was smaller than every other's, and than before */
   readonly secondsToFollow: number
 }
 

@@ -30,7 +30,7 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4, epochs: 4 },
   // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
   partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2, epochs: 8 },
-  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2, epochs: 8 },
+  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2, epochs: 4 },
   hostile: { does: 'let a volunteer in that attacks the run, a different way each time', strike: hostile, faults: ATTACKS, epochs: 36 },
 }
 /** The coordinator has its own machine wherever it matters; here it would start in the time that three volunteers leave it. */
