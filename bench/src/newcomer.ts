@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { startLocalGroup } from '@starling-grid/client-node'
 import type { NewcomerAnswer, NewcomerOrder } from './newcomer-rank.ts'
+import { newcomerRingRow } from './newcomer-ring.ts'
 import { type BenchRow, type Contender, race } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 
@@ -12,7 +13,11 @@ const PROGRAM = fileURLToPath(new URL('newcomer-rank.ts', import.meta.url))
 const MEGABYTES = 16
 const REACH = { peer: 'raw', ratio: 0.6 }
 
-export async function newcomerSuite({ rounds }: Pick<SuiteOptions, 'rounds'>): Promise<BenchRow[]> {
+export async function newcomerSuite(options: SuiteOptions): Promise<BenchRow[]> {
+  return [await fetchRow(options), await newcomerRingRow(options)]
+}
+
+async function fetchRow({ rounds }: SuiteOptions): Promise<BenchRow> {
   const { processes, ended } = await startLocalGroup({ size: 2, file: PROGRAM })
   await Promise.all(processes.map((child) => answerOf(child)))
   let version = 0
@@ -23,7 +28,7 @@ export async function newcomerSuite({ rounds }: Pick<SuiteOptions, 'rounds'>): P
   const row = await race({ name: `newcomer's state of ${MEGABYTES} MB from one member`, adapter: 'node-datachannel', unit: 'MB/s', reach: REACH }, rate('fetch'), { raw: rate('raw') }, rounds)
   await orderAll(processes, { type: 'leave', bytes: 0, version: 0 })
   await ended
-  return [row]
+  return row
 }
 
 function orderAll(processes: readonly ChildProcess[], order: NewcomerOrder): Promise<number[]> {

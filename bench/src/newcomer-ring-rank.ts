@@ -1,0 +1,111 @@
+// One of three processes: ranks 0 and 1 train as a ring, with a computing that takes time and no core, and rank 2 fetches a state
+// from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent says when.
+import { localSeat, openPeerNetwork } from '@starling-grid/client-node'
+import { parameterCount } from '@starling-grid/model'
+import { describeError, type Frame, type MemberId, random32, type StepRecord, versionId } from '@starling-grid/protocol'
+import { bytesOf, Compute, type EarlyRanges, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of, StateFetch, StateServer } from '@starling-grid/volunteer'
+import { type NewcomerRingAnswer, type NewcomerRingOrder, STATE_BYTES } from './newcomer-ring-task.ts'
+import { batchFor, MODEL, OPTIMIZER } from './overlap-task.ts'
+import { timedExecutor } from './timed-executor.ts'
+
+/** ms of computing in a step: a slow GPU beside a fast line, so that the exchange of 7.3 MB is a part of the step that counts */
+const STEP_MS = 250
+const RING = 2
+const OPEN_MS = 30_000
+/** of fetches: the members' generations have nothing to do with them here */
+const FETCH_GENERATION = 1
+
+const seat = localSeat()
+if (seat === undefined) throw new Error('internal: started without a seat')
+process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
+const { access, members } = seat
+const rank = members.indexOf(access.self)
+const [source, other] = rank === 0 ? [members[0], members[1]] : [members[0], members[0]]
+const peer: MemberId = other ?? access.self
+
+const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
+held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
+const compute = new Compute(timedExecutor(parameterCount(MODEL), STEP_MS), held)
+const batch = batchFor(rank)
+const ranges = gradientBuckets(held.layout)
+let sum = compute.gradient
+const state = new Uint8Array(Uint32Array.from({ length: rank === 0 ? STATE_BYTES / 4 : 0 }, random32(1)).buffer)
+
+const links = new LinkSet(await openPeerNetwork(access), () => Promise.reject(new Error('internal: no relay here')), {
+  onFrame: (from, frame) => received(from, frame),
+  onLost: (_, __, error) => {
+    throw error
+  },
+})
+const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
+const steps = new RingSteps({ forward: (frame) => send(peer, frame), onSum: (reduced) => (sum = reduced) })
+const server = new StateServer({ send, mayServe: () => true, promised: () => FETCH_GENERATION, bytesOf: () => state })
+const fetch = new StateFetch({ send, reach: (member, signal) => links.ensure(member, 'dial', signal) })
+
+function received(from: MemberId, frame: Frame): void {
+  if (frame.type === 'fetch') server.serve(from, frame)
+  else if (rank < RING) steps.accept(frame)
+  else fetch.accept(from, frame)
+}
+
+function prepare(gen: number): void {
+  steps.halt()
+  steps.open({ generation: gen, position: rank, size: RING, length: sum.length, buckets: ranges }, 1)
+}
+
+/** What a member does in a step (train-step.ts). */
+async function makeStep(gen: number, step: number): Promise<number> {
+  const begin = performance.now()
+  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(step, bucket, compute.gradient) }
+  const { targets } = (await compute.heldGradient(batch, early)).sums
+  steps.contribute(step, compute.gradient, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
+  await steps.reduced(gen, step)
+  const gradDigest = await sha256Of(bytesOf(sum))
+  const record: StepRecord = { v: step, gen, modeEpoch: 0, kind: 'ring', blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0, gradDigest }
+  held.apply(record, { v: step, id: versionId(gradDigest) }, sum)
+  return performance.now() - begin
+}
+
+/** The fetch compares every chunk with its hash: what it gives is the state. */
+async function fetchState(v: number): Promise<number> {
+  const begin = performance.now()
+  const wanted = { kind: 'state', version: { v, id: versionId(String(v).padStart(64, '0')) }, generation: FETCH_GENERATION, maxBytes: STATE_BYTES } as const
+  const got = await fetch.fetch(wanted, [source ?? access.self], AbortSignal.timeout(120_000))
+  if (got.byteLength !== STATE_BYTES) throw new Error(`${got.byteLength} of ${STATE_BYTES} bytes came: nothing to time`)
+  return performance.now() - begin
+}
+
+async function obey(order: Exclude<NewcomerRingOrder, { type: 'leave' }>): Promise<number[]> {
+  switch (order.type) {
+    case 'prepare':
+      prepare(order.gen)
+      return []
+    case 'steps': {
+      const times: number[] = []
+      for (let step = 1; step <= order.count; step++) times.push(await makeStep(order.gen, step))
+      return times
+    }
+    case 'fetch':
+      return [await fetchState(order.version)]
+  }
+}
+
+process.on('message', (order: NewcomerRingOrder | 'go') => {
+  if (order === 'go') return void connect()
+  if (order.type === 'leave') return leave()
+  obey(order).then((times) => process.send?.({ times } satisfies NewcomerRingAnswer), (error: unknown) => process.send?.({ error: describeError(error) } satisfies NewcomerRingAnswer))
+})
+process.send?.('ready')
+
+async function connect(): Promise<void> {
+  if (rank < RING) await links.ensure(peer, rank === 0 ? 'dial' : 'await', AbortSignal.timeout(OPEN_MS))
+  process.send?.('linked')
+}
+
+function leave(): void {
+  server.stop()
+  links.close()
+  process.removeAllListeners('disconnect')
+  process.disconnect()
+  process.exit()
+}
