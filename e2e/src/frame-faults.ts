@@ -31,6 +31,8 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'break-links': { type: 'partial', change: ({ n, frame, link }, number) => (n > number ? [frame] : (link.close('fault'), [])) },
   /** partial sums that are not numbers */
   'send-nan': { type: 'partial', change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(Number.NaN))]) },
+  /** partial sums that are finite and far larger than anybody's; only owners in a butterfly see whose they are */
+  'send-huge': { type: 'partial', change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(1e20))]) },
   /** bytes that are no frame */
   'send-garbage': { type: 'partial', change: ({ n, frame }, number) => [n === number ? new Uint8Array(frame.byteLength).fill(0x5a) : frame] },
   /** a header that promises more than follows */

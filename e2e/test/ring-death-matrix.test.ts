@@ -1,4 +1,4 @@
-// Every member killed at every point of a step and of a ballot, in rings of 2, 3 and 4: the step commits or is done again, each
+// Every member killed at every point of a step and of a ballot, in rings and butterflies of 2, 3 and 4: the step commits or is done again, each
 // block is counted once, and all that live hold the same bytes. The simulation's invariants are checked after every event.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -22,11 +22,12 @@ function dieIn(cell: Cell): number {
   return steps
 }
 
-for (const size of [2, 3, 4]) {
-  const cells = [...deathMatrix()].filter((cell) => cell.size === size)
-  test(`${cells.length} deaths in rings of ${size}, each with ${SEEDS.length} networks: every block is in the history once`, (context) => {
-    const steps = cells.reduce((sum, cell) => sum + dieIn(cell), 0)
-    assert.ok(steps > 0)
-    context.diagnostic(`${steps} steps were committed after the deaths`)
-  })
-}
+for (const [exchange, plural] of [['ring', 'rings'], ['butterfly', 'butterflies']] as const)
+  for (const size of [2, 3, 4]) {
+    const cells = [...deathMatrix(exchange)].filter((cell) => cell.size === size)
+    test(`${cells.length} deaths in ${plural} of ${size}, each with ${SEEDS.length} networks: every block is in the history once`, (context) => {
+      const steps = cells.reduce((sum, cell) => sum + dieIn(cell), 0)
+      assert.ok(steps > 0)
+      context.diagnostic(`${steps} steps were committed after the deaths`)
+    })
+  }

@@ -70,6 +70,7 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'refuse late and repeated pushes': 'pushesRefused',
     'set a block aside that always fails': 'quarantines',
     'stop a coordinator that was replaced': 'fencedAppends',
+    'exchange gradients in a butterfly': 'butterflySteps',
     'relay a link that does not work': 'relayedFrames',
     'move blocks from members that are behind to others': 'movedBlocks',
     'keep what inner steps of a round learned from when it is tried again': 'resumedBlocks',

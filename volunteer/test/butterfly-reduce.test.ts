@@ -63,9 +63,9 @@ test('nobody sends in our name, and nobody who is not there', () => {
 })
 
 /** Members of whom the last sends `times` what the others do, in one float of each part. */
-function withLiar(size: number, times: number, weights?: readonly number[]): { readonly run: () => void; readonly members: readonly ButterflyReduce[] } {
+function withLiar(size: number, times: number, options: Pick<ButterflyOptions, 'weights' | 'harmless'> = {}): { readonly run: () => void; readonly members: readonly ButterflyReduce[] } {
   const length = 10 * size
-  const members = Array.from({ length: size }, (_, index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size }, length, ...(weights ? { weights } : {}) }))
+  const members = Array.from({ length: size }, (_, index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size }, length, ...options }))
   const run = (): void => {
     const waiting = members.flatMap((member, from) => {
       const gradient = Float32Array.from({ length }, (_, i) => 1 + ((i + from) % 3))
@@ -97,7 +97,13 @@ test('a slice that is longer, as of a batch that is harder, is a slice like othe
 test('a member with many more samples may send that much more', () => {
   const many = 2 * FAR_OUTSIDE
   assert.throws(withLiar(4, 10 * many).run, RankFailure)
-  const { run, members } = withLiar(4, 10 * many, [1, 1, 1, many])
+  const { run, members } = withLiar(4, 10 * many, { weights: [1, 1, 1, many] })
+  run()
+  assert.ok(members.every(({ done }) => done))
+})
+
+test('a slice that does no harm is not refused, however long beside others', () => {
+  const { run, members } = withLiar(4, 1e6, { harmless: () => 2e6 })
   run()
   assert.ok(members.every(({ done }) => done))
 })

@@ -20,6 +20,8 @@ const COUNTED = [
   'stateFetches', 'coordinatorFetches', 'catchUps',
   /** buckets of a gradient that left before the rest of it was computed, and those whose step a ballot then ended (R3) */
   'earlyBuckets', 'voidBuckets',
+  /** steps that a member completed in a butterfly (DESIGN §4.1) */
+  'butterflySteps',
   /** frames that the coordinator carried past a bad link (R18) */
   'relayedFrames',
   /** blocks that another member took over from one that was behind (R12) */

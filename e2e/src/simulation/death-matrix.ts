@@ -1,12 +1,14 @@
-// The ring death matrix: one member killed at one point of a step or of a ballot, for every size, place and point. The rest of
+// The death matrix: one member killed at one point of a step or of a ballot, for every size, place and point, around the ring
+// and in a butterfly. The rest of
 // the world is as its seed has it, without any other fault.
-import type { MemberId } from '@starling-grid/protocol'
+import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { Moment } from './context.ts'
 import { type Outcome, type Play, simulate } from './simulate.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import type { World } from './world.ts'
 
 export interface Cell {
+  readonly exchange: Exchange
   readonly size: number
   /** of the victim in the ring */
   readonly position: number
@@ -34,13 +36,13 @@ const SHAPE = { epochs: 2, blocks: 12, batchBlocks: 4 }
 const LONG_SHAPE = { epochs: 3, blocks: 16, batchBlocks: 4 }
 const SLOW_COMPUTE = { computeMs: 4000, transferMs: 1000 }
 
-export function* deathMatrix(): Generator<Cell> {
+export function* deathMatrix(exchange: Exchange): Generator<Cell> {
   for (const size of [2, 3, 4])
-    for (let position = 0; position < size; position++) for (const point of pointsOf(size)) yield { size, position, point }
+    for (let position = 0; position < size; position++) for (const point of pointsOf(exchange, size)) yield { exchange, size, position, point }
 }
 
-function pointsOf(size: number): Point[] {
-  const hops = [...Array(size - 1).keys()]
+function pointsOf(exchange: Exchange, size: number): Point[] {
+  const hops = [...Array(exchange === 'ring' ? size - 1 : 1).keys()]
   return [
     { name: 'before it contributes', moment: { at: 'after', what: 'compute' } },
     { name: 'with its share on the way', moment: { at: 'after', what: 'contribute' } },
@@ -59,8 +61,8 @@ function pointsOf(size: number): Point[] {
   ]
 }
 
-export function nameOf({ size, position, point }: Cell): string {
-  return `${size} members, number ${position} dies ${point.name}`
+export function nameOf({ exchange, size, position, point }: Cell): string {
+  return `${exchange} of ${size}, number ${position} dies ${point.name}`
 }
 
 export function runCell(cell: Cell, seed: number, trace = false): Death {
@@ -81,9 +83,9 @@ class Director implements Play {
   }
 
   scenario(drawn: ReturnType<Play['scenario']>): ReturnType<Play['scenario']> {
-    const { size, point } = this.#cell
+    const { exchange, size, point } = this.#cell
     const [shape, pace] = point.victim === undefined ? [SHAPE, {}] : [LONG_SHAPE, SLOW_COMPUTE]
-    return { ...drawn, ...pace, seats: size, faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, config: { ...drawn.config, ...shape, validationBlocks: 0, minVolunteers: size } }
+    return { ...drawn, ...pace, seats: size, faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, config: { ...drawn.config, ...shape, exchange: { asked: exchange, bytes: 0 }, validationBlocks: 0, minVolunteers: size } }
   }
 
   direct(world: World): void {

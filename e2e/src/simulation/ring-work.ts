@@ -101,6 +101,7 @@ export class RingWork {
     const step = this.#view.flight?.step
     if (reduce === undefined || step === undefined || step === this.#told) return undefined
     this.#told = step
+    if (this.#view.exchange?.type === 'butterfly' && this.#view.members.length > 1) this.#context.counts.butterflySteps++
     return { type: 'reduced', gen: this.gen, step, manifests: reduce.manifests, gradDigest: digest(new Uint8Array(reduce.sum.buffer)) }
   }
 

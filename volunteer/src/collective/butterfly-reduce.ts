@@ -14,6 +14,8 @@ import { checkOptions, malformed, OwnShare, type ReduceProgress, requireStep, ty
 export interface ButterflyOptions extends StepReduceOptions {
   /** by place: how many samples each member has, in proportion; absent: alike */
   readonly weights?: readonly number[]
+  /** norm of a slice that does no harm, whatever others sent (slice-norms.ts); absent: none */
+  readonly harmless?: () => number
 }
 
 /** A frame and the place of the member that gets it. */
@@ -183,7 +185,8 @@ export class ButterflyReduce {
   #judge(chunks: readonly Chunk[]): void {
     if (chunks.length === 0) return
     const norms = this.#normsOf(chunks)
-    const outlier = farOutside(norms, this.#options.weights ?? norms.map(() => 1), this.#self)
+    const { weights = norms.map(() => 1), harmless = () => 0 } = this.#options
+    const outlier = farOutside({ norms, weights, self: this.#self, harmless })
     if (outlier === undefined) return
     throw new RankFailure(outlier.place, 'gradient-outlier', `sent a slice of bucket ${chunks[0]?.bucket} that is ${outlier.times.toPrecision(2)} times as long as the others let expect`)
   }

@@ -32,6 +32,11 @@ export class Batches {
     return this.#terms.blockSamples
   }
 
+  /** targets of a whole block: of a text one for each token, of other samples one each */
+  get blockTargets(): number {
+    return this.#terms.blockSamples * (this.#terms.dataset.vocabulary === undefined ? 1 : this.#elements)
+  }
+
   /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); of a text both (samples, context); groups and keys say what belongs to which block. */
   async of(blocks: readonly BlockId[]): Promise<Batch> {
     const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))

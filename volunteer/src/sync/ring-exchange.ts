@@ -17,6 +17,8 @@ export interface RingExchangeOptions {
   readonly exchange?: Exchange
   /** by place: the members' shares of a step, in proportion; absent: alike */
   readonly shares?: readonly number[]
+  /** of a step: norm of a share that does no harm, whatever others sent (collective/slice-norms.ts) */
+  readonly harmless?: (step: number) => number
   /** what members contribute one by one (gradient-buckets.ts); absent: the reduce's own */
   readonly buckets?: readonly FloatRange[]
   /** absent: f32 */
@@ -87,9 +89,9 @@ export class RingExchange {
   #at(step: number): RingReduce | ButterflyReduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, position, size, length, exchange, shares, buckets, encoding, chunkBytes } = this.options
+    const { generation, position, size, length, exchange, shares, harmless, buckets, encoding, chunkBytes } = this.options
     const options = { generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}), ...(encoding ? { encoding } : {}), ...(chunkBytes ? { chunkBytes } : {}) }
-    const reduce = exchange === 'butterfly' && size > 1 ? new ButterflyReduce({ ...options, ...(shares ? { weights: shares } : {}) }) : new RingReduce(options)
+    const reduce = exchange === 'butterfly' && size > 1 ? new ButterflyReduce({ ...options, ...(shares ? { weights: shares } : {}), ...(harmless ? { harmless: () => harmless(step) } : {}) }) : new RingReduce(options)
     this.#reduces.set(step, reduce)
     return reduce
   }

@@ -5,6 +5,7 @@ import { LinkSet } from '../collective/link-set.ts'
 import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import { RankFailure } from '../collective/rank-failure.ts'
+import { normOf } from '../collective/slice-norms.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
@@ -169,13 +170,19 @@ export class RingMode {
     this.links.clear()
   }
 
+  /** A share up to which the mean of the step's gradients is no longer than the parameters are. */
+  #harmless = (step: number): number => {
+    const { core, held, batches } = this.#parts
+    return (core.ring?.plan.get(step)?.blocks.length ?? 0) * batches.blockTargets * normOf(held.parameters, 0, held.parameters.length)
+  }
+
   /** The exchange is ready before the first frame can come. */
   #openLinks(effect: Extract<MemberEffect, { type: 'open-links' }>): void {
     const { core, held } = this.#parts
     const { ring } = core
     if (ring === undefined) return
     const buckets = (ring.kind === 'round' ? this.#round?.buckets : undefined) ?? this.#buckets
-    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(buckets ? { buckets } : {}) }, ring.target.v + 1)
+    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, harmless: this.#harmless, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(buckets ? { buckets } : {}) }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 

@@ -1,0 +1,49 @@
+// Real processes that exchange gradients from each to each: they train alike, lose no sample to a death, go around a pair that
+// cannot link by the relay, and name a member that sends what no honest one sends.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import type { JobSpec } from '@starling-grid/protocol'
+import { Grid } from '../src/grid.ts'
+import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+
+const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
+const STEPS = 30
+
+const butterflyJob = (minVolunteers: number): JobSpec => ({ ...smallJob({ maxSteps: STEPS, minVolunteers }), exchange: 'butterfly' })
+
+test('four members in a butterfly train replicas that end bit-identical, though one is killed and one pair is relayed', { timeout: 300_000 }, async () => {
+  const grid = await Grid.start({ timing: QUICK })
+  try {
+    const job = await grid.submit(butterflyJob(4))
+    for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+    grid.addVolunteer({ name: 'shut in', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'no-ice:1' } })
+    const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
+    const run = await grid.watch.waitFor('some steps of four, one pair of them relayed', ({ run }) => run?.phase === 'ring' && run.members.filter(({ position }) => position !== null).length === 4 && run.version.v >= 4 && run.relay.bytes > 0 && run)
+    assert.deepEqual([run.exchange?.type, run.exchange?.reason], ['butterfly', 'the job asks for it'])
+    victim.kill('SIGKILL')
+    const end = await finishesWhole(grid, job, STEPS)
+    assert.equal(end.checkpoint?.members, 3)
+    assert.ok((await grid.records(job)).every(({ kind }) => kind === 'ring'), 'it never left ring mode')
+  } finally {
+    await grid.stop()
+  }
+})
+
+for (const [fault, code] of [['send-nan', 'gradient-not-finite'], ['send-huge', 'gradient-outlier']] as const)
+  test(`a member of a butterfly that does ${fault} is blamed by name by those that it sent to, and what it sent is in no step`, { timeout: 300_000 }, async () => {
+    const grid = await Grid.start({ timing: QUICK })
+    try {
+      const job = await grid.submit(butterflyJob(4))
+      for (let i = 0; i < 3; i++) grid.addVolunteer({ executor: 'reference' })
+      grid.addVolunteer({ name: 'hostile', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: `${fault}:10` } })
+      const run = await finishesWhole(grid, job, STEPS)
+      assert.ok((run.refusals[code] ?? 0) > 0, `the refusal is counted: ${JSON.stringify(run.refusals)}`)
+      const found = grid.watch.events.filter(({ text }) => text.includes(code))
+      assert.ok(found.some(({ text }) => /gave up step \d+ about hostile/.test(text)), found.map(({ text }) => text).join('\n'))
+      for (const { text } of found) assert.match(text, /hostile/, 'and nobody else')
+      for (const { lossSum, samples } of await grid.records(job)) assert.ok(Number.isFinite(lossSum) && lossSum / samples < 10, 'no step has what it sent')
+    } finally {
+      await grid.stop()
+    }
+  })
