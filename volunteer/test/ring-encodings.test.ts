@@ -7,6 +7,8 @@ import { type ErrorCode, type Exchange, type Frame, type GradientEncoding, GridE
 import { type Addressed, type Batch, createReferenceExecutor, HeldVersion, RingExchange, RingReduce, startFeedback, swapped, type Feedback } from '@starling-grid/volunteer'
 import { scaledF16Codec } from '../src/collective/encode-scaled-f16.ts'
 import { encodeInt8 } from '../src/collective/encode-int8.ts'
+import { leavingRuns } from '../src/collective/leaving-runs.ts'
+import { RingCodec } from '../src/collective/ring-codec.ts'
 import { Compute } from '../src/compute.ts'
 import { Residual } from '../src/sync/residual.ts'
 
@@ -14,6 +16,9 @@ const LOSSY: readonly GradientEncoding[] = ['f16', 'int8']
 const WAYS = LOSSY.flatMap((encoding) => [[encoding, 'ring'], [encoding, 'butterfly']] as const)
 /** largest error of one encoding, as a share of the largest of its numbers: half a step of 1/127, or of 11 bits */
 const ERROR: Readonly<Record<GradientEncoding, number>> = { f32: 2 ** -24, f16: 2 ** -11, int8: 0.5 / 127 }
+
+/** of a frame here: several to a segment */
+const CHUNK_BYTES = 2048
 
 interface Step {
   readonly encoding: GradientEncoding
@@ -23,6 +28,8 @@ interface Step {
   readonly feedbacks?: readonly Feedback[]
   readonly buckets?: readonly { readonly start: number; readonly end: number }[]
   readonly random?: (below: number) => number
+  /** by member and bucket: runs that leave as bytes */
+  readonly encoded?: readonly (readonly (readonly Uint8Array[])[])[]
 }
 
 interface Reduced {
@@ -32,9 +39,9 @@ interface Reduced {
 }
 
 /** One step in memory; buckets enter and frames arrive in the order that `random` chooses. */
-function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, random = () => 0 }: Step): Reduced {
+function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, encoded, random = () => 0 }: Step): Reduced {
   const size = gradients.length
-  const members = gradients.map((gradient, position) => new RingExchange({ generation: 1, position, size, length: gradient.length, encoding, exchange, chunkBytes: 2048, ...(buckets ? { buckets } : {}) }, 1))
+  const members = gradients.map((gradient, position) => new RingExchange({ generation: 1, position, size, length: gradient.length, encoding, exchange, chunkBytes: CHUNK_BYTES, ...(buckets ? { buckets } : {}) }, 1))
   const todo: (() => void)[] = []
   let bytes = 0
   const send = (from: number, frames: readonly Addressed[]): void => {
@@ -48,7 +55,7 @@ function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, ra
     const [gradient, feedback] = [gradients[i] ?? new Float32Array(0), feedbacks?.[i]]
     const order = buckets?.map((_, bucket) => bucket) ?? []
     todo.push(() => {
-      for (const bucket of order) send(i, member.contributeBucket(1, bucket, gradient, feedback))
+      for (const bucket of order) send(i, member.contributeBucket(1, bucket, gradient, { feedback, encoded: encoded?.[i]?.[bucket] }))
       send(i, member.contribute(1, gradient, { blocks: [trainingBlock(0, i)], samples: 1, targets: 1, lossSum: 0, correct: 0 }, feedback))
     })
   }
@@ -82,6 +89,41 @@ for (const [encoding, exchange] of WAYS)
         assert.ok(Math.abs(sum - exact) <= size * ERROR[encoding] * 1.01 * largest, `float ${i}: ${sum}, exactly ${exact}`)
       })
     })
+
+for (const [encoding, exchange] of WAYS)
+  for (const size of [2, 3])
+    test(`${encoding}, ${size} members in a ${exchange}: runs that a member encodes before it reads them back travel as they are, and lose nothing twice`, () => {
+      const length = 70_001
+      const buckets = [{ start: 30_000, end: length }, { start: 0, end: 30_000 }]
+      const gradients = shares(size, length, 4)
+      const [ours, elsewhere] = [gradients.map(() => startFeedback(length)), gradients.map(() => startFeedback(length))]
+      const wanted = reduce({ encoding, exchange, gradients, feedbacks: ours, buckets })
+      const runs = gradients.map((_, index) => leavingRuns({ exchange, position: { index, size }, buckets, encoding, chunkBytes: CHUNK_BYTES }))
+      const codec = new RingCodec(encoding)
+      const encoded = runs.map((all, i) => all.map((inBucket) => inBucket.map(({ start, end }) => codec.encode(gradients[i]?.subarray(start, end) ?? new Float32Array(0), undefined, false))))
+      const rest = gradients.map((gradient, i) => {
+        const left = gradient.slice()
+        for (const { start, end } of runs[i]?.flat() ?? []) left.fill(0, start, end)
+        return left
+      })
+      const found = reduce({ encoding, exchange, gradients: rest, feedbacks: elsewhere, buckets, encoded })
+      assert.deepEqual(found, wanted)
+      for (const [i, { next }] of elsewhere.entries()) {
+        const kept = ours[i]?.next.slice() ?? next
+        for (const { start, end } of runs[i]?.flat() ?? []) kept.fill(0, start, end)
+        assert.deepEqual(next, kept, 'the loss of what was encoded elsewhere is kept elsewhere')
+      }
+      const floats = runs[0]?.flat().reduce((sum, { start, end }) => sum + end - start, 0) ?? 0
+      assert.ok(Math.abs(floats / length - (exchange === 'ring' ? 1 : size - 1) / size) < 1e-3)
+    })
+
+test('bytes that were encoded elsewhere and hold NaN are refused', () => {
+  const member = new RingExchange({ generation: 1, position: 0, size: 2, length: 512, encoding: 'int8' }, 1)
+  const bytes = new Uint8Array(4 + 256)
+  new DataView(bytes.buffer).setFloat32(0, NaN, true)
+  bytes.fill(1, 4)
+  assert.throws(() => member.contributeBucket(1, 0, new Float32Array(512), { feedback: startFeedback(512), encoded: [bytes] }), (error) => error instanceof GridError && error.code === 'gradient-not-finite')
+})
 
 test('eight bits take a quarter of the bytes, half precision the half', () => {
   for (const exchange of ['ring', 'butterfly'] as const) {

@@ -89,11 +89,15 @@ export class ButterflyReduce {
   }
 
   /** One bucket of this member's share, once, as soon as it is final; all else is as with `contribute` and in ring-reduce.ts. */
-  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback): Addressed[] {
+  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback, encoded: readonly Uint8Array[] = []): Addressed[] {
     this.#own.put(bucket, gradient, feedback)
     const values = this.#own.values ?? gradient
     const others = this.#chunks.all.filter((chunk) => chunk.bucket === bucket && !this.#isMine(chunk))
-    const slices = others.map((chunk) => ({ to: chunk.segment, frame: this.#chunkFrame('partial', chunk, this.#encode(chunk, values, false)) }))
+    const slices = others.map((chunk, i) => {
+      const bytes = encoded[i]
+      const payload = bytes ? this.#own.putEncoded(chunk, bytes, this.#codec) : this.#encode(chunk, values, false)
+      return { to: chunk.segment, frame: this.#chunkFrame('partial', chunk, payload) }
+    })
     return [...slices, ...this.#completed(bucket)]
   }
 

@@ -36,6 +36,13 @@ export class RingCodec {
     into.set(this.#codec.decode(payload, into.length))
   }
 
+  /** Of floats that were encoded elsewhere. @throws GridError 'gradient-not-finite' */
+  requireFinite(payload: Uint8Array, floats: number): void {
+    const seen = this.#scratch(floats)
+    this.decode(payload, seen)
+    if (!allFinite(seen)) throw this.#notFinite()
+  }
+
   /**
    * Writes what is lost to `lost`, which may be `values` itself. `keep`: `values` become what others decode. Without an encoding
    * it is a view of `values`, and nothing is lost.
@@ -46,10 +53,14 @@ export class RingCodec {
     if (this.#codec.lossless) return bytes
     const seen = this.#scratch(values.length)
     this.decode(bytes, seen)
-    if (!allFinite(seen)) throw new GridError('gradient-not-finite', `a sum of gradients has numbers that ${this.#codec.name} cannot hold`)
+    if (!allFinite(seen)) throw this.#notFinite()
     if (lost !== undefined) for (let i = 0; i < seen.length; i++) lost[i] = (values[i] ?? 0) - (seen[i] ?? 0)
     if (keep) values.set(seen)
     return bytes
+  }
+
+  #notFinite(): GridError {
+    return new GridError('gradient-not-finite', `a sum of gradients has numbers that ${this.#codec.name} cannot hold`)
   }
 }
 

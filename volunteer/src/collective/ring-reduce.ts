@@ -72,11 +72,13 @@ export class RingReduce {
   /**
    * Adds this member's share of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the bucket's
    * run is final. `feedback`: read, and its `next` written, of encodings that lose something; the same for all buckets of a step.
-   * Returns what the successor gets, in order; the rest is as with `contribute`.
+   * `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of floats. Returns what the successor gets, in
+   * order; the rest is as with `contribute`.
    */
-  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback): Frame[] {
+  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback, encoded: readonly Uint8Array[] = []): Frame[] {
     const range = this.#own.put(bucket, gradient, feedback)
-    if (this.#options.position.size > 1) return this.#chunks.all.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk) : []))
+    const payloads = encoded.values()
+    if (this.#options.position.size > 1) return this.#chunks.all.flatMap((chunk) => (chunk.bucket === bucket ? this.#contributeChunk(chunk, payloads) : []))
     this.#sum.set((this.#own.values ?? gradient).subarray(range.start, range.end), range.start)
     this.#own.lost?.fill(0, range.start, range.end) // alone, nothing is encoded
     return []
@@ -114,10 +116,12 @@ export class RingReduce {
     }
   }
 
-  #contributeChunk(chunk: Chunk): Frame[] {
+  #contributeChunk(chunk: Chunk, encoded: Iterator<Uint8Array>): Frame[] {
     if (chunk.segment === ownSegment(this.#options.position)) {
       this.#states[chunk.index] = CHUNK.forwarded
-      return [this.#chunkFrame('partial', 0, chunk, this.#encode(chunk, this.#own.values ?? this.#sum, false))]
+      const { value } = encoded.next()
+      const payload = value ? this.#own.putEncoded(chunk, value, this.#codec) : this.#encode(chunk, this.#own.values ?? this.#sum, false)
+      return [this.#chunkFrame('partial', 0, chunk, payload)]
     }
     return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
   }

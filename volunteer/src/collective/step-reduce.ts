@@ -3,7 +3,8 @@
 import { type Frame, type GradientEncoding, GridError, type Manifest, MAX_FRAME_PAYLOAD_BYTES } from '@starling-grid/protocol'
 import { allFinite, type FloatRange } from '../floats.ts'
 import { type Feedback, withResidual } from './encoding.ts'
-import type { RingPosition } from './schedule.ts'
+import type { RingCodec } from './ring-codec.ts'
+import type { Chunk, RingPosition } from './schedule.ts'
 
 export const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
 
@@ -81,6 +82,13 @@ export class OwnShare {
     if (!this.#lossless) this.#feedback = feedback
     this.#values = withLost(gradient, this.#feedback, range)
     return range
+  }
+
+  /** A run that was encoded where it was computed: what it lost is kept there. @throws GridError 'gradient-not-finite' */
+  putEncoded({ start, floats }: Chunk, bytes: Uint8Array, codec: RingCodec): Uint8Array {
+    codec.requireFinite(bytes, floats)
+    this.lost?.fill(0, start, start + floats)
+    return bytes
   }
 }
 

@@ -11,6 +11,8 @@ export class Residual {
   #of: { readonly version: VersionRef; readonly kind: Kind } | undefined
   /** the own ring made a whole sum, so `next` is whole, too */
   #complete = false
+  /** how often it changed */
+  #losses = 0
 
   constructor(length: number) {
     this.#feedback = startFeedback(length)
@@ -20,9 +22,15 @@ export class Residual {
   from(version: VersionRef, kind: Kind): Feedback {
     if (this.#of?.version.id !== version.id || this.#of.kind !== kind) {
       this.#feedback.residual.fill(0)
+      this.#losses += 2
       this.#of = { version, kind }
     }
     return this.#feedback
+  }
+
+  /** Names it to an executor that keeps losses of its own (EncodeOrder): one more where it follows from the one before. */
+  get losses(): number {
+    return this.#losses
   }
 
   /** Every share of the step arrived: what this member encoded of it is all there. */
@@ -37,7 +45,10 @@ export class Residual {
 
   /** R10: in one piece with the parameters. A sum that was fetched (R7) is none that this member's residual belongs to. */
   swap(version: VersionRef, kind: Kind): void {
-    if (this.#complete) this.#feedback = swapped(this.#feedback)
+    if (this.#complete) {
+      this.#feedback = swapped(this.#feedback)
+      this.#losses++
+    }
     this.#of = this.#complete ? { version, kind } : undefined
     this.#complete = false
   }

@@ -27,6 +27,12 @@ export interface RingExchangeOptions {
   readonly chunkBytes?: number
 }
 
+export interface BucketOptions {
+  readonly feedback?: Feedback | undefined
+  /** its runs that leave as they are, as bytes (leaving-runs.ts) */
+  readonly encoded?: readonly Uint8Array[] | undefined
+}
+
 export class RingExchange {
   readonly options: RingExchangeOptions
   /** step → its reduce; at most two, since nobody is more than one step ahead */
@@ -40,8 +46,8 @@ export class RingExchange {
   }
 
   /** `feedback`: of encodings that lose something; the same all through a step */
-  contributeBucket(step: number, bucket: number, gradient: Float32Array, feedback?: Feedback): Addressed[] {
-    return this.#addressed(this.#at(step).contributeBucket(bucket, gradient, feedback))
+  contributeBucket(step: number, bucket: number, gradient: Float32Array, { feedback, encoded }: BucketOptions = {}): Addressed[] {
+    return this.#addressed(this.#at(step).contributeBucket(bucket, gradient, feedback, encoded))
   }
 
   contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {

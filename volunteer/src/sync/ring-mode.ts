@@ -17,6 +17,7 @@ import type { EarlyRanges } from '../graph/executor.ts'
 import { type StepOrder, trainStep } from '../train-step.ts'
 import type { CatchUpEffect, CatchUpSources } from './catch-up.ts'
 import { mayContributeEarly } from './early-contribution.ts'
+import { EncodeOrders } from './encode-orders.ts'
 import { fateOf } from './frame-fate.ts'
 import { gradientBuckets } from './gradient-buckets.ts'
 import type { LocalRounds } from './local-round.ts'
@@ -70,6 +71,7 @@ export class RingMode {
   readonly #staging: Staging
   /** of encodings that lose something */
   readonly #residual: Residual | undefined
+  readonly #encodes: EncodeOrders | undefined
   /** undefined: the gradient is too small to be worth several */
   readonly #buckets: readonly FloatRange[] | undefined
   /** samples that this member put into steps that it then held */
@@ -86,8 +88,9 @@ export class RingMode {
     this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), promised: () => parts.core.promised, bytesOf: this.#bytesOf })
     this.#staging = new Staging(parts)
     this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
+    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding)
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
-    this.#round = parts.rounds && new RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: (step, bucket, share) => this.#steps.contributeBucket(step, bucket, share, this.#feedback) })
+    this.#round = parts.rounds && new RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: (step, bucket, share) => this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback }) })
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
     this.#steps = new RingSteps({ forward: this.#forward, onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), this.#staging.stageSum(sum)) })
@@ -182,6 +185,7 @@ export class RingMode {
     const { ring } = core
     if (ring === undefined) return
     const buckets = (ring.kind === 'round' ? this.#round?.buckets : undefined) ?? this.#buckets
+    if (this.#buckets) this.#encodes?.open({ exchange: ring.exchange?.type ?? 'ring', position: { index: ring.position, size: ring.members.length }, buckets: this.#buckets })
     this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, harmless: this.#harmless, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(buckets ? { buckets } : {}) }, ring.target.v + 1)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
@@ -224,10 +228,12 @@ export class RingMode {
   /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
   #bucketsOf = (gen: number, step: number): EarlyRanges | undefined => {
     const { core, compute } = this.#parts
-    const onFinal = (bucket: number): void => {
-      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient, this.#feedback)
+    const feedback = this.#feedback
+    const onFinal: EarlyRanges['onFinal'] = (bucket, encoded) => {
+      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient, { feedback, encoded })
     }
-    return this.#buckets && { ranges: this.#buckets, onFinal }
+    const encode = this.#residual && this.#encodes?.order(this.#residual.losses)
+    return this.#buckets && { ranges: this.#buckets, onFinal, ...(encode ? { encode } : {}) }
   }
 
   get #feedback(): Feedback | undefined {

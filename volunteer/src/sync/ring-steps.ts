@@ -4,7 +4,7 @@ import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
 import type { Addressed } from '../collective/butterfly-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
 import type { StepSum } from '../collective/step-reduce.ts'
-import { RingExchange, type RingExchangeOptions } from './ring-exchange.ts'
+import { type BucketOptions, RingExchange, type RingExchangeOptions } from './ring-exchange.ts'
 
 /** ms without any frame of a step, while links are alive, before the member gives the generation up */
 const REDUCE_STALL_MS = 45_000
@@ -38,8 +38,8 @@ export class RingSteps {
   }
 
   /** One bucket of the own share, before the rest of it is known. @throws GridError 'gradient-not-finite' */
-  contributeBucket(step: number, bucket: number, gradient: Float32Array, feedback?: Feedback): void {
-    this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient, feedback) ?? [])
+  contributeBucket(step: number, bucket: number, gradient: Float32Array, options?: BucketOptions): void {
+    this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient, options) ?? [])
   }
 
   contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): void {

@@ -114,7 +114,7 @@ export class ShareWork {
     const batch = await batches.of(blocks)
     this.#keep(share)
     clock.begin(blocks.length)
-    const { sums, finite } = await compute.heldGradient(batch, this.#early(clock))
+    const { sums, finite } = await compute.heldGradient(batch, this.#early(clock, share.blocks.length === 0))
     this.#lastBlockMs = clock.end()
     const { lossSum, targets, correct } = share.sums
     return {
@@ -124,22 +124,24 @@ export class ShareWork {
   }
 
   /** Buckets of the last piece: from the first of them on the share can neither lose blocks nor get any, so it is sealed now. */
-  #early({ order, left }: ShareClock): EarlyRanges | undefined {
+  #early({ order, left }: ShareClock, isWhole: boolean): EarlyRanges | undefined {
     const { core, compute, bucketsOf } = this.#parts
     const early = left === 0 ? bucketsOf(order.gen, order.step) : undefined
     if (early === undefined || nextBlocksOf(core, { ...order, most: 0, blockMs: this.#lastBlockMs }) !== 'sealed') return undefined
+    // What is encoded cannot be added to: the share must be this piece and nothing else.
+    const encode = isWhole && core.ring?.flight?.guest === undefined ? early.encode : undefined
     this.#addGuest()
-    return { ranges: early.ranges, onFinal: (index) => this.#bucketFinal(early, index, compute.gradient) }
+    return { ranges: early.ranges, ...(encode ? { encode } : {}), onFinal: (index, encoded) => this.#bucketFinal(early, index, { gradient: compute.gradient, encoded }) }
   }
 
-  #bucketFinal(early: EarlyRanges, index: number, gradient: Float32Array): void {
+  #bucketFinal(early: EarlyRanges, index: number, { gradient, encoded }: { readonly gradient: Float32Array; readonly encoded: readonly Uint8Array[] | undefined }): void {
     const range = early.ranges[index]
     if (range === undefined) return
     if (this.#sum !== undefined) {
       addTo(gradient, this.#sum, range)
       this.#sum.fill(0, range.start, range.end) // not again with the rest
     }
-    early.onFinal(index)
+    early.onFinal(index, encoded)
   }
 
   /** The executor overwrites the gradient: what is there so far goes aside. */

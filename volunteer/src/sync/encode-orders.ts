@@ -1,0 +1,47 @@
+// What an executor is asked to encode of this member's gradient before it is read back, and with which losses of earlier steps
+// (docs/decisions/0008). Whether it does is its own decision.
+import { leavingRuns, type LeavingOptions } from '../collective/leaving-runs.ts'
+import { RingCodec } from '../collective/ring-codec.ts'
+import type { EncodeOrder } from '../graph/executor.ts'
+
+/** Floats that are encoded to time the CPU: some 10 ms. */
+const TIMED_FLOATS = 256 * 1024
+const MILLION = 1e6
+
+type Place = Omit<LeavingOptions, 'encoding'>
+
+export class EncodeOrders {
+  readonly #encoding: EncodeOrder['encoding']
+  #place: Place | undefined
+  #runs: EncodeOrder['runs'] = []
+  #cpuMsPerMillion: number | undefined
+
+  constructor(encoding: EncodeOrder['encoding']) {
+    this.#encoding = encoding
+  }
+
+  /** A generation begins. Where this member keeps its place the runs stay the same, and with them what the executor has lost of them. */
+  open(place: Place): void {
+    const known = this.#place
+    const isSame = known?.exchange === place.exchange && known.position.index === place.position.index && known.position.size === place.position.size && known.buckets === place.buckets
+    if (!isSame) this.#runs = place.position.size === 1 ? [] : leavingRuns({ ...place, encoding: this.#encoding })
+    this.#place = place
+  }
+
+  /** `losses`: Residual's. Undefined: nothing leaves as it is. */
+  order(losses: number): EncodeOrder | undefined {
+    if (this.#runs.length === 0) return undefined
+    this.#cpuMsPerMillion ??= timeCpu(this.#encoding)
+    return { encoding: this.#encoding, runs: this.#runs, losses, cpuMsPerMillion: this.#cpuMsPerMillion }
+  }
+}
+
+/** The second time: the first compiles. */
+function timeCpu(encoding: EncodeOrder['encoding']): number {
+  const codec = new RingCodec(encoding)
+  const [values, lost] = [Float32Array.from({ length: TIMED_FLOATS }, (_, i) => Math.sin(i)), new Float32Array(TIMED_FLOATS)]
+  codec.encode(values, lost, false)
+  const start = performance.now()
+  codec.encode(values, lost, false)
+  return ((performance.now() - start) * MILLION) / TIMED_FLOATS
+}
