@@ -16,6 +16,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   newcomer: async () => (await import('./newcomer.ts')).newcomerSuite,
   compression: async () => (await import('./compression.ts')).compressionSuite,
   reduce: async () => (await import('./reduce.ts')).reduceSuite,
+  exchange: async () => (await import('./exchange.ts')).exchangeSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,

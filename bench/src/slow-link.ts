@@ -1,34 +1,43 @@
-// A network whose links carry so many bytes a second in each direction, as those of homes do: what a machine's own loopback
-// takes is work of its cores and not time on a line.
+// A network whose line carries so many bytes a second from here and needs its time for each, as those of homes do: what a machine's
+// own loopback takes is work of its cores and not time on a line. All links of a network share its line.
 import type { PeerLink, PeerNetwork } from '@starling-grid/volunteer'
 
 /** ms of traffic that leave at once: timers come no oftener under load */
 const BURST_MS = 20
 
-export function slowNetwork(network: PeerNetwork, bytesPerMs: number): PeerNetwork {
+interface Line {
+  readonly bytesPerMs: number
+  /** ms, one way */
+  readonly latencyMs: number
+  freeAt: number
+}
+
+export function slowNetwork(network: PeerNetwork, bytesPerMs: number, latencyMs = 0): PeerNetwork {
+  const line: Line = { bytesPerMs, latencyMs, freeAt: 0 }
   return {
     get onLink() {
       return network.onLink
     },
     set onLink(take) {
-      network.onLink = take && ((link) => take(slowLink(link, bytesPerMs)))
+      network.onLink = take && ((link) => take(slowLink(link, line)))
     },
-    dial: async (peer, signal) => slowLink(await network.dial(peer, signal), bytesPerMs),
+    dial: async (peer, signal) => slowLink(await network.dial(peer, signal), line),
     reconnect: (access) => network.reconnect(access),
     stop: () => network.stop(),
   }
 }
 
 /** The same link, whose `send` takes as long as the line would. */
-function slowLink(link: PeerLink, bytesPerMs: number): PeerLink {
+function slowLink(link: PeerLink, line: Line): PeerLink {
   const send = link.send.bind(link)
-  let freeAt = 0
   let last: Promise<void> = Promise.resolve()
   const take = async (frame: Uint8Array<ArrayBuffer>): Promise<void> => {
-    freeAt = Math.max(freeAt, performance.now()) + frame.byteLength / bytesPerMs
-    const wait = freeAt - performance.now() - BURST_MS
+    line.freeAt = Math.max(line.freeAt, performance.now()) + frame.byteLength / line.bytesPerMs
+    const wait = line.freeAt - performance.now() - BURST_MS
     if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
-    await send(frame)
+    if (line.latencyMs === 0) return send(frame)
+    const onItsWay = frame.slice() // the sender uses its memory again
+    setTimeout(() => void send(onItsWay).catch(() => undefined), line.latencyMs) // a closed link says so itself
   }
   return Object.assign(link, { send: (frame: Uint8Array<ArrayBuffer>) => (last = last.then(() => take(frame))) })
 }

@@ -132,6 +132,12 @@ export const wave = (member: number, i: number): number => Math.sin(1 + member *
 
 /** `least`: members of the smallest group. */
 export function testStepReduce(way: Way, least: number): void {
+  testSums(way, least)
+  testBuckets(way, least)
+  testManners(way)
+}
+
+function testSums(way: Way, least: number): void {
   for (let size = least; size <= 8; size++)
     test(`a ${way} of ${size} sums to what one adder gets, bit-equal on all`, () => {
       for (const length of [0, 1, 2, size - 1, size, size + 1, 63, 64, 65, 1000]) {
@@ -167,7 +173,9 @@ export function testStepReduce(way: Way, least: number): void {
       { numRuns: 300 },
     )
   })
+}
 
+function testBuckets(way: Way, least: number): void {
   test(`${way}: buckets that enter one by one, whenever each member has them, give the bits of a gradient that enters whole`, () => {
     const shape = fc.record({
       size: fc.integer({ min: least, max: 6 }), length: fc.integer({ min: 1, max: 90 }),
@@ -210,7 +218,10 @@ export function testStepReduce(way: Way, least: number): void {
     assert.equal(first.progress.received, (first.progress.expected - manifests) / 2)
     assert.throws(() => first.sum, /internal/, 'no sum is visible before all of the step is here (R10)')
   })
+}
 
+/** What a member sends, leaves alone, and bears. */
+function testManners(way: Way): void {
   test(`${way}: every member sends 2(N−1)/N of the vector, whatever N is`, () => {
     for (const size of [2, 3, 4, 8]) {
       const length = 960 * size

@@ -1,6 +1,7 @@
 // The decisions about a run, for the simulation and for tests of the decisions alone.
 export * from './async-policy.ts'
 export * from './chain-index.ts'
+export * from './exchange-choice.ts'
 export * from './journal-replay.ts'
 export * from './link-health.ts'
 export * from './ring-links.ts'

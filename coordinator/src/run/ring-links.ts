@@ -65,7 +65,7 @@ function doubtOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly 
   const { linkFailures, butterflyDoubtedAt } = state.health
   const { linkMemoryMs } = state.config.timing
   if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong'
-  const isBad = members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
+  const isBad = linkFailures.length > 0 && members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
   return isBad ? 'two members cannot link to each other, and a ring goes around that' : undefined
 }
 
