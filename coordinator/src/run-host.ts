@@ -227,9 +227,9 @@ export class RunHost {
 
   /** @throws GridError when the checkpoint cannot be read now */
   async #loadServer(checkpoint: Checkpoint): Promise<void> {
-    const state = await this.versions.load(checkpoint)
+    const [state, remembered] = await Promise.all([this.versions.load(checkpoint), this.versions.remembered(checkpoint)])
     await this.#onServer(async (server) => {
-      await server.load(state)
+      await server.load(state, remembered)
       this.history.note('run', `the parameter server computes in ${server.place}`, now())
     }, true)
   }
@@ -247,10 +247,10 @@ export class RunHost {
 
   /** Encoded now, written while other effects go on; a disk that fails is asked again by the decisions. */
   async #writeServer(): Promise<void> {
-    const { version, bytes } = await this.#server.encode()
-    this.#parts.blobs
-      .put(bytes)
-      .then((blob) => this.feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength }))
+    const { version, bytes, remembered } = await this.#server.encode()
+    const { blobs } = this.#parts
+    Promise.all([blobs.put(bytes), blobs.put(remembered)])
+      .then(([blob, beside]) => this.feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength, remembered: beside }))
       .catch((error: unknown) => this.#noteTrouble(`the checkpoint of version ${version.v} was not written: ${describeError(error)}`))
   }
 

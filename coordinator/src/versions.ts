@@ -5,6 +5,7 @@ import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import type { Job } from './jobs.ts'
 import type { ParameterServer } from './parameter-server/parameter-server.ts'
+import { decodePushMemory, type PushMemory } from './parameter-server/push-memory.ts'
 import { newestCheckpoint } from './run/journal-replay.ts'
 import type { Checkpoint, RunState } from './run/state.ts'
 import { summary } from './run/validation.ts'
@@ -87,6 +88,15 @@ export class Versions {
     return decodeVersionState(bytes, { ...job.form, version: checkpoint.version })
   }
 
+  /** What the parameter server that wrote it remembered; nothing of a member's. @throws GridError 'version-corrupt' */
+  async remembered({ version, remembered }: Checkpoint): Promise<PushMemory | undefined> {
+    if (remembered === undefined) return undefined
+    const { job, blobs } = this.#parts
+    const bytes = await blobs.get(remembered)
+    if (bytes === undefined) throw new GridError('version-corrupt', `what belongs to checkpoint ${version.v} is gone from the data folder (blob ${remembered})`)
+    return decodePushMemory(bytes, version, job.config.async.delayCompensation === undefined ? 0 : job.form.layout.trained)
+  }
+
   /** The newest durable version for download; undefined before the first checkpoint. */
   async export(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array } | undefined> {
     const { state, job } = this.#parts
@@ -103,9 +113,10 @@ export class Versions {
   /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
   async tidy(): Promise<void> {
     const { state, blobs } = this.#parts
-    const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).map(({ blob }) => blob))
+    const blobsOf = ({ blob, remembered }: Checkpoint): readonly (Sha256 | undefined)[] => [blob, remembered]
+    const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).flatMap(blobsOf))
     kept.add(state.provisional?.blob)
-    const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).map(({ blob }) => blob)
+    const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).flatMap(blobsOf)
     const failed = [...this.#uploads].filter(([, at]) => now() - at > UPLOAD_LIFE_MS).map(([blob]) => blob)
     for (const blob of [...failed, ...old]) {
       if (blob === undefined || kept.has(blob)) continue

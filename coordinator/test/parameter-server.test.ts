@@ -181,7 +181,7 @@ async function throughShards(count: number, threads: boolean): Promise<Float32Ar
     await pool.run({ type: 'load', step: 0, scalars: start.optimizerState.scalars })
     for (let v = 1; v <= 3; v++) {
       memory.gradient.set(sumOf(v, layout.total))
-      const norm = normOf(await pool.run({ type: 'prepare', targets: 5, head: v - 1, base: v === 3 ? 0 : v - 1, strength: 0.1 }))
+      const norm = normOf(await pool.run({ type: 'prepare', targets: 5, head: v - 1, base: v === 3 ? 0 : v - 1, strength: 0.1, first: true }))
       await pool.run({ type: 'accumulate', factor: 1 / norm, first: true })
       await pool.run({ type: 'mean', targets: 5 })
       const [answer] = await pool.run({ type: 'apply', factor: 0.5, from: v - 1, to: v })

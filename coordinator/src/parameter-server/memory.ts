@@ -16,8 +16,9 @@ export interface ServerMemory {
   readonly gradient: Float32Array
   /** Σ of the pushes that are no version yet, (total,) */
   readonly sum: Float32Array
-  /** moving mean of the squared gradient, (trained,): only where late pushes are compensated */
+  /** moving mean of the squared gradient, (trained,), and what it was when the head was made: only where late pushes are compensated */
   readonly square: Float32Array | undefined
+  readonly squareAtHead: Float32Array | undefined
 }
 
 export function keptVersions(total: number): number {
@@ -45,5 +46,6 @@ export function allocate({ layout, optimizer }: UpdateRule, { versions, compensa
     gradient: vector(total),
     sum: vector(total),
     square: compensated ? vector(trained) : undefined,
+    squareAtHead: compensated ? vector(trained) : undefined,
   }
 }

@@ -16,7 +16,16 @@ export function clipFactor(norm: number, bound: number): number {
 }
 
 export class NormClip {
-  readonly #norms: number[] = []
+  readonly #norms: number[]
+
+  /** `norms`: of pushes before, oldest first */
+  constructor(norms: readonly number[] = []) {
+    this.#norms = [...norms]
+  }
+
+  get norms(): readonly number[] {
+    return this.#norms
+  }
 
   /** The factor for a push whose mean gradient has this norm; the norm is remembered. */
   factorOf(norm: number): number {

@@ -7,6 +7,7 @@ import type { OptimizerState } from '@starling-grid/shaders'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, NormClip } from './norm-clip.ts'
 import { keyRanges, normOf, threadsFor } from './ranges.ts'
+import { encodePushMemory, type PushMemory } from './push-memory.ts'
 import { localShards, type ShardPool, shardThreads } from './shard-pool.ts'
 import { remoteShards, type ShardProcesses } from './shard-processes.ts'
 
@@ -43,6 +44,8 @@ interface Running {
   readonly memory: ServerMemory
   readonly pool: ShardPool
   readonly clip: NormClip
+  /** what it remembered when the head was made */
+  normsAtHead: readonly number[]
   /** oldest first; the last is the head */
   readonly kept: Kept[]
   readonly place: string
@@ -68,8 +71,8 @@ export class ParameterServer {
     return this.#running?.kept.at(-1)?.version
   }
 
-  /** A5: takes over at a version; what was held before is forgotten. */
-  async load({ version, parameters, optimizerState, outerState }: VersionState): Promise<void> {
+  /** A5: takes over at a version; what was held before is forgotten, but for what a checkpoint of its own remembers of pushes. */
+  async load({ version, parameters, optimizerState, outerState }: VersionState, remembered: PushMemory = { norms: [], square: undefined }): Promise<void> {
     await this.unload()
     const { layout, optimizer } = this.#options.form
     const processes = this.#options.processes?.complete()
@@ -77,12 +80,13 @@ export class ParameterServer {
     const memory = allocate({ layout, optimizer }, { versions: keptVersions(layout.total), compensated: this.#compensates, shared: threads > 0 })
     memory.versions[0]?.set(parameters)
     for (const [i, slot] of memory.slots[0].entries()) slot.set(optimizerState.slots[i] ?? slot)
+    if (remembered.square !== undefined) memory.square?.set(remembered.square)
     const rule = { layout, optimizer }
     const shards = keyRanges(layout.total, threads).map((range) => ({ rule, range, memory }))
     const pool = processes !== undefined ? await remoteShards(processes, { rule, memory, compensated: this.#compensates }) : threads > 0 ? await shardThreads(shards) : localShards(shards)
     const { step, scalars } = optimizerState
     const place = processes !== undefined ? `${processes.length} processes` : threads > 0 ? `${shards.length} threads` : 'the coordinator\'s own thread'
-    this.#running = { memory, pool, place, clip: new NormClip(), kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
+    this.#running = { memory, pool, place, clip: new NormClip(remembered.norms), normsAtHead: remembered.norms, kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
     await pool.run({ type: 'load', step, scalars })
   }
 
@@ -100,10 +104,12 @@ export class ParameterServer {
     const { delayCompensation: strength = 0 } = this.#options
     const from = running.kept.find(({ version }) => version.id === base.id) ?? (this.#compensates ? undefined : head)
     if (from === undefined) throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
+    const first = running.pushes === 0
+    if (first) running.normsAtHead = [...running.clip.norms]
     gradient.writeTo(running.memory.gradient)
-    const norm = normOf(await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength })) / targets
+    const norm = normOf(await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength, first })) / targets
     const factor = Number.isFinite(norm) ? running.clip.factorOf(norm) * damping : 0
-    await running.pool.run({ type: 'accumulate', factor, first: running.pushes === 0 })
+    await running.pool.run({ type: 'accumulate', factor, first })
     running.pushes++
     return norm
   }
@@ -134,15 +140,17 @@ export class ParameterServer {
     return kept === undefined || parameters === undefined ? undefined : { version: kept.version, parameters }
   }
 
-  /** The newest version as bytes, for a checkpoint (A4). The open sum is not in it. */
-  async encode(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array<ArrayBuffer> }> {
+  /** The newest version as bytes, for a checkpoint (A4), and what is remembered of the pushes up to it. The open sum is in neither. */
+  async encode(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array<ArrayBuffer>; readonly remembered: Uint8Array<ArrayBuffer> }> {
     const running = this.#required
-    await running.pool.collect?.(running.current)
+    const open = running.pushes > 0
+    await running.pool.collect?.(running.current, open ? 'at head' : 'now')
     const { memory, current, step, scalars, outerState } = running
     const { version, index } = headOf(running)
     const parameters = memory.versions[index] ?? new Float32Array(0)
     const optimizerState = { step, scalars, slots: memory.slots[current] }
-    return { version, bytes: encodeVersionState({ ...this.#options.form, version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }) }
+    const remembered = encodePushMemory(version, { norms: open ? running.normsAtHead : running.clip.norms, square: open ? memory.squareAtHead : memory.square })
+    return { version, remembered, bytes: encodeVersionState({ ...this.#options.form, version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }) }
   }
 
   /** Where it computes, in words. */

@@ -66,8 +66,9 @@ function setUp({ layout: { total, trained, entries }, optimizer, versions, compe
 }
 
 /** The vector of a server or of one of its shards. */
-export function vectorOf({ gradient, versions, slots }: ServerMemory, name: VectorName): Float32Array | undefined {
+export function vectorOf({ gradient, versions, slots, square, squareAtHead }: ServerMemory, name: VectorName): Float32Array | undefined {
   if (name.of === 'gradient') return gradient
+  if (name.of === 'square') return name.atHead ? squareAtHead : square
   return name.of === 'version' ? versions[name.index] : slots[name.state][name.index]
 }
 

@@ -6,8 +6,8 @@ import { Shard, type ShardCommand, type ShardParts } from './shard.ts'
 export interface ShardPool {
   /** One command at a time. @throws when a thread died; the pool is of no use then */
   run(command: ShardCommand): Promise<readonly Float64Array[]>
-  /** This optimizer state into the server's own vectors, where shards have memory of their own. */
-  collect?(state: 0 | 1): Promise<void>
+  /** This optimizer state, and this mean of squares if there is one, into the server's own vectors, where shards have memory of their own. */
+  collect?(state: 0 | 1, square: 'now' | 'at head'): Promise<void>
   /** A6: resolves when no thread runs any more. */
   stop(): Promise<void>
 }

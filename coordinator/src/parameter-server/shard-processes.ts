@@ -56,7 +56,7 @@ export async function remoteShards(processes: readonly RemoteShard[], { rule, me
   for (const shard of shards) shard.taken = true
   const pool: ShardPool = {
     run: (command) => each((shard, range) => runOn(shard, { command, range, memory })),
-    collect: async (state) => void (await each((shard, range) => Promise.all(memory.slots[state].map((_, index) => shard.read(memory, { of: 'slot', state, index }, range))))),
+    collect: async (state, square) => void (await each((shard, range) => Promise.all(stateNames(memory, state, square).map((name) => shard.read(memory, name, range))))),
     stop: async () => {
       for (const shard of shards) shard.taken = false
     },
@@ -73,6 +73,11 @@ export async function remoteShards(processes: readonly RemoteShard[], { rule, me
   }
 }
 
+function stateNames({ slots, square }: ServerMemory, state: 0 | 1, when: 'now' | 'at head'): VectorName[] {
+  const own = slots[state].map((_, index): VectorName => ({ of: 'slot', state, index }))
+  return square === undefined ? own : [...own, { of: 'square', atHead: when === 'at head' }]
+}
+
 /** Its optimizer is the job's own, which passed this very schema. */
 type Setup = Extract<ShardOrder, { type: 'setup' }>
 
@@ -86,6 +91,7 @@ async function runOn(shard: RemoteShard, { command, range, memory }: { readonly 
   if (command.type === 'load') {
     await shard.write(memory, { of: 'version', index: 0 }, range)
     for (const index of memory.slots[0].keys()) await shard.write(memory, { of: 'slot', state: 0, index }, range)
+    if (memory.square !== undefined) await shard.write(memory, { of: 'square', atHead: false }, range)
   }
   const answer = await shard.ask(orderOf(command))
   if (command.type === 'apply') await shard.read(memory, { of: 'version', index: command.to }, range)

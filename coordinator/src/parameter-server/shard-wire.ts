@@ -25,6 +25,7 @@ const EntrySchema = strict({
 const VectorSchema = Type.Union([
   strict({ of: Type.Literal('gradient') }),
   strict({ of: Type.Literal('version'), index: Index }),
+  strict({ of: Type.Literal('square'), atHead: Type.Boolean() }),
   strict({ of: Type.Literal('slot'), state: Type.Union([Type.Literal(0), Type.Literal(1)]), index: Index }),
 ])
 export type VectorName = Static<typeof VectorSchema>
@@ -42,7 +43,7 @@ const OrderSchema = Type.Union([
   strict({ type: Type.Literal('read'), ...part }),
   /** → the numbers that the shard answers with, f64 */
   strict({ type: Type.Literal('load'), step: Type.Integer({ minimum: 0 }), scalars: Type.Array(Type.Number(), { maxItems: 8 }) }),
-  strict({ type: Type.Literal('prepare'), targets: Type.Number(), head: Index, base: Index, strength: Type.Number() }),
+  strict({ type: Type.Literal('prepare'), targets: Type.Number(), head: Index, base: Index, strength: Type.Number(), first: Type.Boolean() }),
   strict({ type: Type.Literal('accumulate'), factor: Type.Number(), first: Type.Boolean() }),
   strict({ type: Type.Literal('mean'), targets: Type.Number() }),
   strict({ type: Type.Literal('apply'), factor: Type.Number(), from: Index, to: Index }),

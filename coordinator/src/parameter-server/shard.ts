@@ -10,8 +10,8 @@ import { blockSquares, type KeyRange, layoutOfRange } from './ranges.ts'
 export type ShardCommand =
   /** what the first version and the first slots hold is the head now */
   | { readonly type: 'load'; readonly step: number; readonly scalars: Float64Array }
-  /** the push in `gradient`, corrected for the versions between its base and the head → Σ squares of its blocks */
-  | { readonly type: 'prepare'; readonly targets: number; readonly head: number; readonly base: number; readonly strength: number }
+  /** the push in `gradient`, corrected for the versions between its base and the head → Σ squares of its blocks; `first`: of the open sum */
+  | { readonly type: 'prepare'; readonly targets: number; readonly head: number; readonly base: number; readonly strength: number; readonly first: boolean }
   /** the open sum takes the push, its trained part times `factor`; `first`: there is none yet */
   | { readonly type: 'accumulate'; readonly factor: number; readonly first: boolean }
   /** the open sum becomes the mean over the targets → Σ squares of its blocks */
@@ -34,6 +34,7 @@ export class Shard {
   readonly #gradient: Float32Array
   readonly #sum: Float32Array
   readonly #square: Float32Array | undefined
+  readonly #squareAtHead: Float32Array | undefined
   #state: OptimizerState
   #spare: OptimizerState
 
@@ -46,7 +47,8 @@ export class Shard {
     this.#versions = memory.versions.map(part)
     this.#gradient = part(memory.gradient)
     this.#sum = part(memory.sum)
-    this.#square = memory.square === undefined ? undefined : trained(memory.square)
+    this.#square = memory.square && trained(memory.square)
+    this.#squareAtHead = memory.squareAtHead && trained(memory.squareAtHead)
     const [current, next] = memory.slots.map((slots): OptimizerState => ({ ...createOptimizerState(optimizer, 0), slots: slots.map(trained) }))
     if (current === undefined || next === undefined) throw new Error('internal: a parameter server has two optimizer states')
     this.#state = current
@@ -78,8 +80,9 @@ export class Shard {
     return NOTHING
   }
 
-  #prepare({ targets, head, base, strength }: Extract<ShardCommand, { type: 'prepare' }>): Float64Array {
+  #prepare({ targets, head, base, strength, first }: Extract<ShardCommand, { type: 'prepare' }>): Float64Array {
     const sum = this.#gradient.subarray(0, this.#trained)
+    if (first && this.#square !== undefined) this.#squareAtHead?.set(this.#square)
     if (this.#square !== undefined) compensate(sum, { head: this.#version(head), base: this.#version(base), square: this.#square }, { targets, strength })
     return blockSquares(sum)
   }

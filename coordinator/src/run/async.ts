@@ -72,10 +72,11 @@ function leaveAsync(turn: Turn, reason: string): void {
   turn.effect({ type: 'server-checkpoint', version: state.chain.head })
 }
 
-export function serverCheckpointed(turn: Turn, written: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
+export function serverCheckpointed(turn: Turn, written: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly remembered?: Sha256 }): void {
   const { state } = turn
+  const { remembered } = written
   if (state.chain.has(written.version) && written.version.v > newestCheckpoint(state).version.v) {
-    turn.journal({ type: 'checkpoint', version: written.version, blob: written.blob, bytes: written.bytes, witnessed: true, agreeing: 1, members: 1 })
+    turn.journal({ type: 'checkpoint', version: written.version, blob: written.blob, bytes: written.bytes, witnessed: true, agreeing: 1, members: 1, ...(remembered ? { remembered } : {}) })
     turn.note('checkpoint', `checkpoint of version ${written.version.v}`)
   }
   if (state.phase.type === 'async') {

@@ -44,7 +44,7 @@ export type JournalEntry =
   | { readonly type: 'ballot'; readonly gen: number }
   | { readonly type: 'start'; readonly gen: number; readonly members: readonly MemberId[]; readonly records: readonly StepRecord[] }
   | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
-  | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number }
+  | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number; readonly remembered?: Sha256 }
   | { readonly type: 'rewind'; readonly to: VersionRef }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
@@ -93,6 +93,8 @@ export interface Checkpoint {
   /** undefined for version 0, which the seed makes */
   readonly blob: Sha256 | undefined
   readonly bytes: number
+  /** blob of what the parameter server that wrote it remembers of pushes */
+  readonly remembered?: Sha256
   /** somebody else than its uploader vouches for it (R15) */
   readonly witnessed: boolean
   /** members of the ring of `members` that reported these bytes, the uploader included */
@@ -249,7 +251,7 @@ export type RunInput =
   /** the push was refused before the reducer saw it (not finite, wrong shape) */
   | { readonly type: 'push-refused'; readonly push: Push; readonly code: ErrorCode }
   /** the parameter server wrote its state as a blob */
-  | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
+  | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly remembered?: Sha256 }
   /** the parameter server died: what it held since its last checkpoint is gone (A4) */
   | { readonly type: 'server-lost'; readonly reason: string }
   | { readonly type: 'tick' }
