@@ -70,7 +70,8 @@ describe('the way of the next generation', () => {
 
   test('is the ring for more than sixteen, and where a butterfly is in doubt, with the reason', () => {
     assert.match(chooseExchange('auto', 'butterfly', { ...figures, members: 17 }).reason, /16 at most/)
-    assert.deepEqual(chooseExchange('auto', 'butterfly', { ...figures, doubt: 'not now' }).reason, 'not now')
+    assert.deepEqual(chooseExchange('auto', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).reason, 'not now')
+    assert.equal(chooseExchange('butterfly', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).type, 'butterfly')
   })
 
   test('does not flap: a small gain does not pay for a change, and keeps what is there', () => {
@@ -160,7 +161,10 @@ test('members of a butterfly with different bytes go on around the ring, which s
     assert.deepEqual(one.state.health.linkFailures, [], 'no link is known to be bad')
     for (const name of NAMES) one.answer(name)
   }
-  assert.deepEqual([exchangeNow(desk), exchangeNow(auto)], ['butterfly', 'ring'])
+  assert.deepEqual([exchangeNow(desk), exchangeNow(auto)], ['ring', 'ring'], 'also when the job asks for a butterfly: it would end the same way again')
+  for (const name of NAMES) desk.confirm(name)
+  desk.wait(600_000)
+  assert.equal(desk.sent('until').length, 4, 'until it is forgotten')
 })
 
 test('of twenty members a job that asks for a butterfly takes sixteen', () => {

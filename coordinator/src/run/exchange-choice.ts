@@ -21,8 +21,8 @@ export interface ExchangeFigures {
   /** ms from one member to another; undefined: nobody measured it yet */
   readonly latencyMs: number | undefined
   readonly measured: MeasuredExchanges
-  /** two of the members cannot link directly, or a butterfly failed lately: why not now */
-  readonly doubt?: string
+  /** why not a butterfly now; `always`: not even when the job asks for it */
+  readonly doubt?: { readonly reason: string; readonly always: boolean }
 }
 
 /** Predicted ms of a step's exchange, either way; null: nothing to predict it from. */
@@ -88,10 +88,11 @@ export function chooseExchange(asked: 'auto' | Exchange, current: Exchange, figu
   const costs = costsOf(current, figures)
   const choose = (type: Exchange, reason: string): ExchangeChoice => ({ type, reason, costs: costs === undefined ? null : costs.exchange })
   if (members < 2) return choose('ring', 'nobody to exchange with')
+  if (doubt?.always === true) return choose('ring', doubt.reason)
   if (asked !== 'auto') return choose(asked, 'the job asks for it')
   if (members === 2) return choose('ring', 'two members: both ways are the same')
   if (members > MAX_BUTTERFLY_MEMBERS) return choose('ring', `${members} members: a butterfly has ${MAX_BUTTERFLY_MEMBERS} at most`)
-  if (doubt !== undefined) return choose('ring', doubt)
+  if (doubt !== undefined) return choose('ring', doubt.reason)
   if (costs === undefined) return choose(current, 'what the other way would cost is not measured yet')
   const { exchange: { ring, butterfly }, computeMs, text } = costs
   const gain = (computeMs + ring) / Math.max(computeMs + butterfly, 1)

@@ -1,7 +1,7 @@
 // Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly with
 // relays in their place (R18).
 import { type Exchange, isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
-import { chooseExchange, type ExchangeChoice } from './exchange-choice.ts'
+import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
 import { blame, exclude } from './membership.ts'
 import { linkAll, orderRing } from './ring-order.ts'
@@ -60,13 +60,13 @@ export function exchangeLatency({ health }: RunState, members: readonly MemberId
   return known.length === 0 ? undefined : Math.max(...known)
 }
 
-/** A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither. */
-function doubtOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly MemberId[]): string | undefined {
+/** A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither, and would end the same way again. */
+function doubtOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly MemberId[]): ExchangeFigures['doubt'] {
   const { linkFailures, butterflyDoubtedAt } = state.health
   const { linkMemoryMs } = state.config.timing
-  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong'
+  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return { always: true, reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong' }
   const isBad = linkFailures.length > 0 && members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
-  return isBad ? 'two members cannot link to each other, and a ring goes around that' : undefined
+  return isBad ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' } : undefined
 }
 
 /** What a generation is called by its exchange. */
