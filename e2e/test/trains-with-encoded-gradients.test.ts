@@ -1,6 +1,7 @@
 // Real processes with a model of several buckets, whose sums travel encoded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { adapterEnvironment } from '@starling-grid/client-node'
 import { Grid } from '../src/grid.ts'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
@@ -30,6 +31,25 @@ test('gradients in eight bits, in buckets that leave while backward still runs, 
     await grid.stop()
   }
 })
+
+const { description } = await adapterEnvironment()
+const skip = description.startsWith('none') && `no adapter: ${description}`
+
+for (const exchange of ['ring', 'butterfly'] as const)
+  test(`in a ${exchange} a member that may encode on its adapter, and measures whether that pays, trains with one that cannot, and both end bit-identical`, { timeout: 300_000, skip }, async () => {
+    const grid = await Grid.start({ timing: QUICK })
+    try {
+      const job = await grid.submit({ ...smallJob({ maxSteps: 8, minVolunteers: 2 }), model: WIDE, encoding: 'f16', exchange })
+      grid.addVolunteer({ executor: 'reference' })
+      const said: string[] = []
+      grid.addVolunteer({ executor: 'webgpu' }).process.stderr?.on('data', (text) => said.push(String(text)))
+      const run = await finishesWhole(grid, job, 8)
+      assert.match(said.join(''), /f16 of \d+ floats takes [\d.]+ ms on the adapter and [\d.]+ ms on the CPU/)
+      assert.equal(run.checkpoint?.members, 2)
+    } finally {
+      await grid.stop()
+    }
+  })
 
 test('an encoding that does not exist is refused when the job is submitted', async () => {
   const grid = await Grid.start({ timing: QUICK })

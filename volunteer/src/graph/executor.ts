@@ -41,7 +41,7 @@ export interface EarlyRanges {
   onFinal(index: number, encoded?: readonly Uint8Array[]): void
 }
 
-/** Runs of a gradient that are encoded where it was computed, before they are read back (docs/decisions/0008). */
+/** Runs of a gradient that are encoded where it was computed, before they are read back (docs/decisions/0009). */
 export interface EncodeOrder {
   readonly encoding: Exclude<GradientEncoding, 'f32'>
   /** of each early range, in order; the same array as long as the cut stays the same */

@@ -1,5 +1,5 @@
 // What an executor is asked to encode of this member's gradient before it is read back, and with which losses of earlier steps
-// (docs/decisions/0008). Whether it does is its own decision.
+// (docs/decisions/0009). Whether it does is its own decision.
 import { leavingRuns, type LeavingOptions } from '../collective/leaving-runs.ts'
 import { RingCodec } from '../collective/ring-codec.ts'
 import type { EncodeOrder } from '../graph/executor.ts'
