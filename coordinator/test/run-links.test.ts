@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { memberId, type MemberId } from '@starling-grid/protocol'
-import { badMember, cure, type LinkFailure, linkVerdict, noteFailure, orderRing } from '@starling-grid/coordinator/run'
+import { badMember, cure, type LinkFailure, linkAll, linkVerdict, noteFailure, orderRing } from '@starling-grid/coordinator/run'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const HALF_LIFE = 600_000
@@ -89,9 +89,10 @@ describe('one member', () => {
   })
 })
 
+const is = (pairs: readonly string[], a: string, b: string): boolean => pairs.includes(a + b) || pairs.includes(b + a)
+
 describe('the order of a ring', () => {
   const order = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
-    const is = (pairs: readonly string[], a: string, b: string): boolean => pairs.includes(a + b) || pairs.includes(b + a)
     const { members: ring, relayed, evicted } = orderRing(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
     return { ring: ring.join(''), relayed, evicted }
   }
@@ -131,6 +132,22 @@ describe('the order of a ring', () => {
     assert.deepEqual(order('abc', ['ac'], ['ab']), { ring: 'bc', relayed: [], evicted: ['a'] })
     assert.deepEqual(order('ab', [], ['ab']), { ring: 'a', relayed: [], evicted: ['b'] })
     assert.deepEqual(order('abcd', [], ['ab']).evicted, [], 'an order avoids it')
+  })
+})
+
+describe('a butterfly', () => {
+  const links = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
+    const { members: left, relayed, evicted } = linkAll(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
+    return { left: left.join(''), relayed, evicted }
+  }
+
+  test('keeps its order, and relays every bad link, of neighbours or not', () => {
+    assert.deepEqual(links('abcd', []), { left: 'abcd', relayed: [], evicted: [] })
+    assert.deepEqual(links('abcd', ['ca', 'bd']), { left: 'abcd', relayed: [[0, 2], [1, 3]], evicted: [] })
+  })
+
+  test('leaves one of two out whom not even the relay links, and names places of those that are left', () => {
+    assert.deepEqual(links('abcd', ['cd', 'ac'], ['ab']), { left: 'bcd', relayed: [[1, 2]], evicted: ['a'] })
   })
 })
 

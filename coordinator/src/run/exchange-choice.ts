@@ -47,9 +47,10 @@ const BUTTERFLY_PAYS = 1.15
 const RING_PAYS = 1.02
 /** Steps before a measurement counts: the first of a generation wait for links to warm up. */
 const SETTLED_RECORDS = 20
-/** ms that opening the links takes which a ring does not need, and the generation over which that is spread: members come and go a few times a minute (docs/SCALING.md) */
+/** ms that opening the links takes which a ring does not need */
 const CONNECT_MS = 2000
-const GENERATION_MS = 30_000
+/** ms over which that is spread: members come and go a few times a minute (docs/SCALING.md). So long a generation lasts before another way ends it */
+export const GENERATION_MS = 30_000
 
 /** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B, and what connecting costs, as a butterfly. */
 export function exchangeTimes({ members: n, bytes, latencyMs, bytesPerMs }: { readonly members: number; readonly bytes: number; readonly latencyMs: number; readonly bytesPerMs: number }, computeMs: number): ExchangeCosts {

@@ -2,7 +2,7 @@
 import { extend, isErrorCode, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
 import { kindOf, remember } from './ballot.ts'
 import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute.ts'
-import { asInRing, measuredNow } from './exchange-choice.ts'
+import { asInRing, GENERATION_MS, measuredNow } from './exchange-choice.ts'
 import { measure } from './exchange-cost.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
 import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
@@ -166,7 +166,8 @@ export function ringTick(turn: Turn, phase: Ring): void {
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
   const exchange = exchangeOf(turn, phase.members)
-  if (exchange.type !== phase.exchange.type) drain(turn, phase, exchange.reason)
+  if (exchange.type !== phase.exchange.type && now - phase.since > GENERATION_MS) drain(turn, phase, exchange.reason)
+  if (exchange.type === phase.exchange.type) phase.exchange = exchange // what the ways cost by now
   const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs || now - phase.since > ADMIT_PATIENCE * timing.admitMs
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(turn, phase, otherRing)

@@ -160,7 +160,8 @@ export type RunPhase =
       readonly since: number
       readonly members: readonly MemberId[]
       readonly relayed: readonly PlacePair[]
-      readonly exchange: ExchangeChoice
+      /** the reason and the costs are those of now */
+      exchange: ExchangeChoice
       readonly shares: readonly number[]
       /** step → its shares, where speeds changed since FORM */
       readonly planShares: Map<number, readonly number[]>
