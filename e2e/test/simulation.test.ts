@@ -36,6 +36,8 @@ class Outage implements Play {
 
 const SEEDS = Number(process.env['STARLING_SEEDS'] ?? 1000)
 const GUEST_SEEDS = 40
+/** The same, of runs with guests. */
+const GUEST_SEEDS_TO_CATCH = 300
 /** Seeds within which a rule that is switched off must be missed; most need fewer than ten. */
 const SEEDS_TO_CATCH = 3000
 
@@ -111,12 +113,18 @@ test('the same seed gives the same run', () => {
 
 describe('a rule that is switched off is missed', () => {
   for (const rule of Object.keys(SWITCHABLE_RULES) as Rule[])
-    if (rule !== 'R9')
+    if (rule !== 'R9' && rule !== 'A1')
       test(`${rule}: ${SWITCHABLE_RULES[rule]}`, (context) => {
         const caught = firstCaught([rule], SEEDS_TO_CATCH)
         assert.ok(caught, `not missed in ${SEEDS_TO_CATCH} seeds`)
         context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
       })
+
+  test(`A1: ${SWITCHABLE_RULES.A1}`, (context) => {
+    const caught = firstCaught(['A1'], GUEST_SEEDS_TO_CATCH, { guests: true })
+    assert.ok(caught, `not missed in ${GUEST_SEEDS_TO_CATCH} seeds with guests`)
+    context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
+  })
 
   // R9 is the member's own check of what R8 promises, so it can only be missed where R8 is broken as well. What R8 alone
   // breaks is said by I3 (a commit that not all hold), I9 and lost work: what members hold stays right.

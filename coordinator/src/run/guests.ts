@@ -96,7 +96,7 @@ function nextLease(state: RunState, phase: Ring): BlockId[] {
 
 /** R12: with a guest, or on its way into a step: no plan has it, and nobody leases it again. */
 export function isGuestBlock(state: RunState, block: BlockId): boolean {
-  return isTaken(state, block) || (state.given?.blocks.includes(block) ?? false)
+  return isTaken(state, block) || (!state.config.off.has('A1') && (state.given?.blocks.includes(block) ?? false))
 }
 
 /** A2 held. One by one, pushes are weighed against what is usual, and join what waits for the ring. */

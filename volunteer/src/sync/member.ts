@@ -101,7 +101,13 @@ function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEf
   return [{ type: 'halt' }, { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } }]
 }
 
-/** R9: contribute only with START of the promised generation, holding its first version whole. */
+/**
+ * R9: contribute only with START of the promised generation, holding its first version whole. As long as the coordinator keeps R8
+ * this always holds, so it is asserted and no schedule can miss it: `ring` is of the promised generation, because a FREEZE that
+ * raises the promise ends it (R3); START comes after the CONFIRM of each member, and a member confirms when it holds the target,
+ * stage `ready` (R8); between the two its version changes only through FORM of this ballot, which names the same target (R3); and
+ * one step begins after the other, each at the version before it. What it prevents shows where R8 is broken as well.
+ */
 function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
   const { ring } = core
   if (ring === undefined || ring.gen !== order.gen || ring.stage === 'running' || ring.stage === 'broken') return []
