@@ -145,6 +145,30 @@ test('an executor whose adapter is slower than the CPU hands out floats', { skip
   assert.deepEqual(result?.into, result?.plain)
 })
 
+test('an adapter without memory for it leaves encoding to the CPU, and says so', { skip }, async () => {
+  assert.ok(gpu)
+  const { device } = gpu
+  let isFull = false
+  const full = new Proxy(device, {
+    get(target, property) {
+      const value: unknown = Reflect.get(target, property)
+      if (property === 'popErrorScope') return async () => (await target.popErrorScope()) ?? (isFull ? { message: 'pretended' } : null)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+  const said: string[] = []
+  const executor = await createGpuExecutor({ device: full, adapter: gpu.description, spec: AWKWARD_MODEL, readText: (url) => readFile(url, 'utf8'), say: (text) => said.push(text) })
+  executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  isFull = true
+  const [plain, into] = [new Float32Array(LAYOUT.total), new Float32Array(LAYOUT.total)]
+  const encode: EncodeOrder = { encoding: 'int8', runs: RUNS, losses: 0, cpuMsPerMillion: Number.POSITIVE_INFINITY }
+  await executor.gradient(awkwardBatch(3), into, { ranges: RANGES, encode, onFinal: (_, encoded) => assert.equal(encoded, undefined) })
+  await executor.gradient(awkwardBatch(3), plain)
+  assert.deepEqual(into, plain)
+  assert.match(said.join(), /no memory to encode/)
+  executor.destroy()
+})
+
 /** Runs whose largest number is a power of two, so that halves and steps of 1/127 tie; and the ends of the range of f32. */
 function edges(): Float32Array[] {
   const halves = Float32Array.from({ length: 2048 }, (_, i) => (i % 2 === 0 ? 1 : -1) * (1 + (2 * i + 1) / 4096))

@@ -2,7 +2,7 @@
 // they keep. On an adapter where encoding before read-back takes longer than encoding on the CPU there are none.
 
 import type { EncodeOrder } from '../graph/executor.ts'
-import { BufferOwner } from './buffers.ts'
+import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { encodingCut } from './encoding-cut.ts'
 import { MAP_READ_MODE } from './flags.ts'
 import type { ReadText } from './pipelines.ts'
@@ -45,10 +45,8 @@ export class GradientEncoders {
 
   /** Encoders of the order's ranges, with the losses that it names. Undefined: it does not pay on this adapter. */
   async ready(order: EncodeOrder): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
-    if (this.#pays === false) return undefined
-    const made = this.#fits(order) ?? (await this.#make(order))
-    this.#pays ??= await this.#measure(made, order)
-    if (!this.#pays) return void this.destroy()
+    const made = await this.#madeFor(order)
+    if (made === undefined) return void this.destroy()
     const isNext = made.losses !== undefined && order.losses === made.losses + 1
     if (isNext) for (const encoder of made.encoders) encoder?.swap()
     const forgets = !isNext && order.losses !== made.losses
@@ -66,6 +64,21 @@ export class GradientEncoders {
     this.#made = undefined
   }
 
+  /** Undefined: the CPU does it, now and later. */
+  async #madeFor(order: EncodeOrder): Promise<Made | undefined> {
+    if (this.#pays === false) return undefined
+    try {
+      const made = this.#fits(order) ?? (await this.#make(order))
+      this.#pays ??= await this.#measure(made, order)
+      return this.#pays ? made : undefined
+    } catch (error) {
+      if (!(error instanceof OutOfDeviceMemory)) throw error
+      this.#pays = false
+      this.#parts.say?.('The adapter has no memory to encode gradients before they are read back; the CPU encodes them.')
+      return undefined
+    }
+  }
+
   #fits({ encoding, runs }: EncodeOrder): Made | undefined {
     return this.#made?.encoding === encoding && this.#made.runs === runs ? this.#made : undefined
   }
@@ -74,7 +87,10 @@ export class GradientEncoders {
     this.destroy()
     const owner = new BufferOwner(this.#parts.device)
     const make = (lengths: readonly number[]) => RunEncoder.create({ ...this.#parts, owner }, encoding, encodingCut(encoding, lengths))
-    const encoders = await Promise.all(runs.map((range) => (range.length === 0 ? undefined : make(range.map(({ start, end }) => end - start)))))
+    const encoders = await Promise.all(runs.map((range) => (range.length === 0 ? undefined : make(range.map(({ start, end }) => end - start))))).catch((error: unknown) => {
+      owner.destroy()
+      throw error
+    })
     return (this.#made = { encoding, runs, owner, encoders, losses: undefined })
   }
 

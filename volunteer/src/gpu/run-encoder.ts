@@ -2,11 +2,14 @@
 // loss is one of a committed step, is its caller's business.
 
 import { bindingBytes, boundBindings, encodePasses, workgroupGrid, type Binding, type Pass } from '@starling-grid/shaders'
-import type { BufferOwner } from './buffers.ts'
+import { type BufferOwner, withMemoryCheck } from './buffers.ts'
 import { type EncodingCut, type LossyEncoding } from './encoding-cut.ts'
 import { BUFFER_USAGE } from './flags.ts'
 import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
 import { RunScalars } from './run-scalars.ts'
+
+/** what is encoded, and two losses */
+const FLOAT_BUFFERS = 3
 
 export interface RunEncoderParts {
   readonly device: GPUDevice
@@ -36,11 +39,12 @@ export class RunEncoder {
   readonly #ways: readonly [readonly Step[], readonly Step[]]
   #way: 0 | 1 = 0
 
+  /** @throws OutOfDeviceMemory */
   static async create({ device, owner, readText }: RunEncoderParts, encoding: LossyEncoding, cut: EncodingCut): Promise<RunEncoder> {
     const passes = encodePasses(encoding, cut)
     const scalars = new RunScalars(device, owner)
     const compiled = await compilePasses(device, passes, { readText, immediates: scalars.immediate })
-    const buffers = createBuffers(owner, passes)
+    const buffers = await withMemoryCheck(device, 4 * (FLOAT_BUFFERS * cut.floats + cut.words), () => createBuffers(owner, passes))
     device.queue.writeBuffer(buffers.table, 0, cut.table)
     scalars.set(device.queue, { samples: cut.blocks, lossScale: 1 })
     const way = (turned: 0 | 1) => passes.map((pass, i) => createStep({ device, scalars, buffers, turned, blocks: cut.blocks }, pass, compiled[i]))
