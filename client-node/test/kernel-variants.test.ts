@@ -20,13 +20,15 @@ function model(input: number[], layers: object[]): ModelSpec {
   return parseModelSpec({ input, layers, loss: 'mse' })
 }
 
-/** With epilogues, groups, strides, no bias, sizes beyond one tile and below one quad; few layers, since software adapters compile slowly. */
+/** With epilogues in both directions, groups, strides, no bias, sizes beyond one tile and below one quad; few layers, since software adapters compile slowly. */
 const LINEAR = model([2, 70], [
   { type: 'linear', name: 'a', out: 67, bias: false }, { type: 'tanh' }, { type: 'residual', layers: [{ type: 'linear', name: 'c', out: 67 }] }, { type: 'relu' },
+  { type: 'linear', name: 'd', out: 3 },
 ])
 const CONV = model([4, 11, 9], [
   { type: 'conv2d', name: 'a', out: 6, kernel: 3, stride: 2, padding: 1, groups: 2, bias: false }, { type: 'leaky_relu', negative_slope: 0.1 },
   { type: 'residual', layers: [{ type: 'conv2d', name: 'c', out: 6, kernel: 1 }] }, { type: 'tanh' },
+  { type: 'conv2d', name: 'd', out: 2, kernel: 2 },
 ])
 
 const CALLS: readonly KernelCall<unknown>[] = [

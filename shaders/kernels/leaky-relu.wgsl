@@ -12,5 +12,5 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
-  dx[i] = select(SLOPE * dy[i], dy[i], y[i] > vec4f());
+  dx[i] = leaky_relu_back(dy[i], y[i]);
 }

@@ -1,4 +1,4 @@
-// Max pooling. x (B, C, H, W) → y (B, C, OUT_HEIGHT, OUT_WIDTH); one element per invocation.
+// Max pooling. x (B, C, H, W) → y (B, C, OUT_HEIGHT, OUT_WIDTH): one element of y per invocation, four of dx.
 // Cells outside the input never win; the first of equal cells does, in forward and backward alike.
 
 struct Cells { top: u32, bottom: u32, left: u32, right: u32 }
@@ -38,17 +38,25 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
 @compute @workgroup_size(WORKGROUP)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
-  if (i >= run.samples * CHANNELS * HEIGHT * WIDTH) { return; }
-  let plane = i / (HEIGHT * WIDTH);
-  let lines = windows_over(i / WIDTH % HEIGHT, OUT_HEIGHT);
-  let positions = windows_over(i % WIDTH, OUT_WIDTH);
+  if (i >= run.samples * CHANNELS * HEIGHT * IN_QUADS) { return; }
+  let row = i / IN_QUADS; // (sample · CHANNELS + channel) · HEIGHT + line
+  let left = i % IN_QUADS * 4u;
+  dx_put(row, left, vec4f(won_by(row, left), won_by(row, left + 1u), won_by(row, left + 2u), won_by(row, left + 3u)));
+}
+
+// Σ dy over the windows that a cell won; 0 for cells past the end of the line.
+fn won_by(row: u32, column: u32) -> f32 {
+  let plane = row / HEIGHT;
+  let cell = row * WIDTH + column;
+  let lines = windows_over(row % HEIGHT, OUT_HEIGHT);
+  let positions = windows_over(column, select(0u, OUT_WIDTH, column < WIDTH));
   var sum = 0.0;
   for (var line = lines.x; line < lines.y; line++) {
     for (var position = positions.x; position < positions.y; position++) {
-      if (largest(plane, line, position) == i) { sum += dy[(plane * OUT_HEIGHT + line) * OUT_WIDTH + position]; }
+      if (largest(plane, line, position) == cell) { sum += dy[(plane * OUT_HEIGHT + line) * OUT_WIDTH + position]; }
     }
   }
-  dx[i] = sum;
+  return sum;
 }
 
 // First and end of the windows along one axis that cover a cell.

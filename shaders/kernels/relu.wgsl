@@ -13,5 +13,5 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
-  dx[i] = select(dy[i], vec4f(), y[i] <= vec4f());
+  dx[i] = relu_back(dy[i], y[i]);
 }

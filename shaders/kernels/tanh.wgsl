@@ -12,5 +12,5 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   if (i * 4u >= run.samples * SIZE) { return; }
-  dx[i] = dy[i] * (1.0 - y[i] * y[i]);
+  dx[i] = tanh_back(dy[i], y[i]);
 }

@@ -55,6 +55,9 @@ export type Activation = 'relu' | 'tanh' | 'sigmoid' | 'leaky_relu'
 /** The epilogue of a product, y = activation(product + bias + residual); made by fusion, absent in graphs as they are built. */
 export type FinishDims = { readonly activation?: Activation; /** of leaky_relu */ readonly slope?: number }
 
+/** The epilogue of a gradient, dx = dx · derivative(activated), read off that activation's output; made by fusion too. */
+export type DerivativeDims = { readonly derivative?: Activation; /** of leaky_relu */ readonly slope?: number }
+
 /** x (samples·rows, columns), each row normalised */
 export type RowNormDims = RowDims & { readonly eps: number }
 
@@ -92,16 +95,16 @@ type ChannelNorm<F> = {
 export interface Kernels<F, I> {
   // y = activation(x · weightᵀ + bias + residual)
   'linear.forward': { dims: LinearDims & FinishDims; operands: { x: F; weight: F; bias?: F; residual?: F; y: F } }
-  'linear.inputGradient': { dims: LinearDims; operands: { weight: F; dy: F; dx: F } }
+  'linear.inputGradient': { dims: LinearDims & DerivativeDims; operands: { weight: F; dy: F; activated?: F; dx: F } }
   'linear.parameterGradient': { dims: LinearDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   // weight (out, channels/groups, kernel, kernel)
   'conv2d.forward': { dims: Conv2dDims & FinishDims; operands: { x: F; weight: F; bias?: F; residual?: F; y: F } }
-  'conv2d.inputGradient': { dims: Conv2dDims; operands: { weight: F; dy: F; dx: F } }
+  'conv2d.inputGradient': { dims: Conv2dDims & DerivativeDims; operands: { weight: F; dy: F; activated?: F; dx: F } }
   'conv2d.parameterGradient': { dims: Conv2dDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   'maxpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
-  'maxpool2d.backward': { dims: Pool2dDims; operands: { x: F; dy: F; dx: F } }
+  'maxpool2d.backward': { dims: Pool2dDims & DerivativeDims; operands: { x: F; dy: F; activated?: F; dx: F } }
   'avgpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
-  'avgpool2d.backward': { dims: Pool2dDims; operands: { dy: F; dx: F } }
+  'avgpool2d.backward': { dims: Pool2dDims & DerivativeDims; operands: { dy: F; activated?: F; dx: F } }
   'globalavgpool.forward': { dims: GlobalAvgPoolDims; operands: { x: F; y: F } }
   'globalavgpool.backward': { dims: GlobalAvgPoolDims; operands: { dy: F; dx: F } }
   // one call for each input

@@ -32,10 +32,14 @@ export interface MatrixBinding extends NamedBinding {
   readonly finish?: Finish
 }
 
-/** The epilogue of a product: first the sum with the binding `residual`, a matrix of the same sizes, then the activation. */
+/**
+ * The epilogue of a result: the sum with the binding `residual`, then the activation; or, of a gradient, the derivative of an
+ * activation, read off its output in the binding `activated`. Both bindings are matrices of the result's sizes.
+ */
 export interface Finish {
-  readonly residual: boolean
-  readonly activation: Activation | undefined
+  readonly residual?: boolean
+  readonly activation?: Activation | undefined
+  readonly derivative?: Activation
 }
 
 /** A plain array of `length` elements, counted singly; 'vec4f' and 'vec4u' group them by four. */

@@ -165,6 +165,8 @@ function raggedPut(name: string, columns: number): string {
 
 /** The activations' functions are in kernels/activations.wgsl. */
 function finisher(name: string, finish: Finish | undefined): string[] {
+  if (finish?.derivative)
+    return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${finish.derivative}_back(v, activated_quad(r * activated_stride, c)); }`]
   const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
   const value = finish?.activation ? `${finish.activation}_of(${sum})` : sum
   return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${value}; }`]

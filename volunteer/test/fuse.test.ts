@@ -42,13 +42,32 @@ test('activations whose derivative needs their input stay by themselves, and a s
   assert.deepEqual(kernels(fuseGraph(buildGraph(late))), ['linear.forward', 'add.forward'])
 })
 
+const backwards = ({ backward }: Graph) => backward.filter(({ kernel }) => !kernel.endsWith('parameterGradient')).map(({ kernel, dims }) => ('derivative' in dims ? `${kernel} ${dims.derivative}` : kernel))
+
+test('the backward of an activation becomes the epilogue of the gradient that it alone reads', () => {
+  const spec = model([
+    { type: 'conv2d', name: 'a', out: 2, kernel: 2 }, { type: 'relu' }, { type: 'maxpool2d', kernel: 2 }, { type: 'conv2d', name: 'b', out: 3, kernel: 2 }, { type: 'tanh' },
+    { type: 'conv2d', name: 'c', out: 3, kernel: 1 }, { type: 'sigmoid' }, { type: 'avgpool2d', kernel: 2 }, { type: 'flatten' }, linear('d', 4), { type: 'relu' }, linear('e', 2),
+  ], [2, 8, 8])
+  assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), [
+    'linear.inputGradient relu', 'linear.inputGradient', 'avgpool2d.backward sigmoid', 'conv2d.inputGradient tanh', 'conv2d.inputGradient', 'maxpool2d.backward relu',
+  ])
+})
+
+test('a gradient that somebody else reads or adds to stays as it is', () => {
+  const spec = model([linear('a', 6), { type: 'relu' }, { type: 'residual', layers: [linear('b', 6)] }, linear('c', 2)])
+  assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), ['linear.inputGradient', 'linear.inputGradient', 'add.forward', 'relu.backward'])
+})
+
 test('fused and unfused graphs compute the same bits', async () => {
   const spec = model([
     { type: 'conv2d', name: 'a', out: 3, kernel: 2 }, { type: 'leaky_relu', negative_slope: 0.2 },
-    { type: 'residual', layers: [{ type: 'conv2d', name: 'b', out: 3, kernel: 1 }] }, { type: 'relu' }, { type: 'flatten' }, linear('c', 2), { type: 'tanh' },
+    { type: 'residual', layers: [{ type: 'conv2d', name: 'b', out: 3, kernel: 1 }] }, { type: 'relu' }, { type: 'maxpool2d', kernel: 2 }, { type: 'flatten' },
+    linear('c', 5), { type: 'leaky_relu', negative_slope: 0.3 }, linear('d', 2), { type: 'tanh' },
   ], [2, 5, 4])
   const whole = buildGraph(spec)
   assert.ok(fuseGraph(whole).forward.length < whole.forward.length)
+  assert.ok(fuseGraph(whole).backward.length < whole.backward.length)
   const results = await Promise.all([whole, fuseGraph(whole)].map(async graph => {
     const runner = new ReferenceRunner(graph, 3)
     runner.loadParameters(initialParameters(spec, 1))

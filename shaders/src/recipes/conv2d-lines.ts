@@ -1,9 +1,9 @@
 // Convolution through lines, for software adapters (kernels/conv2d-lines.wgsl): what is prepared for its matrix products and made of
 // their results. How a product itself is computed comes from the family: conv2d.ts, conv2d-subgroup.ts.
 
-import type { Conv2dDims, FinishDims } from '../kernels.ts'
+import type { Conv2dDims, DerivativeDims, FinishDims } from '../kernels.ts'
 import { array, matrix, ofOperand, optional, roundUp, STREAM_WORKGROUP, TILE, type Pass, type Recipe } from '../recipe.ts'
-import { finishedMatrix, withFinish } from './finish.ts'
+import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 
 /** A pass that lacks only its bindings. */
 export type Product = Omit<Pass, 'bindings'>
@@ -32,8 +32,8 @@ export function forwardRecipe(dims: Conv2dDims & FinishDims, lines: Lines, produ
   return { scratch: { packed, taps, lines: lines.elements }, passes: [pack, spreadPass(dims, lines), withFinish({ ...product, bindings }, dims)] }
 }
 
-/** weight, dy (B, O, H', W') → dx (B, C, H, W) */
-export function inputGradientRecipe(dims: Conv2dDims, lines: Lines, product: Product): Recipe {
+/** weight, dy (B, O, H', W'), activated (B, C, H, W) → dx (B, C, H, W) */
+export function inputGradientRecipe(dims: Conv2dDims & DerivativeDims, lines: Lines, product: Product): Recipe {
   const { capacity, constants } = lines
   const packed = dims.groups * lines.seersPadded * dims.kernel * lines.out4
   const dlines = capacity * dims.groups * lines.seers * dims.height * lines.line
@@ -42,11 +42,11 @@ export function inputGradientRecipe(dims: Conv2dDims, lines: Lines, product: Pro
     bindings: [array('weight', 'read', dims.out * lines.taps), array('packed', 'write', packed)],
     threads: () => packed,
   }
-  const gather: Pass = {
+  const gather = withFinish({
     ...streamPass, entryPoint: 'gather_lines', constants,
-    bindings: [array('dlines', 'read', dlines), matrix('dx', 'write', capacity * dims.channels * dims.height, dims.width)],
+    bindings: [array('dlines', 'read', dlines), ...gradientMatrix('dx', { rows: capacity * dims.channels * dims.height, columns: dims.width, derivative: dims.derivative })],
     threads: samples => samples * dims.channels * dims.height * Math.ceil(dims.width / 4),
-  }
+  }, dims)
   const bindings = [array('packed', 'read', packed, 'vec4f'), lines.dy, array('dlines', 'write', dlines, 'vec4f')]
   return { scratch: { packed, dlines, ...lines.alignedScratch }, passes: [pack, ...alignPasses(dims, lines), { ...product, bindings }, gather] }
 }

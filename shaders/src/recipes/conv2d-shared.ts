@@ -4,7 +4,7 @@ import type { Conv2dDims } from '../kernels.ts'
 import { array, matrix, optional, roundUp, type Pass } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
 import { sumPartialsPass } from './conv2d-lines.ts'
-import { finishedMatrix, withFinish } from './finish.ts'
+import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import {
   SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile,
 } from './tiles.ts'
@@ -61,20 +61,20 @@ function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
   }
 }
 
-// weight, dy (B, O, H', W') → dx (B, C, H, W)
+// weight, dy (B, O, H', W'), activated (B, C, H, W) → dx (B, C, H, W)
 function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
   return (dims, capacity) => {
     const pass = productPass(tile, dims, inputProduct(dims, capacity))
     return {
       scratch: {},
-      passes: [{
+      passes: [withFinish({
         ...pass, entryPoint: 'input_gradient',
         bindings: [
           array('weight', 'read', dims.out * tapsOf(dims)), array('dy', 'read', capacity * dims.out * dims.outHeight * dims.outWidth),
-          matrix('dx', 'write', capacity * dims.channels, dims.height * dims.width),
+          ...gradientMatrix('dx', { rows: capacity * dims.channels, columns: dims.height * dims.width, derivative: dims.derivative }),
         ],
         threads: samples => sharedGroups(tile, inputProduct(dims, samples)) * pass.workgroup,
-      }],
+      }, dims)],
     }
   }
 }

@@ -1,6 +1,6 @@
-// The epilogue of a product: what fusion lets it do to its results before it stores them.
+// Epilogues: what fusion lets a product, or a gradient, do to its results before it stores them.
 
-import type { Activation, FinishDims } from '../kernels.ts'
+import type { Activation, DerivativeDims, FinishDims } from '../kernels.ts'
 import { matrix, real, type MatrixBinding, type Pass } from '../recipe.ts'
 
 /** The matrix of results and, where one is added, the residual. */
@@ -11,9 +11,15 @@ export function finishedMatrix(
   return residual === undefined ? [target] : [matrix('residual', 'read', rows, columns), target]
 }
 
-/** `pass` with the activation's function within its reach. */
-export function withFinish(pass: Pass, { activation, slope }: FinishDims): Pass {
-  if (activation === undefined) return pass
+/** The matrix of a gradient and, where it passes through an activation, that activation's output. */
+export function gradientMatrix(name: string, { rows, columns, derivative }: { rows: number; columns: number; derivative: Activation | undefined }): MatrixBinding[] {
+  const target = { ...matrix(name, 'write', rows, columns), operand: 'dx' }
+  return derivative === undefined ? [target] : [matrix('activated', 'read', rows, columns), { ...target, finish: { derivative } }]
+}
+
+/** `pass` with the function of its activation, or of the derivative, within its reach. */
+export function withFinish(pass: Pass, { activation, derivative, slope }: FinishDims & DerivativeDims): Pass {
+  if (activation === undefined && derivative === undefined) return pass
   const constants = slope === undefined ? pass.constants : { ...pass.constants, SLOPE: real(slope) }
   return { ...pass, uses: [...(pass.uses ?? []), 'activations'], constants }
 }

@@ -3,7 +3,7 @@
 import type { LinearDims } from '../kernels.ts'
 import { matrix, optional, type Binding, type Pass } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
-import { finishedMatrix, withFinish } from './finish.ts'
+import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { biasPasses, weightGradientTarget } from './linear.ts'
 import {
   lastQuad, SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile, type Split,
@@ -57,11 +57,11 @@ function inputGradient(tile: SharedTile): MakeRecipe<'linear.inputGradient'> {
       m: rows, n: dims.in, k: dims.out, rowsM: dims.rows, bRowsK: true,
       bindings: [
         named('left', matrix('dy', 'read', rows, dims.out)), named('right', matrix('weight', 'read', dims.out, dims.in)),
-        optional('bias', 'read', 1, undefined), named('result', matrix('dx', 'write', rows, dims.in)),
+        optional('bias', 'read', 1, undefined), ...gradientMatrix('result', { rows, columns: dims.in, derivative: dims.derivative }),
       ],
       threads: samples => sharedGroups(tile, { m: samples * dims.rows, n: dims.in, batch: 1 }),
     })
-    return { scratch: {}, passes: [product] }
+    return { scratch: {}, passes: [withFinish(product, dims)] }
   }
 }
 

@@ -4,7 +4,7 @@
 import type { LinearDims } from '../kernels.ts'
 import { matrix, optional, type MatrixBinding, type Pass } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
-import { finishedMatrix, withFinish } from './finish.ts'
+import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { biasPasses, weightGradientTarget } from './linear.ts'
 import { SUBGROUP_TILES, subgroupCount, subgroupTileFits, subgroupTileName, subgroupTileSuits, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
 import { BUSY_GROUPS, lastQuad, splitSum, type Split } from './tiles.ts'
@@ -66,7 +66,7 @@ function inputGradient(way: Way): MakeRecipe<'linear.inputGradient'> {
       ...inputGradientSize(dims, capacity), k: dims.out, sampleM: dims.rows, rightRowsK: true,
       left: matrix('dy', 'read', rows, dims.out), right: matrix('weight', 'read', dims.out, dims.in),
     })
-    return { scratch: {}, passes: [withResult(product, { ...matrix('result', 'write', rows, dims.in), operand: 'dx' })] }
+    return { scratch: {}, passes: [withFinish(withResult(product, gradientMatrix('result', { rows, columns: dims.in, derivative: dims.derivative })), dims)] }
   }
 }
 
@@ -80,12 +80,12 @@ function parameterGradient(way: Way): MakeRecipe<'linear.parameterGradient'> {
       ...size, k: rows, sampleK: dims.rows, leftRowsK: true, rightRowsK: true, split,
       left: matrix('dy', 'read', rows, dims.out), right: matrix('x', 'read', rows, dims.in),
     })
-    return { scratch, passes: [withResult(product, target), ...sumPasses, ...biasPasses(dims, capacity, operands)] }
+    return { scratch, passes: [withResult(product, [target]), ...sumPasses, ...biasPasses(dims, capacity, operands)] }
   }
 }
 
-function withResult(pass: Pass, result: MatrixBinding): Pass {
-  return { ...pass, bindings: [...pass.bindings, optional('bias', 'read', 1, undefined), result] }
+function withResult(pass: Pass, result: readonly MatrixBinding[]): Pass {
+  return { ...pass, bindings: [...pass.bindings, optional('bias', 'read', 1, undefined), ...result] }
 }
 
 /** result (M, N) = left (M, k) · right (k, N); sampleM, sampleK: of one sample, where m or k follows the number of samples. */

@@ -3,7 +3,7 @@
 import type { KernelOperands, LinearDims } from '../kernels.ts'
 import { matrix, optional, roundUp, STREAM_WORKGROUP, TILE_WORKGROUP, type Pass, type Recipe } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
-import { finishedMatrix, withFinish } from './finish.ts'
+import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { REGISTER_TILES, registerThreads, registerTileName, registerTileSuits, splitSum, type RegisterTile, type Split } from './tiles.ts'
 
 /** Invocations that keep every core of a software adapter busy: 16 workgroups. */
@@ -45,15 +45,18 @@ function forward(tile: RegisterTile): MakeRecipe<'linear.forward'> {
   }
 }
 
-// dy (R, out), weight (out, in) → dx (R, in)
+// dy (R, out), weight (out, in), activated (R, in) → dx (R, in)
 function inputGradient(tile: RegisterTile): MakeRecipe<'linear.inputGradient'> {
   return (dims, capacity) => {
     const rows = capacity * dims.rows
-    return only({
+    return only(withFinish({
       ...tilePass(dims, tile), entryPoint: 'input_gradient',
-      bindings: [matrix('weight', 'read', dims.out, dims.in), matrix('dy', 'read', rows, dims.out), matrix('dx', 'write', rows, dims.in)],
+      bindings: [
+        matrix('weight', 'read', dims.out, dims.in), matrix('dy', 'read', rows, dims.out),
+        ...gradientMatrix('dx', { rows, columns: dims.in, derivative: dims.derivative }),
+      ],
       threads: samples => registerThreads(tile, { m: samples * dims.rows, n: dims.in, batch: 1 }),
-    })
+    }, dims))
   }
 }
 

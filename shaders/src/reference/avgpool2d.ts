@@ -1,6 +1,7 @@
 // Plain average pooling. x (B, C, H, W) → y (B, C, H', W'). Padded cells count as zeros: the divisor is always kernel².
 
-import type { KernelOperands, Pool2dDims } from '../kernels.ts'
+import type { DerivativeDims, KernelOperands, Pool2dDims } from '../kernels.ts'
+import { finishGradient } from './finish.ts'
 import { forEachWindow } from './pool2d.ts'
 
 type Operands<K extends 'forward' | 'backward'> = KernelOperands<`avgpool2d.${K}`, Float32Array>
@@ -15,7 +16,7 @@ export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Op
   })
 }
 
-export function avgpool2dBackward(dims: Pool2dDims, samples: number, { dy, dx }: Operands<'backward'>): void {
+export function avgpool2dBackward(dims: Pool2dDims & DerivativeDims, samples: number, { dy, activated, dx }: Operands<'backward'>): void {
   const share = 1 / (dims.kernel * dims.kernel)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
   forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {
@@ -26,4 +27,5 @@ export function avgpool2dBackward(dims: Pool2dDims, samples: number, { dy, dx }:
         dx[cell] = (dx[cell] ?? 0) + d
       }
   })
+  finishGradient(dims, { size: samples * dims.channels * dims.height * dims.width, activated, dx })
 }

@@ -2,8 +2,8 @@
 // For each sample and group the input is unfolded: the line of a tap, one of the C/g·K·K weights of a filter, holds what that
 // weight is multiplied by in each output cell. All three directions are then products of lines.
 
-import type { Conv2dDims, FinishDims, KernelOperands } from '../kernels.ts'
-import { finish } from './finish.ts'
+import type { Conv2dDims, DerivativeDims, FinishDims, KernelOperands } from '../kernels.ts'
+import { finish, finishGradient } from './finish.ts'
 import { addScaled, dot, rowsOf } from './rows.ts'
 import { positionsInside, type WindowAxis } from './window.ts'
 
@@ -22,7 +22,7 @@ export function conv2dForward(dims: Conv2dDims & FinishDims, samples: number, { 
   finish(dims, { size: samples * dims.out * dims.outHeight * dims.outWidth, residual, y })
 }
 
-export function conv2dInputGradient(dims: Conv2dDims, samples: number, { weight, dy, dx }: Operands<'inputGradient'>): void {
+export function conv2dInputGradient(dims: Conv2dDims & DerivativeDims, samples: number, { weight, dy, activated, dx }: Operands<'inputGradient'>): void {
   const filters = rowsOf(weight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
@@ -33,6 +33,7 @@ export function conv2dInputGradient(dims: Conv2dDims, samples: number, { weight,
     }
     addFolded(dims, lines, channel, dx)
   })
+  finishGradient(dims, { size: samples * dims.channels * dims.height * dims.width, activated, dx })
 }
 
 export function conv2dParameterGradient(dims: Conv2dDims, samples: number, { x, dy, dweight, dbias }: Operands<'parameterGradient'>): void {

@@ -1,7 +1,7 @@
 // Plain linear layer. x (R, in), weight (out, in), bias (out,) → y (R, out), with R = samples · rows.
 
-import type { FinishDims, KernelOperands, LinearDims } from '../kernels.ts'
-import { finish } from './finish.ts'
+import type { DerivativeDims, FinishDims, KernelOperands, LinearDims } from '../kernels.ts'
+import { finish, finishGradient } from './finish.ts'
 import { addScaled, dot, rowsOf } from './rows.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`linear.${K}`, Float32Array>
@@ -13,13 +13,14 @@ export function linearForward(dims: LinearDims & FinishDims, samples: number, { 
   finish(dims, { size: samples * dims.rows * dims.out, residual, y })
 }
 
-// dx (R, in) = dy (R, out) · weight (out, in)
-export function linearInputGradient(dims: LinearDims, samples: number, { weight, dy, dx }: Operands<'inputGradient'>): void {
+// dx (R, in) = dy (R, out) · weight (out, in) · derivative(activated)
+export function linearInputGradient(dims: LinearDims & DerivativeDims, samples: number, { weight, dy, activated, dx }: Operands<'inputGradient'>): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(dx, samples * dims.rows, dims.in).entries()) {
     row.fill(0)
     for (const [o, weightRow] of weights.entries()) addScaled(row, weightRow, dy[r * dims.out + o] ?? 0)
   }
+  finishGradient(dims, { size: samples * dims.rows * dims.in, activated, dx })
 }
 
 // dweight (out, in) += dyᵀ (out, R) · x (R, in);  dbias (out,) += Σ_R dy

@@ -1,6 +1,7 @@
 // Plain max pooling. x (B, C, H, W) → y (B, C, H', W'). Cells outside the input never win; the first of equal cells does.
 
-import type { KernelOperands, Pool2dDims } from '../kernels.ts'
+import type { DerivativeDims, KernelOperands, Pool2dDims } from '../kernels.ts'
+import { finishGradient } from './finish.ts'
 import { forEachWindow, type Window } from './pool2d.ts'
 
 type Operands<K extends 'forward' | 'backward'> = KernelOperands<`maxpool2d.${K}`, Float32Array>
@@ -9,12 +10,13 @@ export function maxpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Op
   forEachWindow(dims, samples, window => { y[window.output] = x[largest(x, dims.width, window)] ?? 0 })
 }
 
-export function maxpool2dBackward(dims: Pool2dDims, samples: number, { x, dy, dx }: Operands<'backward'>): void {
+export function maxpool2dBackward(dims: Pool2dDims & DerivativeDims, samples: number, { x, dy, activated, dx }: Operands<'backward'>): void {
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
   forEachWindow(dims, samples, window => {
     const cell = largest(x, dims.width, window)
     dx[cell] = (dx[cell] ?? 0) + (dy[window.output] ?? 0)
   })
+  finishGradient(dims, { size: samples * dims.channels * dims.height * dims.width, activated, dx })
 }
 
 /** Index of the window's largest cell. */

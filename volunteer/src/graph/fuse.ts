@@ -1,5 +1,5 @@
-// Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's epilogue.
-// One pass and one value less each; the arithmetic and its order stay the same. Pure: call lists in, call lists out.
+// Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's epilogue; an
+// activation's backward becomes that of the gradient which it alone reads. One pass and one value less each; the arithmetic and its order stay the same. Pure: call lists in, call lists out.
 
 import type { Activation, KernelCall, KernelCallOf } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
@@ -13,11 +13,21 @@ const ACTIVATIONS: { readonly [K in Call['kernel']]?: Activation } = {
   'relu.forward': 'relu', 'tanh.forward': 'tanh', 'sigmoid.forward': 'sigmoid', 'leaky_relu.forward': 'leaky_relu',
 }
 
-/** The same graph with fewer calls in forward and evaluation. */
+const DERIVATIVES: { readonly [K in Call['kernel']]?: Activation } = {
+  'relu.backward': 'relu', 'tanh.backward': 'tanh', 'sigmoid.backward': 'sigmoid', 'leaky_relu.backward': 'leaky_relu',
+}
+
+/** Gradients that end in an epilogue. */
+type GiverName = 'linear.inputGradient' | 'conv2d.inputGradient' | 'avgpool2d.backward' | 'maxpool2d.backward'
+type Giver = { [K in GiverName]: KernelCallOf<K, Tensor> }[GiverName]
+const GIVERS: ReadonlySet<string> = new Set<GiverName>(['linear.inputGradient', 'conv2d.inputGradient', 'avgpool2d.backward', 'maxpool2d.backward'])
+
+/** The same graph with fewer calls. */
 export function fuseGraph(graph: Graph): Graph {
   const readers = readerCounts(graph)
   const forward = fuseCalls(graph.forward, readers)
-  return { ...graph, forward, evaluation: graph.evaluation === graph.forward ? forward : fuseCalls(graph.evaluation, readers) }
+  const backward = fuseBackward(graph.backward, readers)
+  return { ...graph, forward, backward, evaluation: graph.evaluation === graph.forward ? forward : fuseCalls(graph.evaluation, readers) }
 }
 
 /** Storage → calls that read it in the part where most do. What is read from outside counts as read by many. */
@@ -36,7 +46,7 @@ function readerCounts(graph: Graph): Readers {
   return counts
 }
 
-/** The tensors of a call but for the result of forward. Counting other results as read does no harm: products do not make them. */
+/** The tensors of a call but for the result of forward. A gradient counts once more than it is read: for who makes it. */
 function readTensors({ kernel, operands }: Call): Tensor[] {
   const result = kernel.endsWith('.forward') ? 'y' : undefined
   return Object.entries(operands as Readonly<Record<string, Tensor | undefined>>).flatMap(([name, tensor]) => (tensor && name !== result ? [tensor] : []))
@@ -57,6 +67,30 @@ function fuseCalls(calls: readonly Call[], readers: Readers): Call[] {
 function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): Product | undefined {
   if (readers.get(storage) !== 1) return undefined
   return fused.filter(isProduct).find(({ operands, dims }) => operands.y.storage === storage && dims.activation === undefined)
+}
+
+function fuseBackward(calls: readonly Call[], readers: Readers): Call[] {
+  const fused: Call[] = []
+  for (const call of calls) {
+    const derivative = DERIVATIVES[call.kernel]
+    const { y, dy, dx } = call.operands as { y: Tensor; dy: Tensor; dx: Tensor }
+    const from = derivative && giverOf(fused, dy, readers)
+    if (from) fused.splice(fused.indexOf(from), 1)
+    const slope = call.kernel === 'leaky_relu.backward' ? { slope: call.dims.slope } : {}
+    // The compiler cannot follow that kernel, dims and operands come from one gradient.
+    fused.push(from ? { kernel: from.kernel, dims: { ...from.dims, ...slope, derivative }, operands: { ...from.operands, activated: y, dx } } as Call : call)
+  }
+  return fused
+}
+
+/** Who makes a gradient that only one call reads. */
+function giverOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): Giver | undefined {
+  if (readers.get(storage) !== 2) return undefined
+  return fused.filter(isGiver).find(({ operands }) => operands.dx.storage === storage)
+}
+
+function isGiver(call: Call): call is Giver {
+  return GIVERS.has(call.kernel) && (call as Giver).dims.derivative === undefined
 }
 
 interface Merged {
