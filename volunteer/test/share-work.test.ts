@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock } from '@starling-grid/protocol'
-import { Compute, createMember, createReferenceExecutor, HeldVersion, type MemberCore, react } from '@starling-grid/volunteer'
+import { Compute, createMember, createReferenceExecutor, type EncodeOrder, HeldVersion, type MemberCore, react } from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
 import { ShareWork } from '../src/sync/share-work.ts'
 
@@ -35,14 +35,18 @@ function bench(speed: number, buckets = false) {
   const asked: number[] = []
   const batches = { blockSamples: BLOCK_SAMPLES, of: async (blocks: readonly BlockId[]) => (asked.push(blocks.length), (compute.samplesPerSecond = speed), batchOf(blocks)) } as unknown as Batches
   const early: Float32Array[] = []
+  const encodes: boolean[] = []
+  const gradient = compute.heldGradient.bind(compute)
+  compute.heldGradient = (batch, wanted) => (encodes.push(wanted?.encode !== undefined), gradient(batch, wanted))
+  const encode: EncodeOrder = { encoding: 'int8', runs: [[], [{ start: 0, end: 6 }]], losses: 0, cpuMsPerMillion: 1 }
   const ranges = [{ start: 6, end: held.layout.total }, { start: 0, end: 6 }]
   const share = new ShareWork({
     core, compute, batches, tell: (input) => void react(core, input), guestSum: async () => new Float32Array(held.layout.total).fill(100),
-    bucketsOf: () => (buckets ? { ranges, onFinal: (index) => early.push(compute.gradient.slice(ranges[index]?.start, ranges[index]?.end)) } : undefined),
+    bucketsOf: () => (buckets ? { ranges, encode, onFinal: (index) => early.push(compute.gradient.slice(ranges[index]?.start, ranges[index]?.end)) } : undefined),
   })
   compute.samplesPerSecond = speed
   const start = (): unknown => react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] } })
-  return { core, compute, share, asked, early, start }
+  return { core, compute, share, asked, early, encodes, start }
 }
 
 async function gradientWith(speed: number, buckets = false) {
@@ -75,6 +79,18 @@ describe('a share', () => {
       assert.ok(near(gradient, whole.gradient))
       for (const [i, [from, to]] of [[6, undefined], [0, 6]].entries()) if (early[i] !== undefined) assert.deepEqual(early[i], gradient.slice(from, to))
     }
+  })
+
+  test('may be encoded where it is computed when it is one piece and nothing is added to it', async () => {
+    assert.deepEqual((await gradientWith(FAST, true)).encodes, [true])
+    const { encodes } = await gradientWith(SLOW, true)
+    assert.ok(encodes.length > 1 && !encodes.includes(true))
+    const lent = bench(FAST, true)
+    react(lent.core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 3, place: 0, blocks: [trainingBlock(0, 9)], samples: 4, targets: 4, lossSum: 8, correct: 1 } })
+    await lent.share.fetchGuest(1, 3)
+    lent.start()
+    await lent.share.compute({ gen: 1, step: 1 })
+    assert.deepEqual(lent.encodes, [false])
   })
 
   test('holds what guests computed once, in one piece or in several, in buckets or not', async () => {
