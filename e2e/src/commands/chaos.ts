@@ -1,6 +1,6 @@
 // `chaos SCENARIO`: a real run while things break at random instants; the chain is audited at the end.
 import { appendFileSync } from 'node:fs'
-import { GridError, random32, type RunView } from '@starling-grid/protocol'
+import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/protocol'
 import { Argument, Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
@@ -20,6 +20,7 @@ interface Options {
   readonly volunteers: number
   readonly epochs?: number
   readonly executor: 'webgpu' | 'reference'
+  readonly exchange: NonNullable<JobSpec['exchange']>
   readonly log?: string
   readonly json?: boolean
 }
@@ -61,6 +62,7 @@ export async function chaos(argv: string[]): Promise<number> {
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
     .option('--epochs <n>', 'times over the digits; enough for the faults otherwise', wholeNumber(1))
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
+    .addOption(new Option('--exchange <way>', 'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only').choices(['ring', 'butterfly', 'auto']).default('ring'))
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
@@ -75,13 +77,13 @@ export async function chaos(argv: string[]): Promise<number> {
 }
 
 async function runScenario(name: string, scenario: Scenario, options: Options): Promise<ChaosResult> {
-  const { seed, volunteers, executor } = options
+  const { seed, volunteers, executor, exchange } = options
   const faults = options.faults ?? options.kills ?? scenario.faults
   const epochs = options.epochs ?? Math.ceil(scenario.epochs * Math.max(1, faults / Math.max(scenario.faults, FAULTS_OF_USUAL)))
   const line = new ProgressLine()
   const grid = await Grid.start({ volunteerNiceness: VOLUNTEER_NICENESS })
   try {
-    const job = await grid.submit(demoJob({ epochs, seed, mode: 'ring', minVolunteers: volunteers }))
+    const job = await grid.submit({ ...demoJob({ epochs, seed, mode: 'ring', minVolunteers: volunteers }), exchange })
     for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
     grid.watch.onChange(() => line.show(`step ${grid.watch.run?.version.v ?? 0}: ${grid.watch.run?.reason ?? ''}`))
     const calm = await calmRate(grid)
