@@ -17,9 +17,10 @@ import type { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { mayRelay } from './run/ring-links.ts'
 import { decide } from './run/run.ts'
-import type { Checkpoint, Effect, RunInput, RunState } from './run/state.ts'
+import type { Effect, RunInput, RunState } from './run/state.ts'
 import { eventOf, RunHistory } from './run-history.ts'
 import { type Presence, runView } from './run-view.ts'
+import { ServerWork } from './server-work.ts'
 import { Throughput } from './throughput.ts'
 import { Versions } from './versions.ts'
 
@@ -73,6 +74,7 @@ export class RunHost {
   readonly guests: GuestSums
   readonly #parts: RunParts
   readonly #server: ParameterServer
+  readonly #serverWork: ServerWork
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #departedAt = new Map<MemberId, number>()
   readonly #relayed = new Throughput()
@@ -100,6 +102,7 @@ export class RunHost {
     this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
     this.guests = new GuestSums(job.form.layout)
     this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
+    this.#serverWork = new ServerWork({ server: this.#server, versions: this.versions, blobs, feed: (input) => this.feed(input), note: (text) => this.history.note('run', text, now()), onTrouble: (text) => this.#noteTrouble(text) })
     this.#outbox = new Outbox({
       append: async (rows) => {
         await store.append(job.id, this.state.owner, rows)
@@ -197,15 +200,11 @@ export class RunHost {
       case 'note':
         return this.history.note(effect.kind, effect.text, at)
       case 'server-load':
-        return this.#loadServer(effect.checkpoint)
       case 'server-add':
-        return this.#onServer((server) => server.add({ ...effect, gradient: gradientIn(context) }))
       case 'server-close':
-        return this.#onServer((server) => server.close(effect.version, effect.record.targets))
       case 'server-checkpoint':
-        return this.#onServer(() => this.#writeServer())
       case 'server-unload':
-        return this.#server.unload()
+        return this.#serverWork.carryOut(effect, context?.gradient)
       case 'guest-add':
         return this.guests.add(gradientIn(context), effect.weights)
       case 'guest-give':
@@ -223,35 +222,6 @@ export class RunHost {
   /** Counted; now and then it is also an event. */
   refused(code: ErrorCode, what: string): void {
     if (this.#parts.refusals.count(code, now())) this.history.note('refusal', `refused (${code}): ${what}`, now())
-  }
-
-  /** @throws GridError when the checkpoint cannot be read now */
-  async #loadServer(checkpoint: Checkpoint): Promise<void> {
-    const [state, remembered] = await Promise.all([this.versions.load(checkpoint), this.versions.remembered(checkpoint)])
-    await this.#onServer(async (server) => {
-      await server.load(state, remembered)
-      this.history.note('run', `the parameter server computes in ${server.place}`, now())
-    }, true)
-  }
-
-  /** A4: a server that fails is gone whole, and what was still meant for it with it, until it is loaded again. */
-  async #onServer(deed: (server: ParameterServer) => Promise<unknown>, always = false): Promise<void> {
-    if (this.#server.head === undefined && !always) return
-    try {
-      await deed(this.#server)
-    } catch (error) {
-      await this.#server.unload()
-      this.feed({ type: 'server-lost', reason: describeError(error) })
-    }
-  }
-
-  /** Encoded now, written while other effects go on; a disk that fails is asked again by the decisions. */
-  async #writeServer(): Promise<void> {
-    const { version, bytes, remembered } = await this.#server.encode()
-    const { blobs } = this.#parts
-    Promise.all([blobs.put(bytes), blobs.put(remembered)])
-      .then(([blob, beside]) => this.feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength, remembered: beside }))
-      .catch((error: unknown) => this.#noteTrouble(`the checkpoint of version ${version.v} was not written: ${describeError(error)}`))
   }
 
   #left({ member, reason, expected }: Extract<RunInput, { type: 'member-lost' }>, at: number): void {

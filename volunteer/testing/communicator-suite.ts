@@ -1,12 +1,11 @@
 // What a group of ranks must do, as cases that know no test runner: all ranks run the same case at the same time, in memory, in
 // processes and in tabs. A case checks on its own rank; where ranks must hold equal bytes, they compare digests among themselves.
-import { checksum } from '@starling-grid/protocol'
 import { algorithmsOf, type Algorithm, type Collective } from '../src/collective/moves.ts'
 import type { Communicator } from '../src/collective/communicator.ts'
 import { startPowerSgd, squareShape } from '../src/collective/encode-power-sgd.ts'
 import { type Encoding, startFeedback } from '../src/collective/encoding.ts'
-import { bytesOf, type Movable } from '../src/collective/numbers.ts'
 import { RankFailure } from '../src/collective/rank-failure.ts'
+import { check, expectedSum, requireEqualBytes, requireNear, requireRejection, requireSame, valuesOf } from './communicator-checks.ts'
 
 export interface CommunicatorCase {
   readonly name: string
@@ -250,55 +249,4 @@ async function timesOut(group: Communicator): Promise<void> {
 
 async function forEachRoot(group: Communicator, collective: Collective, run: (root: number, algorithm: Algorithm) => Promise<void>): Promise<void> {
   for (const algorithm of algorithmsOf(collective)) for (let root = 0; root < group.size; root++) await run(root, algorithm)
-}
-
-/** Of all sizes and signs, with places that only some ranks fill. */
-function valuesOf(rank: number, length: number): Float32Array {
-  const values = new Float32Array(length)
-  for (let i = 0; i < length; i++) values[i] = i % 5 === rank % 5 ? 0 : (Math.imul(i + 77 * rank + 1, 0x9e3779b1) / 2 ** 31) * (SCALES[i % SCALES.length] ?? 1)
-  return values
-}
-
-const SCALES = [0.001, 0.01, 0.1, 1, 10, 100, 1000]
-
-/** In double precision; `first`: the rank that rank 0 stands for. */
-function expectedSum(size: number, length: number, first = 0): { readonly sum: Float64Array; readonly magnitude: Float64Array } {
-  const [sum, magnitude] = [new Float64Array(length), new Float64Array(length)]
-  for (let rank = 0; rank < size; rank++) {
-    const values = valuesOf(rank + first, length)
-    for (let i = 0; i < length; i++) {
-      sum[i] = (sum[i] ?? 0) + (values[i] ?? 0)
-      magnitude[i] = (magnitude[i] ?? 0) + Math.abs(values[i] ?? 0)
-    }
-  }
-  return { sum, magnitude }
-}
-
-/** Each of `roundings` f32 additions may be off by 2⁻²⁴ of what is added. */
-function requireNear(got: Float32Array, { sum, magnitude }: ReturnType<typeof expectedSum>, roundings: number, what: string): void {
-  check(got.length === sum.length, `${what}: ${got.length} numbers`)
-  const slack = roundings * 2 ** -24
-  const at = got.findIndex((value, i) => !(Math.abs(value - (sum[i] ?? 0)) <= slack * (magnitude[i] ?? 0)))
-  check(at < 0, `${what}: number ${at} is ${got[at]}, expected ${sum[at]}`)
-}
-
-function requireSame(got: Movable, expected: Movable, what: string): void {
-  check(got.length === expected.length, `${what}: ${got.length} numbers, expected ${expected.length}`)
-  const at = got.findIndex((value, i) => value !== expected[i])
-  check(at < 0, `${what}: number ${at} is ${got[at]}, expected ${expected[at]}`)
-}
-
-async function requireEqualBytes(group: Communicator, values: Movable, what: string): Promise<void> {
-  const digests = await group.allGather(Int32Array.of(checksum(bytesOf(values)) | 0))
-  check(digests.every((digest) => digest === digests[0]), `${what}: ranks hold different bytes (${digests.join()})`)
-}
-
-async function requireRejection(promise: Promise<unknown>, code: string | undefined): Promise<unknown> {
-  const error: unknown = await promise.then(() => undefined, (reason: unknown) => reason)
-  check((error as { code?: string } | undefined)?.code === code, `expected ${code}, got ${String(error)}`)
-  return error
-}
-
-function check(condition: boolean, message: string): asserts condition {
-  if (!condition) throw new Error(message)
 }

@@ -1,11 +1,12 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type BlockId, type MemberId, type MessageTo, packFrame, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
-import { type Addressed, createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, neighbours, react } from '@starling-grid/volunteer'
+import { type BlockId, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, neighbours, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
+import { LINK_NOTICE_MS, sendFrames } from './frames-out.ts'
 import { Larder } from './larder.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 import { RingWork } from './ring-work.ts'
@@ -16,9 +17,6 @@ type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T 
 
 /** steps that are replayed instead of fetching a state */
 const REPLAYED = 3
-/** ms until a broken link is noticed */
-const LINK_NOTICE_MS = 2000
-
 export class VolunteerProcess implements Peer {
   readonly id: MemberId
   readonly seat: number
@@ -184,7 +182,7 @@ export class VolunteerProcess implements Peer {
       case 'resume':
         return this.#shareWork.resume()
       case 'contribute':
-        return this.#sendFrames(ring?.contribute(effect) ?? [], ring)
+        return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
       case 'fetch-guest':
         return this.#fetches.beginGuest(effect, (sum) => ring !== undefined && (ring.guest = sum))
       case 'copy':
@@ -201,7 +199,7 @@ export class VolunteerProcess implements Peer {
     const ring = this.#lingering?.gen === gen ? this.#lingering : this.#ring
     if (!this.alive || ring?.gen !== gen || !mayContributeEarly(this.coreOf(gen), gen, step)) return
     this.#context.counts.earlyBuckets++
-    this.#sendFrames(ring.contributeEarly(step, blocks), ring)
+    sendFrames(this.#context, this, ring.contributeEarly(step, blocks), ring)
   }
 
   #send(message: ToCoordinator): void {
@@ -242,31 +240,6 @@ export class VolunteerProcess implements Peer {
     if (this.replica !== undefined) this.#send({ type, owner, gen, version, digest: digestOf(this.replica) })
   }
 
-  #sendFrames(frames: readonly Addressed[], ring: RingWork | undefined): void {
-    for (const { to: place, frame } of frames) {
-      const to = ring?.memberAt(place)
-      if (to === undefined) continue
-      const bytes = packFrame(frame) // at once: payloads are views of what changes
-      if (!this.#reaches(to, ring?.isRelayed(place) === true)) this.#notArrived(to, frame.generation)
-      else
-        this.#context.agenda.send(`${this.id}⇢${to}`, () => `${this.id} ⇢ ${to}: ${frame.type} of step ${frame.step}, g${frame.generation}`, () =>
-          this.#context.peer(to)?.frameArrived(this.id, bytes))
-    }
-  }
-
-  /** R18: the coordinator carries frames past a link that is cut, as long as both have a socket to it. */
-  #reaches(to: MemberId, relayed: boolean): boolean {
-    if (!relayed) return !this.#context.isCut(this.id, to)
-    this.#context.counts.relayedFrames++
-    return this.connection?.up === true && this.#context.peer(to)?.connection?.up === true
-  }
-
-  /** A frame got lost: the receiver gives up waiting for it. */
-  #notArrived(to: MemberId, gen: number): void {
-    const peer = this.#context.peer(to)
-    this.#context.agenda.later(LINK_NOTICE_MS, () => `${to} waits in vain for frames of ${this.id}`, () => peer?.missed(this.id, gen))
-  }
-
   missed(from: MemberId, gen: number): void {
     this.take({ type: 'trouble', gen, blamed: from, why: 'silent', code: 'reduce-timeout', message: `no frames of ${from}` })
   }
@@ -287,7 +260,7 @@ export class VolunteerProcess implements Peer {
     const { forward, refused } = ring.accept(from, bytes, this.replica)
     if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
     this.#context.touched()
-    this.#sendFrames(forward, ring)
+    sendFrames(this.#context, this, forward, ring)
     const { type, hop } = unpackFrame(bytes)
     this.#context.moment(this.id, { at: 'frame', type, hop })
     this.#finishReduce(ring)
