@@ -112,6 +112,8 @@ function memberAt(mode: Mode) {
     activity: mode === 'async' ? 'pushing' : index % 2 === 0 ? 'computing' : 'exchanging',
     position: null,
     share: null,
+    hidden: false,
+    leaseMs: 10_000,
     relayed: false,
     bytesSent: 81_000_000 + 1_700_000 * index,
     bytesReceived: 80_400_000 + 1_500_000 * index,

@@ -5,6 +5,7 @@ import { modelSize } from './model-size.ts'
 import { samplesExpected, speedOf } from './progress.ts'
 import { currentEpoch } from './run/scheduler.ts'
 import type { RunState } from './run/state.ts'
+import { leaseMs } from './run/validation.ts'
 import type { RunHistory } from './run-history.ts'
 
 /** Somebody with an open session, whether it takes part yet or not. */
@@ -124,7 +125,7 @@ function memberView(state: RunState, presence: Presence): MemberView {
   const { phase } = state
   const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
   const relayed = phase.type === 'ring' && isRelayedFrom(position, phase)
-  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position, share: shareAt(state, position), relayed }
+  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position, share: shareAt(state, position), hidden: state.members.get(presence.id)?.hidden ?? false, leaseMs: leaseMs(state, presence.id), relayed }
 }
 
 /** A link is shown with the place that it leads on from. */

@@ -232,3 +232,14 @@ test('a coordinator that restarts in async mode goes back to the server\'s check
   assert.deepEqual(blocksOf(again), blocksOf(a))
   assert.ok((again.leases[0]?.leaseEpoch ?? 0) > (a.leases[0]?.leaseEpoch ?? 0), 'lease epochs outlive the rewind')
 })
+
+test('a hidden tab gets twice as long for its lease, until it is seen again', () => {
+  const { desk, grants: [first] } = asyncDesk(['tab'])
+  const look = (hidden: boolean): number => {
+    desk.feed({ type: 'speed', member: memberId('tab'), samplesPerSecond: 100, hidden })
+    const { deadlineMs } = ask(desk, 'tab')
+    const member = desk.state.members.get(memberId('tab'))
+    return deadlineMs / 2 ** (member?.misses ?? 0) // who asks without a push gets a longer one for that, too
+  }
+  assert.deepEqual([look(true), look(false)], [2 * (first?.deadlineMs ?? 0), first?.deadlineMs])
+})

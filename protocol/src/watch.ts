@@ -22,6 +22,10 @@ export interface MemberView {
   readonly position: number | null
   /** of each step that the ring makes now: the part that is planned for it, 0…1; null outside the ring */
   readonly share: number | null
+  /** a tab that nobody looks at: half the share, twice the lease */
+  readonly hidden: boolean
+  /** ms that a lease lasts that it gets now */
+  readonly leaseMs: number
   /** its link to the next member of the ring, or in a butterfly to any behind it, goes through the coordinator (R18) */
   readonly relayed: boolean
   readonly bytesSent: number
