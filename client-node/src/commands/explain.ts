@@ -81,8 +81,8 @@ function print(model: string, adapter: string, { batch, explanation }: { readonl
   console.log(`activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.leastBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`)
 }
 
-function rowOf({ part, kernel, variant, why, workgroups, bytes, flops, predictedMs }: ExplainedCall): string[] {
-  return [part, kernel, variant, why, workgroups.join('+'), mebi(bytes), mega(flops), predictedMs.toFixed(3)]
+function rowOf({ part, kernel, epilogue, variant, why, workgroups, bytes, flops, predictedMs }: ExplainedCall): string[] {
+  return [part, [kernel, ...epilogue].join(' + '), variant, why, workgroups.join('+'), mebi(bytes), mega(flops), predictedMs.toFixed(3)]
 }
 
 function mebi(bytes: number): string {

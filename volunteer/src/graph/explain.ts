@@ -12,6 +12,8 @@ import type { Tensor } from './tensor.ts'
 export interface ExplainedCall {
   readonly part: GraphPart
   readonly kernel: string
+  /** what fusion lets it do to its results besides: 'residual', an activation, or the derivative of one */
+  readonly epilogue: readonly string[]
   readonly variant: string
   readonly why: string
   /** workgroups of each of its dispatches */
@@ -85,5 +87,10 @@ function explainCall(
   const flops = flopsOf(call, samples)
   const { flopsPerMs, bytesPerMs, dispatchMs } = traits.software ? SOFTWARE_RATES : GPU_RATES
   const [{ origin: { variant, why } } = { origin: { variant: '', why: '' } }] = passes
-  return { part, kernel: call.kernel, variant, why, workgroups, bytes, flops, predictedMs: Math.max(flops / flopsPerMs, bytes / bytesPerMs) + passes.length * dispatchMs }
+  return { part, kernel: call.kernel, epilogue: epilogueOf(call), variant, why, workgroups, bytes, flops, predictedMs: Math.max(flops / flopsPerMs, bytes / bytesPerMs) + passes.length * dispatchMs }
+}
+
+function epilogueOf({ dims, operands }: KernelCall<Tensor>): string[] {
+  const { activation, derivative } = dims as { activation?: string; derivative?: string }
+  return [...('residual' in operands && operands.residual ? ['residual'] : []), ...(activation ? [activation] : []), ...(derivative ? [`${derivative}′`] : [])]
 }
