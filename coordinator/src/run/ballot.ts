@@ -6,7 +6,7 @@ import { forgetGuests, settleGiven } from './guests.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
-import { arrangeRing, shapeOf } from './ring-links.ts'
+import { arrangeRing } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
 import type { Generation, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -147,7 +147,7 @@ function form(turn: Turn, choice: { readonly target: VersionRef; readonly record
   const members = ring.map((member) => member.id)
   const shares = sharesOf(ring)
   state.phase = { type: 'form', since: now, members, relayed, exchange, shares, records: choice.records, target: choice.target, consumed, confirmed: new Map() }
-  turn.reason(`forming a ${shapeOf(state.phase)} of ${members.length} at version ${choice.target.v}`)
+  turn.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
   for (const id of members) turn.send(id, {
     type: 'form', ...turn.ballot, members, shares, relayed: relayed.map(([a, b]): [number, number] => [a, b]), exchange: { type: exchange.type, reason: exchange.reason }, ...wayFrom(state, choice.claims.get(id), choice.records), target: choice.target,
     sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch, kind: kindOf(state),
@@ -242,7 +242,7 @@ export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pi
     if (member !== undefined) member.learner = undefined
   }
   state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, checkpointAsked: undefined, until: undefined }
-  turn.reason(`${shapeOf(state.phase)} of ${members.length}`)
+  turn.reason(`${exchange.type} of ${members.length}`)
   return plan
 }
 

@@ -1,6 +1,6 @@
 // Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly with
 // relays in their place (R18).
-import { type Exchange, isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
+import { isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
 import { blame, exclude } from './membership.ts'
@@ -67,11 +67,6 @@ function doubtOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly 
   if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return { always: true, reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong' }
   const isBad = linkFailures.length > 0 && members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
   return isBad ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' } : undefined
-}
-
-/** What a generation is called by its exchange. */
-export function shapeOf({ exchange }: { readonly exchange: Pick<ExchangeChoice, 'type'> }): Exchange {
-  return exchange.type
 }
 
 /** R17: one bad pair is a bad link; several pairs of one member are a bad member. Somebody is always left. */

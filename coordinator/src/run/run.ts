@@ -12,7 +12,6 @@ import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
-import { shapeOf } from './ring-links.ts'
 import { trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
@@ -202,7 +201,7 @@ function advance(turn: Turn): void {
   topUp(turn, phase)
   if (phase.plannedTo === state.chain.head.v && recallGuests(turn)) topUp(turn, phase)
   if (checkpointDue(state, turn.now)) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
-  turn.reason(`${shapeOf(phase)} of ${phase.members.length}`)
+  turn.reason(`${phase.exchange.type} of ${phase.members.length}`)
 }
 
 function validate(turn: Turn): void {
