@@ -111,6 +111,15 @@ test('one that kept a version of an earlier visit goes on from there when it is 
   assert.deepEqual(joins(9, 'f'.repeat(64) as VersionRef['id']), ['c kept version 9, which is not on the chain: it fetches another', [], 2])
 })
 
+test('a copy that is too far behind to follow from is offered to nobody: a new one is asked for', () => {
+  const desk = offered()
+  desk.lose('c')
+  for (let v = 6; v <= 60; v++) desk.step(v)
+  desk.join('d')
+  desk.wait(2000)
+  assert.deepEqual([desk.sent('prefetch'), desk.sent('copy-at').map(({ to }) => to)], [[], ['a', 'b']])
+})
+
 test('one that finds no steps to follow any more is offered a copy', () => {
   const desk = offered()
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })

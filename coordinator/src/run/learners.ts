@@ -25,6 +25,8 @@ export const REPLAYED = 8
 const COPIES = 3
 /** ms that a copy may be old: then it is further behind than a new one takes to make */
 const COPY_MS = 30_000
+/** Steps that it may be behind: members keep the sums of 64 at most, and more steps follow while it is fetched. */
+const COPY_STEPS = PLAN_WINDOW / 2
 /** ms for copies to be made before they are asked for at a later version: the members had passed the one that was named */
 const COPY_PATIENCE_MS = 2000
 /** Steps ahead of C at which a copy is made: nobody has begun to hold it. Doubles when they had. */
@@ -81,7 +83,7 @@ function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
 
 /** The newest committed version of which members of this ring keep copies. */
 function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): { readonly version: VersionRef; readonly sources: MemberId[] } | undefined {
-  const here = [...copies].filter(([id, { version, at }]) => phase.members.includes(id) && chain.has(version) && now - at < COPY_MS)
+  const here = [...copies].filter(([id, { version, at }]) => phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS)
   const newest = here.reduce<VersionRef | undefined>((best, [, { version }]) => (best === undefined || version.v > best.v ? version : best), undefined)
   return newest && { version: newest, sources: here.filter(([, { version }]) => version.v === newest.v).map(([id]) => id) }
 }
