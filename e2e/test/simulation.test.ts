@@ -40,6 +40,8 @@ const GUEST_SEEDS = 40
 const GUEST_SEEDS_TO_CATCH = 300
 /** Seeds within which a rule that is switched off must be missed; most need fewer than ten. */
 const SEEDS_TO_CATCH = 3000
+/** Where to begin with rules that few seeds miss: just before one that was seen to. Any other within as many seeds will do, too. */
+const RARELY_MISSED: Partial<Record<Rule, number>> = { 'R3-equal': 550, R4: 146, R7: 456, A1: 18 }
 
 describe(`${SEEDS} simulated runs under faults`, () => {
   let all: Campaign
@@ -115,13 +117,13 @@ describe('a rule that is switched off is missed', () => {
   for (const rule of Object.keys(SWITCHABLE_RULES) as Rule[])
     if (rule !== 'R9' && rule !== 'A1')
       test(`${rule}: ${SWITCHABLE_RULES[rule]}`, (context) => {
-        const caught = firstCaught([rule], SEEDS_TO_CATCH)
+        const caught = firstCaught([rule], SEEDS_TO_CATCH, { first: RARELY_MISSED[rule] ?? 1 })
         assert.ok(caught, `not missed in ${SEEDS_TO_CATCH} seeds`)
         context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
       })
 
   test(`A1: ${SWITCHABLE_RULES.A1}`, (context) => {
-    const caught = firstCaught(['A1'], GUEST_SEEDS_TO_CATCH, { guests: true })
+    const caught = firstCaught(['A1'], GUEST_SEEDS_TO_CATCH, { guests: true, first: RARELY_MISSED.A1 ?? 1 })
     assert.ok(caught, `not missed in ${GUEST_SEEDS_TO_CATCH} seeds with guests`)
     context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
   })

@@ -29,9 +29,9 @@ export function campaign(first: number, seeds: number, options: SimulateOptions 
   return { seeds, events, failures, counts, slowest }
 }
 
-/** The first seed that shows that these rules are switched off. */
-export function firstCaught(off: readonly Rule[], limit: number, options: SimulateOptions = {}): Outcome | undefined {
-  for (let seed = 1; seed <= limit; seed++) {
+/** The first of `limit` seeds, from `first` on, that shows that these rules are switched off. */
+export function firstCaught(off: readonly Rule[], limit: number, { first = 1, ...options }: SimulateOptions & { readonly first?: number } = {}): Outcome | undefined {
+  for (let seed = first; seed < first + limit; seed++) {
     const outcome = simulate(seed, { ...options, off: new Set(off) })
     if (outcome.violation !== undefined) return outcome
   }
