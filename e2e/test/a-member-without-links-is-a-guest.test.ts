@@ -15,7 +15,7 @@ test('a volunteer that no link and no relay reaches works beside the ring, and w
   const grid = await Grid.start({ timing: TIMING })
   try {
     const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), batchBlocks: BATCH_BLOCKS })
-    for (const [name, fault] of [['one', 'slow-samples:12'], ['two', 'slow-samples:12'], ['hermit', 'no-links:1']])
+    for (const [name, fault] of [['one', 'slow-samples:6'], ['two', 'slow-samples:6'], ['hermit', 'no-links:1']])
       grid.addVolunteer({ name: name ?? '', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 250_000)
     const records = await grid.records(job)
