@@ -4,6 +4,7 @@
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { Choose } from '../graph/choice.ts'
+import type { EncodeOrder } from '../graph/executor.ts'
 import type { Precision } from '../graph/half.ts'
 import { gather, spread } from '../graph/flat-views.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
@@ -11,7 +12,7 @@ import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { DeviceWatch } from './device.ts'
-import { GradientEncoders, type ReadyEncoder } from './gradient-encoders.ts'
+import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
 import { MAP_READ_MODE } from './flags.ts'
 import type { ReadText } from './pipelines.ts'
 import { createProgram, type Program } from './program.ts'
@@ -61,7 +62,7 @@ async function openRunner({ device, graph, readText, precision = 'f32', say }: G
   try {
     const program = await createProgram(device, plan, owner, readText)
     watch.check()
-    return new GpuRunner({ graph, plan, precision, program, watch, owner, encoders: new GradientEncoders({ device, readText, say }) })
+    return new GpuRunner({ graph, plan, precision, program, watch, owner, encoding: { device, readText, say } })
   } catch (error) {
     owner.destroy()
     watch.stop()
@@ -92,7 +93,7 @@ interface GpuRunnerParts {
   readonly program: Program
   readonly watch: DeviceWatch
   readonly owner: BufferOwner
-  readonly encoders: GradientEncoders
+  readonly encoding: GradientEncodersParts
 }
 
 export class GpuRunner implements GraphRunner {
@@ -104,7 +105,8 @@ export class GpuRunner implements GraphRunner {
   private readonly watch: DeviceWatch
   private readonly owner: BufferOwner
   private readonly readback: Readback
-  private readonly encoders: GradientEncoders
+  private readonly encoding: GradientEncodersParts
+  private encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
   private turn: Promise<unknown> = Promise.resolve()
   /** tasks that wait for their turn */
@@ -112,7 +114,7 @@ export class GpuRunner implements GraphRunner {
   /** parameters in device order; reused while nothing waits that still needs the old ones */
   private readonly upload: Float32Array<ArrayBuffer>
 
-  constructor({ graph, plan, precision, program, watch, owner, encoders }: GpuRunnerParts) {
+  constructor({ graph, plan, precision, program, watch, owner, encoding }: GpuRunnerParts) {
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
@@ -120,14 +122,14 @@ export class GpuRunner implements GraphRunner {
     this.program = program
     this.watch = watch
     this.owner = owner
-    this.encoders = encoders
+    this.encoding = encoding
     this.readback = new Readback(owner)
     this.upload = new Float32Array(plan.flat.deviceLength)
   }
 
   /** Device buffers alive, for tests of leaks. */
   get liveBuffers(): number {
-    return this.owner.count + this.encoders.liveBuffers
+    return this.owner.count + (this.encoders?.liveBuffers ?? 0)
   }
 
   loadParameters(flat: Float32Array): void {
@@ -147,7 +149,7 @@ export class GpuRunner implements GraphRunner {
 
   destroy(): void {
     this.watch.stop()
-    this.encoders.destroy()
+    this.encoders?.destroy()
     this.owner.destroy()
   }
 
@@ -162,11 +164,17 @@ export class GpuRunner implements GraphRunner {
     return done
   }
 
+  /** Few jobs encode: pages load how when one does. */
+  private async encodersFor(order: EncodeOrder): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
+    this.encoders ??= new (await import('./gradient-encoders.ts')).GradientEncoders(this.encoding)
+    return this.encoders.ready(order)
+  }
+
   /** A section is read while the device computes those behind it. */
   private async submit(request: RunRequest): Promise<Promise<Float32Array[]>[]> {
     this.watch.check()
     const { encode } = request.early ?? {}
-    const encoders = encode && (await this.watch.during(this.encoders.ready(encode)))
+    const encoders = encode && (await this.watch.during(this.encodersFor(encode)))
     const sections = sectionsOf(this.plan, request, encoders?.map(ready => ready?.encoder.cut))
     const reads: Promise<Float32Array[]>[] = []
     for (const [index, section] of sections.entries()) {

@@ -1,34 +1,26 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
 import { type BlameReason, describeError, type FetchRequest, type Frame, type GradientEncoding, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
-import type { Feedback } from '../collective/encoding.ts'
 import { LinkSet } from '../collective/link-set.ts'
 import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import { RankFailure } from '../collective/rank-failure.ts'
-import { normOf } from '../collective/slice-norms.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
 import { sha256Of } from '../data/shards.ts'
-import type { FloatRange } from '../floats.ts'
-import type { EarlyRanges } from '../graph/executor.ts'
 import { type StepOrder, trainStep } from '../train-step.ts'
 import type { CatchUpEffect, CatchUpSources } from './catch-up.ts'
-import { mayContributeEarly } from './early-contribution.ts'
-import { EncodeOrders } from './encode-orders.ts'
 import { fateOf } from './frame-fate.ts'
-import { gradientBuckets } from './gradient-buckets.ts'
 import type { LocalRounds } from './local-round.ts'
 import { type MemberCore, type MemberEffect, type MemberInput, neighbours, type RunOrder } from './member-state.ts'
 import { mayServe, react } from './member.ts'
-import { Residual } from './residual.ts'
 import { RingLinks } from './ring-links.ts'
-import { RingSteps } from './ring-steps.ts'
 import { RoundWork } from './round-work.ts'
 import { type ShareResult, ShareWork } from './share-work.ts'
 import { Staging } from './staging.ts'
+import { StepExchange } from './step-exchange.ts'
 
 export interface RingModeParts {
   readonly core: MemberCore
@@ -64,16 +56,11 @@ export class RingMode {
   readonly #ringLinks: RingLinks
   readonly #fetch: StateFetch
   readonly #server: StateServer
-  readonly #steps: RingSteps
+  readonly #exchange: StepExchange
   readonly #share: ShareWork
   /** in jobs with local rounds */
   readonly #round: RoundWork | undefined
   readonly #staging: Staging
-  /** of encodings that lose something */
-  readonly #residual: Residual | undefined
-  readonly #encodes: EncodeOrders | undefined
-  /** undefined: the gradient is too small to be worth several */
-  readonly #buckets: readonly FloatRange[] | undefined
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
   #contributed = 0
@@ -87,13 +74,9 @@ export class RingMode {
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
     this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), promised: () => parts.core.promised, bytesOf: this.#bytesOf })
     this.#staging = new Staging(parts)
-    this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
-    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding)
-    this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#bucketsOf })
-    this.#round = parts.rounds && new RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: (step, bucket, share) => this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback }) })
-    const buckets = gradientBuckets(parts.held.layout)
-    this.#buckets = buckets.length > 1 ? buckets : undefined
-    this.#steps = new RingSteps({ forward: this.#forward, onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), this.#staging.stageSum(sum)) })
+    this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
+    this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
+    this.#round = parts.rounds && new RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: this.#exchange.contributeRoundBucket })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
@@ -135,15 +118,14 @@ export class RingMode {
         return this.#staging.adopt(effect.version)
       case 'apply':
         this.#staging.apply(effect.record, effect.version)
-        this.#residual?.swap(effect.version, effect.record.kind)
-        this.#parts.rounds?.committed(effect.version, effect.record.kind)
+        this.#exchange.committed(effect.version, effect.record.kind)
         this.samplesHeld += this.#contributed
         this.#contributed = 0
         return
       case 'confirm':
         return void this.#confirm(effect)
       case 'compute':
-        return void trainStep(effect, { gradientOfShare: this.#share.compute, localRound: this.#localRound, tell: this.tell, reduced: this.#steps.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+        return void trainStep(effect, { gradientOfShare: this.#share.compute, localRound: this.#localRound, tell: this.tell, reduced: this.#exchange.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
       case 'fetch-guest':
         return void this.#share.fetchGuest(effect.gen, effect.id)
       case 'resume':
@@ -163,9 +145,7 @@ export class RingMode {
 
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
-    this.#steps.halt()
-    this.#residual?.halt()
-    this.#parts.rounds?.halt()
+    this.#exchange.halt()
     this.#share.resumed()
     this.#contributed = 0
     this.#ringLinks.halt()
@@ -173,20 +153,11 @@ export class RingMode {
     this.links.clear()
   }
 
-  /** A share up to which the mean of the step's gradients is no longer than the parameters are. */
-  #harmless = (step: number): number => {
-    const { core, held, batches } = this.#parts
-    return (core.ring?.plan.get(step)?.blocks.length ?? 0) * batches.blockTargets * normOf(held.parameters, 0, held.parameters.length)
-  }
-
   /** The exchange is ready before the first frame can come. */
   #openLinks(effect: Extract<MemberEffect, { type: 'open-links' }>): void {
-    const { core, held } = this.#parts
-    const { ring } = core
+    const { ring } = this.#parts.core
     if (ring === undefined) return
-    const buckets = (ring.kind === 'round' ? this.#round?.buckets : undefined) ?? this.#buckets
-    if (this.#buckets) this.#encodes?.open({ exchange: ring.exchange?.type ?? 'ring', position: { index: ring.position, size: ring.members.length }, buckets: this.#buckets })
-    this.#steps.open({ generation: effect.gen, position: ring.position, size: ring.members.length, shares: ring.shares, harmless: this.#harmless, length: held.layout.total, encoding: this.#parts.encoding, ...(ring.exchange ? { exchange: ring.exchange.type } : {}), ...(buckets ? { buckets } : {}) }, ring.target.v + 1)
+    this.#exchange.open(effect.gen, this.#round?.buckets)
     this.#ringLinks.open({ ...effect, owner: ring.owner })
   }
 
@@ -219,26 +190,8 @@ export class RingMode {
   }
 
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
-    const { core, compute, rounds } = this.#parts
-    const share = core.ring?.kind === 'round' && rounds ? rounds.contribution : compute.gradient
     this.#contributed = manifest.samples
-    this.#steps.contribute(step, share, manifest, this.#feedback)
-  }
-
-  /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
-  #bucketsOf = (gen: number, step: number): EarlyRanges | undefined => {
-    const { core, compute } = this.#parts
-    const feedback = this.#feedback
-    const onFinal: EarlyRanges['onFinal'] = (bucket, encoded) => {
-      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient, { feedback, encoded })
-    }
-    const encode = this.#residual && this.#encodes?.order(this.#residual.losses)
-    return this.#buckets && { ranges: this.#buckets, onFinal, ...(encode ? { encode } : {}) }
-  }
-
-  get #feedback(): Feedback | undefined {
-    const { core, held } = this.#parts
-    return held.version && this.#residual?.from(held.version, core.ring?.kind ?? 'ring')
+    this.#exchange.contribute(step, manifest)
   }
 
   #localRound = (order: StepOrder): Promise<ShareResult | undefined> => {
@@ -279,7 +232,7 @@ export class RingMode {
 
   #ringFrame(from: MemberId, frame: Frame): void {
     try {
-      this.#steps.accept(frame, this.#parts.core.ring?.members.indexOf(from))
+      this.#exchange.accept(frame, this.#parts.core.ring?.members.indexOf(from))
     } catch (error) {
       this.#refuse(frame.generation, from, error)
     }
@@ -301,12 +254,9 @@ export class RingMode {
   }
 
   #checkProgress(): void {
-    const { core, rounds } = this.#parts
-    const { ring } = core
-    if (ring?.flight?.stage !== 'reducing') return
-    // others may be that much slower in a round of many steps
-    const stalled = this.#steps.stall(ring.flight.step, ring.kind === 'round' ? (rounds?.innerSteps ?? 1) : 1)
-    if (stalled !== undefined) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, stalled)
+    const { ring } = this.#parts.core
+    const stalled = this.#exchange.stall()
+    if (ring !== undefined && stalled !== undefined) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, stalled)
   }
 
   #computeFailed(gen: number, error: unknown): void {

@@ -1,0 +1,120 @@
+// A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of its shares
+// before, and the sums that come out. Knows nothing of links, of fetching, or of what the coordinator wants.
+import type { Frame, GradientEncoding, GridError, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Feedback } from '../collective/encoding.ts'
+import { normOf } from '../collective/slice-norms.ts'
+import type { Compute } from '../compute.ts'
+import type { Batches } from '../data/batch.ts'
+import type { FloatRange } from '../floats.ts'
+import type { EarlyRanges } from '../graph/executor.ts'
+import type { HeldVersion } from '../recovery/held-version.ts'
+import { mayContributeEarly } from './early-contribution.ts'
+import { EncodeOrders } from './encode-orders.ts'
+import { gradientBuckets } from './gradient-buckets.ts'
+import type { LocalRounds } from './local-round.ts'
+import type { MemberCore } from './member-state.ts'
+import { Residual } from './residual.ts'
+import { RingSteps, type RingStepsParts } from './ring-steps.ts'
+
+export interface StepExchangeParts extends RingStepsParts {
+  readonly core: MemberCore
+  readonly held: HeldVersion
+  readonly compute: Compute
+  readonly batches: Batches
+  /** in jobs with local rounds */
+  readonly rounds: LocalRounds | undefined
+  readonly encoding: GradientEncoding
+}
+
+export class StepExchange {
+  readonly #parts: StepExchangeParts
+  readonly #steps: RingSteps
+  /** of encodings that lose something */
+  readonly #residual: Residual | undefined
+  readonly #encodes: EncodeOrders | undefined
+  /** undefined: the gradient is too small to be worth several */
+  readonly #buckets: readonly FloatRange[] | undefined
+
+  constructor(parts: StepExchangeParts) {
+    this.#parts = parts
+    this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
+    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding)
+    const buckets = gradientBuckets(parts.held.layout)
+    this.#buckets = buckets.length > 1 ? buckets : undefined
+    this.#steps = new RingSteps({ forward: parts.forward, onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), parts.onSum(sum)) })
+  }
+
+  /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
+  get reduced(): RingSteps['reduced'] {
+    return this.#steps.reduced
+  }
+
+  /** Before the first frame of a generation can come. `roundBuckets`: of a local round's share. */
+  open(gen: number, roundBuckets: readonly FloatRange[] | undefined): void {
+    const { core: { ring }, held, encoding } = this.#parts
+    if (ring === undefined) return
+    const [size, exchange] = [ring.members.length, ring.exchange?.type ?? 'ring']
+    const buckets = (ring.kind === 'round' ? roundBuckets : undefined) ?? this.#buckets
+    if (this.#buckets) this.#encodes?.open({ exchange, position: { index: ring.position, size }, buckets: this.#buckets })
+    this.#steps.open({
+      generation: gen, position: ring.position, size, shares: ring.shares, harmless: this.#harmless, length: held.layout.total, encoding, exchange, ...(buckets ? { buckets } : {}),
+    }, ring.target.v + 1)
+  }
+
+  /** R3: what is under way is dropped. */
+  halt(): void {
+    this.#steps.halt()
+    this.#residual?.halt()
+    this.#parts.rounds?.halt()
+  }
+
+  /** R10: the step belongs to the version that is held now. */
+  committed(version: VersionRef, kind: StepRecord['kind']): void {
+    this.#residual?.swap(version, kind)
+    this.#parts.rounds?.committed(version, kind)
+  }
+
+  contribute(step: number, manifest: Manifest): void {
+    const { core, compute, rounds } = this.#parts
+    const share = core.ring?.kind === 'round' && rounds ? rounds.contribution : compute.gradient
+    this.#steps.contribute(step, share, manifest, this.#feedback)
+  }
+
+  /** One bucket of a local round's share, before the rest of it is known. */
+  contributeRoundBucket = (step: number, bucket: number, share: Float32Array): void => this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback })
+
+  /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
+  bucketsOf = (gen: number, step: number): EarlyRanges | undefined => {
+    const { core, compute } = this.#parts
+    const feedback = this.#feedback
+    const onFinal: EarlyRanges['onFinal'] = (bucket, encoded) => {
+      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient, { feedback, encoded })
+    }
+    const encode = this.#residual && this.#encodes?.order(this.#residual.losses)
+    return this.#buckets && { ranges: this.#buckets, onFinal, ...(encode ? { encode } : {}) }
+  }
+
+  /** @throws GridError or RankFailure: what came for a step does not fit */
+  accept(frame: Frame, from: number | undefined): void {
+    this.#steps.accept(frame, from)
+  }
+
+  /** Why the step that is being reduced does not go on, if it does not. */
+  stall(): GridError | undefined {
+    const { core: { ring }, rounds } = this.#parts
+    if (ring?.flight?.stage !== 'reducing') return undefined
+    // others may be that much slower in a round of many steps
+    return this.#steps.stall(ring.flight.step, ring.kind === 'round' ? (rounds?.innerSteps ?? 1) : 1)
+  }
+
+  get #feedback(): Feedback | undefined {
+    const { core, held } = this.#parts
+    return held.version && this.#residual?.from(held.version, core.ring?.kind ?? 'ring')
+  }
+
+  /** A share up to which the mean of the step's gradients is no longer than the parameters are. */
+  #harmless = (step: number): number => {
+    const { core, held, batches } = this.#parts
+    return (core.ring?.plan.get(step)?.blocks.length ?? 0) * batches.blockTargets * normOf(held.parameters, 0, held.parameters.length)
+  }
+}
