@@ -12,12 +12,10 @@ import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { AsyncMode } from './sync/async-mode.ts'
 import { pullRows } from './sync/pull-rows.ts'
-import { FragmentStream } from './sync/fragment-stream.ts'
-import { fragmentsOf } from './sync/local-fragments.ts'
-import { LocalRounds } from './sync/local-round.ts'
 import { createMember } from './sync/member.ts'
 import type { MemberCore, RunOrder } from './sync/member-state.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
+import type * as Rounds from './sync/rounds.ts'
 import { validateLeases } from './sync/validation.ts'
 
 export interface JobSessionParts {
@@ -47,6 +45,15 @@ function floatsOf(bytes: Uint8Array, length: number): Float32Array {
   return floats
 }
 
+interface Prepared {
+  readonly terms: JobTerms
+  readonly spec: ModelSpec
+  readonly parts: JobSessionParts
+  readonly executor: Compute['executor']
+  /** of jobs with local rounds */
+  readonly rounds: typeof Rounds | undefined
+}
+
 export class JobSession {
   readonly terms: JobTerms
   readonly spec: ModelSpec
@@ -69,13 +76,14 @@ export class JobSession {
     const found = modelHash(spec)
     if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
     const executor = await parts.host.createExecutor(spec, terms.blockSamples)
-    const session = new JobSession(terms, spec, parts, executor)
+    const rounds = terms.local && (await import('./sync/rounds.ts'))
+    const session = new JobSession({ terms, spec, parts, executor, rounds })
     await session.compute.measure(await session.#batches.trial(terms.blockSamples))
     await session.#goOnFromKept()
     return session
   }
 
-  private constructor(terms: JobTerms, spec: ModelSpec, parts: JobSessionParts, executor: Compute['executor']) {
+  private constructor({ terms, spec, parts, executor, rounds: library }: Prepared) {
     this.terms = terms
     this.spec = spec
     this.#parts = parts
@@ -88,10 +96,9 @@ export class JobSession {
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, openRelay, send, onChange, onFatal } = parts
     const layout = parameterLayout(spec)
-    const stream = local?.fragments === undefined || local.fragments === 1 ? undefined : new FragmentStream(fragmentsOf(layout, local.fragments), layout.total)
-    const rounds = local && new LocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, stream, targetsOf: this.#targetsOf })
+    const rounds = local && library?.openLocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, RoundWork: library?.RoundWork, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
       guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#kept.keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),

@@ -1,7 +1,6 @@
 // A volunteer's life: join → catch up → train → leave.
 import { HEARTBEAT_MS, type JobTerms, type MessageTo, newMemberId, type ToVolunteer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
-import { openRelayLink } from './collective/relay-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
@@ -127,7 +126,10 @@ class VolunteerLife implements Volunteer {
     this.#board.preparing(terms)
     const session = await JobSession.prepare(terms, {
       host: this.#host, self: this.#self, http: this.#http, network, onFatal: this.#fail,
-      openRelay: (member, signal) => openRelayLink({ self: this.#self, token: this.#link.session, dial: (path) => this.#host.dialRelay(path) }, member, signal),
+      openRelay: async (member, signal) => {
+        const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
+        return openRelayLink({ self: this.#self, token: this.#link.session, dial: (path) => this.#host.dialRelay(path) }, member, signal)
+      },
       send: (message) => this.#link.send(message),
       onChange: () => this.#board.working(session),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),

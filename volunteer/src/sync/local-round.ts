@@ -9,7 +9,8 @@ import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { allFinite } from '../floats.ts'
 import type { BatchSums } from '../graph/executor.ts'
-import { type FragmentStream, weightedDifference } from './fragment-stream.ts'
+import { FragmentStream, weightedDifference } from './fragment-stream.ts'
+import { fragmentsOf } from './local-fragments.ts'
 
 export interface LocalRoundParts {
   /** of the inner steps */
@@ -52,6 +53,12 @@ interface Progress {
   steps: number
   samples: number
   sums: BatchSums
+}
+
+/** `fragments`: into how many the model is cut; they leave one after the other. */
+export function openLocalRounds(parts: Omit<LocalRoundParts, 'stream'>, fragments = 1): LocalRounds {
+  const { layout } = parts.rule
+  return new LocalRounds({ ...parts, stream: fragments === 1 ? undefined : new FragmentStream(fragmentsOf(layout, fragments), layout.total) })
 }
 
 export class LocalRounds {

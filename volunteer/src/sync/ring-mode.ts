@@ -17,7 +17,7 @@ import type { LocalRounds } from './local-round.ts'
 import { type MemberCore, type MemberEffect, type MemberInput, neighbours, type RunOrder } from './member-state.ts'
 import { mayServe, react } from './member.ts'
 import { RingLinks } from './ring-links.ts'
-import { RoundWork } from './round-work.ts'
+import type { RoundWork } from './round-work.ts'
 import { type ShareResult, ShareWork } from './share-work.ts'
 import { Staging } from './staging.ts'
 import { StepExchange } from './step-exchange.ts'
@@ -29,6 +29,7 @@ export interface RingModeParts {
   readonly batches: Batches
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
+  readonly RoundWork: typeof RoundWork | undefined
   readonly network: PeerNetwork
   /** a link through the coordinator (R18) */
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
@@ -76,7 +77,7 @@ export class RingMode {
     this.#staging = new Staging(parts)
     this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
-    this.#round = parts.rounds && new RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: this.#exchange.contributeRoundBucket })
+    this.#round = parts.rounds && parts.RoundWork && new parts.RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: this.#exchange.contributeRoundBucket })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
