@@ -33,25 +33,40 @@ fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index
   if (i >= run.samples * CHANNELS * HEIGHT * IN_QUADS) { return; }
   let line = i / IN_QUADS; // (sample · CHANNELS + channel) · HEIGHT + row of x
   let left = i % IN_QUADS * 4u;
-  let rows = windows_over(line % HEIGHT, OUT_HEIGHT);
-  var sum = vec4f();
-  for (var row = rows.x; row < rows.y; row++) {
-    let start = (line / HEIGHT * OUT_HEIGHT + row) * OUT_WIDTH;
-    sum += windows_sums(start, left);
+  if (ARE_WHOLE) {
+    dx_put(line, left, SHARE * whole_windows(line, left));
+    return;
   }
-  dx_put(line, left, sum * SHARE);
+  dx_put(line, left, SHARE * windows_sums(line, left));
 }
 
 // Windows of 1, 2 or 4 columns side by side: four columns that begin at a multiple of four lie in whole windows.
 const ARE_WHOLE = KERNEL == STRIDE && PADDING == 0u && 4u % STRIDE == 0u;
 
-// Σ dy over the windows of one line of y that cover four columns of x.
-fn windows_sums(start: u32, left: u32) -> vec4f {
-  if (ARE_WHOLE) {
-    let window = left / STRIDE;
-    return vec4f(window_at(start, window), window_at(start, window + 1u / STRIDE), window_at(start, window + 2u / STRIDE), window_at(start, window + 3u / STRIDE));
+// dy of the windows that cover four columns of a line of x, where they are whole: one row of windows, and no loop.
+fn whole_windows(line: u32, left: u32) -> vec4f {
+  let row = line % HEIGHT / STRIDE;
+  let start = (line / HEIGHT * OUT_HEIGHT + min(row, OUT_HEIGHT - 1u)) * OUT_WIDTH;
+  return select(vec4f(), four_columns(start, left / STRIDE), row < OUT_HEIGHT);
+}
+
+fn four_columns(start: u32, window: u32) -> vec4f {
+  let first = window_at(start, window);
+  if (STRIDE == 4u) { return vec4f(first); }
+  let second = window_at(start, window + 1u);
+  if (STRIDE == 2u) { return vec4f(first, first, second, second); }
+  return vec4f(first, second, window_at(start, window + 2u), window_at(start, window + 3u));
+}
+
+// Σ dy over the windows that cover four columns of a line of x.
+fn windows_sums(line: u32, left: u32) -> vec4f {
+  var sum = vec4f();
+  let rows = windows_over(line % HEIGHT, OUT_HEIGHT);
+  for (var row = rows.x; row < rows.y; row++) {
+    let start = (line / HEIGHT * OUT_HEIGHT + row) * OUT_WIDTH;
+    sum += vec4f(windows_sum(start, left), windows_sum(start, left + 1u), windows_sum(start, left + 2u), windows_sum(start, left + 3u));
   }
-  return vec4f(windows_sum(start, left), windows_sum(start, left + 1u), windows_sum(start, left + 2u), windows_sum(start, left + 3u));
+  return sum;
 }
 
 fn window_at(start: u32, window: u32) -> f32 {
