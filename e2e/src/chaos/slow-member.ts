@@ -26,6 +26,7 @@ export async function slowMember(grid: Grid, blow: Blow): Promise<Struck> {
   victim.kill('SIGCONT')
   await grid.watch.waitFor(`${victim.name} back in the ring`, ({ run }) => run?.phase === 'finished' || namesInRing(run).has(victim.name))
   blow.say(`  ${victim.name} woke up and is back`)
+  if (grid.watch.run?.phase === 'finished') return { faults: [silent], ...(slowness === undefined ? {} : { slowness }) } // a quick machine: nobody is left to be killed
   const { faults } = await killVolunteer(grid, blow)
   return { faults: [silent, ...faults], ...(slowness === undefined ? {} : { slowness }) }
 }

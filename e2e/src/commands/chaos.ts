@@ -31,7 +31,7 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4, epochs: 4 },
   // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
   partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2, epochs: 8 },
-  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2, epochs: 4 },
+  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2, epochs: 8 },
   hostile: { does: 'let a volunteer in that attacks the run, a different way each time', strike: hostile, faults: ATTACKS, epochs: 36 },
 }
 /** The coordinator has its own machine wherever it matters; here it would start in the time that three volunteers leave it. */
@@ -135,9 +135,9 @@ function ringSize({ members }: RunView): number {
 /** Waits for a random instant of a ring that can lose a member; false: the run ended before. */
 async function nextInstant({ watch }: Grid, random: () => number): Promise<boolean> {
   const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
-  const run = await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)) && run)
+  await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)))
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
-  return run.phase !== 'finished'
+  return watch.run?.phase !== 'finished'
 }
 
 interface Recovery extends Fault {
