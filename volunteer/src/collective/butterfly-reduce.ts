@@ -1,15 +1,16 @@
 // The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: everybody sends each owner its part of the
 // gradient, the owner adds the parts and sends the sum to all (DESIGN §4.1; the shape of hivemind's butterfly). The same bytes
 // as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member sends, by name.
-import { FRAME_PAYLOAD_BYTES, type Frame, GridError, type Manifest } from '@starling-grid/protocol'
+// What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of them.
+import type { Frame, Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import type { Feedback } from './encoding.ts'
-import { decodeManifest, encodeManifest } from './manifest.ts'
+import { combine } from './numbers.ts'
 import { RankFailure } from './rank-failure.ts'
-import { RingCodec } from './ring-codec.ts'
-import { BUCKET_FLOATS, type Chunk, ChunkMap, evenBuckets } from './schedule.ts'
+import type { Chunk } from './schedule.ts'
 import { farOutside, normOf } from './slice-norms.ts'
-import { checkOptions, malformed, OwnShare, type ReduceProgress, requireStep, type StepReduceOptions, unexpected } from './step-reduce.ts'
+import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
+import { StepSumBuilder } from './step-sum.ts'
 
 export interface ButterflyOptions extends StepReduceOptions {
   /** by place: how many samples each member has, in proportion; absent: alike */
@@ -29,11 +30,7 @@ export class ButterflyReduce {
   readonly #options: ButterflyOptions
   readonly #self: number
   readonly #size: number
-  readonly #codec: RingCodec
-  readonly #chunks: ChunkMap
-  readonly #own: OwnShare
-  readonly #sum: Float32Array
-  readonly #manifests: (Manifest | undefined)[]
+  readonly #sum: StepSumBuilder
   /** by place: slices of the own part, one after the other as its chunks are; made when the first of a member comes */
   readonly #slices: (Float32Array | undefined)[]
   /** own chunk → where it lies in a slice, and after the last chunk the floats of the whole part */
@@ -41,63 +38,45 @@ export class ButterflyReduce {
   /** chunk × place: it came from there */
   readonly #seen: Uint8Array
   /** bucket → slices of the own part of it that are still to come */
-  readonly #missing: number[]
-  readonly #expected: number
-  #received = 0
-  /** the own manifest is in, and with it the whole share */
-  #complete = false
+  readonly #missing = new Map<number, number>()
 
   constructor(options: ButterflyOptions) {
-    const { position: { index, size }, length, buckets = evenBuckets(length, BUCKET_FLOATS), chunkBytes = FRAME_PAYLOAD_BYTES, encoding = 'f32' } = options
-    checkOptions({ ...options, buckets })
+    const { position: { index, size } } = options
     if (size < 2) throw new Error('internal: one member alone has nobody to exchange with')
     this.#options = options
     this.#self = index
     this.#size = size
-    this.#codec = new RingCodec(encoding)
-    this.#own = new OwnShare({ buckets, length, lossless: this.#codec.lossless })
-    this.#chunks = new ChunkMap({ buckets, size, chunkFloats: this.#codec.chunkFloats(chunkBytes) })
-    this.#sum = options.into ?? new Float32Array(length)
-    this.#manifests = new Array<undefined>(size)
+    this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options, chunks))
     this.#slices = new Array<undefined>(size)
-    this.#seen = new Uint8Array(this.#chunks.all.length * size)
+    this.#seen = new Uint8Array(this.#sum.chunks.all.length * size)
     this.#startInSlice = this.#layOutSlices()
-    this.#missing = buckets.map((_, bucket) => (size - 1) * this.#ownChunks(bucket).length)
-    const mine = this.#chunks.all.filter((chunk) => this.#isMine(chunk)).length
-    this.#expected = (size - 1) * (mine + 1) + (this.#chunks.all.length - mine)
+    for (const bucket of this.#sum.own.left) this.#missing.set(bucket, (size - 1) * this.#ownChunks(bucket).length)
   }
 
   /** All sums and all manifests are here. */
   get done(): boolean {
-    return this.#complete && this.#received === this.#expected
+    return this.#sum.done
   }
 
   get progress(): ReduceProgress {
-    return { received: this.#received, expected: this.#expected }
+    return this.#sum.progress
   }
 
   /** Σ over the members, equal bytes on all of them. Only when done. */
   get sum(): Float32Array {
-    this.#requireDone()
-    return this.#sum
+    return this.#sum.sum
   }
 
   /** In the order of places. Only when done. */
   get manifests(): readonly Manifest[] {
-    this.#requireDone()
-    return this.#manifests.filter((manifest) => manifest !== undefined)
+    return this.#sum.manifests
   }
 
   /** One bucket of this member's share, once, as soon as it is final; all else is as with `contribute` and in ring-reduce.ts. */
   contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback, encoded: readonly Uint8Array[] = []): Addressed[] {
-    this.#own.put(bucket, gradient, feedback)
-    const values = this.#own.values ?? gradient
-    const others = this.#chunks.all.filter((chunk) => chunk.bucket === bucket && !this.#isMine(chunk))
-    const slices = others.map((chunk, i) => {
-      const bytes = encoded[i]
-      const payload = bytes ? this.#own.putEncoded(chunk, bytes, this.#codec) : this.#encode(chunk, values, false)
-      return { to: chunk.segment, frame: this.#chunkFrame('partial', chunk, payload) }
-    })
+    this.#sum.own.put(bucket, gradient, feedback)
+    const others = this.#sum.chunks.of(bucket).filter((chunk) => !this.#isMine(chunk))
+    const slices = others.map((chunk, i) => ({ to: chunk.segment, frame: this.#chunkFrame('partial', chunk, this.#sum.leaving(chunk, encoded[i])) }))
     return [...slices, ...this.#completed(bucket)]
   }
 
@@ -108,11 +87,8 @@ export class ButterflyReduce {
    * RankFailure as `accept`. The reduce is over then
    */
   contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
-    if (this.#complete) throw new Error('internal: a member contributes once')
-    const own = this.#frame('manifest', { bucket: this.#self, offset: 0, payload: encodeManifest(manifest) })
-    const frames = this.#own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
-    this.#manifests[this.#self] = manifest
-    this.#complete = true
+    const left = (): Addressed[] => this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
+    const [own, frames] = this.#sum.contribute(manifest, left)
     return [...this.#toAll(own), ...frames]
   }
 
@@ -123,7 +99,7 @@ export class ButterflyReduce {
    * what the member in place `rank` sent makes no sum; the reduce is over then
    */
   accept(frame: Frame, from: number): Addressed[] {
-    requireStep(this.#options, frame)
+    this.#sum.requireStep(frame)
     if (!(from >= 0 && from < this.#size) || from === this.#self || frame.hop !== 0) throw malformed(frame, `no frame of member ${from} comes here at this hop`)
     switch (frame.type) {
       case 'partial': return this.#acceptPartial(frame, from)
@@ -134,55 +110,48 @@ export class ButterflyReduce {
   }
 
   #acceptPartial(frame: Frame, from: number): Addressed[] {
-    const chunk = this.#chunkOf(frame)
+    const chunk = this.#sum.chunkOf(frame)
     if (!this.#isMine(chunk)) throw malformed(frame, `this part belongs to member ${chunk.segment}`)
     if (this.#hasCome(chunk, from)) return []
-    this.#decode(frame, this.#sliceOf(chunk, from))
+    this.#sum.decode(frame, this.#sliceOf(chunk, from))
     this.#came(chunk, from)
-    this.#missing[chunk.bucket] = (this.#missing[chunk.bucket] ?? 0) - 1
-    return this.#own.has(chunk.bucket) ? this.#completed(chunk.bucket) : []
+    this.#missing.set(chunk.bucket, (this.#missing.get(chunk.bucket) ?? 0) - 1)
+    return this.#sum.own.has(chunk.bucket) ? this.#completed(chunk.bucket) : []
   }
 
   #acceptReduced(frame: Frame, from: number): Addressed[] {
-    const chunk = this.#chunkOf(frame)
+    const chunk = this.#sum.chunkOf(frame)
     if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
     if (this.#hasCome(chunk, from)) return []
     // Our share has not left yet, so nobody can know this sum: it is made up.
-    if (!this.#own.has(chunk.bucket)) throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
-    this.#decode(frame, this.#sum.subarray(chunk.start, chunk.start + chunk.floats))
+    if (!this.#sum.own.has(chunk.bucket)) throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
+    this.#sum.decode(frame, this.#sum.in(chunk))
     this.#came(chunk, from)
     return []
   }
 
   #acceptManifest(frame: Frame, from: number): Addressed[] {
     if (frame.bucket !== from || frame.offset !== 0) throw malformed(frame, `member ${from} sends its own manifest and no other`)
-    if (this.#manifests[from] !== undefined) return []
-    this.#manifests[from] = decodeManifest(frame.payload)
-    this.#received++
+    this.#sum.takeManifest(from, frame)
     return []
   }
 
   /** The sum of the own part of a bucket, once every slice of it is here: added in the order of places, whenever they came. */
   #completed(bucket: number): Addressed[] {
-    if (this.#missing[bucket] !== 0) return []
+    if (this.#missing.get(bucket) !== 0) return []
     const chunks = this.#ownChunks(bucket)
     this.#judge(chunks)
     return chunks.flatMap((chunk) => {
-      const sum = this.#add(chunk)
-      return this.#toAll(this.#chunkFrame('reduced', chunk, this.#encode(chunk, sum, true)))
+      this.#add(chunk)
+      return this.#toAll(this.#chunkFrame('reduced', chunk, this.#sum.travelling(chunk, true)))
     })
   }
 
-  #add(chunk: Chunk): Float32Array {
-    const end = chunk.start + chunk.floats
-    const into = this.#sum.subarray(chunk.start, end)
-    for (let place = 0; place < this.#size; place++) {
-      const slice = this.#contributionOf(place, chunk)
-      if (place === 0) into.set(slice)
-      else for (let i = 0; i < into.length; i++) into[i] = (into[i] ?? 0) + (slice[i] ?? 0)
-    }
-    if (!allFinite(into)) throw this.#blameLargest(chunk)
-    return this.#sum
+  #add(chunk: Chunk): void {
+    const sum = this.#sum.in(chunk)
+    sum.set(this.#contributionOf(0, chunk))
+    for (let place = 1; place < this.#size; place++) combine('sum', sum, this.#contributionOf(place, chunk))
+    if (!allFinite(sum)) throw this.#blameLargest(chunk)
   }
 
   /** Each slice is finite. One that is beyond all others by far is a lie or a fault. */
@@ -209,8 +178,7 @@ export class ButterflyReduce {
   }
 
   #contributionOf(place: number, chunk: Chunk): Float32Array {
-    if (place !== this.#self) return this.#sliceOf(chunk, place)
-    return (this.#own.values ?? this.#sum).subarray(chunk.start, chunk.start + chunk.floats)
+    return place === this.#self ? this.#sum.ownIn(chunk) : this.#sliceOf(chunk, place)
   }
 
   #sliceOf(chunk: Chunk, place: number): Float32Array {
@@ -221,7 +189,7 @@ export class ButterflyReduce {
 
   #layOutSlices(): Uint32Array {
     let end = 0
-    return Uint32Array.from([...this.#chunks.all, undefined], (chunk) => {
+    return Uint32Array.from([...this.#sum.chunks.all, undefined], (chunk) => {
       const start = end
       if (chunk !== undefined && this.#isMine(chunk)) end += chunk.floats
       return start
@@ -233,7 +201,7 @@ export class ButterflyReduce {
   }
 
   #ownChunks(bucket: number): Chunk[] {
-    return this.#chunks.all.filter((chunk) => chunk.bucket === bucket && this.#isMine(chunk))
+    return this.#sum.chunks.of(bucket).filter((chunk) => this.#isMine(chunk))
   }
 
   #hasCome({ index }: Chunk, from: number): boolean {
@@ -242,41 +210,20 @@ export class ButterflyReduce {
 
   #came({ index }: Chunk, from: number): void {
     this.#seen[index * this.#size + from] = 1
-    this.#received++
-  }
-
-  /** The chunk that a frame carries, when its place and length are those that the cut gives. */
-  #chunkOf(frame: Frame): Chunk {
-    const chunk = this.#chunks.at(frame)
-    if (chunk === undefined) throw malformed(frame, 'no chunk begins there')
-    const bytes = this.#codec.bytes(chunk.floats)
-    if (frame.payload.byteLength !== bytes) throw malformed(frame, `this chunk has ${bytes} bytes, got ${frame.payload.byteLength}`)
-    return chunk
-  }
-
-  #decode(frame: Frame, into: Float32Array): void {
-    this.#codec.decode(frame.payload, into)
-    if (!allFinite(into)) throw new GridError('gradient-not-finite', `a ${frame.type} frame holds NaN or infinity in bucket ${frame.bucket} from float ${frame.offset} on`)
-  }
-
-  /** `complete`: the sum becomes what the others decode of it. */
-  #encode({ start, floats }: Chunk, values: Float32Array, complete: boolean): Uint8Array {
-    return this.#codec.encode(values.subarray(start, start + floats), this.#own.lost?.subarray(start, start + floats), complete)
+    this.#sum.came()
   }
 
   #toAll(frame: Frame): Addressed[] {
     return Array.from({ length: this.#size - 1 }, (_, i) => ({ to: (this.#self + 1 + i) % this.#size, frame }))
   }
 
-  #requireDone(): void {
-    if (!this.done) throw new Error('internal: the reduce is not done')
-  }
-
   #chunkFrame(type: 'partial' | 'reduced', { bucket, offset }: Chunk, payload: Uint8Array): Frame {
-    return this.#frame(type, { bucket, offset, payload })
+    return this.#sum.frame(type, { bucket, hop: 0, offset, payload })
   }
+}
 
-  #frame(type: Frame['type'], rest: Pick<Frame, 'bucket' | 'offset' | 'payload'>): Frame {
-    return { type, generation: this.#options.generation, step: this.#options.step, hop: 0, ...rest }
-  }
+/** Everybody's manifest but the own, their slices of the own part, and the sums of all others. */
+function framesToCome({ position: { index, size } }: ButterflyOptions, chunks: readonly Chunk[]): number {
+  const mine = chunks.filter(({ segment }) => segment === index).length
+  return (size - 1) * (mine + 1) + (chunks.length - mine)
 }

@@ -82,18 +82,24 @@ export function cutIntoChunks({ buckets, size, chunkFloats }: CutOptions): Chunk
   return chunks
 }
 
-/** All chunks, and the one that begins at a place. */
+/** All chunks, those of a bucket, and the one that begins at a place. */
 export class ChunkMap {
   readonly all: readonly Chunk[]
-  readonly #places = new Map<string, Chunk>()
+  readonly #buckets: readonly Map<number, Chunk>[]
 
   constructor(options: CutOptions) {
     this.all = cutIntoChunks(options)
-    for (const chunk of this.all) this.#places.set(`${chunk.bucket}:${chunk.offset}`, chunk)
+    this.#buckets = options.buckets.map(() => new Map())
+    for (const chunk of this.all) this.#buckets[chunk.bucket]?.set(chunk.offset, chunk)
+  }
+
+  /** In the order of their places. */
+  of(bucket: number): Chunk[] {
+    return [...(this.#buckets[bucket]?.values() ?? [])]
   }
 
   at({ bucket, offset }: Pick<Chunk, 'bucket' | 'offset'>): Chunk | undefined {
-    return this.#places.get(`${bucket}:${offset}`)
+    return this.#buckets[bucket]?.get(offset)
   }
 }
 

@@ -63,7 +63,8 @@ export class OwnShare {
   }
 
   /** The gradient, and what was lost of earlier ones; only the buckets that are in. */
-  get values(): Float32Array | undefined {
+  get values(): Float32Array {
+    if (this.#values === undefined) throw new Error('internal: no bucket of the own share is in')
     return this.#values
   }
 
@@ -111,12 +112,6 @@ function tiles(buckets: readonly FloatRange[], length: number): boolean {
   const inOrder = [...buckets].sort((a, b) => a.start - b.start)
   const isTiled = inOrder.every(({ start, end }, i) => Number.isInteger(end) && end > start && start === (inOrder[i - 1]?.end ?? 0))
   return isTiled && (inOrder.at(-1)?.end ?? 0) === length
-}
-
-/** @throws GridError 'message-unexpected' */
-export function requireStep({ generation, step }: Pick<StepReduceOptions, 'generation' | 'step'>, frame: Frame): void {
-  if (frame.generation !== generation || frame.step !== step)
-    throw unexpected(`this is step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`)
 }
 
 export function unexpected(message: string): GridError {
