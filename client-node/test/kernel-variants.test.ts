@@ -31,12 +31,20 @@ const CONV = model([4, 11, 9], [
   { type: 'conv2d', name: 'd', out: 2, kernel: 2 },
 ])
 
+/** Stride 1, with every size of kernel that has windows, padding from none to all, groups, no bias, and an epilogue in backward. */
+const WINDOWS = model([4, 11, 9], [
+  { type: 'conv2d', name: 'a', out: 18, kernel: 5, padding: 4, groups: 2, bias: false }, { type: 'tanh' },
+  { type: 'conv2d', name: 'c', out: 7, kernel: 3, padding: 1 }, { type: 'leaky_relu', negative_slope: 0.1 },
+  { type: 'residual', layers: [{ type: 'conv2d', name: 'd', out: 7, kernel: 3, padding: 1 }] },
+  { type: 'conv2d', name: 'e', out: 2, kernel: 4 },
+])
+
 const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'linear.forward', dims: { rows: 1, in: 1, out: 1 }, operands: { x: 1, weight: 1, y: 1 } },
   { kernel: 'linear.parameterGradient', dims: { rows: 1, in: 1, out: 1 }, operands: { x: 1, dy: 1, dweight: 1 } },
   {
     kernel: 'conv2d.forward', operands: { x: 1, weight: 1, y: 1 },
-    dims: { channels: 1, height: 1, width: 1, out: 1, outHeight: 1, outWidth: 1, kernel: 1, stride: 1, padding: 0, groups: 1 },
+    dims: { channels: 1, height: 1, width: 1, out: 1, outHeight: 1, outWidth: 1, kernel: 3, stride: 1, padding: 1, groups: 1 },
   },
 ]
 
@@ -51,8 +59,13 @@ function variants(): { family: KernelFamily; name: string }[] {
   })
 }
 
+function modelsFor({ name }: { readonly name: string }) {
+  if (name.endsWith('windows')) return [['convolution', WINDOWS, 5]] as const
+  return [['linear', LINEAR, 41], ['convolution', CONV, 5]] as const
+}
+
 for (const wanted of variants())
-  for (const [name, spec, samples] of [['linear', LINEAR, 41], ['convolution', CONV, 5]] as const)
+  for (const [name, spec, samples] of modelsFor(wanted))
     test(`${name} by ${wanted.family} ${wanted.name} agrees with the reference, batch ${samples}`, { skip }, async () => {
       assert.ok(gpu)
       const { device, description: adapter } = gpu

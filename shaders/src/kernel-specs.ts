@@ -8,6 +8,7 @@ import { attentionBackward, attentionForward } from './recipes/attention.ts'
 import { CONV2D_FORWARD, CONV2D_INPUT_GRADIENT, CONV2D_PARAMETER_GRADIENT } from './recipes/conv2d.ts'
 import { CONV2D_FORWARD_SHARED, CONV2D_INPUT_GRADIENT_SHARED, CONV2D_PARAMETER_GRADIENT_SHARED } from './recipes/conv2d-shared.ts'
 import { CONV2D_FORWARD_SUBGROUP, CONV2D_INPUT_GRADIENT_SUBGROUP, CONV2D_PARAMETER_GRADIENT_SUBGROUP } from './recipes/conv2d-subgroup.ts'
+import { CONV2D_FORWARD_WINDOWS, CONV2D_INPUT_GRADIENT_WINDOWS, CONV2D_PARAMETER_GRADIENT_WINDOWS } from './recipes/conv2d-windows.ts'
 import { batchnorm2dEvaluate, batchnorm2dStatistics, channelNormBackward, channelNormForward } from './recipes/channel-norm.ts'
 import {
   elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
@@ -97,9 +98,9 @@ export const KERNEL_SPECS: KernelTable = {
     'linear.forward': LINEAR_FORWARD_SUBGROUP,
     'linear.inputGradient': LINEAR_INPUT_GRADIENT_SUBGROUP,
     'linear.parameterGradient': LINEAR_PARAMETER_GRADIENT_SUBGROUP,
-    'conv2d.forward': CONV2D_FORWARD_SUBGROUP,
-    'conv2d.inputGradient': CONV2D_INPUT_GRADIENT_SUBGROUP,
-    'conv2d.parameterGradient': CONV2D_PARAMETER_GRADIENT_SUBGROUP,
+    'conv2d.forward': [...CONV2D_FORWARD_SUBGROUP, ...CONV2D_FORWARD_WINDOWS],
+    'conv2d.inputGradient': [...CONV2D_INPUT_GRADIENT_SUBGROUP, ...CONV2D_INPUT_GRADIENT_WINDOWS],
+    'conv2d.parameterGradient': [...CONV2D_PARAMETER_GRADIENT_SUBGROUP, ...CONV2D_PARAMETER_GRADIENT_WINDOWS],
   },
   shared: {
     'linear.forward': LINEAR_FORWARD_SHARED,
@@ -125,7 +126,7 @@ const ONLY = 'only'
 /** The ways to run `call` that such an adapter has, its own family first, and in it those first that suit. Never empty. */
 export function candidatesFor(call: KernelCall<unknown>, capacity: number, traits: AdapterTraits): readonly Candidate[] {
   const families: KernelFamily[] = traits.software ? ['subgroup', 'register', 'shared'] : ['shared', 'register']
-  const candidates = families.flatMap(family => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits)))
+  const candidates = families.flatMap(family => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits, call.dims)))
     .map(({ family, name, recipe, suits }) => ({
       family, name, suits: suits === undefined || suits(call.dims, capacity, traits), recipe: (samples: number) => recipe(call.dims, samples, call.operands),
     }))
@@ -137,7 +138,7 @@ interface AnyVariant {
   readonly family: KernelFamily
   readonly name: string
   recipe(dims: unknown, capacity: number, operands: unknown): Recipe
-  fits?(traits: AdapterTraits): boolean
+  fits?(traits: AdapterTraits, dims: unknown): boolean
   suits?(dims: unknown, capacity: number, traits: AdapterTraits): boolean
 }
 

@@ -9,6 +9,7 @@ export const KERNEL_URLS = {
   'subgroup-product': new URL('../kernels/subgroup-product.wgsl', import.meta.url),
   'linear-subgroup': new URL('../kernels/linear-subgroup.wgsl', import.meta.url),
   'conv2d-subgroup': new URL('../kernels/conv2d-subgroup.wgsl', import.meta.url),
+  'conv2d-windows': new URL('../kernels/conv2d-windows.wgsl', import.meta.url),
   'conv2d-shared': new URL('../kernels/conv2d-shared.wgsl', import.meta.url),
   'conv2d-lines': new URL('../kernels/conv2d-lines.wgsl', import.meta.url),
   'conv2d': new URL('../kernels/conv2d.wgsl', import.meta.url),

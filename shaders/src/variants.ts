@@ -34,8 +34,8 @@ export interface Variant<K extends KernelName> {
   /** what sets it apart within the kernel, for tables and caches: `8×8`, `64×64 split` */
   readonly name: string
   readonly recipe: MakeRecipe<K>
-  /** whether the adapter can run it; absent: every adapter can */
-  fits?(traits: AdapterTraits): boolean
+  /** whether the adapter can run it at all, of these sizes; absent: every adapter can */
+  fits?(traits: AdapterTraits, dims: KernelDims<K>): boolean
   /** whether it is worth a try at these sizes; absent: always */
   suits?(dims: KernelDims<K>, capacity: number, traits: AdapterTraits): boolean
 }

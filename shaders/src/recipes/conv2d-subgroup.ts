@@ -6,20 +6,39 @@ import { forwardRecipe, inputGradientRecipe, linesOf, parameterGradientRecipe, t
 import { SUBGROUP_TILES, subgroupCount, subgroupTileFits, subgroupTileName, subgroupTileSuits, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
 import { BUSY_GROUPS } from './tiles.ts'
 
-export const CONV2D_FORWARD_SUBGROUP: readonly Variant<'conv2d.forward'>[] = variants(forward, forwardProduct)
-export const CONV2D_INPUT_GRADIENT_SUBGROUP: readonly Variant<'conv2d.inputGradient'>[] = variants(inputGradient, lineProduct)
-export const CONV2D_PARAMETER_GRADIENT_SUBGROUP: readonly Variant<'conv2d.parameterGradient'>[] = variants(parameterGradient, partialProduct)
+export const CONV2D_FORWARD_SUBGROUP: readonly Variant<'conv2d.forward'>[] =
+  SUBGROUP_TILES.map(tile => conv2dVariant(tile, forward(tile), { productOf: forwardProduct, isWorthIt: dims => !hasWindows(dims) }))
+export const CONV2D_INPUT_GRADIENT_SUBGROUP: readonly Variant<'conv2d.inputGradient'>[] = SUBGROUP_TILES.map(tile => conv2dVariant(tile, inputGradient(tile), { productOf: lineProduct }))
+export const CONV2D_PARAMETER_GRADIENT_SUBGROUP: readonly Variant<'conv2d.parameterGradient'>[] =
+  SUBGROUP_TILES.map(tile => conv2dVariant(tile, parameterGradient(tile), { productOf: partialProduct }))
 
 type ProductOf = (lines: Lines, dims: Conv2dDims, samples: number) => SubgroupProduct
 
-function variants<K extends 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.parameterGradient'>(make: (tile: SubgroupTile) => MakeRecipe<K>, productOf: ProductOf) {
-  return SUBGROUP_TILES.map(tile => ({
-    family: 'subgroup' as const, name: subgroupTileName(tile), recipe: make(tile), fits: subgroupTileFits(tile),
-    suits: (dims: Conv2dDims, capacity: number) => subgroupTileSuits(tile, productOf(linesOf(dims, capacity), dims, capacity)),
-  }))
+export type Conv2dKernel = 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.parameterGradient'
+
+/** When a variant is worth a try. */
+export interface Worth {
+  readonly productOf: ProductOf
+  /** absent: unless another tile is better */
+  readonly isWorthIt?: (dims: Conv2dDims) => boolean
 }
 
-function forwardProduct({ outPerGroup, line }: Lines, { groups, outHeight }: Conv2dDims, samples: number): SubgroupProduct {
+export function conv2dVariant<K extends Conv2dKernel>(tile: SubgroupTile, recipe: MakeRecipe<K>, { productOf, isWorthIt = () => true }: Worth) {
+  return {
+    family: 'subgroup' as const, name: subgroupTileName(tile), recipe, fits: subgroupTileFits(tile),
+    suits: (dims: Conv2dDims, capacity: number) => isWorthIt(dims) && subgroupTileSuits(tile, productOf(linesOf(dims, capacity), dims, capacity)),
+  }
+}
+
+/** Kernels whose windows of four outputs are eight floats at most, and overlap enough to do better than lines (conv2d-windows.ts). */
+const FEWEST_COLUMNS = 3
+const MOST_COLUMNS = 5
+
+export function hasWindows({ stride, kernel, padding }: Conv2dDims): boolean {
+  return stride === 1 && kernel >= FEWEST_COLUMNS && kernel <= MOST_COLUMNS && padding < kernel
+}
+
+export function forwardProduct({ outPerGroup, line }: Lines, { groups, outHeight }: Conv2dDims, samples: number): SubgroupProduct {
   return { rows: outPerGroup, columns: samples * outHeight * line, batch: groups }
 }
 
@@ -46,15 +65,19 @@ function inputGradient(tile: SubgroupTile): MakeRecipe<'conv2d.inputGradient'> {
   }
 }
 
-/** Tiles are counted along the cells of all samples first; workgroups past the last sample return. */
 function overCells(
   tile: SubgroupTile, lines: Lines, { dims, entryPoint, productOf }: { readonly dims: Conv2dDims; readonly entryPoint: string; readonly productOf: ProductOf },
 ): Product {
-  const { rows, columns, batch } = productOf(lines, dims, lines.capacity)
+  const { constants, threads } = cellTiles(tile, productOf(lines, dims, lines.capacity))
+  return { ...productPass(tile, entryPoint), threads, constants: { ...lines.constants, ...constants } }
+}
+
+/** Tiles are counted along the cells of all samples first; workgroups past the last sample return. */
+export function cellTiles(tile: SubgroupTile, { rows, columns, batch }: SubgroupProduct) {
   const tiles = Math.ceil(rows / tile.rows)
   return {
-    ...productPass(tile, entryPoint), threads: () => subgroupCount(tile, { rows, columns, batch }) * tile.lanes,
-    constants: { ...lines.constants, ...tileConstants(tile), OUT_TILES: tiles, SEER_TILES: tiles, CELL_TILES: Math.ceil(columns / (tile.lanes * tile.columns)) },
+    threads: () => subgroupCount(tile, { rows, columns, batch }) * tile.lanes,
+    constants: { ...tileConstants(tile), OUT_TILES: tiles, SEER_TILES: tiles, CELL_TILES: Math.ceil(columns / (tile.lanes * tile.columns)) },
   }
 }
 
@@ -79,6 +102,6 @@ function productPass({ lanes }: SubgroupTile, entryPoint: string) {
   return { file: 'conv2d-subgroup', uses: ['subgroup-product', 'conv2d-lines'], entryPoint, workgroup: lanes, subgroups: true } as const
 }
 
-function tileConstants({ lanes, rows, columns }: SubgroupTile) {
+export function tileConstants({ lanes, rows, columns }: SubgroupTile) {
   return { LANES: lanes, JOINT_ROWS: rows, OWN_COLUMNS: columns }
 }
