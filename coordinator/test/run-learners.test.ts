@@ -32,8 +32,11 @@ test('members are asked for a copy at a version that nobody holds yet', () => {
   assert.deepEqual(desk.sent('copy-at').map(({ to, v }) => [to, v]), [['a', 5], ['b', 5]])
   desk.wait(200)
   assert.deepEqual(desk.sent('copy-at'), [], 'once')
-  desk.wait(2000)
-  assert.deepEqual(desk.sent('copy-at').map(({ v }) => v), [7, 7], 'they had passed it')
+  desk.wait(4000)
+  assert.deepEqual(desk.sent('copy-at'), [], 'steps take long: nobody has reached it')
+  for (const v of [4, 5]) desk.step(v)
+  desk.wait(200)
+  assert.deepEqual(desk.sent('copy-at').map(({ v }) => v), [9, 9], 'they had passed it')
 })
 
 test('a newcomer hears of the copies when their version is committed, not before', () => {
@@ -109,6 +112,26 @@ test('one that kept a version of an earlier visit goes on from there when it is 
   assert.deepEqual(joins(9), ['c goes on from version 9, which it kept', [3], 0])
   assert.deepEqual(joins(3), ['c kept version 3, which is 9 behind: it fetches another', [], 2])
   assert.deepEqual(joins(9, 'f'.repeat(64) as VersionRef['id']), ['c kept version 9, which is not on the chain: it fetches another', [], 2])
+})
+
+test('one that comes back from a ring that went on without it leaves that ring, and goes on from what it held when that is near and committed', () => {
+  const comesBack = (records: number) => {
+    const desk = new Desk({ minVolunteers: 3, blocks: 300 })
+    desk.join('a', 'b', 'c')
+    desk.run('a', 'b', 'c')
+    for (let v = 1; v <= 12; v++) desk.step(v)
+    desk.lose('c')
+    desk.run('a', 'b')
+    desk.step(13)
+    desk.join('c')
+    assert.deepEqual(desk.sent('freeze').map(({ to, gen }) => [to, gen]), [['c', 2]])
+    desk.answer('c', desk.state.chain.records.slice(1, records), at(desk, 1))
+    const acks = desk.sent('ack').map(({ to, committed }) => [to, committed.v])
+    desk.wait(200)
+    return [acks, desk.sent('follow').map(({ records }) => records.map(({ v }) => v)), desk.sent('copy-at').length]
+  }
+  assert.deepEqual(comesBack(11), [[['c', 11]], [[12, 13]], 0])
+  assert.deepEqual(comesBack(3), [[], [], 2])
 })
 
 test('a copy that is too far behind to follow from is offered to nobody: a new one is asked for', () => {

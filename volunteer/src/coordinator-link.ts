@@ -28,6 +28,8 @@ export class CoordinatorLink {
   readonly #events: CoordinatorEvents
   #socket: CoordinatorSocket | undefined
   #session: string | undefined
+  /** ends the connection that is open now */
+  #drop: (error: GridError) => void = () => undefined
   #stopped = false
 
   constructor(host: VolunteerHost, self: { readonly incarnation: MemberId; readonly name: string }, events: CoordinatorEvents) {
@@ -66,6 +68,11 @@ export class CoordinatorLink {
     }
   }
 
+  /** Another socket, soon: the coordinator has given this one up, which its own end may not hear of for minutes. */
+  renew(why: string): void {
+    this.#drop(new GridError('coordinator-lost', why))
+  }
+
   /** Says goodbye; the coordinator closes the socket when nobody depends on this member any more. */
   leave(): void {
     this.#stopped = true
@@ -83,10 +90,12 @@ export class CoordinatorLink {
     return new Promise((_, reject) => {
       const fail = (error: unknown): void => {
         clearTimeout(timer)
-        this.#socket = undefined
+        if (this.#socket === socket) this.#socket = undefined // an old socket may close long after the next has opened
+        socket.onMessage = undefined
         socket.close()
         reject(error)
       }
+      this.#drop = fail
       const timer = setTimeout(() => fail(new GridError('coordinator-lost', 'the coordinator did not answer')), WELCOME_MS)
       signal.addEventListener('abort', () => fail(new GridError('cancelled', 'the volunteer was stopped')), { once: true })
       socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))

@@ -1,5 +1,5 @@
 // A volunteer's life: join → catch up → train → leave.
-import { HEARTBEAT_MS, type JobTerms, type MessageTo, newMemberId, type ToVolunteer } from '@starling-grid/protocol'
+import { HEARTBEAT_MS, type JobTerms, type MessageTo, newMemberId, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
@@ -42,6 +42,8 @@ class VolunteerLife implements Volunteer {
   #session: JobSession | undefined
   #preparing: string | undefined
   #heartbeat: ReturnType<typeof setInterval> | undefined
+  /** by the clock on the wall: the other one stands still while a machine sleeps */
+  #beatAt = Date.now()
 
   constructor(host: VolunteerHost, options: VolunteerOptions) {
     this.#host = host
@@ -136,6 +138,7 @@ class VolunteerLife implements Volunteer {
     })
     if (this.#end.signal.aborted) return session.stop()
     this.#session = session
+    this.#beatAt = Date.now() // planning may have kept everything else waiting
     this.#board.prepared(session)
   }
 
@@ -173,10 +176,19 @@ class VolunteerLife implements Volunteer {
 
   #beat(): void {
     const session = this.#session
+    const sleptMs = Date.now() - this.#beatAt - HEARTBEAT_MS
+    this.#beatAt = Date.now()
     if (session === undefined) return
+    if (sleptMs > SILENCE_MS) return this.#wakeUp(session, sleptMs)
     const { links, linkMs } = session.ring
     const { bytesSent, bytesReceived } = links
     this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: links.takeRefusals(), ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
     this.#board.working(session)
+  }
+
+  /** Everybody took the silence for the end: what their ends of sockets and links said of it may have found nobody. */
+  #wakeUp(session: JobSession, sleptMs: number): void {
+    this.#link.renew(`slept for ${Math.round(sleptMs / 1000)} s`)
+    session.ring.links.giveUp('slept for longer than others wait')
   }
 }

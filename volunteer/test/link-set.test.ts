@@ -166,6 +166,21 @@ test('who slept himself does not take it for the silence of others', async (t) =
   a.set.close()
 })
 
+test('who gave its links up opens new ones when they are needed', async () => {
+  const grid = new MemoryGrid()
+  const a = join(grid, near)
+  const b = join(grid, far)
+  await Promise.all([a.set.ensure(far, 'dial', never), b.set.ensure(near, 'await', never)])
+  a.set.giveUp('slept')
+  assert.deepEqual([a.set.has(far), a.lost.map(({ member, why }) => [member, why])], [false, [[far, 'silent']]])
+  await a.set.ensure(far, 'dial', never)
+  a.set.send(far, frame(1))
+  while (b.frames.length === 0) await b.next()
+  assert.equal(b.frames[0]?.frame.step, 1)
+  a.set.close()
+  b.set.close()
+})
+
 test('frames of the ring overtake the bulk of a state, which leaves a little at a time', async () => {
   const order: string[] = []
   let buffered = 0

@@ -46,7 +46,7 @@ export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }:
   const here = state.members.get(member)
   if (here !== undefined) {
     here.silent = false
-    claimed(here, claim === null ? undefined : fold(claim.base, claim.records), state)
+    claimed(turn, here, claim === null ? undefined : fold(claim.base, claim.records))
   }
   if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim)) return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return

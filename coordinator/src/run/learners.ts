@@ -2,6 +2,7 @@
 // copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no sources (R4, R7).
 import { type MemberId, type MessageFrom, PLAN_WINDOW, type VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from './journal-replay.ts'
+import type { ChainIndex } from './chain-index.ts'
 import type { Member, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -27,7 +28,7 @@ const COPIES = 3
 const COPY_MS = 30_000
 /** Steps that it may be behind: members keep the sums of 64 at most, and more steps follow while it is fetched. */
 const COPY_STEPS = PLAN_WINDOW / 2
-/** ms for copies to be made before they are asked for at a later version: the members had passed the one that was named */
+/** ms for copies to be made before they are asked for at a later version, once the one that was named is committed: the members had passed it */
 const COPY_PATIENCE_MS = 2000
 /** Steps ahead of C at which a copy is made: nobody has begun to hold it. Doubles when they had. */
 const FIRST_AHEAD = 2
@@ -36,11 +37,16 @@ const FIRST_AHEAD = 2
 export function beginLearning(turn: Turn, member: Member, holds: VersionRef | undefined): void {
   const { chain } = turn.state
   if (chain.head.v === 0) return
-  const near = holds !== undefined && holds.v > 0 && chain.has(holds) && chain.head.v - holds.v <= REPLAYED
-  member.learner = { since: turn.now, ready: false, held: near ? holds.v : undefined, told: 0, gen: 0 }
+  const near = ifNear(chain, holds)
+  member.learner = { since: turn.now, ready: false, held: near?.v, told: 0, gen: 0 }
   if (holds === undefined || holds.v === 0) return
   const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
   turn.note('member', near ? `${member.name} goes on from version ${holds.v}, which it kept` : `${member.name} kept version ${holds.v}, which ${why}: it fetches another`)
+}
+
+/** On the chain, and so little behind that the steps since cost less than a copy. */
+function ifNear(chain: ChainIndex, held: VersionRef | undefined): VersionRef | undefined {
+  return held !== undefined && held.v > 0 && chain.has(held) && chain.head.v - held.v <= REPLAYED ? held : undefined
 }
 
 /** Others do not wait for it, unless it takes too long or there is nobody else. */
@@ -90,11 +96,13 @@ function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): { re
 
 function askForCopy(turn: Turn, phase: Ring): void {
   const { state, now } = turn
+  const { head } = state.chain
   const asked = phase.copyAsked
-  if (asked !== undefined && now - asked.at < COPY_PATIENCE_MS) return
+  if (asked !== undefined && (head.v < asked.v || now - asked.at < COPY_PATIENCE_MS)) return
   const ahead = asked === undefined ? FIRST_AHEAD : Math.min(2 * asked.ahead, PLAN_WINDOW)
-  phase.copyAsked = { ahead, at: now }
-  turn.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...turn.ballot, v: Math.min(phase.plannedTo, state.chain.head.v + ahead) })
+  const v = Math.min(phase.plannedTo, head.v + ahead)
+  phase.copyAsked = { ahead, v, at: now }
+  turn.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...turn.ballot, v })
 }
 
 export function copied({ state, now }: Turn, member: MemberId, { version }: MessageFrom<'copied'>): void {
@@ -111,8 +119,12 @@ export function prefetched(turn: Turn, member: MemberId, { version }: MessageFro
   learner.told = learner.held ?? 0
 }
 
-/** A ballot: what it holds now is what it says. */
-export function claimed(member: Member, held: VersionRef | undefined, { chain }: RunState): void {
+/** What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7). */
+export function claimed(turn: Turn, member: Member, held: VersionRef | undefined): void {
   const { learner } = member
-  if (learner !== undefined) learner.held = held !== undefined && held.v > 0 && chain.has(held) ? held.v : undefined
+  if (learner === undefined) return
+  const { chain, phase } = turn.state
+  const near = ifNear(chain, held)
+  learner.held = near?.v
+  if (near !== undefined && phase.type === 'ring') turn.send(member.id, { type: 'ack', ...turn.ballot, committed: near })
 }

@@ -45,8 +45,9 @@ function welcomeInto(turn: Turn, member: Member, holds: VersionRef | undefined):
     case 'finished':
       return turn.send(id, { type: 'finished', version: state.chain.head, reason: state.finished ?? '' })
     case 'form':
-    case 'ring': // admitted at the next ballot (R2), which the tick opens
+    case 'ring': // R2, again: a ring that it has slept away from is over for it. Admitted at the next ballot, which the tick opens
       beginLearning(turn, member, holds)
+      turn.send(id, { type: 'freeze', ...turn.ballot })
       return turn.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
     case 'handover':
     case 'settle':

@@ -180,8 +180,8 @@ export type RunPhase =
       readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly ShareMove[] }>
       /** members that others took blocks of: told once */
       readonly helped: Set<MemberId>
-      /** when copies for newcomers were asked for, and how many steps ahead */
-      copyAsked: { readonly ahead: number; readonly at: number } | undefined
+      /** the version that copies for newcomers were asked for at, when, and how many steps ahead that was */
+      copyAsked: { readonly v: number; readonly ahead: number; readonly at: number } | undefined
       /** a step that members hold differently (dispute.ts) */
       dispute: Dispute | undefined
       checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined

@@ -120,6 +120,11 @@ export class LinkSet {
     for (const links of this.#open.values()) for (const { queue } of links) queue.clear()
   }
 
+  /** All links are lost, as after a silence: each is opened anew when it is needed. */
+  giveUp(why: string): void {
+    for (const links of [...this.#open.values()]) for (const open of [...links]) this.#drop(open, 'silent', new GridError('link-lost', why))
+  }
+
   close(): void {
     clearInterval(this.#beat)
     this.#network.onLink = undefined

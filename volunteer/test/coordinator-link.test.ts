@@ -1,0 +1,60 @@
+// The control socket when it is opened anew: what an old one still says or suffers is nobody's business any more.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { encode, memberId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
+
+const sessionOf = (number: number): string => `the session of socket ${number}`
+
+interface Side {
+  readonly socket: CoordinatorSocket
+  readonly said: ToCoordinator[]
+}
+
+/** Welcomes whoever says hello, and closes nothing. */
+function patientCoordinator(sides: Side[]): Pick<VolunteerHost, 'client' | 'dialCoordinator'> {
+  return {
+    client: 'node',
+    dialCoordinator: async () => {
+      const said: ToCoordinator[] = []
+      const number = sides.length + 1
+      const welcome: ToVolunteer = { type: 'welcome', session: sessionOf(number), owner: 1, signallingPath: '/signalling', iceServers: [], job: null }
+      const socket: CoordinatorSocket = {
+        onMessage: undefined, onClose: undefined, close: () => undefined,
+        send(text) {
+          const message = JSON.parse(text) as ToCoordinator
+          said.push(message)
+          if (message.type === 'hello') queueMicrotask(() => socket.onMessage?.(encode(welcome)))
+        },
+      }
+      sides.push({ socket, said })
+      return socket
+    },
+  }
+}
+
+test('a socket that is given up is followed by another with the same session, and its late end does not cost that one', async () => {
+  const sides: Side[] = []
+  let welcomed: () => void = () => undefined
+  const nextWelcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
+  const ending = new AbortController()
+  const first = nextWelcome()
+  const heard: string[] = []
+  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, { incarnation: memberId('sleeper'), name: 'sleeper' }, {
+    onWelcome: () => welcomed(), onMessage: ({ type }) => heard.push(type), onRefused: () => undefined, onAway: () => undefined,
+  })
+  const running = link.run(ending.signal)
+  await first
+  const second = nextWelcome()
+  link.renew('slept')
+  assert.equal(link.connected, false)
+  await second
+  const [old, present] = sides
+  assert.deepEqual(present?.said.map((message) => message.type === 'hello' && message.session), [sessionOf(1)])
+  old?.socket.onMessage?.(encode({ type: 'wait', reason: 'late' }))
+  old?.socket.onClose?.('code 1006')
+  link.send({ type: 'leave' })
+  assert.deepEqual([heard, link.session, link.connected, present?.said.at(-1)?.type], [[], sessionOf(2), true, 'leave'])
+  ending.abort()
+  await running
+})
