@@ -34,7 +34,7 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
               <td>{placeInWords(member)}</td>
               <td>{member.state === 'training' ? member.activity || 'training' : member.state}</td>
               <td class="right">{rate(member.samplesPerSecond)}</td>
-              <td>{adapterInWords(member.adapter, member.client)}</td>
+              <td class="adapter" title={adapterInWords(member.adapter, member.client)}>{adapterInWords(member.adapter, member.client)}</td>
               <td class="right">{bytes(member.bytesSent)}</td>
               <td class="right">{bytes(member.bytesReceived)}</td>
             </tr>

@@ -15,7 +15,7 @@ export function seedCheckpoint(config: RunConfig): Checkpoint {
 export function createRunState(config: RunConfig): RunState {
   return {
     config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
-    mode: config.mode === 'auto' ? 'ring' : config.mode, modeEpoch: 0, modeReason: `asked for by the job (${config.mode})`,
+    mode: config.mode === 'auto' ? 'ring' : config.mode, modeEpoch: 0, modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
     leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
     phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), validation: undefined,
     provisional: undefined, digests: new Map(), copies: new Map(),
