@@ -26,6 +26,19 @@ fn input_at(start: u32, column: u32) -> f32 {
   return select(0.0, x[start + min(column, WIDTH - 1u)], column < WIDTH);
 }
 
+// Windows of 2 × 2 side by side: four of them are two quads of two rows.
+@compute @workgroup_size(WORKGROUP)
+fn forward_pairs(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  if (i >= run.samples * CHANNELS * OUT_HEIGHT * OUT_QUADS) { return; }
+  let line = i / OUT_QUADS;
+  let left = i % OUT_QUADS * 4u;
+  let top = (line / OUT_HEIGHT * HEIGHT + line % OUT_HEIGHT * 2u) * x_stride;
+  let low = x_quad(top, 2u * left) + x_quad(top + x_stride, 2u * left);
+  let high = x_quad(top, 2u * left + 4u) + x_quad(top + x_stride, 2u * left + 4u);
+  y_put(line, left, SHARE * vec4f(low.x + low.y, low.z + low.w, high.x + high.y, high.z + high.w));
+}
+
 // Each input cell gathers from the windows that cover it.
 @compute @workgroup_size(WORKGROUP)
 fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

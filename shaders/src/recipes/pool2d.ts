@@ -14,8 +14,10 @@ export function maxpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
 
 // x (B, C, H, W) → y (B, C, H', W'), four elements of a line per invocation
 export function avgpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
-  return onePass('avgpool2d', 'forward', dims, {
-    bindings: [array('x', 'read', capacity * inputSize(dims)), matrix('y', 'write', capacity * dims.channels * dims.outHeight, dims.outWidth)],
+  const inPairs = dims.kernel === 2 && dims.stride === 2 && dims.padding === 0
+  const x = inPairs ? matrix('x', 'read', capacity * dims.channels * dims.height, dims.width) : array('x', 'read', capacity * inputSize(dims))
+  return onePass('avgpool2d', inPairs ? 'forward_pairs' : 'forward', dims, {
+    bindings: [x, matrix('y', 'write', capacity * dims.channels * dims.outHeight, dims.outWidth)],
     threads: samples => samples * dims.channels * dims.outHeight * Math.ceil(dims.outWidth / 4),
   })
 }
