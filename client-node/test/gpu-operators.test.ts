@@ -42,6 +42,9 @@ const MODELS: readonly (readonly [string, ModelSpec])[] = [
   ])],
   ['one channel, many cells', model([1, 33, 31], [conv(1, 3), learned('batchnorm2d'), plain('silu'), learned('groupnorm', { groups: 1 }), plain('globalavgpool')])],
   ['whole quads', model([4, 4, 8], [conv(8, 3), learned('batchnorm2d', { eps: 0.1 }), plain('relu'), conv(8, 1), learned('groupnorm', { groups: 2 }), plain('globalavgpool'), learned('layernorm')])],
+  ['averages of pairs, of odd sizes', model([2, 23, 13], [
+    conv(3, 3), plain('avgpool2d', { kernel: 2 }), plain('tanh'), plain('avgpool2d', { kernel: 2 }), plain('avgpool2d', { kernel: 3, stride: 2, padding: 1 }), plain('flatten'),
+  ])],
   ['residual blocks', model([2, 6, 5], [
     plain('residual', { layers: [conv(2, 3), learned('batchnorm2d'), plain('relu'), conv(2, 3), learned('batchnorm2d')] }), plain('relu'),
     plain('residual', { layers: [conv(5, 3, 2), learned('batchnorm2d')], shortcut: [conv(5, 1, 2), learned('batchnorm2d')] }), plain('relu'), plain('globalavgpool'),
