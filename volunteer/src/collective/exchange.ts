@@ -1,8 +1,9 @@
 // One collective operation as a machine of events: frames in, frames out, no I/O, no clock (moves.ts has the sources).
 // It works chunk by chunk: a chunk is passed on as soon as it was added, so that hops overlap. What a peer sends is checked
 // against the one thing that may come from it next before a byte is used; final bytes are forwarded unchanged.
-import { type Frame, type FrameType, isGridError, packFrame } from '@starling-grid/protocol'
+import { type Frame, FRAME_HEADER_BYTES, type FrameType, isGridError, packFrame } from '@starling-grid/protocol'
 import type { Codec } from './encode.ts'
+import { letGo } from './let-go.ts'
 import { RankFailure } from './rank-failure.ts'
 import { combine, type Movable, type Numbers, type ReduceOp } from './numbers.ts'
 import type { Step } from './steps.ts'
@@ -124,7 +125,7 @@ export class Exchange {
   }
 
   /**
-   * Takes a frame of this operation.
+   * Takes a frame of this operation, and with it its payload's memory, which is not to be read again.
    * @throws RankFailure 'message-malformed' or 'message-unexpected'; the operation is over then
    */
   accept(peer: number, frame: Frame): void {
@@ -187,6 +188,7 @@ export class Exchange {
     if (step.effect === 'add') combine(this.#options.op, values as Numbers, received as Numbers)
     else values.set(received)
     if (step.effect === 'store' && !codec.lossless) chunk.wire = payload
+    else letGo(payload, FRAME_HEADER_BYTES)
     return true
   }
 
