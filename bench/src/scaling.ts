@@ -1,9 +1,9 @@
 // What the model of scale predicts (e2e/src/scaling): the production decisions on virtual time, links and machines as formulas.
-// `peers.calm` is the same grid without churn, so its ratio is the goodput.
+// `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn, around the ring alone.
 import { predict, type Prediction, type Setting } from '@starling-grid/e2e/scaling'
-import { HOMES, LAB, MIXED } from '@starling-grid/e2e/scaling/profiles'
+import { HOMES, LAB, MIXED, MIXED_SMALL } from '@starling-grid/e2e/scaling/profiles'
 import type { BenchRow } from './row.ts'
-import type { SuiteOptions } from './suite.ts'
+import { isWanted, type SuiteOptions } from './suite.ts'
 
 /** of each link profile; and where it ends: more than a coordinator takes (MAX_VOLUNTEERS), minutes of real time */
 const VOLUNTEERS = [1, 4, 10, 50, 200, 1000]
@@ -12,27 +12,35 @@ const MOST = 10_000
 const CHURN = 0.2
 /** ResNet-20: 272,474 parameters with momentum, 4,096 samples a step. */
 const RESNET20 = { gradientBytes: 1_089_896, stateBytes: 2_179_792, batchBlocks: 128, blockSamples: 32 }
-const TIMES = { warmUpSeconds: 60, seconds: 60, seed: 1 }
+/** LeNet-5: 61,706 parameters with momentum, 256 samples a step: small enough that latency is most of a step. */
+const LENET5 = { gradientBytes: 246_824, stateBytes: 493_648, batchBlocks: 32, blockSamples: 8 }
+const SMALL_VOLUNTEERS = [4, 10, 50]
+const ALWAYS = { mode: 'auto', exchange: 'auto', warmUpSeconds: 60, seconds: 60, seed: 1 } as const
 
-export async function scalingSuite({ log }: SuiteOptions): Promise<BenchRow[]> {
-  const rows: BenchRow[] = []
-  for (const links of [HOMES, LAB])
-    for (const volunteers of links === HOMES ? [...VOLUNTEERS, MOST] : VOLUNTEERS) {
-      const setting: Setting = { ...RESNET20, ...TIMES, links, machines: MIXED, mode: 'auto', volunteers, churnPerMinute: 0 }
-      const calm = predict(setting)
-      const churned = predict({ ...setting, churnPerMinute: CHURN })
-      log(`${links.name}, ${volunteers} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}`)
-      rows.push(row(`scaling ${links.name} ${volunteers}`, churned, calm))
-    }
-  return rows
+type Question = Omit<Setting, 'churnPerMinute'>
+
+export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
+  return Object.entries(questions()).filter(([name]) => isWanted(options, name)).map(([name, question]) => row(name, question, options.log))
 }
 
-function row(name: string, churned: Prediction, calm: Prediction): BenchRow {
+function questions(): Record<string, Question> {
+  const large = [HOMES, LAB].flatMap((links) => (links === HOMES ? [...VOLUNTEERS, MOST] : VOLUNTEERS).map((volunteers) => ({ ...RESNET20, ...ALWAYS, links, machines: MIXED, volunteers })))
+  const small = SMALL_VOLUNTEERS.map((volunteers) => ({ ...LENET5, ...ALWAYS, links: HOMES, machines: MIXED_SMALL, volunteers }))
+  const nameOf = ({ links, volunteers, machines }: Question): string => `scaling ${links.name} ${volunteers}${machines === MIXED_SMALL ? ', LeNet-5' : ''}`
+  return Object.fromEntries([...large, ...small].map((question) => [nameOf(question), question]))
+}
+
+function row(name: string, setting: Question, log: SuiteOptions['log']): BenchRow {
+  const calm = predict({ ...setting, churnPerMinute: 0 })
+  const churned = predict({ ...setting, churnPerMinute: CHURN })
+  const ring = churned.butterflyShare === 0 ? churned : predict({ ...setting, exchange: 'ring', churnPerMinute: CHURN })
+  log(`${name} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}; ${Math.round(ring.samplesPerSecond)} samples/s around the ring alone`)
   const ours = Math.round(churned.samplesPerSecond)
-  const peers = { calm: Math.round(calm.samplesPerSecond) }
-  return { name, adapter: 'model', ours, unit: 'samples/s, predicted', min: ours, max: ours, peers, ratio: { calm: Number((ours / peers.calm).toFixed(3)) } }
+  const peers = { calm: Math.round(calm.samplesPerSecond), ring: Math.round(ring.samplesPerSecond) }
+  const times = (peer: number): number => Number((ours / peer).toFixed(3))
+  return { name, adapter: 'model', ours, unit: 'samples/s, predicted', min: ours, max: ours, peers, ratio: { calm: times(peers.calm), ring: times(peers.ring) } }
 }
 
-function asText({ samplesPerSecond, ringSize, ballotsPerMinute, coordinatorCores, coordinatorBytesPerSecond }: Prediction): string {
-  return `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
+function asText({ samplesPerSecond, ringSize, butterflyShare, ballotsPerMinute, coordinatorCores, coordinatorBytesPerSecond }: Prediction): string {
+  return `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ${(100 * butterflyShare).toFixed(0)} % of the time as a butterfly, ${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
 }

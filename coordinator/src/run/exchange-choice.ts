@@ -48,17 +48,33 @@ const RING_PAYS = 1.02
 /** Steps before a measurement counts: the first of a generation wait for links to warm up. */
 const SETTLED_RECORDS = 20
 /** ms that opening the links takes which a ring does not need */
-const CONNECT_MS = 2000
+export const CONNECT_MS = 2000
 /** ms over which that is spread: members come and go a few times a minute (docs/SCALING.md). So long a generation lasts before another way ends it */
 export const GENERATION_MS = 30_000
 
-/** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B, and what connecting costs, as a butterfly. */
-export function exchangeTimes({ members: n, bytes, latencyMs, bytesPerMs }: { readonly members: number; readonly bytes: number; readonly latencyMs: number; readonly bytesPerMs: number }, computeMs: number): ExchangeCosts {
-  const carry = (((2 * (n - 1)) / n) * bytes) / bytesPerMs
-  const bare = 2 * latencyMs + carry
-  // Up to three members every two are neighbours in the ring as well.
-  const connecting = n <= 3 ? 0 : ((computeMs + bare) * CONNECT_MS) / GENERATION_MS
-  return { ring: hops('ring', n) * latencyMs + carry, butterfly: bare + connecting }
+/** What members exchange over, and what of it. */
+export interface Exchanged {
+  readonly members: number
+  readonly bytes: number
+  readonly latencyMs: number
+  readonly bytesPerMs: number
+}
+
+/** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B as a butterfly, once all links are open. */
+export function exchangeMs(exchange: Exchange, { members: n, bytes, latencyMs, bytesPerMs }: Exchanged): number {
+  return hops(exchange, n) * latencyMs + (((2 * (n - 1)) / n) * bytes) / bytesPerMs
+}
+
+/** A step's exchange either way, with its part of what connecting costs. */
+export function exchangeTimes(exchanged: Exchanged, computeMs: number): ExchangeCosts {
+  const butterfly = exchangeMs('butterfly', exchanged)
+  const connecting = opensMoreLinks('butterfly', exchanged.members) ? ((computeMs + butterfly) * CONNECT_MS) / GENERATION_MS : 0
+  return { ring: exchangeMs('ring', exchanged), butterfly: butterfly + connecting }
+}
+
+/** Than a ring does: of up to three members every two are neighbours there as well. */
+export function opensMoreLinks(exchange: Exchange, members: number): boolean {
+  return exchange === 'butterfly' && members > 3
 }
 
 /** The newest measurement beside those before, once the generation has settled. */
@@ -78,8 +94,8 @@ function hops(exchange: Exchange, members: number): number {
 }
 
 /** What was measured of a step, less its latencies, is what the bytes took. */
-export function bytesPerMsOf(exchange: Exchange, { members: n, exchangeMs }: MeasuredExchange, { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number }): number {
-  const carry = exchangeMs - hops(exchange, n) * latencyMs
+export function bytesPerMsOf(exchange: Exchange, { members: n, exchangeMs: measuredMs }: MeasuredExchange, { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number }): number {
+  const carry = measuredMs - hops(exchange, n) * latencyMs
   return carry <= 0 ? Number.POSITIVE_INFINITY : (((2 * (n - 1)) / n) * bytes) / carry
 }
 

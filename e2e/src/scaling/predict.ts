@@ -65,15 +65,17 @@ function measure({ clock, coordinator, setting }: Everybody): Prediction {
   let looks = 0
   let ringLooks = 0
   let ringMembers = 0
+  let butterflyLooks = 0
   for (; looks * SAMPLE_MS < 1000 * setting.seconds; looks++) {
     clock.runUntil(clock.now + SAMPLE_MS)
     const { phase } = coordinator.state
     if (phase.type !== 'ring') continue
     ringLooks++
     ringMembers += phase.members.length
+    butterflyLooks += Number(phase.exchange.type === 'butterfly')
   }
   return {
-    samplesPerSecond: (coordinator.samples - samples) / setting.seconds, ringShare: ringLooks / looks, ringSize: ringLooks === 0 ? 0 : ringMembers / ringLooks,
+    samplesPerSecond: (coordinator.samples - samples) / setting.seconds, ringShare: ringLooks / looks, ringSize: ringLooks === 0 ? 0 : ringMembers / ringLooks, butterflyShare: ringLooks === 0 ? 0 : butterflyLooks / ringLooks,
     ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / setting.seconds, coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * setting.seconds),
     coordinatorBytesPerSecond: (coordinator.bytes - bytes) / setting.seconds, mode: coordinator.state.mode,
   }

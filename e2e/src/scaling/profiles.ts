@@ -27,3 +27,6 @@ export const HOMES: LinkProfile = { name: 'homes', up: 2.4 * MIB, down: 6.8 * MI
  * 0.25 GFLOP to train on each. Assumed from 1, 100, 400 and 1,000 GFLOP/s that reach the kernels; no GPU was measured.
  */
 export const MIXED: MachineProfile = { name: 'mixed', samplesPerSecond: [400, 1600, 400, 4000, 1600, 400, 4] }
+
+/** The same machines on LeNet-5 and 28 × 28 images: a hundredth of the work, and half as much of it as the machine could, since its kernels are small. Assumed. */
+export const MIXED_SMALL: MachineProfile = { name: 'mixed, small model', samplesPerSecond: MIXED.samplesPerSecond.map((rate) => 50 * rate) }

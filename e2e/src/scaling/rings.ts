@@ -1,6 +1,8 @@
-// The reduces of the model: when all members of a generation contributed, each has the sum after the time that a ring takes.
-import type { Manifest, MemberId } from '@starling-grid/protocol'
-import { sha256Name } from '@starling-grid/protocol'
+// The reduces of the model: when all members of a generation contributed, each has the sum after the time that a ring takes, or a
+// butterfly, by the formula that the coordinator chooses between them with.
+import { exchangeMs } from '@starling-grid/coordinator/run'
+import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
+import type { RingView } from '@starling-grid/volunteer'
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
 import type { ModelVolunteer } from './volunteers.ts'
@@ -10,6 +12,7 @@ const NOTICE_MS = 100
 
 interface Reduce {
   readonly size: number
+  readonly exchange: Exchange
   readonly shares: Map<number, { readonly volunteer: ModelVolunteer; readonly manifest: Manifest }>
 }
 
@@ -30,19 +33,17 @@ export class Rings {
     const { ring } = volunteer.core
     if (ring === undefined) return
     const key = `${gen} ${step}`
-    const reduce = this.#reduces.get(key) ?? { size: ring.members.length, shares: new Map() }
+    const reduce = this.#reduces.get(key) ?? { size: ring.members.length, exchange: wayOf(ring), shares: new Map() }
     this.#reduces.set(key, reduce)
     reduce.shares.set(ring.position, { volunteer, manifest })
     if (reduce.shares.size < reduce.size) return
     this.#reduces.delete(key)
-    this.#clock.after(this.#ringMs(reduce.size), () => this.#finish(reduce, { gen, step }))
+    this.#clock.after(this.#exchangeMs(reduce), () => this.#finish(reduce, { gen, step }))
   }
 
-  /** Source: performance.md §6; the bytes of a reduce-scatter and an all-gather, and a latency for each of their hops. */
-  #ringMs(size: number): number {
+  #exchangeMs({ size, exchange }: Reduce): number {
     const { links, gradientBytes } = this.#setting
-    if (size === 1) return 0
-    return 2 * (size - 1) * (links.latencyMs + (1000 * gradientBytes) / (size * Math.min(links.up, links.down)))
+    return size === 1 ? 0 : exchangeMs(exchange, { members: size, bytes: gradientBytes, latencyMs: links.latencyMs, bytesPerMs: Math.min(links.up, links.down) / 1000 })
   }
 
   #finish({ size, shares }: Reduce, at: { readonly gen: number; readonly step: number }): void {
@@ -52,7 +53,7 @@ export class Rings {
     for (const { volunteer } of members) volunteer.take({ type: 'reduced', ...at, manifests, gradDigest: sha256Name('0'.repeat(64)) })
   }
 
-  /** Its neighbours find their links closed. */
+  /** Those who were linked to it find their links closed. */
   lost(id: MemberId): void {
     this.#clock.after(NOTICE_MS, () => {
       for (const volunteer of this.#volunteers.values()) {
@@ -60,9 +61,14 @@ export class Rings {
         const place = ring?.members.indexOf(id) ?? -1
         if (ring === undefined || place < 0 || !volunteer.alive) continue
         const distance = Math.abs(place - ring.position)
-        if (distance !== 1 && distance !== ring.members.length - 1) continue
+        if (wayOf(ring) === 'ring' && distance !== 1 && distance !== ring.members.length - 1) continue
         volunteer.take({ type: 'trouble', gen: ring.gen, blamed: id, why: 'closed', code: 'link-lost', message: 'the link closed' })
       }
     })
   }
+}
+
+/** Which way the frames of a generation take. */
+export function wayOf({ exchange }: Pick<RingView, 'exchange'>): Exchange {
+  return exchange?.type ?? 'ring'
 }

@@ -1,4 +1,5 @@
 // One question to the model of scale: how many volunteers, of what kind, how restless, training what.
+import type { Exchange } from '@starling-grid/protocol'
 import type { LinkProfile, MachineProfile } from './profiles.ts'
 
 export interface Setting {
@@ -8,6 +9,8 @@ export interface Setting {
   /** share of all volunteers that goes in one minute, each replaced by a newcomer; half of them without a word */
   readonly churnPerMinute: number
   readonly mode: 'auto' | 'ring' | 'async'
+  /** which way gradients take; auto: chosen by what was measured, as the coordinator does */
+  readonly exchange: 'auto' | Exchange
   /** bytes of the gradient, and of a whole state with its optimizer */
   readonly gradientBytes: number
   readonly stateBytes: number
@@ -24,6 +27,8 @@ export interface Prediction {
   /** share of virtual time in ring mode */
   readonly ringShare: number
   readonly ringSize: number
+  /** share of the time in ring mode in which gradients went from each member to each */
+  readonly butterflyShare: number
   readonly ballotsPerMinute: number
   /** cores of this machine that the coordinator's decisions and messages take, and its bytes per second */
   readonly coordinatorCores: number

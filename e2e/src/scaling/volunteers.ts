@@ -1,15 +1,16 @@
 // The volunteers of the model: the production state machine of each member (sync/member.ts), with links and machines as
 // formulas in the place of WebRTC and GPUs.
+import { CONNECT_MS, opensMoreLinks } from '@starling-grid/coordinator/run'
 import { type BlockId, type MemberId, memberId, type MessageTo, type Push, sha256Name, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import { createMember, type MemberCore, type MemberEffect, type MemberInput, nextBlocksOf, react } from '@starling-grid/volunteer'
 import type { Clock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
-import type { Rings } from './rings.ts'
+import { type Rings, wayOf } from './rings.ts'
 import type { Setting } from './setting.ts'
 
 /** ms to load the page, compile kernels and measure speed */
 const PREPARE_MS = 4000
-/** ms to open a link: ICE, DTLS and SCTP */
+/** ms to open the links of a ring: ICE, DTLS and SCTP */
 const OPEN_LINK_MS = 800
 /** ms to the next try when the parameter server has nothing or refuses */
 const HEARTBEAT_MS = 1000
@@ -53,8 +54,10 @@ export class ModelVolunteer {
   #heartbeat(): void {
     this.#all.clock.after(HEARTBEAT_MS, () => {
       if (!this.alive) return
-      const message = { type: 'heartbeat', samplesPerSecond: this.samplesPerSecond, activity: 'computing', bytesSent: 1e9, bytesReceived: 1e9 }
-      this.#all.coordinator.receive({ type: 'speed', member: this.id, samplesPerSecond: this.samplesPerSecond }, message)
+      const { samplesPerSecond } = this
+      const linkMs = this.core.ring === undefined ? {} : { linkMs: this.#all.setting.links.latencyMs }
+      const message = { type: 'heartbeat', samplesPerSecond, activity: 'computing', bytesSent: 1e9, bytesReceived: 1e9, ...linkMs }
+      this.#all.coordinator.receive({ type: 'speed', member: this.id, samplesPerSecond, ...linkMs }, message)
       this.#heartbeat()
     })
   }
@@ -106,7 +109,7 @@ export class ModelVolunteer {
         this.#turn++
         return
       case 'open-links':
-        return this.#later(OPEN_LINK_MS, () => this.take({ type: 'links-open', gen: effect.gen }))
+        return this.#later(this.#openMs(), () => this.take({ type: 'links-open', gen: effect.gen }))
       case 'fetch-state':
         return this.#fetch(effect.sources.length === 0, setting.stateBytes, { type: 'state-fetched', gen: effect.gen, version: effect.target })
       case 'fetch-reduced':
@@ -123,6 +126,12 @@ export class ModelVolunteer {
         return this.#upload(effect.version)
       default:
     }
+  }
+
+  #openMs(): number {
+    const { ring } = this.core
+    const isMany = ring !== undefined && opensMoreLinks(wayOf(ring), ring.members.length)
+    return OPEN_LINK_MS + (isMany ? CONNECT_MS : 0)
   }
 
   /** In one piece: nobody here gets slower within a step, so no blocks change members. */
