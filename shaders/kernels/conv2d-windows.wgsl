@@ -128,7 +128,7 @@ fn add_windows(s: ptr<function, Sums>, q: Quads, f: Quads, w0: Window, w1: Windo
 fn first_of(rows: mat4x4f) -> vec4f { return vec4f(rows[0].x, rows[1].x, rows[2].x, rows[3].x); }
 
 // partials (SPLITS · O, (WINDOW_ROWS + 1) · ROW_QUADS · 4) = Σ over the samples of one split of dy · windows; each invocation has one
-// window row, whose K taps follow each other, padded to whole quads. The last row belongs to the bias and sees ones.
+// window row, or two, whose K taps follow each other, padded to whole quads. The last row belongs to the bias and sees ones.
 // Sums of four joint rows, for each tap.
 struct BlockTaps { t0: vec4f, t1: vec4f, t2: vec4f, t3: vec4f, t4: vec4f }
 struct TapSums { b0: BlockTaps, b1: BlockTaps, b2: BlockTaps, b3: BlockTaps }
@@ -136,27 +136,39 @@ struct TapSums { b0: BlockTaps, b1: BlockTaps, b2: BlockTaps, b3: BlockTaps }
 @compute @workgroup_size(WORKGROUP)
 fn partial_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = group_of(group);
-  let row = tile % ROW_TILES * LANES + lane;
+  let row0 = tile % ROW_TILES * (LANES * OWN_QUADS) + lane;
+  let row1 = row0 + LANES;
   let o = tile / ROW_TILES % OUT_TILES * JOINT_ROWS;
   let g = tile / (ROW_TILES * OUT_TILES) % GROUPS;
   let split = tile / (ROW_TILES * OUT_TILES * GROUPS);
   if (split >= SPLITS) { return; }
   let last_sample = min((split + 1u) * SAMPLES_PER_SPLIT, run.samples);
-  var sums = TapSums();
+  var sums0 = TapSums();
+  var sums1 = TapSums();
   for (var sample = split * SAMPLES_PER_SPLIT; sample < last_sample; sample++) {
     let plane = sample * OUT + g * OUT_PER_GROUP;
-    var at = (((sample * GROUPS + g) * CHANNELS_PER_GROUP + row / KERNEL) * ROWS + row % KERNEL) * PADDED_QUADS;
+    var at0 = row_begin(sample, g, row0);
+    var at1 = row_begin(sample, g, row1);
     let line_end = turns(OUT_HEIGHT);
     for (var line = 0u; line < line_end; line++) {
       let quad_end = turns(QUADS);
       for (var quad = 0u; quad < quad_end; quad++) {
-        add_taps(&sums, gradient_line_quads(lane, plane, o, line, quad), window_at(select(at + quad, ONES, row >= WINDOW_ROWS)));
+        let quads = gradient_line_quads(lane, plane, o, line, quad);
+        add_taps(&sums0, quads, window_at(select(at0 + quad, ONES, row0 >= WINDOW_ROWS)));
+        if (WIDE_OWN) { add_taps(&sums1, quads, window_at(select(at1 + quad, ONES, row1 >= WINDOW_ROWS))); }
       }
-      at += PADDED_QUADS;
+      at0 += PADDED_QUADS;
+      at1 += PADDED_QUADS;
     }
   }
   let target_row = (split * GROUPS + g) * OUT_PER_GROUP;
-  if (row <= WINDOW_ROWS) { put_taps(target_row + o, target_row + OUT_PER_GROUP, row * ROW_QUADS * 4u, sums); }
+  let end = target_row + OUT_PER_GROUP;
+  if (row0 <= WINDOW_ROWS) { put_taps(target_row + o, end, row0 * ROW_QUADS * 4u, sums0); }
+  if (WIDE_OWN && row1 <= WINDOW_ROWS) { put_taps(target_row + o, end, row1 * ROW_QUADS * 4u, sums1); }
+}
+
+fn row_begin(sample: u32, g: u32, row: u32) -> u32 {
+  return (((sample * GROUPS + g) * CHANNELS_PER_GROUP + row / KERNEL) * ROWS + row % KERNEL) * PADDED_QUADS;
 }
 
 fn gradient_line_quads(lane: u32, plane: u32, o: u32, line: u32, quad: u32) -> Quads {

@@ -31,7 +31,7 @@ export function conv2dVariant<K extends Conv2dKernel>(tile: SubgroupTile, recipe
 }
 
 /** Kernels whose windows of four outputs are eight floats at most, and overlap enough to do better than lines (conv2d-windows.ts). */
-const FEWEST_COLUMNS = 3
+export const FEWEST_COLUMNS = 3
 const MOST_COLUMNS = 5
 
 export function hasWindows({ stride, kernel, padding }: Conv2dDims): boolean {

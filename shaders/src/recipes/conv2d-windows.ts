@@ -5,7 +5,7 @@ import type { Conv2dDims, DerivativeDims, FinishDims } from '../kernels.ts'
 import { array, matrix, ofOperand, optional, STREAM_WORKGROUP, type Binding, type Pass, type Recipe } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
 import { linesOf } from './conv2d-lines.ts'
-import { cellTiles, conv2dVariant, forwardProduct, hasWindows, tileConstants, type Conv2dKernel, type Worth } from './conv2d-subgroup.ts'
+import { cellTiles, conv2dVariant, FEWEST_COLUMNS, forwardProduct, hasWindows, tileConstants, type Conv2dKernel, type Worth } from './conv2d-subgroup.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { SUBGROUP_TILES, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
 import { BUSY_GROUPS } from './tiles.ts'
@@ -72,6 +72,11 @@ function inputGradient(tile: SubgroupTile): MakeRecipe<'conv2d.inputGradient'> {
   }
 }
 
+/** Of a window of few kernel columns little is computed: with two of them, what is joint is loaded half as often (1.2 times as fast). */
+function widened(tile: SubgroupTile, { kernel }: Conv2dDims): SubgroupTile {
+  return tile.lanes >= ENOUGH_LANES && kernel === FEWEST_COLUMNS ? { ...tile, columns: 8 } : tile
+}
+
 interface Convolution {
   readonly dims: Conv2dDims & FinishDims & DerivativeDims
   readonly windows: Windows
@@ -80,8 +85,9 @@ interface Convolution {
   readonly target: readonly Binding[]
 }
 
-function convolution(operand: 'x' | 'dy', { dims, windows, tile, bias, target }: Convolution): Recipe {
+function convolution(operand: 'x' | 'dy', { dims, windows, tile: given, bias, target }: Convolution): Recipe {
   const { packed, padded, lines, constants } = windows
+  const tile = widened(given, dims)
   const pack: Pass = {
     ...streamPass, entryPoint: 'pack_windows', constants, threads: () => packed / 4,
     bindings: [array('weight', 'read', dims.out * lines.taps), array('packed', 'write', packed, 'vec4f')],
@@ -97,15 +103,16 @@ function convolution(operand: 'x' | 'dy', { dims, windows, tile, bias, target }:
 /** x (B, C, H, W), dy (B, O, H', W') → dweight (O, C/g, K, K), dbias (O,) */
 function parameterGradient(tile: SubgroupTile): MakeRecipe<'conv2d.parameterGradient'> {
   return (dims, capacity, { dbias }) => {
+    const wide = widened(tile, dims)
     const windows = windowsOf(dims, capacity)
     const { lines, padded, windowRows, rowQuads, constants } = windows
-    const [outTiles, rowTiles] = [Math.ceil(lines.outPerGroup / tile.rows), Math.ceil((windowRows + 1) / tile.lanes)]
+    const [outTiles, rowTiles] = [Math.ceil(lines.outPerGroup / tile.rows), Math.ceil((windowRows + 1) / (wide.lanes * (wide.columns / ROW_COLUMNS)))]
     const pieces = outTiles * rowTiles * dims.groups
     const splits = Math.min(capacity, Math.ceil(BUSY_GROUPS / pieces))
     const columns = (windowRows + 1) * rowQuads * 4
     const product: Pass = {
       ...productPass(tile, 'partial_windows'), threads: () => pieces * splits * tile.lanes,
-      constants: { ...constants, ...tileConstants(tile), OUT_TILES: outTiles, ROW_TILES: rowTiles, SPLITS: splits, SAMPLES_PER_SPLIT: Math.ceil(capacity / splits) },
+      constants: { ...constants, ...tileConstants(wide), OUT_TILES: outTiles, ROW_TILES: rowTiles, SPLITS: splits, SAMPLES_PER_SPLIT: Math.ceil(capacity / splits) },
       bindings: [matrix('dy', 'read', capacity * dims.out * dims.outHeight, dims.outWidth), array('padded', 'read', padded, 'vec4f'), matrix('partials', 'write', splits * dims.out, columns)],
     }
     const sum: Pass = {
