@@ -1,6 +1,7 @@
 // Convolution through lines (conv2d-lines.ts) by subgroups, for software adapters (kernels/conv2d-subgroup.wgsl).
 
 import type { Conv2dDims } from '../kernels.ts'
+import { roundUp } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { forwardRecipe, inputGradientRecipe, linesOf, parameterGradientRecipe, type Lines, type Product } from './conv2d-lines.ts'
 import { SUBGROUP_TILES, subgroupCount, subgroupTileFits, subgroupTileName, subgroupTileSuits, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
@@ -8,9 +9,10 @@ import { BUSY_GROUPS } from './tiles.ts'
 
 export const CONV2D_FORWARD_SUBGROUP: readonly Variant<'conv2d.forward'>[] =
   SUBGROUP_TILES.map(tile => conv2dVariant(tile, forward(tile), { productOf: forwardProduct, isWorthIt: dims => !hasWindows(dims) }))
-export const CONV2D_INPUT_GRADIENT_SUBGROUP: readonly Variant<'conv2d.inputGradient'>[] = SUBGROUP_TILES.map(tile => conv2dVariant(tile, inputGradient(tile), { productOf: lineProduct }))
+export const CONV2D_INPUT_GRADIENT_SUBGROUP: readonly Variant<'conv2d.inputGradient'>[] =
+  SUBGROUP_TILES.map(tile => conv2dVariant(tile, inputGradient(tile), { productOf: lineProduct, isWorthIt: dims => !turnsWell(tile, dims) }))
 export const CONV2D_PARAMETER_GRADIENT_SUBGROUP: readonly Variant<'conv2d.parameterGradient'>[] =
-  SUBGROUP_TILES.map(tile => conv2dVariant(tile, parameterGradient(tile), { productOf: partialProduct }))
+  SUBGROUP_TILES.map(tile => conv2dVariant(tile, parameterGradient(tile), { productOf: partialProduct, isWorthIt: dims => tile.lanes < ENOUGH_LANES || !hasWindows(dims) }))
 
 type ProductOf = (lines: Lines, dims: Conv2dDims, samples: number) => SubgroupProduct
 
@@ -33,9 +35,21 @@ export function conv2dVariant<K extends Conv2dKernel>(tile: SubgroupTile, recipe
 /** Kernels whose windows of four outputs are eight floats at most, and overlap enough to do better than lines (conv2d-windows.ts). */
 export const FEWEST_COLUMNS = 3
 const MOST_COLUMNS = 5
+/** Subgroups of four wait longer for what is joint: with lines they do as well or better in both gradients. */
+export const ENOUGH_LANES = 8
+/** Joint rows of the smallest tile. */
+const FEWEST_ROWS = 8
 
 export function hasWindows({ stride, kernel, padding }: Conv2dDims): boolean {
   return stride === 1 && kernel >= FEWEST_COLUMNS && kernel <= MOST_COLUMNS && padding < kernel
+}
+
+/** Whether the gradient of the input is computed like forward with kernels turned around: where that pads no more than lines do. */
+export function turnsWell({ lanes }: SubgroupTile, dims: Conv2dDims): boolean {
+  const { channels, groups, kernel, width, outWidth } = dims
+  const byWindows = roundUp(channels / groups, FEWEST_ROWS) * roundUp(width, 4) * kernel
+  const byLines = roundUp((channels / groups) * kernel, FEWEST_ROWS) * roundUp(outWidth, 4)
+  return lanes >= ENOUGH_LANES && hasWindows(dims) && byWindows <= byLines
 }
 
 export function forwardProduct({ outPerGroup, line }: Lines, { groups, outHeight }: Conv2dDims, samples: number): SubgroupProduct {

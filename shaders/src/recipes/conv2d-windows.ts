@@ -5,18 +5,17 @@ import type { Conv2dDims, DerivativeDims, FinishDims } from '../kernels.ts'
 import { array, matrix, ofOperand, optional, STREAM_WORKGROUP, type Binding, type Pass, type Recipe } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
 import { linesOf } from './conv2d-lines.ts'
-import { cellTiles, conv2dVariant, FEWEST_COLUMNS, forwardProduct, hasWindows, tileConstants, type Conv2dKernel, type Worth } from './conv2d-subgroup.ts'
+import { cellTiles, conv2dVariant, ENOUGH_LANES, FEWEST_COLUMNS, forwardProduct, hasWindows, tileConstants, turnsWell, type Conv2dKernel, type Worth } from './conv2d-subgroup.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { SUBGROUP_TILES, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
 import { BUSY_GROUPS } from './tiles.ts'
 
-/** An invocation has a window row of each gradient; subgroups of four then wait for the joint operand: lines were 1.3 times as fast. */
-const ENOUGH_LANES = 8
+/** Own columns of tiles whose invocations have one window row. */
 const ROW_COLUMNS = 4
 
 export const CONV2D_FORWARD_WINDOWS: readonly Variant<'conv2d.forward'>[] = SUBGROUP_TILES.map(tile => windowVariant(tile, forward(tile), { productOf: forwardProduct }))
 export const CONV2D_INPUT_GRADIENT_WINDOWS: readonly Variant<'conv2d.inputGradient'>[] = SUBGROUP_TILES.map(tile => windowVariant(tile, inputGradient(tile), {
-  productOf: (_, dims, samples) => productOf(turned(dims), samples),
+  productOf: (_, dims, samples) => productOf(turned(dims), samples), isWorthIt: dims => turnsWell(tile, dims),
 }))
 export const CONV2D_PARAMETER_GRADIENT_WINDOWS: readonly Variant<'conv2d.parameterGradient'>[] =
   SUBGROUP_TILES.filter(({ columns }) => columns === ROW_COLUMNS).map(tile => windowVariant(tile, parameterGradient(tile), {
