@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { CommanderError } from 'commander'
 import { describeError, GridError, isGridError, type JobSpec, parseJobSpec } from '@starling-grid/protocol'
-import { parseOptions } from './options.ts'
+import { parseOptions, timingOf } from './options.ts'
 import { type OwnerToken, ownerToken } from './owner-token.ts'
 import { type Coordinator, createCoordinator } from './server.ts'
 
@@ -15,7 +15,7 @@ async function start(argv: readonly string[]): Promise<void> {
   const options = parseOptions(argv)
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
   const owner = await ownerToken(options.dataDir, options.token)
-  const coordinator = createCoordinator({ ...options, token: owner.token, ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say })
+  const coordinator = createCoordinator({ ...options, timing: timingOf(options), token: owner.token, ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say })
   drainOnSignal(() => coordinator.stop())
   await coordinator.start()
   const unfinished = coordinator.runs.current()

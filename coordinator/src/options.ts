@@ -1,12 +1,14 @@
 // The command line of the coordinator → options, with what is wrong said in a sentence.
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
 import { DEFAULT_HOST, DEFAULT_PORT } from './server.ts'
 
 const MAX_PORT = 65_535
+const SECOND_MS = 1000
 
 export interface StartOptions {
   readonly port: number
@@ -18,6 +20,8 @@ export interface StartOptions {
   readonly publicUrl?: URL
   readonly iceServer?: readonly string[]
   readonly turnSecret?: string
+  /** seconds */
+  readonly linkOpen: number
   readonly timing?: Partial<Timing>
   readonly json?: boolean
 }
@@ -35,6 +39,7 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .option('--web-root <folder>', 'the built web pages', builtPages())
     .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478')
     .addOption(new Option('--turn-secret <secret>', "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time").env('STARLING_TURN_SECRET'))
+    .option('--link-open <seconds>', 'for two volunteers to open a link, before their frames go through this coordinator; more where networks are slow', readLinkOpen, LINK_OPEN_MS / SECOND_MS)
     .option('--json', 'one JSON line with url, port and token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
@@ -56,6 +61,18 @@ function readPort(text: string): number {
 function readUrl(text: string): URL {
   if (!/^https?:/.test(text) || !URL.canParse(text)) throw new InvalidArgumentError('An address such as https://grid.example.org is expected.')
   return new URL(text)
+}
+
+function readLinkOpen(text: string): number {
+  const ms = SECOND_MS * Number(text)
+  if (!(ms >= MIN_LINK_OPEN_MS && ms <= MAX_LINK_OPEN_MS)) throw new InvalidArgumentError(`From ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds are expected.`)
+  return ms / SECOND_MS
+}
+
+/** The times of a run that the command line changes. Who waits longer for links waits as much longer for a ring to form (R17). */
+export function timingOf({ linkOpen, timing }: Pick<StartOptions, 'linkOpen' | 'timing'>): Partial<Timing> {
+  const linkOpenMs = Math.round(SECOND_MS * linkOpen)
+  return { linkOpenMs, formMs: DEFAULT_TIMING.formMs + Math.max(0, linkOpenMs - LINK_OPEN_MS), ...timing }
 }
 
 /** For tests that cannot wait: any of the times of run/timing.ts. */

@@ -1,7 +1,7 @@
 // Carries frames between two members that cannot reach each other (R18): one WebSocket per end, one binary message per frame,
 // handed on unread. Who may, is decided by the caller. What waits here is bounded: an end is not read while the other lags.
 import {
-  type ErrorCode, GridError, isGridError, LINK_OPEN_MS, MAX_RELAY_MESSAGE_BYTES, type MemberId, MemberIdSchema, MIN_RELAY_MESSAGE_BYTES, parse, RELAY_PATH, SILENCE_MS,
+  type ErrorCode, GridError, isGridError, MAX_RELAY_MESSAGE_BYTES, type MemberId, MemberIdSchema, MIN_RELAY_MESSAGE_BYTES, parse, RELAY_PATH, SILENCE_MS,
 } from '@starling-grid/protocol'
 import type {} from '@fastify/websocket'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -40,6 +40,8 @@ export interface RelayOptions {
   authenticate(id: MemberId, token: string): boolean
   /** are these two members to be linked through us now? Asked before a socket opens, and every second */
   mayRelay(a: MemberId, b: MemberId): boolean
+  /** ms for the other end to come */
+  readonly linkOpenMs: number
   onRefusal(code: ErrorCode, what: string): void
   onForwarded(bytes: number): void
 }
@@ -135,7 +137,7 @@ class Relays implements Relay {
     for (const end of this.#ends.values()) {
       const quiet = now - end.heardAt
       if (!this.#options.mayRelay(end.self, end.peer)) this.#part(end, CLOSE_POLICY, 'this link is not relayed any more')
-      else if (end.other === undefined && quiet > LINK_OPEN_MS) this.#part(end, CLOSE_AWAY, 'the other end did not come')
+      else if (end.other === undefined && quiet > this.#options.linkOpenMs) this.#part(end, CLOSE_AWAY, 'the other end did not come')
       else if (quiet > QUIET_MS) this.#part(end, CLOSE_AWAY, `nothing moved for ${QUIET_MS / 1000} s`)
     }
   }

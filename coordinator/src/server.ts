@@ -136,9 +136,11 @@ class CoordinatorLife implements Coordinator {
 
   async start(): Promise<void> {
     const { store, blobs } = await this.#openStorage()
+    const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
     const sessions = new Sessions({
       signallingPath: SIGNALLING_PATH,
       ice: this.#options.ice ?? NO_ICE,
+      linkOpenMs: timing.linkOpenMs,
       run: () => runs.current(),
       lastRun: () => runs.shown(),
       onRefused: (code, what) => this.#refused(code, what),
@@ -150,7 +152,7 @@ class CoordinatorLife implements Coordinator {
     })
     const runs: Runs = await Runs.open({
       store, blobs, audience: sessions, refusals: this.#refusals, shardProcesses: this.#shardProcesses,
-      timing: { ...DEFAULT_TIMING, ...this.#options.timing },
+      timing,
       onTrouble: (text) => this.#log(text),
       onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
     })
@@ -164,6 +166,7 @@ class CoordinatorLife implements Coordinator {
     const relay: Relay = registerRelay(app, {
       authenticate: (id, token) => sessions.authenticate(token) === id,
       mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
+      linkOpenMs: timing.linkOpenMs,
       onRefusal: (code, what) => this.#refused(code, what),
       onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
     })

@@ -1,6 +1,6 @@
 // All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
 import { createHash, randomBytes } from 'node:crypto'
-import { type ErrorCode, GridError, type JobTerms, MAX_VOLUNTEERS, type MemberId, type ToVolunteer } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type ToVolunteer } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
@@ -20,6 +20,7 @@ const CLOSE_REPLACED = 4001
 export interface SessionsParts {
   readonly signallingPath: string
   readonly ice: IceOptions
+  readonly linkOpenMs: number
   /** the run that volunteers are given now */
   readonly run: () => RunHost | undefined
   /** the newest run when all are finished */
@@ -149,10 +150,10 @@ export class Sessions implements Audience, SessionDesk {
   }
 
   #welcome(session: VolunteerSession, cameBack: boolean): void {
-    const { signallingPath } = this.#parts
+    const { signallingPath, linkOpenMs } = this.#parts
     const run = this.#parts.run()
     const iceServers = this.#iceServersFor(session)
-    const welcome = (job: JobTerms | null): ToVolunteer => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, job })
+    const welcome = (job: JobTerms | null): ToVolunteer => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }), job })
     if (run !== undefined) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()

@@ -6,7 +6,7 @@ import { connect, createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { CommanderError } from 'commander'
-import { parseOptions } from '../src/options.ts'
+import { parseOptions, timingOf } from '../src/options.ts'
 import { ownerToken } from '../src/owner-token.ts'
 import { spawnCoordinator } from './coordinator-process.ts'
 import { smallJob, temporaryFolder, TOKEN } from './fixture.ts'
@@ -43,8 +43,16 @@ test('a data folder that cannot be written, and a dataset that is not there, end
 test('wrong use is exit code 2', async () => {
   const { code, lines } = await failed(['--port', 'no'])
   assert.deepEqual([code, lines.length], [2, 1], lines.join('\n'))
-  for (const args of [['--port', '70000'], ['--nonsense'], ['--timing', '{"stateMs":"x"}'], ['--timing', '{'], ['--public-url', 'grid']]) assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
+  for (const args of [['--port', '70000'], ['--nonsense'], ['--timing', '{"stateMs":"x"}'], ['--timing', '{'], ['--public-url', 'grid'], ['--link-open', '0.5'], ['--link-open', 'long'], ['--link-open', '121']]) assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
   await assert.rejects(ownerToken(await temporaryFolder(), 'short'), { code: 'usage' })
+})
+
+test('who gives links more time gives a ring as much more to form', () => {
+  const timing = (...args: string[]) => timingOf(parseOptions(args))
+  assert.deepEqual(timing(), { linkOpenMs: 12_000, formMs: 30_000 })
+  assert.deepEqual(timing('--link-open', '40'), { linkOpenMs: 40_000, formMs: 58_000 })
+  assert.deepEqual(timing('--link-open', '2.5'), { linkOpenMs: 2500, formMs: 30_000 })
+  assert.deepEqual(timing('--timing', '{"linkOpenMs":3000}'), { linkOpenMs: 3000, formMs: 30_000 })
 })
 
 test('the owner token is made once, shown once, and readable by its user alone', async () => {

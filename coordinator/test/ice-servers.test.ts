@@ -38,6 +38,13 @@ test('what is no ICE server, and TURN without its secret, is refused when the co
   requireIceOptions({ urls: [STUN, TURN, 'turns:[2001:db8::1]:5349?transport=tcp'], turnSecret: 'x' })
 })
 
+test('how long links may take to open is told with the welcome, where it is not the usual time', async () => {
+  for (const [linkOpenMs, told] of [[12_000, undefined], [3000, 3000]]) {
+    const { url } = await startCoordinator({ timing: { linkOpenMs: linkOpenMs ?? 0 } })
+    assert.equal((await volunteer(url).heard('welcome')).linkOpenMs, told)
+  }
+})
+
 test('a volunteer gets credentials of its own with its welcome, and new ones in time', async () => {
   const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 3000 } })
   await submit(url, smallJob())

@@ -6,7 +6,7 @@ import { after, test } from 'node:test'
 import fastifyWebsocket from '@fastify/websocket'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
-import { type ErrorCode, MAX_MESSAGE_BYTES, memberId, type MemberId, newMemberId, packFrame, relayPath } from '@starling-grid/protocol'
+import { type ErrorCode, LINK_OPEN_MS, MAX_MESSAGE_BYTES, memberId, type MemberId, newMemberId, packFrame, relayPath } from '@starling-grid/protocol'
 import { openRelayLink, type PeerLink } from '@starling-grid/volunteer'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
 import { dialRelaySocket } from '../../client-node/src/socket.ts'
@@ -33,6 +33,7 @@ async function startServer(): Promise<Server> {
   const relay = registerRelay(app, {
     authenticate: (id, token) => token === `token of ${id}`,
     mayRelay: (a, b) => !forbidden.has(a) && !forbidden.has(b),
+    linkOpenMs: LINK_OPEN_MS,
     onRefusal: (code) => refusals.push(code),
     onForwarded: (bytes) => (server.forwarded += bytes),
   })

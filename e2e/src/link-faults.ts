@@ -58,23 +58,23 @@ export class Partition {
   }
 
   in(host: VolunteerHost): VolunteerHost {
-    return { ...host, openPeerNetwork: async (access) => this.#over(await host.openPeerNetwork(access)) }
+    return { ...host, openPeerNetwork: async (access) => this.#over(await host.openPeerNetwork(access), access.linkOpenMs) }
   }
 
-  #over(network: PeerNetwork): PeerNetwork {
+  #over(network: PeerNetwork, linkOpenMs = LINK_OPEN_MS): PeerNetwork {
     const wrapped = wrapLinks(network, (link) => lossy(link, () => this.#cut.has(link.peer)))
     const dial = wrapped.dial.bind(wrapped)
     wrapped.dial = async (peer, signal) => {
-      await this.#healed(peer, signal)
+      await this.#healed(peer, linkOpenMs, signal)
       return dial(peer, signal)
     }
     return wrapped
   }
 
-  async #healed(peer: MemberId, signal: AbortSignal): Promise<void> {
-    for (const end = performance.now() + LINK_OPEN_MS; this.#cut.has(peer); await new Promise((resolve) => setTimeout(resolve, LOOK_MS))) {
+  async #healed(peer: MemberId, linkOpenMs: number, signal: AbortSignal): Promise<void> {
+    for (const end = performance.now() + linkOpenMs; this.#cut.has(peer); await new Promise((resolve) => setTimeout(resolve, LOOK_MS))) {
       signal.throwIfAborted()
-      if (performance.now() > end) throw new GridError('link-timeout', `no link to ${peer} within ${LINK_OPEN_MS} ms: it is cut`)
+      if (performance.now() > end) throw new GridError('link-timeout', `no link to ${peer} within ${linkOpenMs} ms: it is cut`)
     }
   }
 }

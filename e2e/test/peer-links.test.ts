@@ -11,7 +11,7 @@ import type { Browser } from 'playwright-core'
 import { build } from 'vite'
 import { registerRelay } from '../../coordinator/src/relay.ts'
 import { registerSignalling, type Signalling } from '../../coordinator/src/signalling.ts'
-import { MAX_MESSAGE_BYTES, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import { LINK_OPEN_MS, MAX_MESSAGE_BYTES, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import type { SignallingAccess } from '@starling-grid/volunteer'
 import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
 import { launchBrowser } from '../src/browser.ts'
@@ -44,6 +44,7 @@ before(async () => {
   registerRelay(app, {
     authenticate: (id, token) => tokens.get(id) === token,
     mayRelay: (a, b) => tokens.has(a) && tokens.has(b),
+    linkOpenMs: LINK_OPEN_MS,
     onRefusal: (code) => refusals.push(code),
     onForwarded: () => undefined,
   })

@@ -52,5 +52,8 @@ export const HEARTBEAT_MS = 1000
 export const MISSED_BEATS = 5
 /** Milliseconds of silence after which a socket or a link counts as dead. */
 export const SILENCE_MS = MISSED_BEATS * HEARTBEAT_MS
-/** Milliseconds to open a link to a neighbour, PeerJS retry included: some connects hang and need a second try. */
+/** Milliseconds to open a link to a neighbour, PeerJS retry included, unless the coordinator says otherwise: some connects hang and need a second try. */
 export const LINK_OPEN_MS = 12_000
+/** What a coordinator may say instead: less than a round trip around the world and its answer is no try, and nobody waits for longer. */
+export const MIN_LINK_OPEN_MS = 1000
+export const MAX_LINK_OPEN_MS = 120_000

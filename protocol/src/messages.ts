@@ -6,7 +6,7 @@ import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { ExchangeSchema, JobTermsSchema } from './job.ts'
-import { FETCH_CHUNK_BYTES, MAX_BUTTERFLY_MEMBERS, MAX_ICE_SERVERS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, PLAN_WINDOW } from './limits.ts'
+import { FETCH_CHUNK_BYTES, MAX_BUTTERFLY_MEMBERS, MAX_ICE_SERVERS, MAX_LINK_OPEN_MS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, MIN_LINK_OPEN_MS, PLAN_WINDOW } from './limits.ts'
 import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
@@ -135,6 +135,8 @@ const toVolunteer = {
     owner: Count,
     signallingPath: Type.String({ maxLength: 200 }),
     iceServers: IceServersSchema,
+    /** for a link to open, where it is not LINK_OPEN_MS */
+    linkOpenMs: Type.Optional(Type.Integer({ minimum: MIN_LINK_OPEN_MS, maximum: MAX_LINK_OPEN_MS })),
     job: Type.Union([JobTermsSchema, Type.Null()]),
   }),
   /** new credentials, before those of the welcome expire */

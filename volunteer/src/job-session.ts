@@ -23,6 +23,7 @@ export interface JobSessionParts {
   readonly self: MemberId
   readonly http: CoordinatorHttp
   readonly network: PeerNetwork
+  readonly linkOpenMs: number | undefined
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
   send(message: ToCoordinator): void
   onChange(): void
@@ -94,11 +95,11 @@ export class JobSession {
     this.#kept = new KeptState(parts.host.shards, terms.id)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
-    const { http, network, openRelay, send, onChange, onFatal } = parts
+    const { http, network, linkOpenMs, openRelay, send, onChange, onFatal } = parts
     const layout = parameterLayout(spec)
     const rounds = local && library?.openLocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, RoundWork: library?.RoundWork, network, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, RoundWork: library?.RoundWork, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
       guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#kept.keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),

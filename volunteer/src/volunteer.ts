@@ -104,7 +104,7 @@ class VolunteerLife implements Volunteer {
   }
 
   async #welcomed(welcome: MessageTo<'welcome'>): Promise<void> {
-    const access: SignallingAccess = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers }
+    const access: SignallingAccess = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers, linkOpenMs: welcome.linkOpenMs }
     this.#access = access
     this.#board.joined()
     if (this.#network === undefined) this.#network = await this.#host.openPeerNetwork(access)
@@ -126,11 +126,12 @@ class VolunteerLife implements Volunteer {
     this.#session = undefined
     this.#preparing = terms.id
     this.#board.preparing(terms)
+    const linkOpenMs = this.#access?.linkOpenMs
     const session = await JobSession.prepare(terms, {
-      host: this.#host, self: this.#self, http: this.#http, network, onFatal: this.#fail,
+      host: this.#host, self: this.#self, http: this.#http, network, linkOpenMs, onFatal: this.#fail,
       openRelay: async (member, signal) => {
         const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
-        return openRelayLink({ self: this.#self, token: this.#link.session, dial: (path) => this.#host.dialRelay(path) }, member, signal)
+        return openRelayLink({ self: this.#self, token: this.#link.session, linkOpenMs, dial: (path) => this.#host.dialRelay(path) }, member, signal)
       },
       send: (message) => this.#link.send(message),
       onChange: () => this.#board.working(session),

@@ -18,7 +18,7 @@ interface Seen {
 
 const noRelay = (): Promise<PeerLink> => Promise.reject(new Error('internal: no relay here'))
 
-function join(grid: MemoryGrid, id: MemberId, openRelay: ConstructorParameters<typeof LinkSet>[1] = noRelay): Seen {
+function join(grid: MemoryGrid, id: MemberId, openRelay: ConstructorParameters<typeof LinkSet>[1] = noRelay, linkOpenMs?: number): Seen {
   let wake: () => void = () => undefined
   const seen: Seen = {
     frames: [],
@@ -26,7 +26,7 @@ function join(grid: MemoryGrid, id: MemberId, openRelay: ConstructorParameters<t
     set: new LinkSet(grid.join(id), openRelay, {
       onFrame: (from, frame) => (seen.frames.push({ from, frame }), wake()),
       onLost: (member, why, error) => (seen.lost.push({ member, why, error }), wake()),
-    }),
+    }, linkOpenMs),
     next: () => new Promise((resolve) => (wake = resolve)),
   }
   return seen
@@ -100,6 +100,12 @@ test('the loss of the link that frames take is told, although a spare one is ope
   await loss
   assert.equal(a.lost[0]?.why, 'closed')
   assert.equal(a.set.has(far), true)
+  a.set.close()
+})
+
+test('who waits for a link waits as long as links are given', async () => {
+  const a = join(new MemoryGrid(), near, noRelay, 40)
+  await assert.rejects(a.set.ensure(far, 'await', never), { code: 'link-timeout', message: /within 0.04 s/ })
   a.set.close()
 })
 

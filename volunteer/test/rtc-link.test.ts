@@ -222,6 +222,13 @@ test('a dial is tried again when signalling does not know the member yet', async
   network.stop()
 })
 
+test('a dial that never opens is given up when the time that the coordinator gives links is over', async () => {
+  const { network } = await openNetwork()
+  network.reconnect({ ...access, linkOpenMs: 40 })
+  await assert.rejects(network.dial(far, patience), { code: 'link-timeout', message: /within 40 ms/ })
+  network.stop()
+})
+
 test('links outlive the client that signalled for them; dials go through the new one', async () => {
   const { network, clients, client } = await openNetwork()
   const dial = network.dial(far, patience)

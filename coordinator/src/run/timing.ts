@@ -1,4 +1,5 @@
 // The times and counts of a run, each with its reason. Tests shorten them; the rules do not change.
+import { LINK_OPEN_MS } from '@starling-grid/protocol'
 
 /** Milliseconds and counts that decisions depend on; the defaults below have their reasons. */
 export interface Timing {
@@ -8,6 +9,8 @@ export interface Timing {
   readonly rejoinMs: number
   /** without any valid claim, before a rewind (R6) */
   readonly lostMs: number
+  /** for two members to open a link; they are told */
+  readonly linkOpenMs: number
   /** without CONFIRM: out of the ballot (R17) */
   readonly formMs: number
   /** without a commit although steps are planned: new ballot */
@@ -40,7 +43,8 @@ export const DEFAULT_TIMING: Timing = {
   stateMs: 2000, // T_state of R5: one lost message and its socket's round trip
   rejoinMs: 10_000, // reconnects are spread over a few seconds by full jitter
   lostMs: 60_000, // T_lost of R6: everybody vanishing is mostly our own network
-  formMs: 30_000, // fetch of a state plus LINK_OPEN_MS for the links
+  linkOpenMs: LINK_OPEN_MS,
+  formMs: 30_000, // fetch of a state plus linkOpenMs for the links
   stallMs: 60_000, // a reduce has its own deadlines; this is the net below them
   admitMs: 2000, // joins come in bunches: one ballot for all of them
   learnMs: 60_000, // 64 M parameters and two moments at 100 Mbit/s
@@ -54,6 +58,6 @@ export const DEFAULT_TIMING: Timing = {
   abortsBeforeFallback: 3, // k of R17
   ballotsPerMinute: 20, // X of R17
   excludeMs: 60_000,
-  linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs LINK_OPEN_MS
+  linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs linkOpenMs
   stalenessBound: 16, // of the order of the volunteers that push at once; performance.md §6 gives 3–10 for SSP
 }

@@ -35,6 +35,7 @@ export class LinkSet {
   readonly #network: PeerNetwork
   readonly #openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>
   readonly #events: LinkSetEvents
+  readonly #linkOpenMs: number
   readonly #open = new Map<MemberId, Open[]>()
   /** members whose frames take the relay, whatever else is open */
   readonly #relayed = new Set<MemberId>()
@@ -45,10 +46,11 @@ export class LinkSet {
   bytesReceived = 0
   #bytesSentBefore = 0
 
-  constructor(network: PeerNetwork, openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>, events: LinkSetEvents) {
+  constructor(network: PeerNetwork, openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>, events: LinkSetEvents, linkOpenMs = LINK_OPEN_MS) {
     this.#network = network
     this.#openRelay = openRelay
     this.#events = events
+    this.#linkOpenMs = linkOpenMs
     network.onLink = (link) => this.#add(link)
     this.#beat = setInterval(() => this.#heartbeat(), HEARTBEAT_MS)
   }
@@ -206,7 +208,7 @@ export class LinkSet {
 
   #arrival(member: MemberId, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new GridError('link-timeout', `no link from ${member.slice(0, 8)} within ${LINK_OPEN_MS / 1000} s`)), LINK_OPEN_MS)
+      const timer = setTimeout(() => reject(new GridError('link-timeout', `no link from ${member.slice(0, 8)} within ${this.#linkOpenMs / 1000} s`)), this.#linkOpenMs)
       const settle = (act: () => void): void => (clearTimeout(timer), act())
       signal.addEventListener('abort', () => settle(() => reject(signal.reason)), { once: true })
       this.#arrivals.set(member, [...(this.#arrivals.get(member) ?? []), () => settle(resolve)])

@@ -31,7 +31,7 @@ export interface PeerLink {
 /** How a volunteer reaches others: the platform's WebRTC behind PeerJS, or memory in tests. */
 export interface PeerNetwork {
   /**
-   * A link to `peer`. Time-boxed and retried inside LINK_OPEN_MS.
+   * A link to `peer`. Time-boxed and retried inside the time that the coordinator gives it.
    * @throws GridError 'link-timeout' when it could not be opened, or the signal's reason
    */
   dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink>
@@ -52,4 +52,6 @@ export interface SignallingAccess {
   /** the session's token: authenticates the PeerJS socket */
   readonly token: string
   readonly iceServers: readonly { readonly urls: string; readonly username?: string; readonly credential?: string }[]
+  /** for a link to open; LINK_OPEN_MS where it is not said */
+  readonly linkOpenMs?: number | undefined
 }

@@ -82,7 +82,8 @@ class PeerJsNetwork implements PeerNetwork {
 
   async dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
     let reason = 'no try fitted into the time'
-    for (const deadline = performance.now() + LINK_OPEN_MS; performance.now() < deadline; await pause(PAUSE_MS, signal)) {
+    const { linkOpenMs = LINK_OPEN_MS } = this.#access
+    for (const deadline = performance.now() + linkOpenMs; performance.now() < deadline; await pause(PAUSE_MS, signal)) {
       signal.throwIfAborted()
       this.#stopping.signal.throwIfAborted()
       try {
@@ -92,7 +93,7 @@ class PeerJsNetwork implements PeerNetwork {
         reason = error instanceof Error ? error.message : String(error)
       }
     }
-    throw new GridError('link-timeout', `no link to ${peer} within ${LINK_OPEN_MS} ms: ${reason}`)
+    throw new GridError('link-timeout', `no link to ${peer} within ${linkOpenMs} ms: ${reason}`)
   }
 
   reconnect(access: SignallingAccess): void {

@@ -25,19 +25,22 @@ export interface RelayAccess {
   readonly self: MemberId
   /** the session's token */
   readonly token: string
+  /** for a link to open; LINK_OPEN_MS where it is not said */
+  readonly linkOpenMs?: number | undefined
   /** @throws GridError 'coordinator-lost' when the socket cannot be opened, also when the coordinator refuses */
   dial(path: string): Promise<RelaySocket>
 }
 
 /**
- * Open when the other end greeted. Time-boxed and retried inside LINK_OPEN_MS.
+ * Open when the other end greeted. Time-boxed and retried inside `linkOpenMs`.
  * @throws GridError 'link-timeout' when it could not be opened, or the signal's reason
  */
 export async function openRelayLink(access: RelayAccess, peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
-  const deadline = AbortSignal.any([signal, AbortSignal.timeout(LINK_OPEN_MS)])
+  const { linkOpenMs = LINK_OPEN_MS } = access
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(linkOpenMs)])
   for (let reason = 'the coordinator did not answer'; ; await pause(PAUSE_MS, deadline)) {
     signal.throwIfAborted()
-    if (deadline.aborted) throw new GridError('link-timeout', `no relayed link to ${peer} within ${LINK_OPEN_MS} ms: ${reason}`)
+    if (deadline.aborted) throw new GridError('link-timeout', `no relayed link to ${peer} within ${linkOpenMs} ms: ${reason}`)
     try {
       return await tryOnce(access, peer, deadline)
     } catch (error) {

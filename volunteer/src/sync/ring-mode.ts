@@ -33,6 +33,8 @@ export interface RingModeParts {
   readonly network: PeerNetwork
   /** a link through the coordinator (R18) */
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
+  /** for a link to open; LINK_OPEN_MS where it is not said */
+  readonly linkOpenMs: number | undefined
   /** how gradients travel in the ring */
   readonly encoding: GradientEncoding
   /** version 0 and the seed that makes it */
@@ -70,7 +72,7 @@ export class RingMode {
   constructor(parts: RingModeParts) {
     this.#parts = parts
     const send = (to: MemberId, frame: Frame): void => this.links.send(to, frame)
-    this.links = new LinkSet(parts.network, parts.openRelay, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, why, error) => this.#lost(member, why, error) })
+    this.links = new LinkSet(parts.network, parts.openRelay, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, why, error) => this.#lost(member, why, error) }, parts.linkOpenMs)
     this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
     this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), promised: () => parts.core.promised, bytesOf: this.#bytesOf })
