@@ -3,8 +3,8 @@
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId } from '@starling-grid/protocol'
 import { LinkSet, MemoryGrid, RingSteps } from '@starling-grid/volunteer'
+import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race, rounded } from './row.ts'
-import { slowNetwork } from './slow-link.ts'
 import type { SuiteOptions } from './suite.ts'
 
 /** 20 Mbit/s up and 20 ms one way: the profile `homes` of docs/SCALING.md. */

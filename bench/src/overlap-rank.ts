@@ -5,8 +5,8 @@ import { localSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-gri
 import { parameterCount } from '@starling-grid/model'
 import { describeError, type MemberId, sha256Name, type StepRecord, versionId } from '@starling-grid/protocol'
 import { bytesOf, Compute, createGpuExecutor, type EarlyRanges, type Executor, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of } from '@starling-grid/volunteer'
+import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { batchFor, LINK_BYTES_PER_MS, MODEL, OPTIMIZER, STEP_MS, TIMED, type OverlapAnswer, type OverlapOrder, type StepWay } from './overlap-task.ts'
-import { slowNetwork } from './slow-link.ts'
 import { timedExecutor } from './timed-executor.ts'
 
 const seat = localSeat()
