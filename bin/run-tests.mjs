@@ -1,13 +1,20 @@
-// Runs the tests of every package, unit tests two files at a time, then those of e2e/, which start whole grids of
-// processes, one at a time; reported as one run by Node's own reporter. Run through `starling test`.
+// Runs the tests of every package: unit tests and simulations two files at a time, then whole grids of processes (e2e/), those
+// that mostly wait two at a time and the others alone; reported as one run by Node's own reporter. Run through `starling test`.
 import { readdirSync, existsSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
 import { fileURLToPath } from 'node:url'
 
-const UNIT_FILES_AT_ONCE = 2
+const FILES_AT_ONCE = 2
+/** Simulated grids, in the process of the test. */
+const SIMULATED = ['simulation', 'ring-death-matrix']
+/** Grids that mostly wait, for processes to start, for silence, for links, and whose promises hold on a machine of any speed. The longest first. */
+const WAITING = [
+  'falls-back-and-returns', 'a-member-dies-anywhere-in-a-step', 'mends-a-partition', 'a-member-without-links-is-a-guest', 'trains-in-local-rounds', 'names-who-sends-wrong-sums',
+  'refuses-hostile-frames', 'relays-a-pair-that-cannot-link', 'coordinator-restarts', 'a-volunteer-leaves-between-steps', 'a-sleeper-comes-back',
+]
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores. */
 const FILE_LIMIT_MS = 10 * 60_000
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -16,7 +23,8 @@ const wanted = process.argv.slice(2)
 const files = readdirSync(ROOT)
   .flatMap((folder) => testsIn(join(ROOT, folder, 'test')))
   .filter((file) => wanted.length === 0 || wanted.some((text) => relative(ROOT, file).includes(text)))
-const wholeGrid = (file) => relative(ROOT, file).startsWith('e2e')
+const isGrid = (file) => relative(ROOT, file).startsWith('e2e') && !SIMULATED.includes(nameOf(file))
+const waits = (file) => isGrid(file) && WAITING.includes(nameOf(file))
 
 if (files.length === 0) {
   console.error(`No test file's path contains ${wanted.join(' or ')}.`)
@@ -30,8 +38,9 @@ console.error(`Adapter: ${await prepareProcess(await testWish())}`)
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.meta.resolve('tsx')}`
 
 Readable.from(asOneRun([
-  { files: files.filter((file) => !wholeGrid(file)), concurrency: UNIT_FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
-  { files: files.filter(wholeGrid), concurrency: 1, timeout: FILE_LIMIT_MS },
+  { files: files.filter((file) => !isGrid(file)), concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
+  { files: files.filter(waits).sort((a, b) => WAITING.indexOf(nameOf(a)) - WAITING.indexOf(nameOf(b))), concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
+  { files: files.filter((file) => isGrid(file) && !waits(file)), concurrency: 1, timeout: FILE_LIMIT_MS },
 ])).compose(new spec()).pipe(process.stdout)
 
 /**
@@ -67,6 +76,10 @@ async function* asOneRun(runs) {
 function countIn({ type, data }) {
   const line = type === 'test:diagnostic' && data.nesting === 0 && /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/.exec(data.message)
   return line ? { of: line[1], number: Number(line[2]) } : undefined
+}
+
+function nameOf(file) {
+  return basename(file, '.test.ts')
 }
 
 function testsIn(folder) {

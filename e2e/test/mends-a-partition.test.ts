@@ -3,13 +3,13 @@ import { test } from 'node:test'
 import { auditChain } from '../src/audit.ts'
 import { cutLink, PARTITIONED } from '../src/chaos/cut-link.ts'
 import { Grid } from '../src/grid.ts'
-import { QUICK, smallJob } from './small-job.ts'
+import { QUICK_LINKS, smallJob } from './small-job.ts'
 
 /** More than any machine trains until the link is restored: the run need not end. */
 const STEPS = 100_000
 
 test('a link that is cut is relayed, restored it is direct again, and no sample is counted twice', { timeout: 300_000 }, async () => {
-  const grid = await Grid.start({ timing: QUICK })
+  const grid = await Grid.start({ timing: { ...QUICK_LINKS, checkpointMs: 2000 } })
   try {
     const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'ring' }))
     for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference', ...PARTITIONED })

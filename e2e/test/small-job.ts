@@ -8,6 +8,9 @@ import type { Grid } from '../src/grid.ts'
 /** Times that a test need not wait out; the rules stay the same. */
 export const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
 
+/** The same, for links that never open: others open within a second, and within a second try of PeerJS on a busy machine. */
+export const QUICK_LINKS = { ...QUICK, linkOpenMs: 5000 }
+
 export function smallJob(options: Partial<Parameters<typeof demoJob>[0]> & { readonly maxSteps: number }): JobSpec {
   // what tests say of frames and places is so around the ring; a busy machine is no reason to leave it
   const small = { blockSamples: 8, batchBlocks: 6, validateEvery: 1000, exchange: 'ring' } as const // 48 samples a step: quick on two cores, and whole blocks for three members
