@@ -13,6 +13,9 @@ export const TOKEN = 'the-owner-token-of-tests'
 /** Short times: the rules do not change. Fakes do not learn while a ring runs, and nobody waits long for that. */
 export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 10_000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000, learnMs: 500 }
 
+/** pauses between them grow by 100 ms */
+const REMOVAL_TRIES = 10
+
 const cleanups: (() => unknown)[] = []
 after(async () => {
   for (const cleanup of cleanups.reverse()) await cleanup()
@@ -20,7 +23,7 @@ after(async () => {
 
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-'))
-  cleanups.push(() => rm(folder, { recursive: true, force: true }))
+  cleanups.push(() => rm(folder, { recursive: true, force: true, maxRetries: REMOVAL_TRIES })) // a request that stopping cut off may still be writing
   return folder
 }
 

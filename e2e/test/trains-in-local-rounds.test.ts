@@ -26,14 +26,3 @@ for (const fragments of [1, 4])
       await grid.stop()
     }
   })
-
-test('more fragments than inner steps are refused when the job is submitted', async () => {
-  const grid = await Grid.start({ timing: QUICK })
-  try {
-    const submit = (local: object) => grid.submit({ ...smallJob({ maxSteps: 1, mode: 'local' }), local })
-    await assert.rejects(submit({ innerSteps: 4, fragments: 5 }), /4 inner steps cannot have 5 fragments/)
-    await assert.rejects(submit({ innerSteps: 4, fragments: 0 }), /fragments/)
-  } finally {
-    await grid.stop()
-  }
-})

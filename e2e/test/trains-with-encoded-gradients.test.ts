@@ -50,13 +50,3 @@ for (const exchange of ['ring', 'butterfly'] as const)
       await grid.stop()
     }
   })
-
-test('an encoding that does not exist is refused when the job is submitted', async () => {
-  const grid = await Grid.start({ timing: QUICK })
-  try {
-    const job = { ...smallJob({ maxSteps: 1 }), encoding: 'int4' } as unknown as Parameters<Grid['submit']>[0]
-    await assert.rejects(grid.submit(job), /encoding/)
-  } finally {
-    await grid.stop()
-  }
-})
