@@ -11,6 +11,7 @@ export interface GridOptions {
   readonly dataDir?: string
   /** 0: any free port */
   readonly port?: number
+  /** folder of the built pages, for who opens one; none are served, nor built, otherwise */
   readonly webRoot?: string
   /** niceness of the volunteers: above 0 the coordinator, which shares the machine with them here and nowhere else, goes first */
   readonly volunteerNiceness?: number
@@ -104,11 +105,10 @@ export class Grid {
 }
 
 async function startCoordinator(options: GridOptions & { readonly dataDir: string; readonly token: string; readonly port: number }): Promise<{ readonly child: Child; readonly url: string }> {
-  const { dataDir, token, port, webRoot, timing } = options
+  const { dataDir, token, port, webRoot = dataDir, timing } = options
   let told: (url: string) => void = () => undefined
   const listening = new Promise<string>((resolve) => (told = resolve))
-  const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir]
-  if (webRoot !== undefined) args.push('--web-root', webRoot)
+  const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
   const child = startChild({ name: 'the coordinator', args, env: { STARLING_TOKEN: token }, onLine: (line, stream) => (stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined) })
   const timer = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`the coordinator did not say where it listens: ${child.lines.join(' | ')}`)), START_MS).unref())
