@@ -15,7 +15,7 @@ import { pullRows } from './sync/pull-rows.ts'
 import { createMember } from './sync/member.ts'
 import type { MemberCore, RunOrder } from './sync/member-state.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
-import type * as Rounds from './sync/rounds.ts'
+import type { openLocalRounds } from './sync/local-round.ts'
 import { validateLeases } from './sync/validation.ts'
 
 export interface JobSessionParts {
@@ -52,7 +52,7 @@ interface Prepared {
   readonly parts: JobSessionParts
   readonly executor: Compute['executor']
   /** of jobs with local rounds */
-  readonly rounds: typeof Rounds | undefined
+  readonly openRounds: typeof openLocalRounds | undefined
 }
 
 export class JobSession {
@@ -77,14 +77,14 @@ export class JobSession {
     const found = modelHash(spec)
     if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
     const executor = await parts.host.createExecutor(spec, terms.blockSamples)
-    const rounds = terms.local && (await import('./sync/rounds.ts'))
-    const session = new JobSession({ terms, spec, parts, executor, rounds })
+    const library = terms.local && (await import('./sync/local-round.ts')) // pages load it when there is such a job
+    const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
     await session.compute.measure(await session.#batches.trial(terms.blockSamples))
     await session.#goOnFromKept()
     return session
   }
 
-  private constructor({ terms, spec, parts, executor, rounds: library }: Prepared) {
+  private constructor({ terms, spec, parts, executor, openRounds }: Prepared) {
     this.terms = terms
     this.spec = spec
     this.#parts = parts
@@ -97,9 +97,9 @@ export class JobSession {
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, linkOpenMs, openRelay, send, onChange, onFatal } = parts
     const layout = parameterLayout(spec)
-    const rounds = local && library?.openLocalRounds({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
+    const rounds = local && openRounds?.({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, RoundWork: library?.RoundWork, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
       guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#kept.keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),

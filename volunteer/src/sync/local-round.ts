@@ -11,6 +11,7 @@ import { allFinite } from '../floats.ts'
 import type { BatchSums } from '../graph/executor.ts'
 import { FragmentStream, weightedDifference } from './fragment-stream.ts'
 import { fragmentsOf } from './local-fragments.ts'
+import { RoundWork, type RoundWorkParts } from './round-work.ts'
 
 export interface LocalRoundParts {
   /** of the inner steps */
@@ -77,6 +78,11 @@ export class LocalRounds {
     this.#parts = parts
     this.#inner = { parameters: new Float32Array(layout.total), optimizerState: createOptimizerState(optimizer, layout.trained) }
     this.#mean = new Float32Array(layout.total)
+  }
+
+  /** A member's part in them, as the protocol sees it. */
+  workOf(member: Omit<RoundWorkParts, 'rounds'>): RoundWork {
+    return new RoundWork({ ...member, rounds: this })
   }
 
   /** H */

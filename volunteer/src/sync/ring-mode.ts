@@ -29,7 +29,6 @@ export interface RingModeParts {
   readonly batches: Batches
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
-  readonly RoundWork: typeof RoundWork | undefined
   readonly network: PeerNetwork
   /** a link through the coordinator (R18) */
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
@@ -79,7 +78,7 @@ export class RingMode {
     this.#staging = new Staging(parts)
     this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
-    this.#round = parts.rounds && parts.RoundWork && new parts.RoundWork({ ...parts, rounds: parts.rounds, contributeBucket: this.#exchange.contributeRoundBucket })
+    this.#round = parts.rounds?.workOf({ ...parts, contributeBucket: this.#exchange.contributeRoundBucket })
     this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
