@@ -5,6 +5,7 @@ import type {} from '@fastify/websocket'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { MAX_SIGNAL_BYTES, readSignal, type Signal, type SignalOut } from './signalling-messages.ts'
+import { TokenBucket } from './token-bucket.ts'
 
 /** Messages a client may send at once: two links opened and retried, with all candidates of a large machine. */
 const BURST = 200
@@ -14,6 +15,8 @@ const MESSAGES_PER_SECOND = 20
 const REFUSAL_COST = 20
 /** Bytes waiting for a client that does not read; more is not sent to it. */
 const MAX_WAITING_BYTES = 1024 * 1024
+/** Characters of a session's token. */
+const MAX_TOKEN_LENGTH = 256
 /** WebSocket close codes: internal error (RFC 6455), and two of our own range. */
 const CLOSE_INTERNAL = 1011
 const CLOSE_REPLACED = 4001
@@ -38,42 +41,76 @@ export interface Signalling {
 interface Client {
   readonly id: MemberId
   readonly socket: WebSocket
-  /** messages it may still send, as of `countedAt` */
-  tokens: number
-  /** milliseconds, monotonic */
-  countedAt: number
+  readonly bucket: TokenBucket
 }
 
 /** Registers the routes; `@fastify/websocket` must be registered before. @example const signalling = registerSignalling(app, options) */
 export function registerSignalling(app: FastifyInstance, options: SignallingOptions): Signalling {
-  const clients = new Map<MemberId, Client>()
+  const desk = new SignallingDesk(options, (error) => app.log.error(error, 'signalling failed'))
+  app.get(`${options.path}/peerjs`, {
+    websocket: true,
+    preValidation: async (request, reply) => {
+      if (speaksFor(request, options)) return
+      options.onRefusal('session-unknown')
+      await reply.code(401).send({ code: 'session-unknown' })
+    },
+  }, (socket, request) => desk.admit(socket, (request.query as { id: MemberId }).id))
+  // PeerJS asks for an id when it was given none; ours always are.
+  app.get(`${options.path}/peerjs/id`, async (_, reply) => reply.type('text/plain').send(newMemberId()))
+  return desk
+}
 
-  function admit(socket: WebSocket, id: MemberId): void {
-    const client: Client = { id, socket, tokens: BURST, countedAt: performance.now() }
-    clients.get(id)?.socket.close(CLOSE_REPLACED, 'another socket speaks for this member')
-    clients.set(id, client)
-    socket.on('message', (data: Buffer) => receive(client, data))
-    socket.on('close', () => clients.get(id) === client && clients.delete(id))
+/** The socket's query names a member, and proves that it is his. */
+function speaksFor(request: FastifyRequest, options: SignallingOptions): boolean {
+  const { id, token } = request.query as { id?: unknown; token?: unknown }
+  const valid = typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && typeof token === 'string' && token.length <= MAX_TOKEN_LENGTH
+  return valid && options.authenticate(id as MemberId, token)
+}
+
+class SignallingDesk implements Signalling {
+  readonly #options: SignallingOptions
+  readonly #onDefect: (error: unknown) => void
+  readonly #clients = new Map<MemberId, Client>()
+
+  constructor(options: SignallingOptions, onDefect: (error: unknown) => void) {
+    this.#options = options
+    this.#onDefect = onDefect
+  }
+
+  get connected(): number {
+    return this.#clients.size
+  }
+
+  drop(id: MemberId): void {
+    this.#clients.get(id)?.socket.close(CLOSE_DROPPED, 'the session ended')
+  }
+
+  admit(socket: WebSocket, id: MemberId): void {
+    const client: Client = { id, socket, bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST) }
+    this.#clients.get(id)?.socket.close(CLOSE_REPLACED, 'another socket speaks for this member')
+    this.#clients.set(id, client)
+    socket.on('message', (data: Buffer) => this.#receive(client, data))
+    socket.on('close', () => this.#clients.get(id) === client && this.#clients.delete(id))
     // The close event follows every error and does what is to do.
     socket.on('error', () => {})
     send(client, { type: 'OPEN' })
   }
 
-  function receive(client: Client, data: Buffer): void {
+  #receive(client: Client, data: Buffer): void {
     try {
-      if (clients.get(client.id) !== client) return
-      charge(client, 1)
+      if (this.#clients.get(client.id) !== client) return
+      if (!client.bucket.take()) throw new GridError('rate-exceeded', `more than ${MESSAGES_PER_SECOND} signalling messages a second`)
       if (data.byteLength > MAX_SIGNAL_BYTES) throw new GridError('message-too-large', `a signalling message has at most ${MAX_SIGNAL_BYTES} bytes`)
-      forward(client, readSignal(data.toString('utf8')))
+      this.#forward(client, readSignal(data.toString('utf8')))
     } catch (error) {
-      refuse(client, error)
+      this.#refuse(client, error)
     }
   }
 
-  function forward(client: Client, signal: Signal): void {
+  #forward(client: Client, signal: Signal): void {
     if (signal.type === 'HEARTBEAT') return
-    const destination = clients.get(signal.dst)
-    const allowed = options.mayTalk(client.id, signal.dst)
+    const destination = this.#clients.get(signal.dst)
+    const allowed = this.#options.mayTalk(client.id, signal.dst)
     const reachable = allowed && destination !== undefined && destination.socket.bufferedAmount < MAX_WAITING_BYTES
     if (reachable) send(destination, { ...withoutDestination(signal), src: client.id })
     // The same answer for absent and forbidden members: an offer must not tell strangers who is here.
@@ -81,50 +118,16 @@ export function registerSignalling(app: FastifyInstance, options: SignallingOpti
     if (!allowed) throw new GridError('message-unexpected', `${client.id} and ${signal.dst} are no neighbours`)
   }
 
-  function refuse(client: Client, error: unknown): void {
+  #refuse({ socket, bucket }: Client, error: unknown): void {
     if (!isGridError(error)) {
-      app.log.error(error, 'signalling failed')
-      return client.socket.close(CLOSE_INTERNAL)
+      this.#onDefect(error)
+      return socket.close(CLOSE_INTERNAL)
     }
-    options.onRefusal(error.code)
-    client.tokens -= REFUSAL_COST
+    this.#options.onRefusal(error.code)
+    bucket.charge(REFUSAL_COST)
     // No close handshake: it would go on reading the flood.
-    if (error.code === 'rate-exceeded') client.socket.terminate()
+    if (error.code === 'rate-exceeded') socket.terminate()
   }
-
-  function authenticate(request: FastifyRequest): MemberId | undefined {
-    const { id, token } = request.query as { id?: unknown; token?: unknown }
-    const valid = typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && typeof token === 'string' && token.length <= 256
-    return valid && options.authenticate(id as MemberId, token) ? (id as MemberId) : undefined
-  }
-
-  app.get(`${options.path}/peerjs`, {
-    websocket: true,
-    preValidation: async (request, reply) => {
-      if (authenticate(request) !== undefined) return
-      options.onRefusal('session-unknown')
-      await reply.code(401).send({ code: 'session-unknown' })
-    },
-  }, (socket, request) => admit(socket, (request.query as { id: MemberId }).id))
-
-  // PeerJS asks for an id when it was given none; ours always are.
-  app.get(`${options.path}/peerjs/id`, async (_, reply) => reply.type('text/plain').send(newMemberId()))
-
-  return {
-    drop: (id) => clients.get(id)?.socket.close(CLOSE_DROPPED, 'the session ended'),
-    get connected() {
-      return clients.size
-    },
-  }
-}
-
-/** A token bucket: refills with time, pays for messages. */
-function charge(client: Client, cost: number): void {
-  const now = performance.now()
-  client.tokens = Math.min(BURST, client.tokens + ((now - client.countedAt) / 1000) * MESSAGES_PER_SECOND)
-  client.countedAt = now
-  client.tokens -= cost
-  if (client.tokens < 0) throw new GridError('rate-exceeded', `more than ${MESSAGES_PER_SECOND} signalling messages a second`)
 }
 
 function withoutDestination(signal: Exclude<Signal, { type: 'HEARTBEAT' }>): { type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; payload?: unknown } {

@@ -21,4 +21,9 @@ export class TokenBucket {
     this.#tokens -= 1
     return true
   }
+
+  /** What costs more than a message; it may owe some, and takes nothing until that is paid. */
+  charge(cost: number): void {
+    this.#tokens -= cost
+  }
 }
