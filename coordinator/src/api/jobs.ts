@@ -5,11 +5,18 @@ import type { FastifyInstance } from 'fastify'
 import { modelSize } from '../model-size.ts'
 import type { RunHost } from '../run-host.ts'
 import type { Runs } from '../runs.ts'
+import type { Sessions } from '../sessions.ts'
 import { notFound } from './errors.ts'
 import { requireOwner } from './guards.ts'
 
 /** Submissions in a minute from one address: also the rate at which tokens can be guessed. */
 const SUBMISSIONS_PER_MINUTE = 30
+
+/** What routes for members of a run need. */
+export interface MemberRoutes {
+  readonly runs: Runs
+  readonly sessions: Sessions
+}
 
 export interface JobRoutes {
   readonly runs: Runs

@@ -5,20 +5,13 @@ import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETE
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireHonestCounts } from '../honest-counts.ts'
 import type { RunHost } from '../run-host.ts'
-import type { Runs } from '../runs.ts'
-import type { Sessions } from '../sessions.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'
 import { requireSession } from './guards.ts'
-import { runOf } from './jobs.ts'
+import { type MemberRoutes, runOf } from './jobs.ts'
 
 /** Carries what a push says about its body. */
 export const PUSH_HEADER = 'x-starling-push'
-
-export interface PushRoutes {
-  readonly runs: Runs
-  readonly sessions: Sessions
-}
 
 interface Route {
   Params: { id: string }
@@ -29,7 +22,7 @@ interface Announced {
   readonly form: GradientForm
 }
 
-export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRoutes): void {
+export function registerPushes(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
   registerGuestSums(app, { runs, sessions })
@@ -53,7 +46,7 @@ export function registerPushes(app: FastifyInstance, { runs, sessions }: PushRou
 }
 
 /** What guests pushed, for the member of the ring that was given it (A1). */
-function registerGuestSums(app: FastifyInstance, { runs, sessions }: PushRoutes): void {
+function registerGuestSums(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
   app.get<{ Params: { id: string; sum: string } }>('/api/jobs/:id/guests/:sum', { onRequest: async (request) => void requireSession(request, sessions) }, async (request, reply) => {
     const run = runOf(runs, request.params.id)
     const { given } = run.state

@@ -3,28 +3,21 @@
 import { gradientForm, readRowNumbers, writeRows } from '@starling-grid/model'
 import { GridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type SparsePart, SparsePartsSchema, type VersionId } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Runs } from '../runs.ts'
-import type { Sessions } from '../sessions.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { HttpRefusal } from './errors.ts'
 import { requireSession } from './guards.ts'
-import { runOf } from './jobs.ts'
+import { type MemberRoutes, runOf } from './jobs.ts'
 
 /** Says of which matrices how many rows are asked for; the body is their numbers. */
 export const ROWS_HEADER = 'x-starling-rows'
 
 const WORD_BYTES = 4
 
-export interface RowRoutes {
-  readonly runs: Runs
-  readonly sessions: Sessions
-}
-
 interface Route {
   Params: { id: string; versionId: string }
 }
 
-export function registerRows(app: FastifyInstance, { runs, sessions }: RowRoutes): void {
+export function registerRows(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
   app.post<Route>('/api/jobs/:id/versions/:versionId/rows', {
     bodyLimit: MAX_PARAMETERS * WORD_BYTES,
     onRequest: async (request) => {

@@ -1,22 +1,15 @@
 // Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
 import { type MemberId, parse, type VersionId, VersionRefSchema } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Runs } from '../runs.ts'
-import type { Sessions } from '../sessions.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { HttpRefusal, notFound } from './errors.ts'
 import { requireSession } from './guards.ts'
-import { runOf } from './jobs.ts'
+import { type MemberRoutes, runOf } from './jobs.ts'
 
 /** Bytes of the largest version that any model within our limits has: three vectors of 256 MiB and a header. */
 const MAX_VERSION_BYTES = 1024 * 1024 * 1024
 /** Whole states that are being downloaded at once: each is in memory until it left. The others of a herd wait. */
 const MAX_DOWNLOADS = 8
-
-export interface VersionRoutes {
-  readonly runs: Runs
-  readonly sessions: Sessions
-}
 
 interface Download {
   Params: { id: string; versionId: string }
@@ -26,10 +19,13 @@ interface Upload {
   Params: { id: string; v: string; versionId: string }
 }
 
-export function registerVersions(app: FastifyInstance, { runs, sessions }: VersionRoutes): void {
-  const uploading = new Set<MemberId>()
-  let downloads = 0
+export function registerVersions(app: FastifyInstance, routes: MemberRoutes): void {
+  registerDownload(app, routes)
+  registerUpload(app, routes)
+}
 
+function registerDownload(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
+  let downloads = 0
   app.get<Download>('/api/jobs/:id/versions/:versionId', { onRequest: async (request) => void requireSession(request, sessions) }, async (request, reply) => {
     const { params, query } = request
     const { versions } = runOf(runs, params.id)
@@ -40,7 +36,10 @@ export function registerVersions(app: FastifyInstance, { runs, sessions }: Versi
     reply.raw.once('close', () => downloads--)
     return sendFrom(request, reply.type('application/octet-stream').header('etag', `"${id}"`), kept(await versions.state(id)))
   })
+}
 
+function registerUpload(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
+  const uploading = new Set<MemberId>()
   app.put<Upload>('/api/jobs/:id/versions/:v/:versionId', {
     bodyLimit: MAX_VERSION_BYTES,
     // All of this before the first byte of the body.
@@ -64,16 +63,16 @@ export function registerVersions(app: FastifyInstance, { runs, sessions }: Versi
       uploading.delete(member)
     }
   })
+}
 
-  function kept(bytes: Uint8Array | undefined): Uint8Array {
-    if (bytes === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
-    return bytes
-  }
+function kept(bytes: Uint8Array | undefined): Uint8Array {
+  if (bytes === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
+  return bytes
+}
 
-  function readVersion({ v, versionId }: Upload['Params']) {
-    if (!/^[0-9]{1,15}$/.test(v)) throw notFound('there is no such version')
-    return parse(VersionRefSchema, { v: Number(v), id: versionId }, 'the version')
-  }
+function readVersion({ v, versionId }: Upload['Params']) {
+  if (!/^[0-9]{1,15}$/.test(v)) throw notFound('there is no such version')
+  return parse(VersionRefSchema, { v: Number(v), id: versionId }, 'the version')
 }
 
 /** `Range: bytes=N-`: a member that has the first N bytes already. Other ranges are answered with everything (RFC 9110 §14.2). */
