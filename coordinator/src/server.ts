@@ -6,7 +6,7 @@ import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import Fastify, { type FastifyInstance } from 'fastify'
-import { type ErrorCode, GridError, MAX_MESSAGE_BYTES } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
 import { registerBodies } from './api/bodies.ts'
 import { registerErrors } from './api/errors.ts'
 import { registerGuards } from './api/guards.ts'
@@ -31,7 +31,7 @@ import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
 import { Runs } from './runs.ts'
 import { Sessions } from './sessions.ts'
-import { registerSignalling } from './signalling.ts'
+import { registerSignalling, type Signalling } from './signalling.ts'
 
 export const DEFAULT_HOST = '127.0.0.1'
 export const DEFAULT_PORT = 8790
@@ -157,19 +157,7 @@ class CoordinatorLife implements Coordinator {
       onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
     })
     const app = await this.#createApp()
-    const signalling = registerSignalling(app, {
-      path: SIGNALLING_PATH,
-      authenticate: (id, token) => sessions.authenticate(token) === id,
-      mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
-      onRefusal: (code) => this.#refused(code, 'signalling'),
-    })
-    const relay: Relay = registerRelay(app, {
-      authenticate: (id, token) => sessions.authenticate(token) === id,
-      mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
-      linkOpenMs: timing.linkOpenMs,
-      onRefusal: (code, what) => this.#refused(code, what),
-      onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
-    })
+    const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
     const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
     this.#parts = { app, store, runs, sessions, watching }
     await this.#listen(app)
@@ -214,6 +202,23 @@ class CoordinatorLife implements Coordinator {
     await app.register(fastifyRateLimit, { global: false })
     await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
     return app
+  }
+
+  /** How members reach each other: directly, or through us. */
+  #introduceMembers(app: FastifyInstance, { runs, sessions, linkOpenMs }: { readonly runs: Runs; readonly sessions: Sessions; readonly linkOpenMs: number }): { readonly signalling: Signalling; readonly relay: Relay } {
+    const authenticate = (id: MemberId, token: string): boolean => sessions.authenticate(token) === id
+    const signalling = registerSignalling(app, {
+      path: SIGNALLING_PATH, authenticate,
+      mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
+      onRefusal: (code) => this.#refused(code, 'signalling'),
+    })
+    const relay = registerRelay(app, {
+      authenticate, linkOpenMs,
+      mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
+      onRefusal: (code, what) => this.#refused(code, what),
+      onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
+    })
+    return { signalling, relay }
   }
 
   async #registerRoutes(app: FastifyInstance, { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore }): Promise<Watching> {
