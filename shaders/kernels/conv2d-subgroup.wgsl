@@ -13,17 +13,29 @@ fn cell_of(index: u32, count: u32, plane: u32) -> Cell {
   return Cell(i / plane, i % plane, index < count);
 }
 
+// What a subgroup computes where its own columns are cells: rows of group g from `row` on, and its invocations' cells in planes of
+// `plane` quads. Outside, there is nothing to do.
+struct CellTile { row: u32, g: u32, first: u32, cells: u32, plane: u32, inside: bool }
+
+fn cell_tile(group: vec3u, row_tiles: u32, plane: u32) -> CellTile {
+  let tile = group_of(group);
+  let first = tile % CELL_TILES * (LANES * OWN_QUADS);
+  let g = tile / (CELL_TILES * row_tiles);
+  let cells = run.samples * plane;
+  return CellTile(tile / CELL_TILES % row_tiles * JOINT_ROWS, g, first, cells, plane, first < cells && g < GROUPS);
+}
+
+fn own_cell(t: CellTile, i: u32) -> Cell { return cell_of(t.first + i, t.cells, t.plane); }
+
 // y = bias + Σ over taps of weight · lines
 @compute @workgroup_size(WORKGROUP)
 fn forward_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let tile = group_of(group);
-  let first_cell = tile % CELL_TILES * (LANES * OWN_QUADS);
-  let o = tile / CELL_TILES % OUT_TILES * JOINT_ROWS;
-  let g = tile / (CELL_TILES * OUT_TILES);
-  let cells = run.samples * OUT_QUADS;
-  if (first_cell >= cells || g >= GROUPS) { return; }
-  let cell0 = cell_of(first_cell + lane, cells, OUT_QUADS);
-  let cell1 = cell_of(first_cell + LANES + lane, cells, OUT_QUADS);
+  let tile = cell_tile(group, OUT_TILES, OUT_QUADS);
+  if (!tile.inside) { return; }
+  let o = tile.row;
+  let g = tile.g;
+  let cell0 = own_cell(tile, lane);
+  let cell1 = own_cell(tile, LANES + lane);
   let at0 = lines_begin(cell0, g);
   let at1 = lines_begin(cell1, g);
   let first_row = g * OUT_PADDED;
@@ -74,18 +86,16 @@ fn put_cell_outputs(cell: Cell, g: u32, o: u32, s0: mat4x4f, s1: mat4x4f, s2: ma
 // dlines (B · G · SEERS, HEIGHT, QUADS): the gradient of what each seer saw, summed over outputs and kernel rows
 @compute @workgroup_size(WORKGROUP)
 fn line_products(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let tile = group_of(group);
-  let first_cell = tile % CELL_TILES * (LANES * OWN_QUADS);
-  let seer = tile / CELL_TILES % SEER_TILES * JOINT_ROWS;
-  let g = tile / (CELL_TILES * SEER_TILES);
-  let cells = run.samples * HEIGHT * QUADS;
-  if (first_cell >= cells || g >= GROUPS) { return; }
-  let cell0 = cell_of(first_cell + lane, cells, HEIGHT * QUADS);
-  let cell1 = cell_of(first_cell + LANES + lane, cells, HEIGHT * QUADS);
+  let tile = cell_tile(group, SEER_TILES, HEIGHT * QUADS);
+  if (!tile.inside) { return; }
+  let seer = tile.row;
+  let g = tile.g;
+  let cell0 = own_cell(tile, lane);
+  let cell1 = own_cell(tile, LANES + lane);
   let first_row = g * SEERS_PADDED;
   // Kernel rows that some cell of the subgroup needs: all of them where it reaches into a second sample.
-  let first = cell_of(first_cell, cells, HEIGHT * QUADS);
-  let last = cell_of(first_cell + LANES * OWN_QUADS - 1u, cells, HEIGHT * QUADS);
+  let first = own_cell(tile, 0u);
+  let last = own_cell(tile, LANES * OWN_QUADS - 1u);
   let needed = kernel_rows_over(first.quad / QUADS, last.quad / QUADS);
   let kernel_rows = select(vec2u(0u, KERNEL), needed, first.sample == last.sample);
   var sums = Sums();

@@ -69,14 +69,12 @@ fn window_product(s: mat4x4f, w: Window, r: mat4x4f, fifth: vec4f) -> mat4x4f {
 // y = bias + Σ over window rows of weights · window
 @compute @workgroup_size(WORKGROUP)
 fn forward_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let tile = group_of(group);
-  let first_cell = tile % CELL_TILES * (LANES * OWN_QUADS);
-  let o = tile / CELL_TILES % OUT_TILES * JOINT_ROWS;
-  let g = tile / (CELL_TILES * OUT_TILES);
-  let cells = run.samples * OUT_QUADS;
-  if (first_cell >= cells || g >= GROUPS) { return; }
-  let cell0 = cell_of(first_cell + lane, cells, OUT_QUADS);
-  let cell1 = cell_of(first_cell + LANES + lane, cells, OUT_QUADS);
+  let tile = cell_tile(group, OUT_TILES, OUT_QUADS);
+  if (!tile.inside) { return; }
+  let o = tile.row;
+  let g = tile.g;
+  let cell0 = own_cell(tile, lane);
+  let cell1 = own_cell(tile, LANES + lane);
   var at0 = window_begin(cell0, g);
   var at1 = window_begin(cell1, g);
   var sums = Sums();
