@@ -33,17 +33,33 @@ export interface MemberSetting {
   readonly sampleMs?: number
 }
 
+export interface TrainOptions {
+  /** parts of the run between which samples are counted for the rate */
+  readonly counted?: readonly [number, number]
+  /** after the last sample that is counted, computing takes as long as it takes */
+  readonly pacedWhileCounted?: true
+}
+
+/** Whether members still take the time that they are told to. */
+interface Clockwork {
+  paced: boolean
+}
+
 /** Submits the job, lets the members train it to its end, and stops everything. */
-export async function trainTogether(job: JobSpec, members: readonly MemberSetting[]): Promise<Trained> {
+export async function trainTogether(job: JobSpec, members: readonly MemberSetting[], { counted = COUNTED, pacedWhileCounted }: TrainOptions = {}): Promise<Trained> {
+  const clockwork: Clockwork = { paced: true }
+  const onCounted = (): void => {
+    if (pacedWhileCounted) clockwork.paced = false
+  }
   const dataDir = await mkdtemp(join(tmpdir(), 'starling-bench-'))
   const coordinator = createCoordinator({ dataDir, token: TOKEN, port: 0 })
   await coordinator.start()
   const started: StartedMember[] = []
   try {
     await coordinator.runs.submit(job)
-    for (const [i, setting] of members.entries()) started.push(startMember(coordinator.url, `member ${i + 1}`, setting))
+    for (const [i, setting] of members.entries()) started.push(startMember({ url: coordinator.url, name: `member ${i + 1}`, clockwork }, setting))
     const failed = Promise.race(started.map(({ failure }) => failure))
-    const outcome = await Promise.race([watch(coordinator), failed])
+    const outcome = await Promise.race([watch(coordinator, counted, onCounted), failed])
     return { ...outcome, bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0), peakBytes: Math.max(...started.map(({ peakBytes }) => peakBytes())) }
   } finally {
     await Promise.all(started.map(({ stop }) => stop()))
@@ -60,9 +76,9 @@ interface StartedMember {
   readonly failure: Promise<never>
 }
 
-function startMember(url: string, name: string, { sampleMs }: MemberSetting): StartedMember {
+function startMember({ url, name, clockwork }: { readonly url: string; readonly name: string; readonly clockwork: Clockwork }, { sampleMs }: MemberSetting): StartedMember {
   const host = createNodeHost({ coordinatorUrl: url, executor: 'reference' })
-  const paced: VolunteerHost = sampleMs === undefined ? host : { ...host, createExecutor: async (...asked) => takingTime(await host.createExecutor(...asked), sampleMs) }
+  const paced: VolunteerHost = sampleMs === undefined ? host : { ...host, createExecutor: async (...asked) => takingTime(await host.createExecutor(...asked), () => (clockwork.paced ? sampleMs : 0)) }
   const steps = new StepBytes()
   let most = 0
   const volunteer = createVolunteer(steps.watch(paced), { name, onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)) })
@@ -73,7 +89,7 @@ function startMember(url: string, name: string, { sampleMs }: MemberSetting): St
   return { bytesSent: () => most, peakBytes: () => steps.peak, stop: () => volunteer.stop(), failure }
 }
 
-async function watch(coordinator: Coordinator): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
+async function watch(coordinator: Coordinator, counted: readonly [number, number], onCounted: () => void): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
   const { state, job } = run
@@ -81,8 +97,9 @@ async function watch(coordinator: Coordinator): Promise<Omit<Trained, 'bytesBetw
   const marks: { readonly at: number; readonly samples: number }[] = []
   for (const deadline = performance.now() + RUN_LIMIT_MS; !run.finished; await delay(LOOK_MS)) {
     const { samplesCommitted: samples } = state.chain
-    const next = COUNTED[marks.length]
+    const next = counted[marks.length]
     if (next !== undefined && samples >= next * all) marks.push({ at: performance.now(), samples })
+    if (marks.length === counted.length) onCounted()
     if (performance.now() > deadline) throw new Error(`the run did not end: ${state.phaseReason}, version ${state.chain.head.v}`)
   }
   const [from, to] = marks
@@ -96,12 +113,12 @@ async function watch(coordinator: Coordinator): Promise<Omit<Trained, 'bytesBetw
   }
 }
 
-/** Gradients take `sampleMs` for each sample, whatever this machine needs for them. */
-function takingTime(executor: Executor, sampleMs: number): Executor {
+/** Gradients take `sampleMs` for each sample, if this machine does not need longer for them. */
+function takingTime(executor: Executor, sampleMs: () => number): Executor {
   const compute = executor.gradient.bind(executor)
   return Object.assign(executor, {
     gradient: async (...asked: Parameters<Executor['gradient']>) => {
-      const due = performance.now() + asked[0].samples * sampleMs
+      const due = performance.now() + asked[0].samples * sampleMs()
       const sums = await compute(...asked)
       await delay(Math.max(0, due - performance.now()))
       return sums
