@@ -1,7 +1,7 @@
 // What the model of scale predicts (e2e/src/scaling): the production decisions on virtual time, links and machines as formulas.
 // `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn, around the ring alone.
 import { predict, type Prediction, type Setting } from '@starling-grid/e2e/scaling'
-import { HOMES, LAB, MIXED, MIXED_SMALL } from '@starling-grid/e2e/scaling/profiles'
+import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/e2e/scaling/profiles'
 import type { BenchRow } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
@@ -14,7 +14,7 @@ const CHURN = 0.2
 const RESNET20 = { gradientBytes: 1_089_896, stateBytes: 2_179_792, batchBlocks: 128, blockSamples: 32 }
 /** LeNet-5: 61,706 parameters with momentum, 256 samples a step: small enough that latency is most of a step. */
 const LENET5 = { gradientBytes: 246_824, stateBytes: 493_648, batchBlocks: 32, blockSamples: 8 }
-const SMALL_VOLUNTEERS = [4, 10, 50]
+const SMALL_VOLUNTEERS = [1, 4, 10, 50]
 const ALWAYS = { mode: 'auto', exchange: 'auto', warmUpSeconds: 60, seconds: 60, seed: 1 } as const
 
 type Question = Omit<Setting, 'churnPerMinute'>
@@ -25,8 +25,8 @@ export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
 
 function questions(): Record<string, Question> {
   const large = [HOMES, LAB].flatMap((links) => (links === HOMES ? [...VOLUNTEERS, MOST] : VOLUNTEERS).map((volunteers) => ({ ...RESNET20, ...ALWAYS, links, machines: MIXED, volunteers })))
-  const small = SMALL_VOLUNTEERS.map((volunteers) => ({ ...LENET5, ...ALWAYS, links: HOMES, machines: MIXED_SMALL, volunteers }))
-  const nameOf = ({ links, volunteers, machines }: Question): string => `scaling ${links.name} ${volunteers}${machines === MIXED_SMALL ? ', LeNet-5' : ''}`
+  const small = SMALL_VOLUNTEERS.map((volunteers) => ({ ...LENET5, ...ALWAYS, links: HOMES, machines: SOFTWARE, volunteers }))
+  const nameOf = ({ links, volunteers, machines }: Question): string => `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}`
   return Object.fromEntries([...large, ...small].map((question) => [nameOf(question), question]))
 }
 

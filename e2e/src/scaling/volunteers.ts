@@ -87,6 +87,11 @@ export class ModelVolunteer {
       case 'until':
       case 'ack':
       case 'checkpoint-at':
+      case 'copy-at':
+      case 'prefetch':
+      case 'follow':
+      case 'guest':
+      case 'guest-take':
       case 'upload-request':
       case 'async':
         return this.take({ type: 'order', order: message })
@@ -114,6 +119,8 @@ export class ModelVolunteer {
         return this.#fetch(effect.sources.length === 0, setting.stateBytes, { type: 'state-fetched', gen: effect.gen, version: effect.target })
       case 'fetch-reduced':
         return this.#fetch(false, setting.gradientBytes, { type: 'reduced-fetched', gen: effect.gen, version: effect.target })
+      case 'fetch-guest':
+        return this.#fetch(true, setting.gradientBytes, { type: 'guest-fetched', gen: effect.gen, id: effect.id })
       case 'confirm':
         return this.#send({ type: 'confirm', owner: effect.owner, gen: effect.gen, version: effect.version, digest: digestAt(effect.version) })
       case 'report-digest':
