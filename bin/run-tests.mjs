@@ -12,7 +12,7 @@ const FILES_AT_ONCE = 2
 const SIMULATED = ['simulation', 'ring-death-matrix']
 /** Grids that mostly wait, for processes to start, for silence, for links, and whose promises hold on a machine of any speed. The longest first. */
 const WAITING = [
-  'falls-back-and-returns', 'a-member-dies-anywhere-in-a-step', 'mends-a-partition', 'a-member-without-links-is-a-guest', 'trains-in-local-rounds', 'names-who-sends-wrong-sums',
+  'collectives', 'trains-with-encoded-gradients', 'falls-back-and-returns', 'a-member-dies-anywhere-in-a-step', 'mends-a-partition', 'a-member-without-links-is-a-guest', 'trains-in-local-rounds', 'names-who-sends-wrong-sums',
   'refuses-hostile-frames', 'relays-a-pair-that-cannot-link', 'coordinator-restarts', 'a-volunteer-leaves-between-steps', 'a-sleeper-comes-back',
 ]
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores. */
