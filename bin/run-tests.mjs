@@ -1,5 +1,5 @@
 // Runs the tests of every package: unit tests and simulations two files at a time, then whole grids of processes (e2e/), those
-// that mostly wait two at a time and the others alone; reported as one run by Node's own reporter. Run through `starling test`.
+// that leave a core idle two at a time and the others alone; reported as one run by Node's own reporter. Run through `starling test`.
 import { readdirSync, existsSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { Readable } from 'node:stream'
@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 const FILES_AT_ONCE = 2
 /** Simulated grids, in the process of the test. */
 const SIMULATED = ['simulation', 'ring-death-matrix']
-/** Grids that mostly wait, for processes to start, for silence, for links, and whose promises hold on a machine of any speed. The longest first. */
+/** Grids that keep one core busy at most: the rest is waiting, for silence, for links, for each other. Their promises hold on a machine of any speed. */
 const WAITING = [
   'collectives', 'trains-with-encoded-gradients', 'falls-back-and-returns', 'a-member-dies-anywhere-in-a-step', 'mends-a-partition', 'a-member-without-links-is-a-guest', 'trains-in-local-rounds', 'names-who-sends-wrong-sums',
   'refuses-hostile-frames', 'relays-a-pair-that-cannot-link', 'coordinator-restarts', 'a-volunteer-leaves-between-steps', 'a-sleeper-comes-back',
