@@ -1,6 +1,7 @@
 // Who takes part: joins, departures, and who may be in the next ring.
 import { MAX_BUTTERFLY_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { beginLearning, isLearning } from './learners.ts'
+import { exchangeOf } from './exchange-now.ts'
 import { forgetMember } from './link-health.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
@@ -123,17 +124,21 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   const welcome = here.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0) return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
   const able = welcome.filter((member) => !isLearning(member, state, now))
-  return chooseRing(state, able.length === 0 ? welcome : able).members
+  return chooseRing({ state, now }, able.length === 0 ? welcome : able).members
 }
 
-/** The fastest ring that these members make, in a stable order: longest here first. */
-export function chooseRing(state: RunState, candidates: readonly Member[]): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
+/** The fastest ring, or butterfly, that these members make, in a stable order: longest here first. */
+export function chooseRing({ state, now }: Pick<Turn, 'state' | 'now'>, candidates: readonly Member[]): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
   const most = state.config.exchange.asked === 'butterfly' ? MAX_BUTTERFLY_MEMBERS : MAX_RING_MEMBERS
   const fastest = [...candidates].sort((a, b) => b.samplesPerSecond - a.samplesPerSecond || longestFirst(a, b)).slice(0, most)
   if (exchangeTimes.size === 0 || fastest.some(({ samplesPerSecond }) => samplesPerSecond <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
-  const choice = bestSize(fastest.map(({ samplesPerSecond }) => samplesPerSecond), stepSamples, exchangeTimes)
+  const butterflyMs = (size: number): number | undefined => {
+    const { type, costs } = exchangeOf({ state, now }, fastest.slice(0, size).map(({ id }) => id))
+    return type === 'butterfly' ? costs?.butterfly : undefined
+  }
+  const choice = bestSize({ speeds: fastest.map(({ samplesPerSecond }) => samplesPerSecond), samples: stepSamples, times: exchangeTimes, butterflyMs })
   return { members: fastest.slice(0, choice.size).sort(longestFirst), choice }
 }
 
@@ -143,7 +148,7 @@ export function chooseRing(state: RunState, candidates: readonly Member[]): { re
  */
 export function ringWouldChange(state: RunState, ring: readonly MemberId[], { now, calm }: { readonly now: number; readonly calm: boolean }): string | undefined {
   const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now && !isLearning(member, state, now))
-  const { members, choice } = chooseRing(state, ready)
+  const { members, choice } = chooseRing({ state, now }, ready)
   const newcomers = members.filter(({ id }) => !ring.includes(id)).length
   if (newcomers === 0 && members.length === ring.length) return undefined
   if (members.length - newcomers === ring.length) return calm ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit` : undefined

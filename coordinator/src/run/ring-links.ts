@@ -1,7 +1,7 @@
 // Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly with
 // relays in their place (R18).
 import { isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
-import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
+import { exchangeOf } from './exchange-now.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
 import { blame, exclude } from './membership.ts'
 import { linkAll, orderRing } from './ring-order.ts'
@@ -42,31 +42,6 @@ function ringOrder(willing: readonly MemberId[], judge: (a: MemberId, b: MemberI
   const { members, relayed, evicted } = orderRing(willing, judge)
   const pairs = relayed.map((place) => [place, (place + 1) % members.length].sort((a, b) => a - b) as [number, number])
   return { members, relayed: pairs.filter(([a, b], i) => pairs.findIndex(([c, d]) => a === c && b === d) === i), evicted }
-}
-
-/** Which way the frames of a generation of these members would take now (exchange-choice.ts). */
-export function exchangeOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly MemberId[]): ExchangeChoice {
-  const { health, config } = state
-  const doubt = doubtOf({ state, now }, members)
-  return chooseExchange(config.exchange.asked, health.exchange, {
-    members: members.length, bytes: config.exchange.bytes, latencyMs: exchangeLatency(state, members), measured: health.measured,
-    ...(doubt === undefined ? {} : { doubt }),
-  })
-}
-
-/** ms one way, over the slowest link that anybody measured: everybody waits for it either way. */
-export function exchangeLatency({ health }: RunState, members: readonly MemberId[]): number | undefined {
-  const known = members.flatMap((id) => health.linkMs.get(id) ?? [])
-  return known.length === 0 ? undefined : Math.max(...known)
-}
-
-/** A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither, and would end the same way again. */
-function doubtOf({ state, now }: Pick<Turn, 'state' | 'now'>, members: readonly MemberId[]): ExchangeFigures['doubt'] {
-  const { linkFailures, butterflyDoubtedAt } = state.health
-  const { linkMemoryMs } = state.config.timing
-  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return { always: true, reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong' }
-  const isBad = linkFailures.length > 0 && members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
-  return isBad ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' } : undefined
 }
 
 /** R17: one bad pair is a bad link; several pairs of one member are a bad member. Somebody is always left. */

@@ -1,5 +1,5 @@
-// How long a ring should be. Every member adds two hops to a step, and computing that gets shorter: over links with some
-// latency a long ring is slower than a short one. What hops cost is learned from the rings that ran.
+// How many members a ring should have. Every member adds two hops to a step around it, and computing that gets shorter: over links
+// with some latency a long ring is slower than a short one, or than a butterfly of all. What hops cost is learned from the rings that ran.
 // Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and all-gather (Patarasuk and Yuan, 2009).
 import type { Pace } from './exchange-cost.ts'
 
@@ -31,15 +31,23 @@ export function remember(times: ExchangeTimes, size: number, pace: Pace | undefi
   return new Map([...times, [size, Math.max(0, pace.recordMs - pace.computeMs)]])
 }
 
-/**
- * Of members with these speeds (samples per second), fastest first: how many make the fastest step of `samples`. All of them,
- * unless fewer are faster by far.
- */
-export function bestSize(speeds: readonly number[], samples: number, times: ExchangeTimes): RingChoice {
+/** What a step of these members is reckoned from. */
+export interface StepFigures {
+  /** samples per second, fastest first */
+  readonly speeds: readonly number[]
+  /** of one step */
+  readonly samples: number
+  readonly times: ExchangeTimes
+  /** ms of exchange of the first `size`, where their frames would not go around the ring (exchange-now.ts) */
+  readonly butterflyMs?: (size: number) => number | undefined
+}
+
+/** How many of the members make the fastest step. All of them, unless fewer are faster by far. */
+export function bestSize({ speeds, samples, times, butterflyMs = () => undefined }: StepFigures): RingChoice {
   const cost = fit(times)
   const all = speeds.length
   let sum = 0
-  const steps = speeds.map((speed, i) => ((sum += speed), (1000 * samples) / Math.max(sum, 1e-3) + exchangeMs(i + 1, cost)))
+  const steps = speeds.map((speed, i) => ((sum += speed), (1000 * samples) / Math.max(sum, 1e-3) + (butterflyMs(i + 1) ?? ringMs(i + 1, cost))))
   const allMs = steps[all - 1] ?? 0
   const shortest = Math.min(LEAST, all) - 1
   const best = steps.reduce((least, ms, i) => (i > shortest && ms < (steps[least] ?? Number.POSITIVE_INFINITY) ? i : least), shortest)
@@ -47,7 +55,7 @@ export function bestSize(speeds: readonly number[], samples: number, times: Exch
   return stepMs * WORTH_IT < allMs ? { size: best + 1, stepMs, allMs } : { size: all, stepMs: allMs, allMs }
 }
 
-function exchangeMs(size: number, { alpha, beta }: HopCost): number {
+function ringMs(size: number, { alpha, beta }: HopCost): number {
   return 2 * (size - 1) * (alpha + beta / size)
 }
 

@@ -4,12 +4,13 @@ import { kindOf, remember } from './ballot.ts'
 import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute.ts'
 import { asInRing, GENERATION_MS, measuredNow } from './exchange-choice.ts'
 import { measure } from './exchange-cost.ts'
+import { exchangeLatency, exchangeOf } from './exchange-now.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
 import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
 import { learnersTick } from './learners.ts'
 import { nextMode } from './mode-policy.ts'
 import { remember as rememberExchange } from './ring-size.ts'
-import { accuse, believesIn, exchangeLatency, exchangeOf, isRelayed } from './ring-links.ts'
+import { accuse, believesIn, isRelayed } from './ring-links.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
 import { movesTick } from './share-moves.ts'
 import type { RunPhase, RunState } from './state.ts'
@@ -167,7 +168,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
   const exchange = exchangeOf(turn, phase.members)
   if (exchange.type !== phase.exchange.type && now - phase.since > GENERATION_MS) drain(turn, phase, exchange.reason)
-  if (exchange.type === phase.exchange.type) phase.exchange = exchange // what the ways cost by now
+  phase.exchange = exchange.type === phase.exchange.type ? exchange : { ...phase.exchange, costs: exchange.costs } // what the ways cost by now
   const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs || now - phase.since > ADMIT_PATIENCE * timing.admitMs
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(turn, phase, otherRing)

@@ -1,0 +1,34 @@
+// Which way the gradients of a generation would take now: what was measured, and what speaks against a butterfly, for the
+// choice itself (exchange-choice.ts).
+import type { MemberId } from '@starling-grid/protocol'
+import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
+import { linkVerdict } from './link-health.ts'
+import type { RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+type Now = Pick<Turn, 'state' | 'now'>
+
+/** Which way the frames of a generation of these members would take now (exchange-choice.ts). */
+export function exchangeOf({ state, now }: Now, members: readonly MemberId[]): ExchangeChoice {
+  const { health, config } = state
+  const doubt = doubtOf({ state, now }, members)
+  return chooseExchange(config.exchange.asked, health.exchange, {
+    members: members.length, bytes: config.exchange.bytes, latencyMs: exchangeLatency(state, members), measured: health.measured,
+    ...(doubt === undefined ? {} : { doubt }),
+  })
+}
+
+/** ms one way, over the slowest link that anybody measured: everybody waits for it either way. */
+export function exchangeLatency({ health }: RunState, members: readonly MemberId[]): number | undefined {
+  const known = members.flatMap((id) => health.linkMs.get(id) ?? [])
+  return known.length === 0 ? undefined : Math.max(...known)
+}
+
+/** A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither, and would end the same way again. */
+function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {
+  const { linkFailures, butterflyDoubtedAt } = state.health
+  const { linkMemoryMs } = state.config.timing
+  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return { always: true, reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong' }
+  const isBad = linkFailures.length > 0 && members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
+  return isBad ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' } : undefined
+}
