@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
-import { initialParameters, lenet5, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
+import { gpt, initialParameters, lenet5, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
 import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, type Batch } from '@starling-grid/volunteer'
 import { awkwardBatch, AWKWARD_MODEL, executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
@@ -70,6 +70,31 @@ for (const [name, spec] of MODELS)
       expectClose(await ours.predict(batch.x, samples), await reference.predict(batch.x, samples), 1e-5, 'output')
       ours.destroy()
     })
+
+/** Weights large enough that their gradients are written, not added to zeros; the second one has two layers that come to it. */
+const LARGE_MODELS: readonly (readonly [string, ModelSpec])[] = [
+  ['two matrices', model([260], [{ type: 'linear', name: 'a', out: 263 }, { type: 'tanh' }, { type: 'linear', name: 'b', out: 264, bias: false }])],
+  ['a tied head', gpt({ blocks: 1, heads: 2, channels: 128, context: 8, vocab: 516 })],
+]
+
+for (const [name, spec] of LARGE_MODELS)
+  test(`gradients of large weights begin anew with each batch and add up over its pieces: ${name}`, { skip }, async () => {
+    const [ours, reference] = [await openExecutor(spec, { maxMicroBatch: 3 }), createReferenceExecutor(spec)]
+    const [gradient, wanted] = [new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec))]
+    for (const executor of [ours, reference]) executor.loadParameters(initialParameters(spec, 4))
+    for (const samples of [2, 8, 3]) {
+      const batch = spec.loss === 'mse' ? batchFor(spec, samples) : tokens(samples, 8)
+      await ours.gradient(batch, gradient)
+      await reference.gradient(batch, wanted)
+      expectClose(gradient, wanted, 1e-5, `gradient of ${samples}`)
+    }
+    ours.destroy()
+  })
+
+function tokens(samples: number, context: number): Batch {
+  const at = (step: number) => Int32Array.from({ length: samples * context }, (_, i) => (i * step) % 516)
+  return { samples, x: at(7), y: at(11) }
+}
 
 const STEADY_STEPS = 1000
 

@@ -30,6 +30,10 @@ export interface MatrixBinding extends NamedBinding {
   readonly columns: number
   /** what `x_put` does to a result before it stores it */
   readonly finish?: Finish
+  /** `x_add` comes to every element once in a run */
+  readonly covers?: boolean
+  /** `x_add` writes in runs that begin a sum, instead of adding to zeros; the plan's decision, and only where it covers */
+  readonly begins?: boolean
 }
 
 /**

@@ -53,7 +53,7 @@ export function passSource(pass: Pass, fileText: string, { immediates = false }:
     ...(pass.bindings.some(({ half }) => half) ? ['enable f16;'] : []),
     ...(pass.subgroups ? ['enable subgroups;'] : []),
     ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${constantText(value)};`),
-    `struct Run { samples: u32, loss_scale: f32 }`,
+    `struct Run { samples: u32, loss_scale: f32, adds: u32 }`,
     immediates ? 'var<immediate> run: Run;' : '@group(0) @binding(0) var<uniform> run: Run;',
     THREADS,
     rewriteStorage(`${bindings}\n${kernel}`, storageAccesses(pass)),
@@ -130,7 +130,7 @@ function halfOf(element: ArrayBinding['element']): string {
  *   x_block(rows, c)    the same of four rows, each a column of the mat4x4f
  *   x_put_block(r, end, c, block), x_add_block(…)   writes or adds four rows from r, those below `end` only
  */
-function matrixText({ name, access, columns, finish }: MatrixBinding, variableText: string): string {
+function matrixText({ name, access, columns, finish, begins = false }: MatrixBinding, variableText: string): string {
   const aligned = columns % 4 === 0
   const lines = [
     variableText,
@@ -139,7 +139,7 @@ function matrixText({ name, access, columns, finish }: MatrixBinding, variableTe
     aligned ? alignedQuad(name) : raggedQuad(name, columns),
     `fn ${name}_block(rows: vec4u, c: u32) -> mat4x4f { return mat4x4f(${['x', 'y', 'z', 'w'].map(i => `${name}_quad(rows.${i}, c)`).join(', ')}); }`,
   ]
-  if (access !== 'read') lines.push(...finisher(name, finish), aligned ? alignedPut(name, columns) : raggedPut(name, columns), ...blockWriters(name))
+  if (access !== 'read') lines.push(...finisher(name, finish), aligned ? alignedPut(name, columns) : raggedPut(name, columns), ...adder(name, begins), ...blockWriters(name))
   return lines.join('\n')
 }
 
@@ -172,12 +172,18 @@ function finisher(name: string, finish: Finish | undefined): string[] {
   return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${value}; }`]
 }
 
+/** What was cleared and what is not read are zeros alike, and the sum of both with `v` has the same bits. */
+function adder(name: string, begins: boolean): string[] {
+  const skip = begins ? 'if (run.adds == 0u) { return vec4f(); } ' : ''
+  return [
+    `fn ${name}_before(r: u32, c: u32) -> vec4f { ${skip}return ${name}_quad(r * ${name}_stride, c); }`,
+    `fn ${name}_add(r: u32, c: u32, v: vec4f) { ${name}_put(r, c, ${name}_before(r, c) + v); }`,
+  ]
+}
+
 function blockWriters(name: string): string[] {
   const each = (write: string) => [0, 1, 2, 3].map(i => `  if (r + ${i}u < end) { ${name}_${write}(r + ${i}u, c, block[${i}]); }`).join('\n')
-  return [
-    `fn ${name}_add(r: u32, c: u32, v: vec4f) { ${name}_put(r, c, ${name}_quad(r * ${name}_stride, c) + v); }`,
-    ...['put', 'add'].map(write => `fn ${name}_${write}_block(r: u32, end: u32, c: u32, block: mat4x4f) {\n${each(write)}\n}`),
-  ]
+  return ['put', 'add'].map(write => `fn ${name}_${write}_block(r: u32, end: u32, c: u32, block: mat4x4f) {\n${each(write)}\n}`)
 }
 
 function optionalText(binding: OptionalBinding, number: number | undefined): string {

@@ -7,7 +7,7 @@ import { microBatches } from '../src/graph/batches.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { firstGuess } from '../src/graph/choice.ts'
 import { draftPasses, shareScratch, type DraftPass } from '../src/graph/drafts.ts'
-import { flatViews, gather, spread } from '../src/graph/flat-views.ts'
+import { flatViews, gather } from '../src/graph/flat-views.ts'
 import { assignBuffers, leastBytes } from '../src/graph/memory.ts'
 import { planGraph } from '../src/graph/plan.ts'
 
@@ -87,11 +87,34 @@ test('flat vectors survive the way to the device and back', () => {
   const views = flatViews(parameters)
   const flat = Float32Array.from({ length: parameterCount(lenet5()) }, (_, i) => i)
   const device = new Float32Array(views.deviceLength)
-  spread(views, flat, device)
+  for (const { offset, length, deviceOffset } of views.views.values()) device.set(flat.subarray(offset, offset + length), deviceOffset)
   const back = new Float32Array(flat.length)
   gather(views, { start: 0, end: back.length }, device, back)
   assert.deepEqual(back, flat)
   for (const { deviceOffset } of views.views.values()) assert.equal((deviceOffset * 4) % 256, 0)
+})
+
+test('the first kernel that comes to a large gradient writes it, and only the rest is cleared', () => {
+  const wide = mlp({ input: [300], hidden: [300, 300, 8], classes: 10 })
+  const { parts, cleared, flat } = planGraph(buildGraph(wide), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 8 })
+  const [w1, b1, w2, b2] = [...flat.views.values()]
+  assert.ok(w1 && b1 && w2 && b2)
+  const last = [...flat.views.values()].at(-1)
+  assert.deepEqual(cleared, [
+    { start: b1.deviceOffset, end: b1.deviceOffset + b1.length }, { start: b2.deviceOffset, end: (last?.deviceOffset ?? 0) + (last?.length ?? 0) },
+  ])
+  const begun = parts.backward.filter(({ pass }) => pass.bindings.some(binding => binding.kind === 'matrix' && binding.begins))
+  assert.equal(begun.length, 2)
+})
+
+test('of two kernels that come to a shared weight only the first may write it', () => {
+  const tied = gpt({ blocks: 1, heads: 2, channels: 128, context: 8, vocab: 516 })
+  const { parts, cleared, flat } = planGraph(buildGraph(tied), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 2 })
+  const embedding = [...flat.views.values()].find(({ length }) => length === 516 * 128)
+  assert.ok(embedding)
+  const comers = parts.backward.filter(({ resources }) => resources.some(({ kind, byteOffset }) => kind === 'gradient' && byteOffset === 4 * embedding.deviceOffset))
+  assert.deepEqual(comers.map(({ pass }) => pass.bindings.some(binding => binding.kind === 'matrix' && binding.begins)), [true, false])
+  assert.ok(cleared.every(({ start, end }) => end <= embedding.deviceOffset || start >= embedding.deviceOffset + embedding.length))
 })
 
 test('micro-batches cover the batch in order and are even', () => {

@@ -88,12 +88,13 @@ function parameterGradient(tile: RegisterTile, splitRule: SplitRule): MakeRecipe
 
 /** dweight itself or, when the sum is split, parts of it in scratch and the pass that adds them up. */
 export function weightGradientTarget(dims: LinearDims, { splits }: Split, name = 'dweight') {
-  if (splits === 1) return { target: { ...matrix(name, 'update', dims.out, dims.in), operand: 'dweight' }, scratch: {}, sumPasses: [] }
+  const dweight = { ...matrix('dweight', 'update', dims.out, dims.in), covers: true }
+  if (splits === 1) return { target: { ...dweight, name }, scratch: {}, sumPasses: [] }
   const columns = roundUp(dims.in, 4)
   const parts = matrix('parts', 'read', splits * dims.out, columns)
   const sum: Pass = {
     file: 'linear', workgroup: STREAM_WORKGROUP, entryPoint: 'sum_parts', constants: { OUT: dims.out, IN_QUADS: columns / 4, SPLITS: splits },
-    bindings: [parts, matrix('dweight', 'update', dims.out, dims.in)],
+    bindings: [parts, dweight],
     threads: () => (dims.out * columns) / 4,
   }
   const target = { ...matrix(name, 'write', splits * dims.out, columns), operand: 'parts' }

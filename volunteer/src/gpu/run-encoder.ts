@@ -46,7 +46,7 @@ export class RunEncoder {
     const compiled = await compilePasses(device, passes, { readText, immediates: scalars.immediate })
     const buffers = await withMemoryCheck(device, 4 * (FLOAT_BUFFERS * cut.floats + cut.words), () => createBuffers(owner, passes))
     device.queue.writeBuffer(buffers.table, 0, cut.table)
-    scalars.set(device.queue, { samples: cut.blocks, lossScale: 1 })
+    scalars.set(device.queue, { samples: cut.blocks, lossScale: 1, adds: false })
     const way = (turned: 0 | 1) => passes.map((pass, i) => createStep({ device, scalars, buffers, turned, blocks: cut.blocks }, pass, compiled[i]))
     return new RunEncoder({ cut, buffers, scalars, ways: [way(0), way(1)] })
   }

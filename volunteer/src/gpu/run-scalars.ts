@@ -4,14 +4,16 @@
 import type { BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
 
-/** struct Run { samples: u32, loss_scale: f32 } */
-export const RUN_BYTES = 8
+/** struct Run { samples: u32, loss_scale: f32, adds: u32 } */
+export const RUN_BYTES = 12
 /** WebGPU binds uniforms of 16 bytes and more everywhere. */
 const UNIFORM_BYTES = 16
 
 export interface RunValues {
   readonly samples: number
   readonly lossScale: number
+  /** gradients are added to what is there: not in the first run of a sum */
+  readonly adds: boolean
 }
 
 /** Newer than the types of the library. */
@@ -26,7 +28,7 @@ export class RunScalars {
   readonly entries: readonly GPUBindGroupEntry[]
   private readonly uniform: GPUBuffer | undefined
   private readonly bytes = new DataView(new ArrayBuffer(RUN_BYTES))
-  private written: RunValues = { samples: 0, lossScale: 0 }
+  private written: RunValues = { samples: 0, lossScale: 0, adds: false }
 
   constructor(device: GPUDevice, owner: BufferOwner) {
     this.immediate = hasImmediates(device)
@@ -36,10 +38,12 @@ export class RunScalars {
 
   /** For what is encoded and submitted from now on. */
   set(queue: GPUQueue, values: RunValues): void {
-    if (values.samples === this.written.samples && values.lossScale === this.written.lossScale) return
+    const { samples, lossScale, adds } = this.written
+    if (values.samples === samples && values.lossScale === lossScale && values.adds === adds) return
     this.written = values
     this.bytes.setUint32(0, values.samples, true)
     this.bytes.setFloat32(4, values.lossScale, true)
+    this.bytes.setUint32(8, Number(values.adds), true)
     if (this.uniform) queue.writeBuffer(this.uniform, 0, this.bytes.buffer)
   }
 

@@ -6,7 +6,7 @@ import type { Graph } from '../graph/build.ts'
 import type { Choose } from '../graph/choice.ts'
 import type { EncodeOrder } from '../graph/executor.ts'
 import type { Precision } from '../graph/half.ts'
-import { gather, spread } from '../graph/flat-views.ts'
+import { gather } from '../graph/flat-views.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
@@ -111,8 +111,6 @@ export class GpuRunner implements GraphRunner {
   private turn: Promise<unknown> = Promise.resolve()
   /** tasks that wait for their turn */
   private waiting = 0
-  /** parameters in device order; reused while nothing waits that still needs the old ones */
-  private readonly upload: Float32Array<ArrayBuffer>
 
   constructor({ graph, plan, precision, program, watch, owner, encoding }: GpuRunnerParts) {
     this.graph = graph
@@ -124,7 +122,6 @@ export class GpuRunner implements GraphRunner {
     this.owner = owner
     this.encoding = encoding
     this.readback = new Readback(owner)
-    this.upload = new Float32Array(plan.flat.deviceLength)
   }
 
   /** Device buffers alive, for tests of leaks. */
@@ -133,12 +130,9 @@ export class GpuRunner implements GraphRunner {
   }
 
   loadParameters(flat: Float32Array): void {
-    const idle = this.waiting === 0
-    const upload = idle ? this.upload : new Float32Array(this.upload.length)
-    spread(this.plan.flat, flat, upload)
-    const write = () => this.queue.writeBuffer(this.program.buffers.parameters, 0, upload)
-    if (idle) write()
-    else void this.inTurn(async () => write())
+    if (this.waiting === 0) return this.writeParameters(plain(flat))
+    const kept = flat.slice()
+    void this.inTurn(async () => this.writeParameters(kept))
   }
 
   async run(request: RunRequest): Promise<Float32Array[]> {
@@ -188,14 +182,14 @@ export class GpuRunner implements GraphRunner {
     return reads
   }
 
-  private prepare({ write, samples, lossScale = 1 }: RunRequest): void {
+  private prepare({ write, samples, lossScale = 1, clearGradient = false }: RunRequest): void {
     for (const [tensor, values] of write) this.write(tensor, values)
-    this.program.setScalars(this.queue, { samples, lossScale })
+    this.program.setScalars(this.queue, { samples, lossScale, adds: !clearGradient })
   }
 
   private encode({ passes, copies, encoded }: Section, buffer: GPUBuffer, { samples, clearGradient, ready }: EncodeOptions): GPUCommandBuffer {
     const encoder = this.watch.device.createCommandEncoder()
-    if (clearGradient) encoder.clearBuffer(this.program.buffers.gradient)
+    if (clearGradient) for (const { start, end } of this.plan.cleared) encoder.clearBuffer(this.program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
     if (passes.length > 0) {
       const pass = encoder.beginComputePass()
       this.program.encode(pass, passes, samples)
@@ -237,6 +231,12 @@ export class GpuRunner implements GraphRunner {
     }
   }
 
+  /** Each to its place: one copy less than to bring all of them into the device's order first. */
+  private writeParameters(flat: Float32Array<ArrayBuffer>): void {
+    for (const { offset, length, deviceOffset } of this.plan.flat.views.values())
+      this.queue.writeBuffer(this.program.buffers.parameters, FLOAT_BYTES * deviceOffset, flat, offset, length)
+  }
+
   private write(tensor: Tensor, values: Values): void {
     const place = this.plan.placement.get(tensor.storage)
     if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
@@ -257,6 +257,8 @@ function placeFloats({ inputs, floats }: EncodedSection, values: readonly Float3
 }
 
 /** The queue takes no views of shared memory. */
+function plain(values: Float32Array): Float32Array<ArrayBuffer>
+function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
 function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> {
   return values.buffer instanceof ArrayBuffer ? (values as Float32Array<ArrayBuffer>) : values.slice()
 }

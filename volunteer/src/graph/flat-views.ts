@@ -35,11 +35,6 @@ export function flatViews(entries: readonly ParameterEntry[]): FlatViews {
   return { views, deviceLength: Math.max(deviceLength, BIND_ALIGNMENT_ELEMENTS) }
 }
 
-/** Layout order → device order. */
-export function spread({ views }: FlatViews, flat: Float32Array, device: Float32Array): void {
-  for (const { offset, length, deviceOffset } of views.values()) device.set(flat.subarray(offset, offset + length), deviceOffset)
-}
-
 /** Where whole parameters that lie side by side in the layout lie on the device. */
 export function deviceRange(flat: FlatViews, range: FloatRange): FloatRange {
   const inside = viewsIn(flat, range)

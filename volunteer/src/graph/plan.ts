@@ -4,9 +4,11 @@
 import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
 import { GridError } from '@starling-grid/protocol'
 import type { Graph } from './build.ts'
+import { beginGradients, clearedRanges } from './begin-gradients.ts'
 import { firstGuess, type Choose } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
+import type { FloatRange } from '../floats.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf, type Precision } from './half.ts'
 import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
@@ -43,6 +45,8 @@ export interface Plan {
   /** the same without the scratch of kernels: the values of the graph alone */
   readonly leastTensorBytes: number
   readonly flat: FlatViews
+  /** of the device's gradient: what a run that begins a sum must find as zeros */
+  readonly cleared: readonly FloatRange[]
 }
 
 /** The limits of an adapter that a plan can meet. */
@@ -82,7 +86,7 @@ export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose 
   const graph = recompute ? recomputeGraph(fused) : fused
   const half = precision === 'f16' ? halfStorages(graph) : undefined
   for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
-    const exact = draftPasses(graph, choose, capacity)
+    const exact = beginGradients(draftPasses(graph, choose, capacity))
     const drafts = half ? inHalf(exact, half) : exact
     // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
     const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }))
@@ -127,7 +131,7 @@ function planCapacity(graph: Graph, drafts: readonly DraftPass[], { capacity, ma
   }))
   const forward = planned('forward')
   return {
-    graph, capacity, flat, buffers: memory.buffers, leastBytes: memory.leastBytes, leastTensorBytes: memory.leastTensorBytes,
+    graph, capacity, flat, cleared: clearedRanges(drafts, flat), buffers: memory.buffers, leastBytes: memory.leastBytes, leastTensorBytes: memory.leastTensorBytes,
     parts: { forward, evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'), loss: planned('loss'), backward: planned('backward') },
     placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
