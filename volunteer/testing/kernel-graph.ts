@@ -17,7 +17,7 @@ export function kernelGraph(
   const first = factory.create('input', 'unused', [1])
   const graph: Graph = {
     spec: { name: 'kernel', input: [1], layers: [], loss: 'mse', inputScale: 1 },
-    input: first, output: first, outputGradient: first, inputGradient: undefined, vocab: undefined, keys: undefined, mixesSamples: false, lossTensors: undefined,
+    input: first, output: first, outputGradient: first, inputGradient: undefined, vocab: undefined, keys: undefined, mixesSamples: false, resident: [], lossTensors: undefined,
     parameters: [], parameterCount: 0, forward: [call(operand)], evaluation: [], loss: [], backward: [],
   }
   return { graph, operand }

@@ -55,7 +55,7 @@ export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
 async function matmul(task: MatmulTask, backend: StarlingBackend): Promise<Prepared> {
   const { size } = task
   const { a, b } = matmulInputs(task)
-  const graph = buildGraph(parseModelSpec({ input: [size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }))
+  const graph = buildGraph(parseModelSpec({ input: [size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }), { keepInputs: true })
   const runner = await backend.createRunner(graph, size)
   runner.loadParameters(transposed(b, size))
   return graphTask(runner, { samples: size, write: [[graph.input, a]], parts: ['forward'], read: [graph.output] })
@@ -69,7 +69,7 @@ async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepare
   const { samples, channels, out, side, kernel } = task
   const { x, weight, dy } = convInputs(task)
   const layer = { type: 'conv2d', name: 'filter', out, kernel, padding: (kernel - 1) / 2, bias: false }
-  const graph = buildGraph(parseModelSpec({ input: [channels, side, side], layers: [layer] }), { outputGradient: 'given', inputGradient: true })
+  const graph = buildGraph(parseModelSpec({ input: [channels, side, side], layers: [layer] }), { outputGradient: 'given', inputGradient: true, keepInputs: true })
   const { inputGradient } = graph
   if (!inputGradient) throw new Error('internal: the graph has no input gradient')
   const isForward = task.kind === 'conv2d-forward'
@@ -84,7 +84,7 @@ async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepare
 
 async function chain(task: ChainTask, backend: StarlingBackend): Promise<Prepared> {
   const layers = Array.from({ length: task.length }, () => ({ type: 'tanh' }))
-  const graph = buildGraph(parseModelSpec({ input: [task.elements], layers }))
+  const graph = buildGraph(parseModelSpec({ input: [task.elements], layers }), { keepInputs: true })
   const runner = await backend.createRunner(graph, 1)
   return graphTask(runner, { samples: 1, write: [[graph.input, chainInput(task)]], parts: ['forward'], read: [graph.output] })
 }
@@ -98,13 +98,13 @@ interface GraphTask {
   readonly gradient?: number
 }
 
-/** As in training, every run gets its inputs, whose memory it may use up. Runs are issued without waiting, and the last one is read. */
+/** The inputs stay on the device, as those of the peers do. Runs are issued without waiting, and the last one is read. */
 function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient }: GraphTask): Prepared {
-  const run = (request: Partial<RunRequest>) => runner.run({ samples, parts, write, clearGradient: gradient !== undefined, ...request })
+  const run = (request: Partial<RunRequest>) => runner.run({ samples, parts, write: [], clearGradient: gradient !== undefined, ...request })
   return {
     async result() {
       const into = new Float32Array(gradient ?? 0)
-      await run({})
+      await run({ write })
       // The second run must find everything that the first one found.
       const values = await run({ read, ...(gradient === undefined ? {} : { gradientInto: into }) })
       return joined([...values, into])

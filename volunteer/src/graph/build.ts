@@ -30,6 +30,8 @@ export interface Graph {
   readonly outputGradient: Tensor
   /** ∂/∂input, where it was asked for */
   readonly inputGradient: Tensor | undefined
+  /** what is brought once and stays: a run that brings none of it finds that of the run before */
+  readonly resident: readonly Tensor[]
   /** samples of a batch influence each other: a batch must not be cut anywhere but between its blocks */
   readonly mixesSamples: boolean
 }
@@ -38,6 +40,8 @@ export interface GraphOptions {
   /** 'loss': backward starts at the model's loss; 'given': at an output gradient that the caller supplies */
   readonly outputGradient?: 'loss' | 'given'
   readonly inputGradient?: boolean
+  /** the input and a given output gradient stay where they are; absent: runs may use their memory up */
+  readonly keepInputs?: boolean
 }
 
 /** @example const graph = buildGraph(lenet5()) */
@@ -56,6 +60,7 @@ export function buildGraph(spec: ModelSpec, options: GraphOptions = {}): Graph {
     keys: nodes.some(({ layer }) => opOf(layer.type).random) ? keys : undefined,
     mixesSamples: nodes.some(({ layer }) => opOf(layer.type).mixesSamples),
     backward: backward.calls, inputGradient: backward.inputGradient,
+    resident: options.keepInputs ? [input, ...(options.outputGradient === 'given' ? [end.outputGradient] : [])] : [],
   }
 }
 

@@ -146,6 +146,7 @@ class Pool {
   constructor(graph: Graph, capacity: number) {
     for (const tensor of [graph.input, graph.keys, graph.outputGradient, graph.lossTensors?.target])
       if (tensor && ['input', 'keys', 'target', 'upstream'].includes(tensor.role)) this.keep(tensor, capacity, -1, -1)
+    for (const tensor of graph.resident) this.keep(tensor, capacity, -1, Infinity)
     for (const tensor of [graph.output, graph.inputGradient, graph.lossTensors?.loss, graph.lossTensors?.correct])
       if (tensor) this.keep(tensor, capacity, Infinity, Infinity)
   }
