@@ -144,14 +144,14 @@ fn partial_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocatio
   var sums0 = TapSums();
   var sums1 = TapSums();
   for (var sample = split * SAMPLES_PER_SPLIT; sample < last_sample; sample++) {
-    let plane = sample * OUT + g * OUT_PER_GROUP;
+    let first = sample * OUT + g * OUT_PER_GROUP;
     var at0 = row_begin(sample, g, row0);
     var at1 = row_begin(sample, g, row1);
     let line_end = turns(OUT_HEIGHT);
     for (var line = 0u; line < line_end; line++) {
       let quad_end = turns(QUADS);
       for (var quad = 0u; quad < quad_end; quad++) {
-        let quads = gradient_line_quads(lane, plane, o, line, quad);
+        let quads = gradient_quads(lane, first, o, line * QUADS + quad);
         add_taps(&sums0, quads, window_at(select(at0 + quad, ONES, row0 >= WINDOW_ROWS)));
         if (WIDE_OWN) { add_taps(&sums1, quads, window_at(select(at1 + quad, ONES, row1 >= WINDOW_ROWS))); }
       }
@@ -167,18 +167,6 @@ fn partial_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocatio
 
 fn row_begin(sample: u32, g: u32, row: u32) -> u32 {
   return (((sample * GROUPS + g) * CHANNELS_PER_GROUP + row / KERNEL) * ROWS + row % KERNEL) * PADDED_QUADS;
-}
-
-fn gradient_line_quads(lane: u32, plane: u32, o: u32, line: u32, quad: u32) -> Quads {
-  var q: Quads;
-  q.q0 = gradient_line_quad(lane, plane, o, line, quad);
-  if (JOINT_QUADS > 1u) { q.q1 = gradient_line_quad(LANES + lane, plane, o, line, quad); }
-  if (JOINT_QUADS > 2u) { q.q2 = gradient_line_quad(2u * LANES + lane, plane, o, line, quad); q.q3 = gradient_line_quad(3u * LANES + lane, plane, o, line, quad); }
-  return q;
-}
-
-fn gradient_line_quad(i: u32, plane: u32, o: u32, line: u32, quad: u32) -> vec4f {
-  return dy_quad(((plane + min(o + i, OUT_PER_GROUP - 1u)) * OUT_HEIGHT + line) * dy_stride, quad * 4u);
 }
 
 fn add_taps(s: ptr<function, TapSums>, q: Quads, w: Window) {

@@ -86,7 +86,7 @@ function spreadPass(dims: Conv2dDims, lines: Lines): Pass {
 }
 
 /** dy as quads: directly where its lines are whole quads, else through a copy. */
-function alignPasses(dims: Conv2dDims, lines: Lines): Pass[] {
+export function alignPasses(dims: Conv2dDims, lines: Lines): Pass[] {
   if (!('aligned' in lines.alignedScratch)) return []
   return [{
     ...streamPass, entryPoint: 'align', constants: lines.constants,

@@ -4,7 +4,7 @@
 import type { Conv2dDims, DerivativeDims, FinishDims } from '../kernels.ts'
 import { array, matrix, ofOperand, optional, STREAM_WORKGROUP, type Binding, type Pass, type Recipe } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
-import { linesOf } from './conv2d-lines.ts'
+import { alignPasses, linesOf } from './conv2d-lines.ts'
 import { cellTiles, conv2dVariant, ENOUGH_LANES, FEWEST_COLUMNS, forwardProduct, hasWindows, tileConstants, turnsWell, type Conv2dKernel, type Worth } from './conv2d-subgroup.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { SUBGROUP_TILES, type SubgroupProduct, type SubgroupTile } from './subgroup-tiles.ts'
@@ -112,7 +112,7 @@ function parameterGradient(tile: SubgroupTile): MakeRecipe<'conv2d.parameterGrad
     const product: Pass = {
       ...productPass(tile, 'partial_windows'), threads: () => pieces * splits * tile.lanes,
       constants: { ...constants, ...tileConstants(wide), OUT_TILES: outTiles, ROW_TILES: rowTiles, SPLITS: splits, SAMPLES_PER_SPLIT: Math.ceil(capacity / splits) },
-      bindings: [matrix('dy', 'read', capacity * dims.out * dims.outHeight, dims.outWidth), array('padded', 'read', padded, 'vec4f'), matrix('partials', 'write', splits * dims.out, columns)],
+      bindings: [lines.dy, array('padded', 'read', padded, 'vec4f'), matrix('partials', 'write', splits * dims.out, columns)],
     }
     const sum: Pass = {
       ...streamPass, entryPoint: 'sum_windows', constants: { ...constants, SPLITS: splits }, threads: () => (dims.out * columns) / 4,
@@ -120,7 +120,7 @@ function parameterGradient(tile: SubgroupTile): MakeRecipe<'conv2d.parameterGrad
         array('partials', 'read', splits * dims.out * columns, 'vec4f'), array('dweight', 'update', dims.out * lines.taps), optional('dbias', 'update', dims.out, dbias),
       ],
     }
-    return { scratch: { padded, partials: splits * dims.out * columns }, passes: [padPass('x', dims, windows), product, sum] }
+    return { scratch: { padded, partials: splits * dims.out * columns, ...lines.alignedScratch }, passes: [padPass('x', dims, windows), ...alignPasses(dims, lines), product, sum] }
   }
 }
 
