@@ -38,6 +38,9 @@ export interface Reach {
 /** A contender: does its work once and answers with its result in the row's unit. */
 export type Contender = () => Promise<number>
 
+/** ms before each round: threads of a peer that was measured last may wait for work in a loop, and would take a core from who comes next */
+const REST_MS = 300
+
 /** Interleaved rounds (A B A B …), so that what else the machine does falls on all alike; medians. */
 export async function race(
   row: RowHead, ours: Contender, peers: Readonly<Record<string, Contender>>, rounds: number,
@@ -45,7 +48,11 @@ export async function race(
   const contenders = { ours, ...peers }
   const results: Record<string, number[]> = {}
   for (const [, run] of Object.entries(contenders)) await run() // warm-up: compile, cache
-  for (let round = 0; round < rounds; round++) for (const [name, run] of Object.entries(contenders)) (results[name] ??= []).push(await run())
+  for (let round = 0; round < rounds; round++)
+    for (const [name, run] of Object.entries(contenders)) {
+      await new Promise((resolve) => { setTimeout(resolve, REST_MS) })
+      ;(results[name] ??= []).push(await run())
+    }
   const { ours: mine = [], ...theirs } = results
   return compared(row, mine, theirs)
 }
