@@ -92,11 +92,11 @@ function startMember({ url, name, clockwork }: { readonly url: string; readonly 
 async function watch(coordinator: Coordinator, counted: readonly [number, number], onCounted: () => void): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
-  const { state, job } = run
+  const { state, job, history } = run
   const all = (job.spec.epochs ?? 1) * job.training.reduce((sum, { samples }) => sum + samples, 0)
   const marks: { readonly at: number; readonly samples: number }[] = []
-  for (const deadline = performance.now() + RUN_LIMIT_MS; !run.finished; await delay(LOOK_MS)) {
-    const { samplesCommitted: samples } = state.chain
+  for (const deadline = performance.now() + RUN_LIMIT_MS; history.finishedAt === undefined; await delay(LOOK_MS)) {
+    const { samplesCommitted: samples } = history
     const next = counted[marks.length]
     if (next !== undefined && samples >= next * all) marks.push({ at: performance.now(), samples })
     if (marks.length === counted.length) onCounted()
@@ -108,7 +108,7 @@ async function watch(coordinator: Coordinator, counted: readonly [number, number
   const total = (of: (result: (typeof results)[number]) => number): number => results.reduce((sum, result) => sum + of(result), 0)
   return {
     samplesPerSecond: (1000 * (to.samples - from.samples)) / (to.at - from.at),
-    samples: state.chain.samplesCommitted,
+    samples: history.samplesCommitted,
     loss: total(({ lossSum }) => lossSum) / total(({ samples }) => samples),
   }
 }

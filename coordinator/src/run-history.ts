@@ -1,4 +1,5 @@
-// The curves and events of a run for the dashboard. Curves are made from journal rows, live and after a restart alike.
+// What people are shown of a run's past: made from journal rows that are durable, live and after a restart alike, so that
+// nothing that was shown is lost with the process. The events are notes beside it.
 import { epochOf, type MemberId, type RunEvent, type DepartureView, type StepPoint, type StepRecord, type ValidationPoint } from '@starling-grid/protocol'
 import type { JournalRow } from './journal/state-store.ts'
 import { plainText } from './plain-text.ts'
@@ -13,7 +14,8 @@ const MAX_EVENT_LENGTH = 500
 const MODE_OF = { ring: 'ring', round: 'local', async: 'async' } as const
 
 export class RunHistory {
-  /** steps[v − 1] is the point of version v */
+  /** records[v − 1] led to version v, steps[v − 1] is its point */
+  readonly records: StepRecord[] = []
   readonly steps: StepPoint[] = []
   readonly validations: ValidationPoint[] = []
   readonly events: RunEvent[] = []
@@ -24,6 +26,11 @@ export class RunHistory {
   readonly rewinds: number[] = []
   startedAt: number | undefined
   finishedAt: number | undefined
+  #samples = 0
+
+  get samplesCommitted(): number {
+    return this.#samples
+  }
 
   /** `state` has the row applied already, and perhaps later ones. */
   observe(state: RunState, { entry, at }: JournalRow): void {
@@ -31,8 +38,7 @@ export class RunHistory {
     switch (entry.type) {
       case 'start':
       case 'commit':
-        for (const record of entry.records) this.steps.push(stepPoint(record, at))
-        return
+        return this.#committed(entry.records, at)
       case 'validated':
         return this.#validated(state, entry.version, at)
       case 'rewind':
@@ -55,16 +61,25 @@ export class RunHistory {
     if (this.departed.length > MAX_DEPARTURES) this.departed.shift()
   }
 
+  #committed(records: readonly StepRecord[], at: number): void {
+    for (const record of records) {
+      this.records.push(record)
+      this.steps.push(stepPoint(record, at))
+      this.#samples += record.samples
+    }
+  }
+
   /** A point when the last block of the version is in. */
   #validated(state: RunState, { v, id }: { readonly v: number; readonly id: string }, at: number): void {
     if (state.validated.get(id)?.size !== state.config.validationBlocks || this.validations.some((point) => point.v === v)) return
     const { samples, accuracy, loss } = summary(state, id)
-    const block = state.chain.records[v - 1]?.blocks[0]
+    const block = this.records[v - 1]?.blocks[0]
     this.validations.push({ v, epoch: block === undefined ? 0 : epochOf(block), accuracy, loss, samples, at })
   }
 
   #rewound(v: number): void {
-    this.steps.length = Math.min(this.steps.length, v)
+    for (const { samples } of this.records.splice(v)) this.#samples -= samples
+    this.steps.splice(v)
     const kept = this.validations.filter((point) => point.v <= v)
     this.validations.splice(0, this.validations.length, ...kept)
     this.rewinds.push(v)

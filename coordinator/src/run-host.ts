@@ -152,8 +152,9 @@ export class RunHost {
     return new Promise((answer) => this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }))
   }
 
+  /** Those that are durable: the decisions may be ahead of the disk. */
   get records(): readonly StepRecord[] {
-    return this.state.chain.records
+    return this.history.records
   }
 
   view(): RunView {

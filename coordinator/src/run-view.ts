@@ -1,4 +1,5 @@
-// A run as the dashboard sees it: read from the state of the decisions and from who is connected. Changes nothing.
+// A run as the dashboard sees it: read from what is durable of it, from the state of the decisions, which may be ahead of the
+// disk, and from who is connected. Changes nothing.
 import { type AdapterDescription, type MemberId, type MemberView, type Phase, type RunView, samplesIn } from '@starling-grid/protocol'
 import type { Job } from './jobs.ts'
 import { modelSize } from './model-size.ts'
@@ -38,19 +39,19 @@ export interface ViewParts {
 
 export function runView(parts: ViewParts): RunView {
   const { job, state, history, relay, refusals, trouble, now } = parts
-  const samplesCommitted = state.chain.samplesCommitted
+  const { samplesCommitted } = history
   const expected = samplesExpected(job)
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
     job: describeJob(job),
-    phase: phaseOf(state),
+    phase: phaseOf(parts),
     reason: trouble ?? state.phaseReason,
     mode: state.mode,
     modeReason: state.modeReason,
     modeEpoch: state.modeEpoch,
     exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
     generation: state.gen,
-    version: state.chain.head,
+    version: state.chain.at(history.records.length) ?? state.chain.head,
     epoch: shownEpoch(state),
     queue: queueOf(state),
     validationQueue: validationQueueOf(state),
@@ -83,8 +84,10 @@ function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'
   }
 }
 
-function phaseOf(state: RunState): Phase {
+function phaseOf({ state, history }: ViewParts): Phase {
   switch (state.phase.type) {
+    case 'finished': // shown when it is durable
+      return history.finishedAt === undefined ? 'validating' : 'finished'
     case 'form':
       return 'forming'
     case 'settle':

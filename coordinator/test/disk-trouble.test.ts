@@ -37,7 +37,12 @@ test('with a full disk nothing is sent; with space again the run goes on to its 
   const heard = members.map(({ messages }) => messages.length)
   await new Promise((resolve) => setTimeout(resolve, 300))
   assert.deepEqual(members.map(({ messages }) => messages.length), heard, 'nothing leaves while nothing is durable')
-  assert.equal((await store.load(paused.job.id)).length, durable)
+  const rows = await store.load(paused.job.id)
+  assert.equal(rows.length, durable)
+  const committed = rows.flatMap(({ entry }) => (entry.type === 'commit' || entry.type === 'start' ? entry.records : []))
+  const { version, samplesCommitted } = await runOf(url, id)
+  assert.deepEqual([version.v, samplesCommitted], [committed.length, committed.reduce((sum, { samples }) => sum + samples, 0)], 'what people see is durable')
+  assert.deepEqual(((await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: unknown }).records, committed)
   full = false
   await Promise.all(members.map((member) => member.heard('finished')))
   assert.ok(failures() > 0, 'the fault happened')

@@ -5,7 +5,6 @@ export class ChainIndex {
   readonly genesis: VersionRef
   readonly #records: StepRecord[] = []
   readonly #versions: VersionRef[] = []
-  #samples = 0
   /** how often records were taken off again */
   truncations = 0
   readonly #done = new Map<number, Set<BlockId>>()
@@ -36,7 +35,6 @@ export class ChainIndex {
     for (const record of records) {
       this.#versions.push(extend(this.head, record))
       this.#records.push(record)
-      this.#samples += record.samples
       for (const block of record.blocks) this.doneIn(epochOf(block)).add(block)
     }
   }
@@ -45,7 +43,6 @@ export class ChainIndex {
   truncate(v: number, forget = true): void {
     this.truncations++
     const gone = this.#records.splice(v)
-    for (const record of gone) this.#samples -= record.samples
     this.#versions.length = v + 1
     if (forget) for (const record of gone) for (const block of record.blocks) this.doneIn(epochOf(block)).delete(block)
   }
@@ -58,9 +55,5 @@ export class ChainIndex {
     const done = this.#done.get(epoch) ?? new Set()
     this.#done.set(epoch, done)
     return done
-  }
-
-  get samplesCommitted(): number {
-    return this.#samples
   }
 }
