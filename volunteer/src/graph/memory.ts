@@ -1,6 +1,7 @@
 // Lifetimes → places in few buffers: values that are never needed at the same time share memory.
 // WebGPU forbids binding one buffer for reading and for writing in one dispatch, even at different places in it, so values
 // that meet that way lie in different buffers.
+import { random32 } from '@starling-grid/protocol'
 
 export interface Life {
   readonly bytes: number
@@ -41,12 +42,61 @@ interface OpenBuffer {
   readonly placed: Placed[]
 }
 
-/** Largest first, each where memory grows least: into the lowest gap that is free for its whole life. */
-export function assignBuffers(lives: readonly Life[], { apart = [], maxBufferBytes = Infinity }: MemoryOptions = {}): MemoryPlan {
+/** A plan that takes at most this many times the least bytes is good enough. */
+const GOOD_ENOUGH = 1.005
+/** Values to place anew while a better plan is looked for: a few milliseconds, whatever the model. */
+const SEARCH_PLACINGS = 2000
+const SEARCH_SEED = 1
+
+/** Which values come first; of equal ones the larger. None is best for all models. */
+const ORDERS: readonly ((life: Life) => number)[] = [
+  ({ bytes }) => -bytes,
+  ({ first, last }) => first - last,
+  ({ last }) => -last,
+  ({ first }) => first,
+]
+
+/**
+ * Places one value after the other where memory grows least: in the lowest gap that is free for its whole life. Of several
+ * orders the best is changed by one value at a time, as long as that helps. Equal lives have equal plans.
+ */
+export function assignBuffers(lives: readonly Life[], options: MemoryOptions = {}): MemoryPlan {
+  const goodBytes = GOOD_ENOUGH * leastBytes(lives)
+  let best: { readonly order: readonly number[]; readonly plan: MemoryPlan } = { order: [], plan: { buffers: [Infinity], places: [] } }
+  for (const next of orders(lives, () => best.order)) {
+    if (bytesOf(best.plan) <= goodBytes) break
+    const plan = placeInOrder(lives, next, options)
+    if (bytesOf(plan) <= bytesOf(best.plan)) best = { order: next, plan }
+  }
+  return best.plan
+}
+
+/** First each of the orders, then the best so far with one value elsewhere. */
+function* orders(lives: readonly Life[], best: () => readonly number[]): Generator<readonly number[]> {
+  for (const key of ORDERS) yield [...lives.entries()].sort(([, a], [, b]) => difference(key(a), key(b)) || b.bytes - a.bytes).map(([index]) => index)
+  const random = random32(SEARCH_SEED)
+  for (let moves = Math.floor(SEARCH_PLACINGS / lives.length); moves > 0; moves--) {
+    const order = [...best()]
+    const moving = order.splice(random() % order.length, 1)
+    yield order.toSpliced(random() % lives.length, 0, ...moving)
+  }
+}
+
+/** Also of two infinite ones. */
+function difference(a: number, b: number): number {
+  return a === b ? 0 : a - b
+}
+
+function bytesOf({ buffers }: MemoryPlan): number {
+  return buffers.reduce((sum, bytes) => sum + bytes, 0)
+}
+
+function placeInOrder(lives: readonly Life[], order: readonly number[], { apart = [], maxBufferBytes = Infinity }: MemoryOptions): MemoryPlan {
   const buffers: OpenBuffer[] = []
   const places = new Array<Place>(lives.length)
-  const largestFirst = [...lives.entries()].sort(([, a], [, b]) => b.bytes - a.bytes)
-  for (const [index, life] of largestFirst) {
+  for (const index of order) {
+    const life = lives[index]
+    if (life === undefined) throw new Error('internal: an order of other lives')
     const best = bestPlace(buffers, life, { avoid: apart[index], maxBufferBytes })
     const place = best ?? { buffer: buffers.push({ bytes: 0, placed: [] }) - 1, byteOffset: 0 }
     const buffer = buffers[place.buffer]
