@@ -6,8 +6,8 @@ import type { PushNorms } from '../src/run/guest-norms.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two with slow steps; the third member gave up twice and is out of it. */
-function ringWithGuest(): Desk {
-  const desk = new Desk({ minVolunteers: 3, blocks: 600, batchBlocks: 6, timing: { abortsBeforeFallback: 2, excludeMs: 600_000, stallMs: 600_000 } })
+function ringWithGuest(blocks = 600): Desk {
+  const desk = new Desk({ minVolunteers: 3, blocks, batchBlocks: 6, timing: { abortsBeforeFallback: 2, excludeMs: 600_000, stallMs: 600_000 } })
   desk.join('a', 'b', 'guest')
   desk.run('a', 'b', 'guest')
   for (let i = 0; i < 2; i++) {
@@ -32,8 +32,8 @@ function steps(desk: Desk, count: number): void {
 const modeEpoch = (desk: Desk): number => desk.state.modeEpoch
 
 /** The guest asked for work, and there is a checkpoint to begin with. */
-function granted(): { readonly desk: Desk; readonly base: VersionRef; readonly leases: Push['leases'] } {
-  const desk = ringWithGuest()
+function granted(blocks?: number): { readonly desk: Desk; readonly base: VersionRef; readonly leases: Push['leases'] } {
+  const desk = ringWithGuest(blocks)
   desk.checkpoint()
   desk.wait(200)
   desk.say('guest', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
@@ -42,6 +42,14 @@ function granted(): { readonly desk: Desk; readonly base: VersionRef; readonly l
   assert.ok(grant)
   return { desk, base: grant.base, leases: grant.leases }
 }
+
+const SHORT_EPOCH = 32 * 6
+
+test('a ring so slow that a minute of it is longer than the epoch leaves blocks for guests', () => {
+  const { desk, leases } = granted(SHORT_EPOCH)
+  assert.ok(leases.length > 0)
+  assert.equal(desk.phase, 'ring')
+})
 
 const USUAL: PushNorms = { gradient: 1, statistics: 0 }
 

@@ -233,7 +233,7 @@ export function keepLearned(plan: readonly PlanStep[], { members, target, consum
 export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'shares'>): PlanStep[] {
   const { state, now } = turn
   const { v } = state.chain.head
-  const plan = validationDue(state) ? [] : planSteps(state, new Map(), v)
+  const plan = validationDue(state) ? [] : planSteps(state, new Map(), { plannedTo: v, now })
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
   state.health.pace = undefined

@@ -94,7 +94,7 @@ function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
 export function topUp(turn: Turn, phase: Ring): void {
   const { state } = turn
   const { head } = state.chain
-  const steps = phase.plannedTo - head.v > planWindow(state) / 2 ? [] : planSteps(state, phase.planned, phase.plannedTo)
+  const steps = phase.plannedTo - head.v > planWindow(state, turn.now) / 2 ? [] : planSteps(state, phase.planned, { plannedTo: phase.plannedTo, now: turn.now })
   if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v) turn.broadcast(phase.members, { type: 'ack', ...turn.ballot, committed: head })
   if (steps.length === 0) return
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)

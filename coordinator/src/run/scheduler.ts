@@ -50,20 +50,29 @@ const PLAN_MS = 60_000
 const FIRST_STEPS = 16
 const LEAST_STEPS = 4
 
-/** Steps to plan ahead of C. */
-export function planWindow({ health: { pace } }: Pick<RunState, 'health'>): number {
-  if (pace === undefined) return FIRST_STEPS
-  return Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
+/** Steps planned at least where guests wait for blocks: enough to put what they bring into one. */
+const LEAST_STEPS_BESIDE_GUESTS = 8
+/** Of what is left of an epoch, what a plan may take while guests wait for blocks: a slow ring would take all of it at once. */
+const PART_BESIDE_GUESTS = 0.5
+
+/** Steps to plan ahead of C. `now`: ms since the epoch. */
+export function planWindow(state: RunState, now: number): number {
+  const { pace } = state.health
+  const window = pace === undefined ? FIRST_STEPS : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
+  const guests = state.mode === 'ring' && [...state.members.values()].some(({ excludedUntil, leaving }) => excludedUntil > now && !leaving)
+  if (!guests) return window
+  const left = remaining(state, currentEpoch(state)) / state.config.batchBlocks
+  return Math.min(window, Math.max(LEAST_STEPS_BESIDE_GUESTS, Math.floor(PART_BESIDE_GUESTS * left)))
 }
 
 /** plan(g, s) for the steps after `plannedTo`, up to planWindow ahead of C (R12): only of the current epoch (R13). */
-export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, plannedTo: number): PlanStep[] {
+export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, { plannedTo, now }: { readonly plannedTo: number; readonly now: number }): PlanStep[] {
   const { maxSteps, off } = state.config
   const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
   if (trainingIsOver(state)) return []
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
-  const last = Math.min(state.chain.head.v + planWindow(state), maxSteps ?? Number.POSITIVE_INFINITY)
+  const last = Math.min(state.chain.head.v + planWindow(state, now), maxSteps ?? Number.POSITIVE_INFINITY)
   // A1: nor what guests have
   const { leases, open, given: lent } = state
   const taken = (block: BlockId): boolean => given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)
