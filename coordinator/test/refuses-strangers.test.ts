@@ -10,10 +10,10 @@ import type { FakeVolunteer } from './fake-volunteer.ts'
 import { QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 /** A run of two honest members that is in its ring. */
-async function running(timing: Partial<Timing> = {}) {
+async function running(timing: Partial<Timing> = {}, stepMs = 10) {
   const { url } = await startCoordinator({ timing: { ...QUICK, ...timing } })
   const { id } = await submit(url, smallJob({ epochs: 1000 }))
-  const honest = [volunteer(url, { stepMs: 10 }), volunteer(url, { stepMs: 10 })]
+  const honest = [volunteer(url, { stepMs }), volunteer(url, { stepMs })]
   await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
   return { url, id, honest }
 }
@@ -158,8 +158,8 @@ test('a connection that says nothing is closed, and one that falls silent is no 
 })
 
 test('a state that nobody asked for, or that is not what it says, is not stored', async () => {
-  // no checkpoint is due: whoever uploads was not asked
-  const { url, id, honest } = await running({ checkpointSteps: 1_000_000, checkpointMs: 3_600_000 })
+  // no checkpoint is due, and the end of the epoch, where there is one, is seconds away: whoever uploads was not asked
+  const { url, id, honest } = await running({ checkpointSteps: 1_000_000, checkpointMs: 3_600_000 }, 300)
   const [member = assert.fail()] = honest
   const unasked = await member.upload()
   assert.ok([404, 409].includes(unasked.status), String(unasked.status))
