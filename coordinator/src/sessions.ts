@@ -157,7 +157,7 @@ export class Sessions implements Audience, SessionDesk {
     if (run !== undefined) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()
-    // It was away when its run ended; an end that is not durable is told when it is (R1).
+    // It was away when its run ended. An end that is not durable is not told (R1).
     if (cameBack && last?.state.finished !== undefined && last.history.finishedAt !== undefined) session.send({ type: 'finished', version: last.state.chain.head, reason: last.state.finished })
   }
 

@@ -43,6 +43,7 @@ function granted(blocks?: number): { readonly desk: Desk; readonly base: Version
   return { desk, base: grant.base, leases: grant.leases }
 }
 
+/** Blocks of 32 steps: a second each, a minute has room for twice as many. */
 const SHORT_EPOCH = 32 * 6
 
 test('a ring so slow that a minute of it is longer than the epoch leaves blocks for guests', () => {
