@@ -1,7 +1,7 @@
 // Sizes and times that bound what strangers can make us do, each with its unit and its reason.
 
 /** Raised when an older client or coordinator could misread a newer one. */
-export const PROTOCOL_VERSION = 3
+export const PROTOCOL_VERSION = 4
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024
