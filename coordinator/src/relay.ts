@@ -6,6 +6,7 @@ import {
 import type {} from '@fastify/websocket'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
+import { now } from './clock.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 /** Bytes that wait for one end, the last message apart: a ring of 32 relayed links then costs at most 32 MiB. */
@@ -62,8 +63,8 @@ class RelayEnd {
   early: Buffer[] = []
   /** why it is not read at the moment */
   readonly paused = new Set<'the other end lags' | 'too fast'>()
-  /** ms, monotonic: when it last said something */
-  heardAt = performance.now()
+  /** ms: when it last said something */
+  heardAt = now()
 
   constructor(self: MemberId, peer: MemberId, socket: WebSocket) {
     this.self = self
@@ -133,9 +134,9 @@ class Relays implements Relay {
   }
 
   check(): void {
-    const now = performance.now()
+    const at = now()
     for (const end of this.#ends.values()) {
-      const quiet = now - end.heardAt
+      const quiet = at - end.heardAt
       if (!this.#options.mayRelay(end.self, end.peer)) this.#part(end, CLOSE_POLICY, 'this link is not relayed any more')
       else if (end.other === undefined && quiet > this.#options.linkOpenMs) this.#part(end, CLOSE_AWAY, 'the other end did not come')
       else if (quiet > QUIET_MS) this.#part(end, CLOSE_AWAY, `nothing moved for ${QUIET_MS / 1000} s`)
@@ -149,7 +150,7 @@ class Relays implements Relay {
   }
 
   #receive(end: RelayEnd, data: Buffer, isBinary: boolean): void {
-    end.heardAt = performance.now()
+    end.heardAt = now()
     try {
       requireFrameSize(data, isBinary)
       if (end.other !== undefined) this.#forward(end, end.other, data)

@@ -13,6 +13,7 @@ import { registerGuards } from './api/guards.ts'
 import { registerJobs } from './api/jobs.ts'
 import { registerPages, registerProbes } from './api/pages.ts'
 import { registerPushes } from './api/pushes.ts'
+import { registerRoutesOnly } from './api/routes.ts'
 import { registerRows } from './api/rows.ts'
 import { registerShardProcesses } from './api/shard-processes.ts'
 import { registerShards } from './api/shards.ts'
@@ -191,14 +192,16 @@ class CoordinatorLife implements Coordinator {
     const app = Fastify({ requestTimeout: REQUEST_MS, forceCloseConnections: true, exposeHeadRoutes: true, http: { headersTimeout: HEADERS_MS } })
     const { host = DEFAULT_HOST, publicUrl } = this.#options
     registerErrors(app, { onRefused: (code, what) => this.#refused(code, what), onDefect: (text) => this.#log(text) })
-    registerGuards(app, { host, publicUrl })
-    registerBodies(app)
+    // Before what refuses: a refusal carries these headers, too.
     await app.register(fastifyHelmet, {
       contentSecurityPolicy: { useDefaults: false, directives: CONTENT_SECURITY_POLICY },
       strictTransportSecurity: false, // this server speaks http; a proxy in front of it knows better
       referrerPolicy: { policy: 'no-referrer' },
       crossOriginEmbedderPolicy: false,
     })
+    registerGuards(app, { host, publicUrl })
+    registerRoutesOnly(app)
+    registerBodies(app)
     await app.register(fastifyRateLimit, { global: false })
     await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
     return app

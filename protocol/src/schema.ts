@@ -46,17 +46,60 @@ function preview(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
 }
 
+/** Arrays and objects inside each other; a model in a job needs six. */
+export const MAX_JSON_DEPTH = 32
+/** Values in one text: a START of 64 steps with 256 blocks each has 20,000. */
+export const MAX_JSON_VALUES = 65_536
+
 /**
  * JSON text from the network as a value.
- * @throws GridError 'message-too-large' above maxBytes, 'message-malformed' when it is not JSON
+ * @throws GridError 'message-too-large' above maxBytes, 'message-malformed' when it is not JSON, too deep, or of too many values
  */
 export function parseJson(text: string, maxBytes: number, what: string): unknown {
   if (text.length > maxBytes) throw new GridError('message-too-large', `${what} has at most ${maxBytes} bytes, got ${text.length}`)
+  const { depth, values } = measureJson(text)
+  if (depth > MAX_JSON_DEPTH) throw new GridError('message-malformed', `${what} is at most ${MAX_JSON_DEPTH} levels deep, got ${depth}`)
+  if (values > MAX_JSON_VALUES) throw new GridError('message-malformed', `${what} has at most ${MAX_JSON_VALUES} values, got ${values}`)
   try {
     return JSON.parse(text, refusePrototype)
   } catch (cause) {
     throw new GridError('message-malformed', `${what} is not JSON`, { cause })
   }
+}
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
+const CLOSE_BRACKET = 0x5d
+const OPEN_BRACE = 0x7b
+const CLOSE_BRACE = 0x7d
+
+/**
+ * Deepest nesting and number of values of a JSON text, in one pass over its characters: a pattern that looks for the end of a
+ * string looks again from each quote. What is not JSON gets some number, and JSON.parse refuses it.
+ */
+export function measureJson(text: string): { readonly depth: number; readonly values: number } {
+  let open = 0
+  let depth = 0
+  let values = 1
+  let inString = false
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (inString) {
+      if (code === BACKSLASH) i++
+      else if (code === QUOTE) inString = false
+      continue
+    }
+    if (code === QUOTE) inString = true
+    else if (code === COMMA) values++
+    else if (code === OPEN_BRACKET || code === OPEN_BRACE) {
+      values++
+      open++
+      if (open > depth) depth = open
+    } else if (code === CLOSE_BRACKET || code === CLOSE_BRACE) open--
+  }
+  return { depth, values }
 }
 
 /** Keys that could reach Object.prototype have no place in any message. */

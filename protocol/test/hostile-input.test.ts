@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
-  decodeToCoordinator, decodeToVolunteer, FetchRefusalSchema, FetchSchema, FRAME_HEADER_BYTES, FRAME_TYPES, type FrameType, GridError, isErrorCode, ManifestSchema, MAX_FRAME_PAYLOAD_BYTES, MAX_MESSAGE_BYTES, packFrame,
+  decodeToCoordinator, decodeToVolunteer, FetchRefusalSchema, FetchSchema, FRAME_HEADER_BYTES, FRAME_TYPES, type FrameType, GridError, isErrorCode, ManifestSchema, MAX_FRAME_PAYLOAD_BYTES, MAX_JSON_DEPTH, MAX_MESSAGE_BYTES, measureJson, packFrame,
   parse, parseJobSpec, parseJson, PushSchema, random32, readSafetensors, TO_COORDINATOR, TO_VOLUNTEER, unpackFrame, writeSafetensors,
 } from '@starling-grid/protocol'
 import { type Schema, Stranger } from './hostile-values.ts'
@@ -37,7 +37,7 @@ for (const { name, schemas, decode } of DIRECTIONS)
       for (let i = 0; i < MESSAGES_OF_A_TYPE; i++) {
         const good = stranger.value(schema)
         const text = JSON.stringify(good)
-        if (text.length <= MAX_MESSAGE_BYTES) assert.deepEqual(decode(text), JSON.parse(text), `a good ${type}`)
+        if (text.length <= MAX_MESSAGE_BYTES && measureJson(text).depth <= MAX_JSON_DEPTH) assert.deepEqual(decode(text), JSON.parse(text), `a good ${type}`)
         const bad = i % 2 === 0 ? stranger.mangled(text) : JSON.stringify(stranger.changed(good))
         const message = refusedOrTaken(() => `${type} ${i}: ${bad.slice(0, 300)}`, () => decode(bad))
         if (message === undefined) refused++

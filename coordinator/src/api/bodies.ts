@@ -5,27 +5,11 @@ import { HttpRefusal } from './errors.ts'
 
 /** Bytes of a job as JSON; a model of a thousand layers is about 100 kB. */
 export const MAX_JSON_BYTES = 512 * 1024
-/** Arrays and objects inside each other; a model needs six. */
-const MAX_JSON_DEPTH = 32
 
 export function registerBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'string', bodyLimit: MAX_JSON_BYTES }, async (_: FastifyRequest, text: string) => {
-    if (depthOf(text) > MAX_JSON_DEPTH) throw new GridError('message-malformed', `JSON here is at most ${MAX_JSON_DEPTH} levels deep`)
-    return parseJson(text, MAX_JSON_BYTES, 'the body')
-  })
+  app.addContentTypeParser('application/json', { parseAs: 'string', bodyLimit: MAX_JSON_BYTES }, async (_: FastifyRequest, text: string) => parseJson(text, MAX_JSON_BYTES, 'the body'))
   app.addContentTypeParser('application/octet-stream', { parseAs: 'buffer' }, async (_: FastifyRequest, body: Buffer) => body)
-}
-
-/** Deepest nesting of brackets outside strings. */
-function depthOf(text: string): number {
-  let depth = 0
-  let deepest = 0
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{}]/g)) {
-    if (token === '[' || token === '{') deepest = Math.max(deepest, ++depth)
-    else if (token === ']' || token === '}') depth--
-  }
-  return deepest
 }
 
 /**

@@ -1,6 +1,6 @@
 // A refusal as an HTTP answer: { code, message } of the one table, with the status that fits.
 import { describeError, type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
-import type { FastifyError, FastifyInstance } from 'fastify'
+import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
 
 const STATUS: Partial<Record<ErrorCode, number>> = {
   'message-malformed': 400,
@@ -60,14 +60,18 @@ export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: Er
     const { code, message } = refusal
     if (code !== 'message-unexpected') onRefused(code, message)
     // The rest of a body that was refused is not read.
-    if (request.headers['content-length'] !== undefined) void reply.header('connection', 'close')
+    if (announcesBody(request)) void reply.header('connection', 'close')
     return reply.code(refusal.status).send({ code, message })
   })
   // A refused upgrade leaves its connection outside the server's list: it would stay open as long as the client likes.
   app.addHook('onResponse', async ({ headers, raw }) => {
     if (headers.upgrade !== undefined) raw.socket.destroySoon()
   })
-  app.setNotFoundHandler(async (_, reply) => reply.code(404).send({ code: 'message-unexpected', message: 'There is nothing at this address.' }))
+}
+
+/** Whether bytes follow the headers. */
+export function announcesBody({ headers }: FastifyRequest): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 }
 
 function refusalOf(error: FastifyError): HttpRefusal | undefined {
