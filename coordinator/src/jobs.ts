@@ -5,7 +5,7 @@ import {
   ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, type GradientEncoding, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
   MAX_STEP_BLOCKS, sha256Name,
 } from '@starling-grid/protocol'
-import { type ModelSpec, modelHash, outerOptimizer, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
+import { maxVersionBytes, type ModelSpec, modelHash, outerOptimizer, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { importDataset } from './datasets/import.ts'
 import type { StoredJob } from './journal/state-store.ts'
@@ -71,7 +71,7 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
   const form: VersionForm = { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer, ...(local ? { outer: outerOptimizer(local) } : {}) }
   const training = blockRanges(manifest.train, spec.blockSamples)
   const validation = blockRanges(manifest.validation, spec.blockSamples)
-  const config = configOf({ id, spec, model, timing, blocks: training.length, validationBlocks: validation.length })
+  const config = configOf({ id, spec, model, timing, blocks: training.length, validationBlocks: validation.length, versionBytes: maxVersionBytes(form) })
   return { id, spec, manifest, submittedAt, form, terms: termsOf(id, spec, model, manifest), config, training, validation }
 }
 
@@ -82,12 +82,13 @@ interface ConfigParts {
   readonly timing: Timing
   readonly blocks: number
   readonly validationBlocks: number
+  readonly versionBytes: number
 }
 
-function configOf({ id, spec, model, timing, blocks, validationBlocks }: ConfigParts): RunConfig {
+function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBytes }: ConfigParts): RunConfig {
   const { seed, batchBlocks, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
   return {
-    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode, exchange: exchangeOf(spec, model),
+    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode, exchange: exchangeOf(spec, model), versionBytes,
     timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON, roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }

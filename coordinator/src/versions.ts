@@ -40,9 +40,11 @@ export class Versions {
 
   /** Whether this member was asked for this version: whatever else comes would only fill the disk. */
   expects(member: MemberId, version: VersionRef): boolean {
-    const { phase } = this.#parts.state
+    const { phase, checkpointAsked, chain } = this.#parts.state
     if (phase.type === 'handover') return phase.source === member && phase.target.id === version.id
-    return phase.type === 'ring' && phase.checkpointAsked?.uploader === member && phase.checkpointAsked.v === version.v
+    const onChain = chain.at(version.v)
+    const otherBranch = onChain !== undefined && onChain.id !== version.id
+    return checkpointAsked?.uploader === member && checkpointAsked.v === version.v && !otherBranch
   }
 
   /** Checked and durable. @throws GridError 'version-corrupt', 'disk-failed' */

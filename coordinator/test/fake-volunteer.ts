@@ -2,13 +2,15 @@
 // that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
 import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import {
-  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, genesis, type JobTerms, type MemberId, type MessageTo, newMemberId, type PlanStep, PROTOCOL_VERSION, type Push,
+  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, type JobTerms, type MemberId, type MessageTo, newMemberId, type PlanStep, PROTOCOL_VERSION, type Push,
   type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
+import { request } from 'node:http'
 import { WebSocket } from 'ws'
 
 const HEARTBEAT_MS = 500
+const CREATED = 201
 /** of silence, before a test fails by name instead of by its runner's limit */
 const GIVE_UP_MS = 60_000
 
@@ -17,6 +19,8 @@ export interface FakeOptions {
   readonly id?: MemberId
   /** ms per step */
   readonly stepMs?: number
+  /** ms per upload, which training does not wait for */
+  readonly uploadMs?: number
   /** false: says hello and nothing more by itself */
   readonly obedient?: boolean
   /** false: asks for leases, and leaves what is granted to the test */
@@ -24,9 +28,10 @@ export interface FakeOptions {
   readonly session?: string
 }
 
-/** Parameters, optimizer state and chain at one version. */
+/** Parameters, optimizer state and chain at one version: `records` follow `base`, the last version that was acknowledged. */
 interface Held {
   version: VersionRef
+  base: VersionRef
   records: StepRecord[]
   parameters: Float32Array
   optimizerState: ReturnType<typeof initialVersionState>['optimizerState']
@@ -130,16 +135,21 @@ export class FakeVolunteer {
       case 'freeze':
         this.#turn++
         this.#ballot = { owner: message.owner, gen: message.gen }
-        return this.send({ type: 'state', ...this.#ballot, claim: this.held === undefined ? null : { base: this.#genesis(), records: this.held.records } })
+        return this.send({ type: 'state', ...this.#ballot, claim: this.held === undefined ? null : { base: this.held.base, records: this.held.records } })
       case 'form':
         return void this.#reach(message).catch(() => undefined) // killed: the socket closes, too
       case 'start':
+        this.#plan.clear()
+        this.#acknowledge(message.after)
+        return this.#goOn(message.plan)
       case 'plan':
-        return void this.#train('plan' in message ? message.plan : message.steps)
+        return this.#goOn(message.steps)
+      case 'ack':
+        return this.#acknowledge(message.committed)
       case 'checkpoint-at':
         return this.#checkpoint(message)
       case 'upload-request':
-        return void this.upload().catch(() => undefined)
+        return void this.#uploadInTurn(message.version)
       case 'validate':
         for (const lease of message.leases) {
           const { samples } = this.#range(lease.block, 'validation')
@@ -171,17 +181,30 @@ export class FakeVolunteer {
     return ((await response.json()) as { records: StepRecord[] }).records
   }
 
-  async #train(steps: readonly PlanStep[]): Promise<void> {
-    const turn = this.#turn
-    for (const { step, blocks } of steps) {
+  readonly #plan = new Map<number, readonly BlockId[]>()
+  #training: number | undefined
+
+  #goOn(steps: readonly PlanStep[]): void {
+    for (const { step, blocks } of steps) this.#plan.set(step, blocks)
+    if (this.#training === this.#turn) return
+    this.#training = this.#turn
+    void this.#train(this.#turn).finally(() => {
+      if (this.#training === this.#turn) this.#training = undefined
+    })
+  }
+
+  async #train(turn: number): Promise<void> {
+    for (;;) {
+      const step = (this.held?.version.v ?? 0) + 1
+      const blocks = this.#plan.get(step)
+      if (blocks === undefined) return
       await new Promise((resolve) => setTimeout(resolve, this.#options.stepMs ?? 2))
       if (turn !== this.#turn || this.held === undefined || this.socket.readyState !== WebSocket.OPEN) return
-      if (step !== this.held.version.v + 1) continue
       const samples = blocks.reduce((sum, block) => sum + this.#range(block, 'train').samples, 0)
       const record: StepRecord = { v: step, gen: this.#ballot.gen, modeEpoch: this.#modeEpoch, kind: 'ring', blocks, samples, targets: samples, lossSum: samples / step, correct: 0, gradDigest: digest(Uint8Array.of(step)) }
       this.#apply(record)
       this.send({ type: 'held', ...this.#ballot, record })
-      await this.#maybeCheckpoint()
+      this.#maybeCheckpoint()
     }
   }
 
@@ -189,21 +212,54 @@ export class FakeVolunteer {
 
   #checkpoint(message: MessageTo<'checkpoint-at'>): void {
     this.#asked = message
-    void this.#maybeCheckpoint()
+    this.#maybeCheckpoint()
   }
 
-  async #maybeCheckpoint(): Promise<void> {
+  #maybeCheckpoint(): void {
     const { held } = this
     if (this.#asked === undefined || held === undefined || this.#asked.v !== held.version.v) return
     const { uploader } = this.#asked
     this.#asked = undefined
-    if (uploader === this.id) await this.upload().catch(() => undefined)
+    if (uploader === this.id) void this.#uploadInTurn(held.version)
     else this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: digest(this.stateBytes()) })
   }
 
-  async upload(bytes = this.stateBytes()): Promise<Response> {
+  #uploading: Promise<unknown> = Promise.resolve()
+  /** uploads that began, by number of version, and how many were taken */
+  readonly uploads: number[] = []
+  accepted = 0
+
+  /** One at a time, as volunteers do. */
+  async #uploadInTurn(version: VersionRef): Promise<void> {
+    await this.#uploading
+    if (this.held?.version.id !== version.id) return
+    this.uploads.push(version.v)
+    this.#uploading = this.upload().then(({ status }) => (this.accepted += Number(status === CREATED)), () => undefined)
+  }
+
+  async upload(bytes = this.stateBytes()): Promise<Pick<Response, 'status'>> {
     const { v, id } = this.held?.version ?? this.#genesis()
+    if (this.#options.uploadMs !== undefined) return this.#uploadSlowly(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, bytes)
     return this.request(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream' }, body: bytes as BodyInit })
+  }
+
+  /** A line that takes some time for these bytes. */
+  async #uploadSlowly(path: string, bytes: Uint8Array): Promise<Pick<Response, 'status'>> {
+    const pieces = 10
+    const length = Math.ceil(bytes.byteLength / pieces)
+    const headers = { 'content-type': 'application/octet-stream', 'content-length': bytes.byteLength, authorization: `Bearer ${this.session}` }
+    const asked = request(this.#url + path, { method: 'PUT', headers })
+    const answered = new Promise<number>((resolve, reject) => {
+      asked.on('response', (response) => (response.resume(), resolve(response.statusCode ?? 0)))
+      asked.on('error', reject)
+    })
+    answered.catch(() => undefined) // it may come before the last piece left
+    for (let from = 0; from < bytes.byteLength; from += length) {
+      asked.write(bytes.subarray(from, from + length))
+      await new Promise((resolve) => setTimeout(resolve, (this.#options.uploadMs ?? 0) / pieces))
+    }
+    asked.end()
+    return { status: await answered }
   }
 
   /** With the session's token. */
@@ -246,9 +302,18 @@ export class FakeVolunteer {
     held.records.push(record)
   }
 
+  /** R6: what is acknowledged need not be claimed again. */
+  #acknowledge(committed: VersionRef): void {
+    if (this.held === undefined) return
+    const until = this.held.records.findIndex(({ v }) => v === committed.v)
+    if (until < 0 || fold(this.held.base, this.held.records.slice(0, until + 1))?.id !== committed.id) return
+    this.held.base = committed
+    this.held.records.splice(0, until + 1)
+  }
+
   #initial(): Held {
     const { spec, optimizer } = this.form
-    return { version: this.#genesis(), records: [], ...initialVersionState(spec, optimizer, this.terms?.seed ?? 0) }
+    return { version: this.#genesis(), base: this.#genesis(), records: [], ...initialVersionState(spec, optimizer, this.terms?.seed ?? 0) }
   }
 
   #genesis(): VersionRef {

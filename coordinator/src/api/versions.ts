@@ -1,6 +1,7 @@
 // Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
-import { type MemberId, parse, type VersionId, VersionRefSchema } from '@starling-grid/protocol'
+import { type MemberId, parse, type VersionId, type VersionRef, VersionRefSchema } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { RunHost } from '../run-host.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { HttpRefusal, notFound } from './errors.ts'
 import { requireSession } from './guards.ts'
@@ -10,6 +11,8 @@ import { type MemberRoutes, runOf } from './jobs.ts'
 const MAX_VERSION_BYTES = 1024 * 1024 * 1024
 /** Whole states that are being downloaded at once: each is in memory until it left. The others of a herd wait. */
 const MAX_DOWNLOADS = 8
+
+const CREATED = 201
 
 interface Download {
   Params: { id: string; versionId: string }
@@ -43,26 +46,32 @@ function registerUpload(app: FastifyInstance, { runs, sessions }: MemberRoutes):
   app.put<Upload>('/api/jobs/:id/versions/:v/:versionId', {
     bodyLimit: MAX_VERSION_BYTES,
     // All of this before the first byte of the body.
-    onRequest: async (request) => {
+    onRequest: async (request, reply) => {
       const { params } = request
       const member = requireSession(request, sessions)
       const { versions } = runOf(runs, params.id)
       if (!versions.expects(member, readVersion(params))) throw new HttpRefusal(409, 'message-unexpected', 'this version was not asked of this member, or not any more')
       requireLength(request, versions.maxBytes)
       if (uploading.has(member)) throw new HttpRefusal(429, 'rate-exceeded', 'one upload at a time')
+      begin(runOf(runs, params.id), { member, version: readVersion(params), reply })
     },
   }, async (request, reply) => {
     const member = requireSession(request, sessions)
     const run = runOf(runs, request.params.id)
-    uploading.add(member)
-    try {
-      const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
-      run.feed({ type: 'uploaded', member, ...stored })
-      return await reply.code(201).send({ sha256: stored.blob })
-    } finally {
-      uploading.delete(member)
-    }
+    const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
+    run.feed({ type: 'uploaded', member, ...stored })
+    return reply.code(CREATED).send({ sha256: stored.blob })
   })
+
+  /** From the first byte to the last of the answer, also when the connection breaks between them. */
+  function begin(run: RunHost, { member, version, reply }: { readonly member: MemberId; readonly version: VersionRef; readonly reply: FastifyReply }): void {
+    uploading.add(member)
+    run.feed({ type: 'upload-begun', member, version })
+    reply.raw.once('close', () => {
+      uploading.delete(member)
+      if (reply.raw.statusCode !== CREATED || !reply.raw.writableEnded) run.feed({ type: 'upload-failed', member, version })
+    })
+  }
 }
 
 function kept(bytes: Uint8Array | undefined): Uint8Array {

@@ -23,6 +23,7 @@ export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; r
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
   if (state.open.pushes.length > 0 || state.given !== undefined) forgetGuests(turn)
   forgetPushes(state)
+  state.checkpointAsked = undefined
   state.health.disturbedAt = now
   state.phase = { type: 'async', since: now, checkpointAskedAt: undefined }
   turn.effect({ type: 'server-load', checkpoint: newestCheckpoint(state) })

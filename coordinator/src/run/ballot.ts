@@ -1,5 +1,6 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
 import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { dropUnbegun } from './checkpoints.ts'
 import { highest, implausible, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { forgetGuests, settleGiven } from './guests.ts'
@@ -21,6 +22,7 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   turn.journal({ type: 'ballot', gen: state.gen + 1 })
   state.validation?.leases.clear()
   if (state.mode !== 'async') state.leases.clear() // guests are asked anew
+  dropUnbegun(state)
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
   state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map(), consumed: new Map(), before }
@@ -116,6 +118,7 @@ export function rewind(turn: Turn, why: string): void {
   turn.note('rewind', `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`)
   turn.journal({ type: 'rewind', to: version })
   if (state.mode !== 'async') forgetGuests(turn)
+  if ((state.checkpointAsked?.v ?? 0) > version.v) state.checkpointAsked = undefined
   if (state.config.off.has('R16')) turn.journal({ type: 'ballot', gen: 1 })
   turn.then({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
 }
@@ -241,7 +244,7 @@ export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pi
     const member = state.members.get(id)
     if (member !== undefined) member.learner = undefined
   }
-  state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, checkpointAsked: undefined, until: undefined }
+  state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, until: undefined }
   turn.reason(`${exchange.type} of ${members.length}`)
   return plan
 }

@@ -2,13 +2,26 @@
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from './journal-replay.ts'
 import { trainingIsOver } from './scheduler.ts'
-import type { RunPhase, RunState } from './state.ts'
+import type { CheckpointAsked, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
-/** steps ahead of C that a checkpoint is asked for, so that nobody has passed it when the message arrives */
-const AHEAD = 8
+/** Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message arrives. */
+const AHEAD_STEPS = 8
+const AHEAD_MS = 500
+/** Versions whose digests are remembered: an upload may be under way for longer than the next one is asked for. */
+const VERSIONS_REMEMBERED = 4
+
+/** ms for the uploader to encode its state and to begin, and bytes a ms that slow machines encode */
+const BEGIN_MS = 3000
+const ENCODED_PER_MS = 50_000
+/** bytes a ms of a line that was not measured yet: 8 Mbit/s, what a slow home line sends */
+const UNMEASURED_RATE = 1000
+/** Times what an upload should take that it may take. */
+const PATIENCE = 3
+/** ms: an upload that takes longer is worth less than a try of another member */
+const UPLOAD_MOST_MS = 900_000
 
 /** Enough steps or enough time since the newest checkpoint. */
 export function checkpointDue(state: RunState, now: number): boolean {
@@ -17,35 +30,95 @@ export function checkpointDue(state: RunState, now: number): boolean {
   return steps > 0 && (steps >= state.config.timing.checkpointSteps || now - newest.at >= state.config.timing.checkpointMs)
 }
 
-/** Asks for a checkpoint at version v, unless one is under way. */
+/** Asks for a checkpoint at version v, unless one is under way: that one is kept until it is accepted or out of time. */
 export function askCheckpoint(turn: Turn, phase: Ring, v: number): void {
-  const { state, now } = turn
-  const asked = phase.checkpointAsked
-  if (asked !== undefined && asked.v >= newestCheckpoint(state).version.v + 1 && asked.v >= Math.min(v, state.chain.head.v) && now - asked.at < state.config.timing.uploadMs) return
+  const { state } = turn
+  const asked = state.checkpointAsked
+  if (asked !== undefined && isUnderWay(turn, asked)) return
+  if (asked !== undefined) measureLate(turn, asked)
   const place = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
   const uploader = phase.members[place % phase.members.length]
   if (uploader === undefined) return
-  phase.checkpointAsked = { v, uploader, at: now }
+  state.checkpointAsked = { v, uploader, committedAt: state.chain.head.v >= v ? turn.now : undefined, begunAt: undefined, failed: false }
+  expectDigests(state, v)
   turn.broadcast(phase.members, { type: 'checkpoint-at', ...turn.ballot, v, uploader })
+}
+
+/** Not a checkpoint yet, and within its time: until its version is on the chain only the ring's own deadlines count. */
+function isUnderWay({ state, now }: Turn, asked: CheckpointAsked): boolean {
+  if (asked.failed || asked.v <= newestCheckpoint(state).version.v) return false
+  if (asked.begunAt !== undefined) return now - asked.begunAt < uploadMsOf(state, asked.uploader)
+  return asked.committedAt === undefined || now - asked.committedAt < beginMs(state)
+}
+
+function beginMs({ config }: RunState): number {
+  return Math.min(config.timing.uploadMs, BEGIN_MS + config.versionBytes / ENCODED_PER_MS)
+}
+
+/** ms that this member's upload may take: by the bytes of the model and its line as last measured, within bounds. */
+export function uploadMsOf({ members, config }: RunState, uploader: MemberId): number {
+  const rate = members.get(uploader)?.uploadRate ?? UNMEASURED_RATE
+  const expected = (PATIENCE * config.versionBytes) / rate
+  return Math.min(Math.max(config.timing.uploadMs, expected), Math.max(config.timing.uploadMs, UPLOAD_MOST_MS))
+}
+
+/** Members that are no part of a ring with the asked version begin no upload any more. */
+export function dropUnbegun(state: RunState): void {
+  if (state.checkpointAsked?.begunAt === undefined) state.checkpointAsked = undefined
 }
 
 /** A version within the plan that no member can have passed yet. */
 export function nextCheckpointVersion(state: RunState, phase: Ring): number {
-  return Math.min(phase.plannedTo, state.chain.head.v + AHEAD)
+  const stepMs = state.health.pace?.recordMs
+  const steps = stepMs === undefined ? 0 : Math.ceil(AHEAD_MS / Math.max(stepMs, 1))
+  return Math.min(phase.plannedTo, state.chain.head.v + Math.max(AHEAD_STEPS, steps))
+}
+
+export function uploadBegun({ state, now }: Turn, member: MemberId, version: VersionRef): void {
+  const asked = state.checkpointAsked
+  if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
 }
 
 export function uploaded(turn: Turn, member: MemberId, upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
   const { state } = turn
   const { phase } = state
   if (phase.type === 'handover' && phase.source === member && upload.version.id === phase.target.id) return turn.then({ type: 'enter-async' })
-  if (phase.type !== 'ring' || !phase.members.includes(member)) return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  measureUpload(turn, member, upload)
+  if (state.mode === 'async' || !state.members.has(member)) return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  if ((state.provisional?.version.v ?? 0) > upload.version.v) return
   state.provisional = { ...upload, from: member }
-  if (state.config.off.has('R15')) return accept(turn, { agreeing: 1, members: phase.members.length })
+  if (phase.type === 'ring' && state.config.off.has('R15')) return accept(turn, { agreeing: 1, members: phase.members.length })
   considerUpload(turn)
 }
 
+function measureUpload({ state, now }: Turn, id: MemberId, upload: { readonly version: VersionRef; readonly bytes: number }): void {
+  const asked = state.checkpointAsked
+  const member = state.members.get(id)
+  if (member === undefined || asked?.begunAt === undefined || asked.uploader !== id || asked.v !== upload.version.v) return
+  member.uploadRate = upload.bytes / Math.max(1, now - asked.begunAt)
+}
+
+/** Out of time: its line is slower than was thought, so that its next try gets longer. */
+function measureLate({ state, now }: Turn, { v, uploader, begunAt, failed }: CheckpointAsked): void {
+  const member = state.members.get(uploader)
+  if (member === undefined || failed || begunAt === undefined || v <= newestCheckpoint(state).version.v) return
+  member.uploadRate = state.config.versionBytes / Math.max(1, now - begunAt)
+}
+
+/** Another member is asked at once; what this one held is known to it alone. */
+export function uploadFailed({ state }: Turn, member: MemberId, version: VersionRef): void {
+  const asked = state.checkpointAsked
+  if (asked?.uploader === member && asked.v === version.v) asked.failed = true
+}
+
+/** Digests of this version are taken from now on; those of the oldest are forgotten. */
+function expectDigests({ digests }: RunState, v: number): void {
+  if (!digests.has(v)) digests.set(v, new Map())
+  for (const old of digests.keys()) if (digests.size > VERSIONS_REMEMBERED) digests.delete(old)
+}
+
 export function digestReported(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'version-digest'>): void {
-  turn.state.digests.set(member, { version, digest })
+  turn.state.digests.get(version.v)?.set(member, { version, digest })
   considerUpload(turn)
 }
 
@@ -54,16 +127,18 @@ export function digestReported(turn: Turn, member: MemberId, { version, digest }
  * 0003). The last version of a run wants the digests of all. */
 export function considerUpload(turn: Turn): void {
   const { state } = turn
-  const upload = state.provisional
+  const { checkpointAsked: asked, provisional: upload } = state
+  if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= turn.now
   if (upload === undefined || state.phase.type !== 'ring') return
   if (upload.version.v <= newestCheckpoint(state).version.v) return forget(state)
   const onChain = state.chain.at(upload.version.v)
   if (onChain === undefined) return
   if (onChain.id !== upload.version.id) return forget(state)
   const others = state.phase.members.filter((id) => id !== upload.from)
-  const reports = others.map((id) => ({ id, seen: state.digests.get(id) })).filter(({ seen }) => seen?.version.id === upload.version.id)
-  const liar = reports.find(({ seen }) => seen?.digest !== upload.blob)
-  if (liar !== undefined) return refuseUpload(turn, upload.from, liar.id)
+  const digests = [...(state.digests.get(upload.version.v) ?? [])]
+  const reports = digests.filter(([id, seen]) => id !== upload.from && seen.version.id === upload.version.id)
+  const liar = reports.find(([, seen]) => seen.digest !== upload.blob)
+  if (liar !== undefined) return refuseUpload(turn, upload.from, liar[0])
   const needed = trainingIsOver(state) ? others.length : Math.min(1, others.length)
   if (reports.length >= needed) accept(turn, { agreeing: 1 + reports.length, members: 1 + others.length })
 }

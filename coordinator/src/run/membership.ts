@@ -19,7 +19,7 @@ export function memberJoined(turn: Turn, info: MemberInfo, { samplesPerSecond, h
   const { state, now } = turn
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0 }
+  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0, uploadRate: undefined }
   state.members.set(info.id, member)
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
@@ -64,7 +64,7 @@ export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: str
   const member = state.members.get(id)
   if (member === undefined) return
   state.members.delete(id)
-  state.digests.delete(id)
+  if (state.checkpointAsked?.uploader === id) state.checkpointAsked = undefined
   state.copies.delete(id)
   state.health.disturbedAt = turn.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)

@@ -4,7 +4,7 @@ import type { MemberId } from '@starling-grid/protocol'
 import { closeWhenDue } from './accumulator.ts'
 import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from './async.ts'
 import { confirmed, decide as decideBallot, enterRing, openBallot, rewind, stateAnswered } from './ballot.ts'
-import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploaded } from './checkpoints.ts'
+import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploadBegun, uploaded, uploadFailed } from './checkpoints.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { guestKnown, recallGuests } from './guests.ts'
 import { copied, prefetched } from './learners.ts'
@@ -45,6 +45,10 @@ function take(turn: Turn, input: RunInput): void {
     }
     case 'message':
       return heard(turn, input.member, input.message)
+    case 'upload-begun':
+      return uploadBegun(turn, input.member, input.version)
+    case 'upload-failed':
+      return uploadFailed(turn, input.member, input.version)
     case 'uploaded':
       return uploaded(turn, input.member, input)
     case 'push':

@@ -33,6 +33,8 @@ export interface RunConfig {
   readonly mode: 'auto' | Mode
   /** which way gradients take in a ring, and the bytes of one as it travels */
   readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }
+  /** bytes of a whole state as it is uploaded, about */
+  readonly versionBytes: number
   readonly async: AsyncPolicy
   readonly timing: Timing
   readonly off: RulesOff
@@ -86,6 +88,8 @@ export interface Member extends MemberInfo {
   misses: number
   /** async: moving average of the time from grant to push, ms; 0 before the first */
   pushMs: number
+  /** bytes a ms of its uploads, when last measured */
+  uploadRate: number | undefined
 }
 
 export interface Checkpoint {
@@ -102,6 +106,21 @@ export interface Checkpoint {
   readonly members: number
   readonly at: number
 }
+
+/** A version that one member was asked to upload: it stays asked until it is a checkpoint or out of time (R15). */
+export interface CheckpointAsked {
+  readonly v: number
+  readonly uploader: MemberId
+  /** ms: when its version was on the chain, so that the upload could begin */
+  committedAt: number | undefined
+  /** ms: when the first byte of the upload came */
+  begunAt: number | undefined
+  /** broke off, or was refused */
+  failed: boolean
+}
+
+/** What members said of the bytes of one version number. */
+export type DigestsOfVersion = Map<MemberId, { readonly version: VersionRef; readonly digest: Sha256 }>
 
 export interface Lease {
   readonly holder: MemberId
@@ -184,7 +203,6 @@ export type RunPhase =
       copyAsked: { readonly v: number; readonly ahead: number; readonly at: number } | undefined
       /** a step that members hold differently (dispute.ts) */
       dispute: Dispute | undefined
-      checkpointAsked: { readonly v: number; readonly uploader: MemberId; readonly at: number } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
   | { readonly type: 'handover'; readonly since: number; readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly source: MemberId }
@@ -229,7 +247,9 @@ export interface RunState {
   readonly failures: Map<BlockId, number>
   validation: ValidationRun | undefined
   provisional: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly from: MemberId } | undefined
-  readonly digests: Map<MemberId, { readonly version: VersionRef; readonly digest: Sha256 }>
+  checkpointAsked: CheckpointAsked | undefined
+  /** of the versions last asked for: version number → who holds what, also of members that left meanwhile */
+  readonly digests: Map<number, DigestsOfVersion>
   /** of which version members keep a copy for newcomers */
   readonly copies: Map<MemberId, { readonly version: VersionRef; readonly at: number }>
   readonly health: RingHealth
@@ -245,6 +265,10 @@ export type RunInput =
   | { readonly type: 'member-leaving'; readonly member: MemberId }
   | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number; readonly hidden?: boolean; readonly linkMs?: number }
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
+  /** a member begins to send its state */
+  | { readonly type: 'upload-begun'; readonly member: MemberId; readonly version: VersionRef }
+  /** the upload that it began broke off, or was refused */
+  | { readonly type: 'upload-failed'; readonly member: MemberId; readonly version: VersionRef }
   /** a member's state arrived whole: its bytes are stored under `blob` */
   | { readonly type: 'uploaded'; readonly member: MemberId; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
   /** gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of a guest of the ring; the parameter server measures by itself */

@@ -22,7 +22,7 @@ export interface Timing {
   /** committed steps between checkpoints, and the time after which one is due anyway */
   readonly checkpointSteps: number
   readonly checkpointMs: number
-  /** for an upload that was asked for, before another member is asked */
+  /** for an upload that was asked for, before another member is asked: the least; large models get longer (uploadMsOf) */
   readonly uploadMs: number
   readonly leaseMinMs: number
   readonly leaseMaxMs: number
@@ -49,7 +49,7 @@ export const DEFAULT_TIMING: Timing = {
   admitMs: 2000, // joins come in bunches: one ballot for all of them
   learnMs: 60_000, // 64 M parameters and two moments at 100 Mbit/s
   checkpointSteps: 200,
-  uploadMs: 20_000, // a state of 64 M parameters and two moments takes so long at 300 Mbit/s
+  uploadMs: 20_000, // a state of 64 M parameters and two moments takes so long at 300 Mbit/s; slower lines are measured
   checkpointMs: 15_000, // the bound on repeated work that promise 2 states for async mode (A4)
   leaseMinMs: 10_000,
   leaseMaxMs: 600_000,

@@ -40,7 +40,7 @@ export class ModelCoordinator {
     this.#audience = audience
     this.state = createRunState({
       job, genesis: genesis(job, 'model', setting.seed), seed: setting.seed, blocks: BLOCKS, validationBlocks: 0, batchBlocks: setting.batchBlocks, epochs: 1,
-      maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: 1, mode: setting.mode, exchange: { asked: setting.exchange, bytes: setting.gradientBytes }, timing: DEFAULT_TIMING, async: DEFAULT_ASYNC, off: ALL_RULES_ON,
+      maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: 1, mode: setting.mode, exchange: { asked: setting.exchange, bytes: setting.gradientBytes }, versionBytes: 0, timing: DEFAULT_TIMING, async: DEFAULT_ASYNC, off: ALL_RULES_ON,
     })
     this.feed({ type: 'coordinator-started' })
     this.#tick()

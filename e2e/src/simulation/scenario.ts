@@ -89,10 +89,10 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
   const asked = dice.chance(BUTTERFLIES) ? 'butterfly' : 'ring'
-  return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 } }, seats, faults, faultRate, brokenLink, defect }
+  return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 }, seats, faults, faultRate, brokenLink, defect }
 }
 
-function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async' | 'exchange'> {
+function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {
   const job = jobId('simulated')
   const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {

@@ -66,6 +66,7 @@ export class RingMode {
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
   #contributed = 0
+  #uploading: Promise<unknown> = Promise.resolve()
   readonly #watch: ReturnType<typeof setInterval>
 
   constructor(parts: RingModeParts) {
@@ -137,7 +138,7 @@ export class RingMode {
       case 'copy':
         return this.#server.keep(effect.version, held.encode())
       case 'upload':
-        return void this.#parts.upload(effect.version, this.#encoded()).catch(() => undefined) // another member is asked in turn
+        return void this.#upload(effect.version)
       case 'report-digest':
         return void this.#reportDigest(effect)
       default:
@@ -183,6 +184,13 @@ export class RingMode {
 
   async #reportDigest({ owner, gen, version }: Extract<MemberEffect, { type: 'report-digest' }>): Promise<void> {
     this.#parts.send({ type: 'version-digest', owner, gen, version, digest: await sha256Of(this.#encoded()) })
+  }
+
+  /** One whole state at a time: two would share one line. When the first is gone, a ring that goes on holds another version. */
+  async #upload(version: VersionRef): Promise<void> {
+    await this.#uploading
+    if (this.#parts.held.version?.id !== version.id) return
+    this.#uploading = this.#parts.upload(version, this.#encoded()).catch(() => undefined) // another member is asked in turn
   }
 
   #encoded(): Uint8Array {
