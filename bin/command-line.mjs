@@ -17,6 +17,7 @@ const COMMANDS = {
   explain: { does: 'show how a model would run here, kernel by kernel: explain MODEL', file: '../client-node/src/main.ts', itself: true },
   parity: { does: 'show that 1, 2 and 4 volunteers train the same network', file: '../e2e/src/main.ts', itself: true },
   chaos: { does: 'train while things break: chaos SCENARIO', file: '../e2e/src/main.ts', itself: true },
+  mutants: { does: 'break one line at a time and say what the tests do not notice: mutants [AREA]', file: '../e2e/src/main.ts', itself: true },
   bench: { does: 'measure against other libraries: bench SUITE', file: '../bench/src/main.ts' },
   test: { does: 'run the tests, or those whose path contains a text: test [TEXT…]', file: './run-tests.mjs' },
 }

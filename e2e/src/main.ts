@@ -1,4 +1,4 @@
-// Commands that run a whole grid on this machine: demo, train, parity, chaos. The one place where a thrown error becomes a message.
+// Commands that run a whole grid on this machine: demo, train, parity, chaos; and the one that breaks lines of it: mutants. The one place where a thrown error becomes a message.
 import { describeError, isGridError } from '@starling-grid/protocol'
 import { CommanderError } from 'commander'
 
@@ -9,6 +9,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   train: async () => (await import('./commands/train.ts')).train,
   parity: async () => (await import('./commands/parity.ts')).parity,
   chaos: async () => (await import('./commands/chaos.ts')).chaos,
+  mutants: async () => (await import('./commands/mutants.ts')).mutants,
 }
 
 async function main([name = '', ...args]: readonly string[]): Promise<number> {

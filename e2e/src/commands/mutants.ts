@@ -1,0 +1,117 @@
+// `mutants [AREA]`: breaks one line of production code at a time and says which the tests do not notice. Takes about an hour for
+// all of them on two cores, so it is no part of the checks of a change; a test among those sees to it that the list still fits.
+import { GridError } from '@starling-grid/protocol'
+import { Argument, Command } from 'commander'
+import { MUTANTS } from '../mutants/list.ts'
+import { type Mutant, mutate } from '../mutants/mutant.ts'
+import { Tree } from '../mutants/tree.ts'
+import { duration, ProgressLine } from '../progress-line.ts'
+
+/** Of the mutants, what the tests have to notice. */
+const LEAST_RATE = 0.97
+
+interface Options {
+  readonly only?: string
+  readonly json?: boolean
+}
+
+interface AreaResult {
+  readonly killed: number
+  readonly of: number
+}
+
+export interface MutantsResult {
+  readonly mutants: number
+  readonly killed: number
+  /** killed ÷ mutants */
+  readonly rate: number
+  readonly areas: Readonly<Record<string, AreaResult>>
+  readonly survivors: readonly Mutant[]
+  readonly seconds: number
+}
+
+export async function mutants(argv: string[]): Promise<number> {
+  const areas = [...new Set(MUTANTS.map(({ area }) => area))]
+  const program = new Command('starling mutants')
+    .description(`Breaks one line of production code at a time, in a copy, and runs the tests that have to notice it; fails below ${100 * LEAST_RATE} %.`)
+    .addArgument(new Argument('[area]', 'mutants of one part only').choices(areas))
+    .option('--only <text>', 'mutants whose file or description holds this text')
+    .option('--json', 'print one JSON value on the last line of stdout')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const [area] = program.args
+  const { only = '', json } = program.opts<Options>()
+  const chosen = MUTANTS.filter((one) => (area === undefined || one.area === area) && `${one.file} ${one.breaks}`.includes(only))
+  if (chosen.length === 0) throw new GridError('usage', `no mutant of ${area ?? 'any area'} holds "${only}"; leave --only out`)
+  const result = await run(chosen)
+  console.log(table(result))
+  if (json === true) console.log(JSON.stringify(result))
+  return result.rate < LEAST_RATE ? 1 : 0
+}
+
+async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
+  const began = performance.now()
+  const line = new ProgressLine()
+  const tree = new Tree()
+  try {
+    await requirePassing(tree, chosen, line)
+    const survivors = await survivorsOf(tree, chosen, line)
+    const killed = chosen.length - survivors.length
+    const seconds = Math.round((performance.now() - began) / 1000)
+    return { mutants: chosen.length, killed, rate: killed / chosen.length, areas: byArea(chosen, survivors), survivors, seconds }
+  } finally {
+    tree.remove()
+  }
+}
+
+/** A test that fails by itself would notice every mutant. @throws Error */
+async function requirePassing(tree: Tree, chosen: readonly Mutant[], line: ProgressLine): Promise<void> {
+  const tests = [...new Set(chosen.flatMap((one) => one.tests))]
+  line.say(`${chosen.length} mutants; first their ${tests.length} groups of tests on the tree as it is`)
+  for (const [i, part] of tests.entries()) {
+    line.show(`${i} of ${tests.length}: ${part}`)
+    const { verdict, said } = await tree.test([part])
+    if (verdict !== 'passed') throw new Error(`expected the tests of ${part} to pass on the tree as it is, they ${verdict}; mend them first:\n${said.join('\n')}`)
+  }
+}
+
+async function survivorsOf(tree: Tree, chosen: readonly Mutant[], line: ProgressLine): Promise<Mutant[]> {
+  const survivors: Mutant[] = []
+  const began = performance.now()
+  for (const [i, mutant] of chosen.entries()) {
+    const left = i === 0 ? '' : `, ${duration((((performance.now() - began) / i) * (chosen.length - i)) / 1000)} left`
+    line.show(`${i} of ${chosen.length}, ${survivors.length} survived${left}: ${mutant.breaks}`)
+    if (await survives(tree, mutant)) {
+      survivors.push(mutant)
+      line.say(`SURVIVED ${mutant.file}: ${mutant.breaks}`)
+    }
+  }
+  return survivors
+}
+
+async function survives(tree: Tree, mutant: Mutant): Promise<boolean> {
+  const source = tree.read(mutant.file)
+  tree.write(mutant.file, mutate(mutant, source))
+  try {
+    const { verdict } = await tree.test(mutant.tests)
+    return verdict === 'passed'
+  } finally {
+    tree.write(mutant.file, source)
+  }
+}
+
+function byArea(chosen: readonly Mutant[], survivors: readonly Mutant[]): Record<string, AreaResult> {
+  const areas: Record<string, AreaResult> = {}
+  for (const mutant of chosen) {
+    const { killed, of } = areas[mutant.area] ?? { killed: 0, of: 0 }
+    areas[mutant.area] = { killed: killed + (survivors.includes(mutant) ? 0 : 1), of: of + 1 }
+  }
+  return areas
+}
+
+function table({ areas, survivors, killed, mutants: of, rate, seconds }: MutantsResult): string {
+  const width = Math.max(...Object.keys(areas).map((name) => name.length))
+  const rows = Object.entries(areas).map(([name, one]) => `${name.padEnd(width)}  ${String(one.killed).padStart(3)} of ${one.of}`)
+  const left = survivors.map(({ file, breaks }) => `survived: ${file}: ${breaks}`)
+  return [...rows, ...left, `${killed} of ${of} noticed (${(100 * rate).toFixed(1)} %) in ${duration(seconds)}`].join('\n')
+}
