@@ -26,11 +26,11 @@ export class TerminalStatus {
     if (status.phase === 'connecting') return this.#away(status.detail)
     this.#connecting = ''
     if (WORKING.has(status.phase)) this.#progress(status)
-    else if (status.phase === 'finished' || status.phase === 'stopped') this.#once(status.phase, this.#colors.green(`${status.phase}: ${status.detail}; ${status.samplesCommitted} samples of this machine are in the model`))
+    else if (status.phase === 'finished' || status.phase === 'stopped') this.#once(`${status.phase} ${status.job?.name}`, this.#colors.green(`${status.phase}: ${status.detail}; ${status.samplesCommitted} samples of this machine are in the model`))
   }
 
   #introduce({ job, adapter }: VolunteerStatus): void {
-    if (job !== null) this.#once('job', `job      ${job.name}, for ${job.owner}: ${job.purpose}`)
+    if (job !== null) this.#once(`job ${job.name}`, `job      ${job.name}, for ${job.owner}: ${job.purpose}`)
     if (adapter !== null) this.#once('adapter', `adapter  ${adapterLabel(adapter)}${adapter.executor === 'reference' ? ' (plain TypeScript, no GPU)' : ''}`)
   }
 

@@ -3,7 +3,7 @@
 import { availableParallelism } from 'node:os'
 import type { PushedGradient } from '@starling-grid/model'
 import {
-  describeError, type ErrorCode, type MemberId, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
+  describeError, type ErrorCode, type JobId, type MemberId, type MessageTo, named, type OnWire, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
@@ -29,11 +29,11 @@ const TICK_MS = 200
 
 /** Whoever takes part in this run, reached through their sessions. */
 export interface Audience {
-  send(to: MemberId, message: ToVolunteer): void
+  send(to: MemberId, message: OnWire<ToVolunteer>): void
   /** fatal: it is no member any more */
-  refuse(to: MemberId, refusal: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void
+  refuse(job: JobId, to: MemberId, refusal: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void
   /** a member that asked to leave may go */
-  dismiss(member: MemberId): void
+  dismiss(job: JobId, member: MemberId): void
   /** open sessions, of members and of those who prepare */
   present(): Iterable<Presence>
   /** links that are relayed now */
@@ -49,7 +49,8 @@ export interface RunParts {
   readonly shardProcesses: ShardProcesses
   /** something worth a line in the log of the process */
   readonly onTrouble: (text: string) => void
-  readonly onFinished: () => void
+  /** its end is durable, and its members were told */
+  readonly onEnded: (run: RunHost) => void
 }
 
 export interface PushAnswer {
@@ -129,21 +130,27 @@ export class RunHost {
     await this.#server.unload()
   }
 
+  /** Decided; `end` says whether it is durable, too. */
   get finished(): boolean {
     return this.state.finished !== undefined
+  }
+
+  /** What volunteers are told of the end; undefined before it is durable (R1). */
+  get end(): OnWire<MessageTo<'finished'>> | undefined {
+    const { finished, chain } = this.state
+    if (finished === undefined || this.history.finishedAt === undefined) return undefined
+    return named(this.job.id, { type: 'finished', version: chain.head, reason: finished })
   }
 
   feed(input: RunInput, context?: PushContext): void {
     const at = now()
     if (input.type === 'member-lost') this.#left(input, at)
-    const wasFinished = this.finished
     try {
       const { effects } = decide(this.state, input, at)
       if (effects.length > 0) this.#outbox.add({ effects, at, context })
     } catch (error) {
       this.#defect(error, input)
     }
-    if (this.finished && !wasFinished) this.#end()
   }
 
   /** A push whose gradients were checked; answered when it is durable. */
@@ -192,14 +199,16 @@ export class RunHost {
         if (effect.entries.some(({ type }) => type === 'checkpoint')) void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
         return
       case 'send':
-        return this.#parts.audience.send(effect.to, effect.message)
+        return this.#parts.audience.send(effect.to, named(this.job.id, effect.message))
       case 'refuse':
         this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`)
-        return this.#parts.audience.refuse(effect.to, { code: effect.code, message: effect.message, fatal: !this.state.members.has(effect.to) })
+        return this.#parts.audience.refuse(this.job.id, effect.to, { code: effect.code, message: effect.message, fatal: !this.state.members.has(effect.to) })
       case 'dismiss':
-        return this.#parts.audience.dismiss(effect.member)
+        return this.#parts.audience.dismiss(this.job.id, effect.member)
       case 'note':
         return this.history.note(effect.kind, effect.text, at)
+      case 'ended':
+        return this.#end()
       case 'server-load':
       case 'server-add':
       case 'server-close':
@@ -239,7 +248,7 @@ export class RunHost {
 
   #end(): void {
     clearInterval(this.#timer)
-    this.#parts.onFinished()
+    this.#parts.onEnded(this)
   }
 
   /** The disk fails: the run pauses by itself, because nothing leaves; named once, and once more when it is over. */
@@ -265,7 +274,7 @@ export class RunHost {
   #defect(error: unknown, input?: RunInput): void {
     this.#noteTrouble(`defect: ${error instanceof Error ? error.stack : String(error)}`)
     if (input === undefined || !('member' in input) || typeof input.member !== 'string' || input.type === 'member-lost') return
-    this.#parts.audience.refuse(input.member, { code: 'message-unexpected', message: 'the coordinator could not take this message', fatal: true })
+    this.#parts.audience.refuse(this.job.id, input.member, { code: 'message-unexpected', message: 'the coordinator could not take this message', fatal: true })
   }
 }
 

@@ -19,6 +19,8 @@ export interface RunsParts {
   readonly onTrouble: (text: string) => void
   /** another run is the current one now, or none is */
   readonly onCurrent: (run: RunHost | undefined) => void
+  /** the end of a run is durable */
+  readonly onEnded: (run: RunHost) => void
 }
 
 /** Jobs being imported at once: each holds its whole dataset in memory. */
@@ -93,10 +95,16 @@ export class Runs {
     await Promise.all(this.#hosts.map((host) => host.stop()))
   }
 
+  /** Volunteers hear of the end first, and then of the job that goes on. */
+  #ended(run: RunHost): void {
+    this.#parts.onEnded(run)
+    this.#parts.onCurrent(this.current())
+  }
+
   async #take(stored: StoredJob): Promise<RunHost> {
-    const { timing, onCurrent, ...parts } = this.#parts
+    const { timing, ...parts } = this.#parts
     const job = readJob(stored, timing)
-    const host = await RunHost.open({ ...parts, job, onFinished: () => onCurrent(this.current()) })
+    const host = await RunHost.open({ ...parts, job, onEnded: (run) => this.#ended(run) })
     for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation]) this.#shards.add(sha256)
     this.#hosts.push(host)
     return host

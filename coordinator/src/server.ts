@@ -144,6 +144,7 @@ class CoordinatorLife implements Coordinator {
       linkOpenMs: timing.linkOpenMs,
       run: () => runs.current(),
       lastRun: () => runs.shown(),
+      find: (job) => runs.find(job),
       onRefused: (code, what) => this.#refused(code, what),
       onGone: (id) => {
         signalling.drop(id)
@@ -156,6 +157,7 @@ class CoordinatorLife implements Coordinator {
       timing,
       onTrouble: (text) => this.#log(text),
       onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
+      onEnded: (run) => sessions.runEnded(run),
     })
     const app = await this.#createApp()
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })

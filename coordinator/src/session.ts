@@ -1,7 +1,7 @@
 // One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots; keeps
 // strangers within their limits.
 import {
-  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobTerms, type MemberId, type MessageFrom, PROTOCOL_VERSION, SILENCE_MS,
+  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobId, type JobTerms, type MemberId, type MessageFrom, type OnWire, PROTOCOL_VERSION, SILENCE_MS,
   type ToCoordinator, type ToVolunteer,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
@@ -35,8 +35,8 @@ export type Hello = MessageFrom<'hello'>
 export interface SessionDesk {
   /** Registers the session under its incarnation. @throws GridError why it may not join */
   greet(session: VolunteerSession, hello: Hello): void
-  /** the run that volunteers are given now */
-  run(): RunHost | undefined
+  /** the run of this job, whether volunteers are given it now or not */
+  find(job: JobId): RunHost | undefined
   refused(code: ErrorCode, what: string): void
   nameOf(member: MemberId): string
   gone(session: VolunteerSession): void
@@ -57,8 +57,9 @@ export class VolunteerSession {
   #hello: Hello | undefined
   #ready: MessageFrom<'ready'> | undefined
   #report: Pick<Presence, 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = { activity: 'preparing', samplesPerSecond: 0, bytesSent: 0, bytesReceived: 0 }
-  /** jobs that this volunteer was told of, the newest last */
-  readonly #offered: JobTerms[] = []
+  /** the newest job that this volunteer was told of */
+  #offered: JobTerms | undefined
+  /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
   #refused = 0
   #ended = false
@@ -94,19 +95,29 @@ export class VolunteerSession {
     return this.#run
   }
 
-  send(message: ToVolunteer): void {
+  send(message: OnWire<ToVolunteer>): void {
     if (this.#ended || this.#socket.readyState !== this.#socket.OPEN) return
     if (this.#socket.bufferedAmount > MAX_BACKLOG_BYTES) return this.terminate('it does not read what it is sent')
     this.#socket.send(encode(message))
   }
 
   /** A job to take part in; the volunteer plans it and answers ready. */
-  offer(terms: JobTerms, wrap: (terms: JobTerms) => ToVolunteer): void {
-    if (this.#offered.at(-1)?.id === terms.id) return
+  offer(terms: JobTerms, wrap: (terms: JobTerms) => OnWire<ToVolunteer>): void {
+    if (this.#offered?.id === terms.id) return
     this.#leaveRun({ reason: 'went on to another job', expected: true })
     this.#ready = undefined
-    this.#offered.push(terms)
+    this.#offered = terms
     this.send(wrap(terms))
+  }
+
+  /** The end of a run is durable: a volunteer that only prepares for it is told here, a member was told by the run. */
+  runEnded(run: RunHost): void {
+    if (this.#run === run) return this.#leaveRun({ reason: 'the run ended', expected: true })
+    if (this.#run === undefined && this.#offered?.id === run.job.id) this.#tellEnd(run)
+  }
+
+  #tellEnd({ end }: RunHost): void {
+    if (end !== undefined) this.send(end)
   }
 
   refuse(code: ErrorCode, message: string, fatal: boolean): void {
@@ -162,7 +173,7 @@ export class VolunteerSession {
     this.refuse(code, message, this.#hello === undefined || this.#refused >= MAX_REFUSED || code === 'model-hash')
   }
 
-  #take(message: ToCoordinator): void {
+  #take(message: OnWire<ToCoordinator>): void {
     if (message.type === 'hello') return this.#greeted(message)
     if (this.#hello === undefined) throw new GridError('message-unexpected', `the first message is hello, got ${message.type}`)
     switch (message.type) {
@@ -173,10 +184,16 @@ export class VolunteerSession {
       case 'leave':
         return this.#run === undefined ? this.dismiss() : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
       default:
-        if (this.#run === undefined) throw new GridError('message-unexpected', `${message.type} comes after ready`)
+        if (this.#run?.job.id !== message.job) return this.#ignoreStale(message)
         requireHonestMessage(this.#run.job, message)
         this.#run.feed({ type: 'message', member: this.#hello.incarnation, message })
     }
+  }
+
+  /** A message of another job crossed the offer of the present one. @throws GridError when no honest volunteer sends it */
+  #ignoreStale({ type, job }: { readonly type: string; readonly job: JobId }): void {
+    if (this.#desk.find(job) === undefined) throw new GridError('message-unexpected', `expected ${type} of a job of this coordinator, got job ${job}; join again`)
+    if (this.#run === undefined && this.#offered?.id === job) throw new GridError('message-unexpected', `${type} comes after ready`)
   }
 
   /** A graceful end: it said that it leaves. */
@@ -199,15 +216,14 @@ export class VolunteerSession {
     }
   }
 
-  #takePart(ready: MessageFrom<'ready'>): void {
-    const run = this.#desk.run()
-    const terms = this.#offered.at(-1)
-    if (run === undefined || terms === undefined || this.#hello === undefined) throw new GridError('message-unexpected', 'no job is running')
-    if (ready.modelHash !== terms.modelHash) {
-      // The answer to an older offer crossed the newer one.
-      if (this.#offered.some(({ modelHash }) => modelHash === ready.modelHash)) return
-      throw new GridError('model-hash', `expected the model ${terms.modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`)
-    }
+  #takePart(ready: OnWire<MessageFrom<'ready'>>): void {
+    const run = this.#desk.find(ready.job)
+    if (run === undefined || this.#hello === undefined) throw new GridError('message-unexpected', `expected ready for a job of this coordinator, got job ${ready.job}; join again`)
+    if (run.finished) return this.#tellEnd(run)
+    if (ready.job !== this.#offered?.id) return // it crossed the offer of another job
+    const { modelHash } = run.job.terms
+    if (ready.modelHash !== modelHash)
+      throw new GridError('model-hash', `expected the model ${modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`)
     const { adapter, samplesPerSecond, holds } = ready
     this.#ready = { ...ready, adapter: { ...adapter, name: plainText(adapter.name), vendor: plainText(adapter.vendor) } }
     this.#report = { ...this.#report, samplesPerSecond }
@@ -217,10 +233,11 @@ export class VolunteerSession {
     run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond, ...(holds ? { holds } : {}) })
   }
 
-  #beat({ activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, linkMs, refusals = [] }: MessageFrom<'heartbeat'>): void {
+  #beat({ job, activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, linkMs, refusals = [] }: OnWire<MessageFrom<'heartbeat'>>): void {
     for (const { code, from, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from ${this.#desk.nameOf(from)}`)
+    if (this.id === undefined || this.#run?.job.id !== job) return
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
-    if (this.id !== undefined) this.#run?.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden, ...(linkMs === undefined ? {} : { linkMs }) })
+    this.#run.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden, ...(linkMs === undefined ? {} : { linkMs }) })
   }
 
   #leaveRun(departure: Departure): void {

@@ -1,6 +1,6 @@
 // All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
 import { createHash, randomBytes } from 'node:crypto'
-import { type ErrorCode, GridError, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type ToVolunteer } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type OnWire, type ToVolunteer } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
@@ -25,6 +25,7 @@ export interface SessionsParts {
   readonly run: () => RunHost | undefined
   /** the newest run when all are finished */
   readonly lastRun: () => RunHost | undefined
+  readonly find: (job: JobId) => RunHost | undefined
   readonly onRefused: (code: ErrorCode, what: string) => void
   readonly onGone: (id: MemberId) => void
   readonly relayedLinks: () => number
@@ -84,8 +85,8 @@ export class Sessions implements Audience, SessionDesk {
     this.#welcome(session, oldToken !== undefined)
   }
 
-  run(): RunHost | undefined {
-    return this.#parts.run()
+  find(job: JobId): RunHost | undefined {
+    return this.#parts.find(job)
   }
 
   refused(code: ErrorCode, what: string): void {
@@ -109,17 +110,23 @@ export class Sessions implements Audience, SessionDesk {
 
   // ---- for runs ----
 
-  send(to: MemberId, message: ToVolunteer): void {
+  send(to: MemberId, message: OnWire<ToVolunteer>): void {
     this.#byId.get(to)?.send(message)
   }
 
-  refuse(to: MemberId, { code, message, fatal }: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void {
-    this.#byId.get(to)?.refuse(code, message, fatal)
+  refuse(job: JobId, to: MemberId, { code, message, fatal }: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void {
+    this.#memberOf(job, to)?.refuse(code, message, fatal)
   }
 
   /** It asked to leave, and nobody waits for it any more. */
-  dismiss(member: MemberId): void {
-    this.#byId.get(member)?.dismiss()
+  dismiss(job: JobId, member: MemberId): void {
+    this.#memberOf(job, member)?.dismiss()
+  }
+
+  /** A run has no say about a member that went on to another. */
+  #memberOf(job: JobId, member: MemberId): VolunteerSession | undefined {
+    const session = this.#byId.get(member)
+    return session?.run?.job.id === job ? session : undefined
   }
 
   *present(): Iterable<Presence> {
@@ -142,6 +149,11 @@ export class Sessions implements Audience, SessionDesk {
     for (const session of this.#byId.values()) session.offer(terms, (job) => ({ type: 'job', job }))
   }
 
+  /** The end of a run is durable. */
+  runEnded(run: RunHost): void {
+    for (const session of this.#byId.values()) session.runEnded(run)
+  }
+
   /** The incarnation is known to its neighbours, so it proves nothing; the token of its last session does. */
   #requireOwn(incarnation: MemberId, token: string | undefined): void {
     const remembered = this.#remembered.get(incarnation)
@@ -153,12 +165,11 @@ export class Sessions implements Audience, SessionDesk {
     const { signallingPath, linkOpenMs } = this.#parts
     const run = this.#parts.run()
     const iceServers = this.#iceServersFor(session)
-    const welcome = (job: JobTerms | null): ToVolunteer => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }), job })
+    const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }), job })
     if (run !== undefined) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()
-    // It was away when its run ended. An end that is not durable is not told (R1).
-    if (cameBack && last?.state.finished !== undefined && last.history.finishedAt !== undefined) session.send({ type: 'finished', version: last.state.chain.head, reason: last.state.finished })
+    if (cameBack && last?.end !== undefined) session.send(last.end) // it was away when its run ended
   }
 
   #check(): void {

@@ -2,7 +2,7 @@
 // that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
 import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import {
-  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, type JobTerms, type MemberId, type MessageTo, newMemberId, type PlanStep, PROTOCOL_VERSION, type Push,
+  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, type JobTerms, type MemberId, type MessageTo, named, newMemberId, type OnWire, type PlanStep, PROTOCOL_VERSION, type Push,
   type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
@@ -39,7 +39,7 @@ interface Held {
 
 export class FakeVolunteer {
   readonly id: MemberId
-  readonly messages: ToVolunteer[] = []
+  readonly messages: OnWire<ToVolunteer>[] = []
   readonly closed: Promise<number>
   readonly #url: string
   readonly #options: FakeOptions
@@ -80,7 +80,7 @@ export class FakeVolunteer {
   }
 
   send(message: ToCoordinator): void {
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(encode(message))
+    if (this.socket.readyState === WebSocket.OPEN && this.terms !== undefined) this.socket.send(encode(named(this.terms.id, message)))
   }
 
   /** Whatever a stranger may send. */
@@ -95,14 +95,15 @@ export class FakeVolunteer {
   /** The first message of this type, past or future. */
   async heard<T extends ToVolunteer['type']>(type: T, matches: (message: MessageTo<T>) => boolean = () => true): Promise<MessageTo<T>> {
     for (;;) {
-      const found = this.messages.find((message): message is Extract<ToVolunteer, { type: T }> => message.type === type && matches(message as MessageTo<T>))
+      const found = this.messages.find((message): message is Extract<OnWire<ToVolunteer>, { type: T }> => message.type === type && matches(message as MessageTo<T>))
       if (found !== undefined) return found as MessageTo<T>
       if (this.socket.readyState === WebSocket.CLOSED) throw new Error(`the socket closed before ${type}; heard ${this.messages.map((message) => JSON.stringify(message).slice(0, 120)).join('\n')}`)
-      await this.#change(type)
+      await this.next(type)
     }
   }
 
-  #change(awaited: string): Promise<void> {
+  /** The next message of any type, or the end of the socket. */
+  next(awaited: string): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`gave up waiting for ${awaited}; heard ${this.messages.map(({ type }) => type).join(' ')}`)), GIVE_UP_MS)
       this.#waiting.add(() => (clearTimeout(timer), resolve()))
@@ -114,7 +115,7 @@ export class FakeVolunteer {
     this.#waiting.clear()
   }
 
-  #heard(message: ToVolunteer): void {
+  #heard(message: OnWire<ToVolunteer>): void {
     this.messages.push(message)
     if (message.type === 'welcome') this.session = message.session
     if (message.type === 'welcome' || message.type === 'job') this.#take(message.job)

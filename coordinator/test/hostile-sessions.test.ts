@@ -42,14 +42,14 @@ test(`${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost thei
     await stranger.heard('welcome')
     if (i % 2 === 0) stranger.ready()
     const { version, generation: gen } = await runOf(url, id)
-    const ballot = { owner: 1, gen: gen + (random() % 2) }
+    const ballot = { job: id, owner: 1, gen: gen + (random() % 2) }
     const record = { v: version.v + 1, gen, modeEpoch: 0, kind: 'ring', blocks: ['0:1'], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }
     const messages: readonly object[] = [
       { type: 'hello', protocol: PROTOCOL_VERSION, incarnation: newMemberId(), name: 'again', client: 'node' },
-      { type: 'heartbeat', samplesPerSecond: 1, activity: 'x', bytesSent: 0, bytesReceived: 0, refusals: [{ code: 'checksum', from: stranger.id, count: 1 }] },
+      { type: 'heartbeat', job: id, samplesPerSecond: 1, activity: 'x', bytesSent: 0, bytesReceived: 0, refusals: [{ code: 'checksum', from: stranger.id, count: 1 }] },
       { type: 'state', ...ballot, claim: { base: version, records: [record] } }, { type: 'held', ...ballot, record }, { type: 'confirm', ...ballot, version, digest: 'a'.repeat(64) },
       { type: 'abort', ...ballot, step: 1, blamed: honest[0]?.id ?? null, why: 'closed', links: [], code: 'link-lost', message: 'x' },
-      { type: 'version-digest', ...ballot, version, digest: 'b'.repeat(64) }, { type: 'lease-request', modeEpoch: 0 },
+      { type: 'version-digest', ...ballot, version, digest: 'b'.repeat(64) }, { type: 'lease-request', job: id, modeEpoch: 0 },
     ]
     for (let k = 0; k < MESSAGES; k++) if (stranger.socket.readyState === stranger.socket.OPEN) stranger.raw(changed(messages[random() % messages.length] ?? {}, random))
     stranger.close()

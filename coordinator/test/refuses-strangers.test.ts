@@ -85,7 +85,7 @@ test('another model, too large a message, bytes, and a flood each end the connec
     return fake
   }
   const otherModel = await joined()
-  otherModel.raw({ type: 'ready', modelHash: '0'.repeat(64), adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' }, samplesPerSecond: 1 })
+  otherModel.raw({ type: 'ready', job: otherModel.terms?.id, modelHash: '0'.repeat(64), adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' }, samplesPerSecond: 1 })
   assert.equal((await otherModel.heard('refused')).code, 'model-hash')
 
   const large = await joined()
@@ -139,7 +139,7 @@ test('names lose what cannot be seen and stay text', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob())
   volunteer(url, { name: '\u202e<script>\u0000alert(1)\u001b[31m</script>\u2028' })
-  const run = await until(url, 'the member', ({ members }) => members.length === 1)
+  const run = await until(url, 'the member', ({ members }) => members[0]?.adapter != null)
   assert.equal(run.members[0]?.name, '<script>alert(1)[31m</script>')
   assert.equal((await runOf(url, id)).members[0]?.adapter?.name, 'fake')
 })

@@ -1,6 +1,6 @@
 // Faults in what a volunteer says to the coordinator: its n-th message of one type meets one. What it does is honest; what it
 // says of it is not.
-import { type Claim, digest, encode, type StepRecord, type ToCoordinator } from '@starling-grid/protocol'
+import { type Claim, digest, encode, type JobId, named, type OnWire, type StepRecord, type ToCoordinator } from '@starling-grid/protocol'
 import type { VolunteerHost } from '@starling-grid/volunteer'
 
 type Said = ToCoordinator['type']
@@ -70,16 +70,20 @@ export function withMessageFault(host: VolunteerHost, kind: string, number: numb
     dialCoordinator: async (path) => {
       const socket = await host.dialCoordinator(path)
       const send = socket.send.bind(socket)
-      socket.send = (text) => sayAll(change(JSON.parse(text) as ToCoordinator), send)
+      socket.send = (text) => {
+        const message = JSON.parse(text) as OnWire<ToCoordinator>
+        if ('job' in message) sayAll(change(message), { job: message.job, send })
+        else send(text)
+      }
       return socket
     },
   }
 }
 
-function sayAll(messages: readonly (ToCoordinator | string)[], send: (text: string) => void): void {
+function sayAll(messages: readonly (ToCoordinator | string)[], { job, send }: { readonly job: JobId; readonly send: (text: string) => void }): void {
   for (const message of messages) {
     if (message === DEATH) setTimeout(() => process.kill(process.pid, 'SIGKILL'), LEFT_MS)
-    else send(typeof message === 'string' ? message : encode(message))
+    else send(typeof message === 'string' ? message : encode(named(job, message)))
   }
 }
 

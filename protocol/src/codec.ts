@@ -2,23 +2,23 @@
 import type { TSchema } from 'typebox'
 import { GridError } from './errors.ts'
 import { MAX_MESSAGE_BYTES } from './limits.ts'
-import { TO_COORDINATOR, TO_VOLUNTEER, type ToCoordinator, type ToVolunteer } from './messages.ts'
+import { type OnWire, TO_COORDINATOR, TO_VOLUNTEER, type ToCoordinator, type ToVolunteer } from './messages.ts'
 import { parse, parseJson } from './schema.ts'
 
 /** @throws GridError 'message-too-large' or 'message-malformed' */
-export function decodeToCoordinator(text: string): ToCoordinator {
-  return decode(TO_COORDINATOR, text) as ToCoordinator
+export function decodeToCoordinator(text: string): OnWire<ToCoordinator> {
+  return decode(TO_COORDINATOR, text) as OnWire<ToCoordinator>
 }
 /** @throws GridError 'message-too-large' or 'message-malformed' */
-export function decodeToVolunteer(text: string): ToVolunteer {
-  return decode(TO_VOLUNTEER, text) as ToVolunteer
+export function decodeToVolunteer(text: string): OnWire<ToVolunteer> {
+  return decode(TO_VOLUNTEER, text) as OnWire<ToVolunteer>
 }
 
-export function encode(message: ToCoordinator | ToVolunteer): string {
+export function encode(message: OnWire<ToCoordinator> | OnWire<ToVolunteer>): string {
   return JSON.stringify(message)
 }
 
-function decode(schemas: Record<string, TSchema>, text: string): unknown {
+function decode(schemas: Readonly<Record<string, TSchema>>, text: string): unknown {
   const value = parseJson(text, MAX_MESSAGE_BYTES, 'a message')
   const type = typeof value === 'object' && value !== null && 'type' in value ? value.type : undefined
   const schema = typeof type === 'string' && Object.hasOwn(schemas, type) ? schemas[type] : undefined

@@ -3,11 +3,11 @@
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
-import type { BlockId } from './ids.ts'
+import type { BlockId, JobId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { ExchangeSchema, JobTermsSchema } from './job.ts'
 import { FETCH_CHUNK_BYTES, MAX_BUTTERFLY_MEMBERS, MAX_ICE_SERVERS, MAX_LINK_OPEN_MS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, MIN_LINK_OPEN_MS, PLAN_WINDOW } from './limits.ts'
-import { BlockIdSchema, Count, FiniteNumber, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
+import { BlockIdSchema, Count, FiniteNumber, JobIdSchema, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
 const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, pattern: '^[a-z-]+$' }))
@@ -210,8 +210,27 @@ const toVolunteer = {
   finished: strict({ type: literal('finished'), version: VersionRefSchema, reason: Text }),
 }
 
-export const TO_COORDINATOR = toCoordinator
-export const TO_VOLUNTEER = toVolunteer
+/** Types of messages that belong to a connection. Every other message belongs to one job and names it on the wire. */
+const OF_CONNECTION = ['hello', 'leave', 'welcome', 'ice-servers', 'job', 'refused'] as const
+type OfConnection = (typeof OF_CONNECTION)[number]
+const isOfConnection = (type: string): type is OfConnection => (OF_CONNECTION as readonly string[]).includes(type)
+
+/** A message as it travels: one that belongs to a job carries the job's id, so that no run takes what is for another. */
+export type OnWire<M extends { readonly type: string }> = M extends { readonly type: OfConnection } ? M : M & { readonly job: JobId }
+
+/** Adds the job's id to a message that belongs to a job. */
+export function named<M extends ToCoordinator | ToVolunteer>(job: JobId, message: M): OnWire<M> {
+  return (isOfConnection(message.type) ? message : { ...message, job }) as OnWire<M>
+}
+
+type Schemas = Readonly<Record<string, { readonly properties: Parameters<typeof strict>[0] }>>
+
+function onWire(schemas: Schemas): Readonly<Record<string, Type.TSchema>> {
+  return Object.fromEntries(Object.entries(schemas).map(([type, { properties }]) => [type, strict(isOfConnection(type) ? properties : { ...properties, job: JobIdSchema })]))
+}
+
+export const TO_COORDINATOR = onWire(toCoordinator)
+export const TO_VOLUNTEER = onWire(toVolunteer)
 export type ToCoordinator = { [K in keyof typeof toCoordinator]: Static<(typeof toCoordinator)[K]> }[keyof typeof toCoordinator]
 export type ToVolunteer = { [K in keyof typeof toVolunteer]: Static<(typeof toVolunteer)[K]> }[keyof typeof toVolunteer]
 export type MessageTo<K extends keyof typeof toVolunteer> = Static<(typeof toVolunteer)[K]>

@@ -1,5 +1,5 @@
 // The control socket: hello, welcome, messages both ways, and coming back by itself with full jitter when it breaks (R14).
-import { decodeToVolunteer, describeError, encode, GridError, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+import { decodeToVolunteer, describeError, encode, GridError, type MemberId, type MessageTo, type OnWire, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { pause } from './pause.ts'
 
@@ -15,7 +15,7 @@ const WELCOME_MS = 10_000
 
 export interface CoordinatorEvents {
   onWelcome(welcome: MessageTo<'welcome'>): void
-  onMessage(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' }>): void
+  onMessage(message: Exclude<OnWire<ToVolunteer>, { type: 'welcome' | 'refused' }>): void
   /** a refusal after which nothing else was closed */
   onRefused(refusal: MessageTo<'refused'>): void
   /** the socket broke; another attempt follows in retryMs */
@@ -48,7 +48,7 @@ export class CoordinatorLink {
   }
 
   /** Lost when there is no socket: the next FREEZE asks for all that matters. */
-  send(message: ToCoordinator): void {
+  send(message: OnWire<ToCoordinator>): void {
     this.#socket?.send(encode(message))
   }
 

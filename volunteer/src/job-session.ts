@@ -46,6 +46,18 @@ function floatsOf(bytes: Uint8Array, length: number): Float32Array {
   return floats
 }
 
+/** @throws GridError 'cancelled' */
+function requireWanted(signal: AbortSignal): void {
+  if (signal.aborted) throw new GridError('cancelled', 'another job came first')
+}
+
+/** A part of the program that a page fetches when it is needed: a request like any other. @throws GridError 'coordinator-lost' */
+function loaded<T>(part: Promise<T>): Promise<T> {
+  return part.catch((cause: unknown) => {
+    throw new GridError('coordinator-lost', 'a part of this program could not be fetched', { cause })
+  })
+}
+
 interface Prepared {
   readonly terms: JobTerms
   readonly spec: ModelSpec
@@ -71,17 +83,30 @@ export class JobSession {
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
-  /** @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt' */
-  static async prepare(terms: JobTerms, parts: JobSessionParts): Promise<JobSession> {
+  /** @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'cancelled'; whatever failed, the executor is released */
+  static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {
     const spec = parseModelSpec(terms.model)
     const found = modelHash(spec)
     if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
+    const library = terms.local && (await loaded(import('./sync/local-round.ts'))) // pages load it when there is such a job
     const executor = await parts.host.createExecutor(spec, terms.blockSamples)
-    const library = terms.local && (await import('./sync/local-round.ts')) // pages load it when there is such a job
     const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
-    await session.compute.measure(await session.#batches.trial(terms.blockSamples))
-    await session.#goOnFromKept()
-    return session
+    try {
+      await session.#warmUp(signal)
+      return session
+    } catch (error) {
+      session.stop()
+      throw error
+    }
+  }
+
+  async #warmUp(signal: AbortSignal): Promise<void> {
+    const trial = await this.#batches.trial(this.terms.blockSamples)
+    requireWanted(signal)
+    await this.compute.measure(trial)
+    requireWanted(signal)
+    await this.#goOnFromKept()
+    requireWanted(signal)
   }
 
   private constructor({ terms, spec, parts, executor, openRounds }: Prepared) {

@@ -37,7 +37,12 @@ export class StatusBoard {
     this.#set({ phase: 'connecting', detail: `${why}; trying again in ${(retryMs / 1000).toFixed(1)} s` })
   }
   preparing({ name, owner, purpose }: JobTerms): void {
+    this.#pushedSamples = 0
+    this.#pushedLoss = null
     this.#set({ phase: 'preparing', detail: 'fetching data, planning the model, measuring speed', job: { name, owner, purpose } })
+  }
+  preparingAgain(why: string, waitMs: number): void {
+    this.#set({ phase: 'preparing', detail: `${why}; trying again in ${(waitMs / 1000).toFixed(1)} s` })
   }
   prepared(session: JobSession): void {
     this.#set({ adapter: session.compute.executor.adapter, samplesPerSecond: session.compute.samplesPerSecond })

@@ -1,20 +1,26 @@
 // A volunteer's life: join → catch up → train → leave.
-import { HEARTBEAT_MS, type JobTerms, type MessageTo, newMemberId, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
+import { describeError, HEARTBEAT_MS, type JobId, type JobTerms, type MessageTo, named, newMemberId, type OnWire, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
+import { isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
-import { JobSession } from './job-session.ts'
+import type { JobSession, JobSessionParts } from './job-session.ts'
+import { pause } from './pause.ts'
+import { Preparation } from './preparation.ts'
+import { persistently } from './retry.ts'
 import { StatusBoard } from './status.ts'
 
 export interface VolunteerOptions {
   readonly name: string
+  /** ends with the run that it took part in; otherwise it waits for the next job */
+  readonly once?: boolean
   /** called after every change, at most some ten times a second */
   readonly onStatus: (status: VolunteerStatus) => void
 }
 
 export interface Volunteer {
-  /** Resolves when the run is finished or stop() was called. @throws GridError when taking part is impossible */
+  /** Resolves when stop() was called, or with `once` when the run is finished. @throws GridError of the list in fatal.ts */
   run(): Promise<void>
   /** Returns leases, tells the others, closes everything. */
   stop(): Promise<void>
@@ -27,6 +33,10 @@ export function createVolunteer(host: VolunteerHost, options: VolunteerOptions):
 
 /** ms for the step under way to end before a member leaves anyway */
 const LEAVE_MS = 4000
+/** ms before a session that failed is begun anew, at most; drawn below it */
+const START_OVER_MS = 3000
+/** ms: signalling is back as soon as the coordinator is */
+const NETWORK_BACKOFF = { firstMs: 500, mostMs: 5000 }
 
 class VolunteerLife implements Volunteer {
   readonly #host: VolunteerHost
@@ -39,17 +49,24 @@ class VolunteerLife implements Volunteer {
   #ended: Promise<unknown> = Promise.resolve()
   #network: PeerNetwork | undefined
   #access: SignallingAccess | undefined
+  #openingNetwork = false
+  readonly #once: boolean
+  /** the job that the coordinator gives out now */
+  #offered: JobTerms | undefined
+  /** jobs that this volunteer took part in, or prepared for */
+  readonly #jobs = new Set<JobId>()
+  readonly #preparation = new Preparation()
   #session: JobSession | undefined
-  #preparing: string | undefined
   #heartbeat: ReturnType<typeof setInterval> | undefined
   /** by the clock on the wall: the other one stands still while a machine sleeps */
   #beatAt = Date.now()
 
   constructor(host: VolunteerHost, options: VolunteerOptions) {
     this.#host = host
+    this.#once = options.once ?? false
     this.#board = new StatusBoard(options.onStatus)
     this.#link = new CoordinatorLink(host, { incarnation: this.#self, name: options.name }, {
-      onWelcome: (welcome) => void this.#welcomed(welcome).catch(this.#fail),
+      onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),
       onRefused: ({ code, message }) => this.#board.refused(code, message),
       onAway: (why, retryMs) => this.#board.away(why, retryMs),
@@ -92,72 +109,155 @@ class VolunteerLife implements Volunteer {
     this.#link.stop()
   }
 
-  #fail = (error: unknown): void => {
+  /** Ends the volunteer when the error is on the list (fatal.ts); another one costs the session, and the job is prepared anew. */
+  #failed = (error: unknown): void => {
+    if (isFatal(error)) return this.#giveUp(error)
+    const terms = this.#session?.terms
+    this.#endSession()
+    this.#board.preparingAgain(describeError(error), START_OVER_MS)
+    if (terms !== undefined) void pause(Math.random() * START_OVER_MS, this.#end.signal).then(() => this.#take(terms))
+  }
+
+  #giveUp(error: unknown): void {
     this.#failure ??= error
     this.#finish()
   }
 
   #close(): void {
     clearInterval(this.#heartbeat)
+    this.#preparation.cancel()
     this.#session?.stop()
     this.#network?.stop()
   }
 
-  async #welcomed(welcome: MessageTo<'welcome'>): Promise<void> {
-    const access: SignallingAccess = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers, linkOpenMs: welcome.linkOpenMs }
-    this.#access = access
+  #welcomed(welcome: MessageTo<'welcome'>): void {
+    this.#access = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers, linkOpenMs: welcome.linkOpenMs }
     this.#board.joined()
-    if (this.#network === undefined) this.#network = await this.#host.openPeerNetwork(access)
-    else this.#network.reconnect(access)
-    if (welcome.job === null) return this.#board.waiting('no job is running')
-    await this.#take(welcome.job, this.#network)
+    this.#offered = welcome.job ?? undefined
+    this.#network?.reconnect(this.#access)
+    void this.#takeOffered()
+  }
+
+  /** Signalling is opened once; later welcomes renew it. */
+  async #takeOffered(): Promise<void> {
+    if (this.#network === undefined) await this.#openNetwork()
+    if (this.#end.signal.aborted || this.#network === undefined) return
+    if (this.#offered === undefined) this.#rest()
+    else this.#take(this.#offered)
+  }
+
+  /** Tried again until it works: a coordinator that starts again has no signalling for a moment. */
+  async #openNetwork(): Promise<void> {
+    if (this.#openingNetwork) return
+    this.#openingNetwork = true
+    const { signal } = this.#end
+    try {
+      const network = await persistently(() => this.#host.openPeerNetwork(this.#requireAccess()), {
+        backoff: NETWORK_BACKOFF, signal, worthIt: (error) => !isFatal(error), onRetry: (error, waitMs) => this.#board.away(describeError(error), waitMs),
+      })
+      if (signal.aborted) network.stop()
+      else this.#network = network
+    } catch (error) {
+      if (!signal.aborted) this.#failed(error)
+    } finally {
+      this.#openingNetwork = false
+    }
+  }
+
+  #requireAccess(): SignallingAccess {
+    if (this.#access === undefined) throw new Error('internal: signalling before the welcome')
+    return this.#access
+  }
+
+  /** There is no job: a later one comes with a message of its own. */
+  #rest(): void {
+    this.#preparation.cancel()
+    this.#endSession()
+    this.#board.waiting('no job is running; waiting for the next')
   }
 
   /** Plans the model once per job; after a reconnect it only says so again. */
-  async #take(terms: JobTerms, network: PeerNetwork): Promise<void> {
-    if (this.#preparing === terms.id && this.#session === undefined) return
-    if (this.#session?.terms.id !== terms.id) await this.#prepare(terms, network)
-    if (this.#session !== undefined) this.#link.send(this.#session.ready)
+  #take(terms: JobTerms): void {
+    if (this.#offered?.id !== terms.id || this.#end.signal.aborted || this.#preparation.job === terms.id) return
+    if (this.#session?.terms.id === terms.id) return this.#askForAdmission(this.#session)
+    void this.#prepare(terms).catch(this.#failed)
+  }
+
+  #askForAdmission(session: JobSession): void {
+    this.#link.send(named(session.terms.id, session.ready))
     this.#board.waiting('admitted at the next ballot')
   }
 
-  async #prepare(terms: JobTerms, network: PeerNetwork): Promise<void> {
-    this.#session?.stop()
-    this.#session = undefined
-    this.#preparing = terms.id
+  async #prepare(terms: JobTerms): Promise<void> {
+    if (this.#network === undefined) return
+    this.#jobs.add(terms.id)
+    this.#endSession()
     this.#board.preparing(terms)
+    const session = await this.#preparation.begin(terms, this.#partsOf(terms, this.#network), (error, waitMs) => this.#board.preparingAgain(describeError(error), waitMs))
+    if (session === undefined) return
+    this.#session = session
+    this.#beatAt = Date.now() // planning may have kept everything else waiting
+    this.#board.prepared(session)
+    this.#askForAdmission(session)
+  }
+
+  #partsOf({ id }: JobTerms, network: PeerNetwork): JobSessionParts {
     const linkOpenMs = this.#access?.linkOpenMs
-    const session = await JobSession.prepare(terms, {
-      host: this.#host, self: this.#self, http: this.#http, network, linkOpenMs, onFatal: this.#fail,
+    const mine = (): JobSession | undefined => (this.#session?.terms.id === id ? this.#session : undefined)
+    return {
+      host: this.#host, self: this.#self, http: this.#http, network, linkOpenMs, onFatal: this.#failed,
       openRelay: async (member, signal) => {
         const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
         return openRelayLink({ self: this.#self, token: this.#link.session, linkOpenMs, dial: (path) => this.#host.dialRelay(path) }, member, signal)
       },
-      send: (message) => this.#link.send(message),
-      onChange: () => this.#board.working(session),
+      send: (message) => this.#link.send(named(id, message)),
+      onChange: () => this.#show(mine()),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),
-    })
-    if (this.#end.signal.aborted) return session.stop()
-    this.#session = session
-    this.#beatAt = Date.now() // planning may have kept everything else waiting
-    this.#board.prepared(session)
+    }
   }
 
-  #heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' }>): void {
+  #show(session: JobSession | undefined): void {
+    if (session !== undefined) this.#board.working(session)
+  }
+
+  /** The state is kept: a run that goes on later finds it here. */
+  #endSession(): void {
+    void this.#session?.keep().catch(() => undefined) // a full cache costs a later download
+    this.#dropSession()
+  }
+
+  #dropSession(): void {
+    this.#session?.stop()
+    this.#session = undefined
+  }
+
+  #heard(message: Exclude<OnWire<ToVolunteer>, { type: 'welcome' | 'refused' }>): void {
     switch (message.type) {
       case 'job':
-        if (this.#network !== undefined) void this.#take(message.job, this.#network).catch(this.#fail)
-        return
+        this.#offered = message.job
+        return void this.#takeOffered()
       case 'ice-servers':
         return this.#renewIce(message)
-      case 'wait':
-        return this.#board.waiting(message.reason)
       case 'finished':
-        this.#board.finished(message.reason)
-        return this.#finish()
+        return this.#jobEnded(message)
       default:
-        return this.#obey(message)
+        if (message.job !== this.#session?.terms.id) return // of a job that this volunteer left
+        if (message.type === 'wait') return this.#board.waiting(message.reason)
+        return this.#obey(this.#session, message)
     }
+  }
+
+  /** Another job comes with a message of its own, before or after this one. */
+  #jobEnded({ job, reason }: OnWire<MessageTo<'finished'>>): void {
+    if (this.#once && this.#jobs.has(job)) {
+      this.#board.finished(reason)
+      return this.#finish()
+    }
+    if (this.#offered?.id !== job && this.#session?.terms.id !== job) return
+    if (this.#offered?.id === job) this.#offered = undefined
+    if (this.#preparation.job === job) this.#preparation.cancel()
+    if (this.#session?.terms.id === job) this.#dropSession()
+    this.#board.finished(`${reason}; waiting for the next job`)
   }
 
   /** Links that are open stay; later ones are dialled with the new credentials. */
@@ -167,11 +267,11 @@ class VolunteerLife implements Volunteer {
     this.#network?.reconnect(this.#access)
   }
 
-  #obey(message: Parameters<JobSession['heard']>[0]): void {
+  #obey(session: JobSession, message: Parameters<JobSession['heard']>[0]): void {
     try {
-      this.#session?.heard(message)
+      session.heard(message)
     } catch (error) {
-      this.#fail(error)
+      this.#failed(error)
     }
   }
 
@@ -183,7 +283,7 @@ class VolunteerLife implements Volunteer {
     if (sleptMs > SILENCE_MS) return this.#wakeUp(session, sleptMs)
     const { links, linkMs } = session.ring
     const { bytesSent, bytesReceived } = links
-    this.#link.send({ type: 'heartbeat', samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: links.takeRefusals(), ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
+    this.#link.send({ type: 'heartbeat', job: session.terms.id, samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: links.takeRefusals(), ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
     this.#board.working(session)
   }
 

@@ -1,7 +1,7 @@
 // The control socket when it is opened anew: what an old one still says or suffers is nobody's business any more.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { encode, memberId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+import { encode, jobId, memberId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
 import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
 
 const sessionOf = (number: number): string => `the session of socket ${number}`
@@ -51,7 +51,7 @@ test('a socket that is given up is followed by another with the same session, an
   await second
   const [old, present] = sides
   assert.deepEqual(present?.said.map((message) => message.type === 'hello' && message.session), [sessionOf(1)])
-  old?.socket.onMessage?.(encode({ type: 'wait', reason: 'late' }))
+  old?.socket.onMessage?.(encode({ type: 'wait', job: jobId('a-job'), reason: 'late' }))
   old?.socket.onClose?.('code 1006')
   link.send({ type: 'leave' })
   assert.deepEqual([heard, link.session, link.connected, present?.said.at(-1)?.type], [[], sessionOf(2), true, 'leave'])

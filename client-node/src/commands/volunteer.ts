@@ -1,4 +1,4 @@
-// `volunteer URL`: lends this machine to a coordinator until the run is finished or Ctrl-C is pressed.
+// `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
 import { randomBytes } from 'node:crypto'
 import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import { createVolunteer } from '@starling-grid/volunteer'
@@ -13,23 +13,25 @@ interface Options {
   readonly name: string
   readonly adapter?: string
   readonly executor: 'webgpu' | 'reference'
+  readonly once?: boolean
 }
 
 export async function volunteer(argv: string[]): Promise<number> {
   const program = new Command('starling volunteer')
-    .description('Lends this machine to a coordinator. Ctrl-C leaves gracefully, twice at once. Exit code 0 when the run is finished or left.')
+    .description('Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. Exit code 0 when it left.')
     .argument('<url>', 'address of the coordinator, for example http://localhost:8790')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .option('--once', 'end with the run that it takes part in')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { name, adapter, executor } = program.opts<Options>()
+  const { name, adapter, executor, once = false } = program.opts<Options>()
   if (name.length === 0 || name.length > MAX_NAME_LENGTH) throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
   const coordinatorUrl = originOf(program.args[0] ?? '')
   const terminal = new TerminalStatus(process.stderr)
   process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
-  const taking = createVolunteer(createNodeHost({ coordinatorUrl, executor, adapter }), { name, onStatus: (status) => terminal.show(status) })
+  const taking = createVolunteer(createNodeHost({ coordinatorUrl, executor, adapter }), { name, once, onStatus: (status) => terminal.show(status) })
   leaveOnSignal(() => taking.stop())
   await taking.run()
   return 0

@@ -240,4 +240,5 @@ function finish(turn: Turn): void {
   turn.reason(reason)
   turn.note('run', reason)
   turn.broadcast(state.members.keys(), { type: 'finished', version: head, reason })
+  turn.effect({ type: 'ended' })
 }

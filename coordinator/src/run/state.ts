@@ -289,6 +289,8 @@ export type Effect =
   | { readonly type: 'send'; readonly to: MemberId; readonly message: ToVolunteer }
   | { readonly type: 'refuse'; readonly to: MemberId; readonly code: ErrorCode; readonly message: string }
   | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }
+  /** the end is durable and members were told: volunteers that only prepare hear of it, and all are free for another job */
+  | { readonly type: 'ended' }
   /** the parameter server takes over this version (A5) */
   | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
   /** the push that this decision is about joins the open sum, scaled by `damping` (A2) */

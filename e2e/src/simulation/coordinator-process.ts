@@ -143,6 +143,8 @@ export class CoordinatorProcess implements CoordinatorEnd {
         return this.sessions.get(effect.member)?.break()
       case 'note':
         return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
+      case 'ended':
+        return
       case 'server-load':
         return this.#server.load(effect.checkpoint)
       case 'server-add':

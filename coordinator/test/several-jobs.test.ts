@@ -1,0 +1,51 @@
+// Several jobs on one coordinator: messages name theirs, ends are told to all whom they concern.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import type { FakeVolunteer } from './fake-volunteer.ts'
+import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+
+/** Says hello and nothing more by itself. */
+async function quiet(url: string): Promise<FakeVolunteer> {
+  const fake = volunteer(url, { obedient: false })
+  await once(fake.socket, 'open')
+  fake.hello()
+  await fake.heard('welcome')
+  return fake
+}
+
+const READY = { type: 'ready', adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' }, samplesPerSecond: 100 }
+
+test('READY of one job never makes a member of another, and neither do its later messages', async () => {
+  const { url } = await startCoordinator()
+  const first = await submit(url, smallJob({ minVolunteers: 3 }))
+  const fake = await quiet(url)
+  const second = await submit(url, smallJob({ minVolunteers: 3, seed: 4 }))
+  const { job } = await fake.heard('job')
+  assert.equal(job.id, second.id)
+  fake.raw({ ...READY, job: first.id, modelHash: job.modelHash }) // the model is the same
+  fake.raw({ type: 'state', job: first.id, owner: 1, gen: 1, claim: null })
+  fake.raw({ type: 'heartbeat', job: first.id, samplesPerSecond: 1e6, activity: 'of the other job', bytesSent: 0, bytesReceived: 0 })
+  fake.raw({ type: 'lease-request', job: 'never-submitted', modeEpoch: 0 })
+  assert.match((await fake.heard('refused')).message, /never-submitted/, 'what was said before it is taken by now')
+  assert.equal(fake.messages.filter(({ type }) => type === 'refused').length, 1, 'what crossed the offer is ignored')
+  assert.match((await runOf(url, second.id)).reason, /waiting for volunteers/)
+  fake.raw({ ...READY, job: second.id, modelHash: job.modelHash })
+  const run = await until(url, 'the member', ({ job, members }) => job.id === second.id && members[0]?.adapter != null)
+  assert.match(run.reason, /waiting for 2 more volunteers/)
+  assert.equal(run.members[0]?.samplesPerSecond, 100)
+})
+
+test('the end of a run reaches volunteers that only prepared for it, and those whose READY comes later', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ epochs: 1 }))
+  const preparing = await quiet(url)
+  const members = [volunteer(url), volunteer(url)]
+  await Promise.all(members.map((fake) => fake.heard('finished')))
+  const told = await preparing.heard('finished')
+  assert.equal('job' in told && told.job, id)
+  assert.equal(preparing.messages.filter(({ type }) => type === 'finished').length, 1)
+  preparing.raw({ ...READY, job: id, modelHash: (await preparing.heard('welcome')).job?.modelHash })
+  while (preparing.messages.filter(({ type }) => type === 'finished').length < 2) await preparing.next('another end')
+  assert.deepEqual((await runOf(url, id)).phase, 'finished')
+})

@@ -1,0 +1,23 @@
+// What ends a volunteer: the whole list. Anything else that fails costs a request, a lease or a session, and is tried again or
+// handed back to the coordinator (R14).
+import { type ErrorCode, isGridError } from '@starling-grid/protocol'
+
+/** code → what its owner should do: trying again as it is would fail again. */
+export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
+  'protocol-version': 'Update the volunteer or the coordinator, whichever is older; in a browser, reload the page.',
+  'model-hash': 'Update the volunteer or the coordinator, whichever is older; in a browser, reload the page.',
+  'model-invalid': 'Update the volunteer: the coordinator trains a model that it does not know.',
+  'origin-refused': 'Open the address that the coordinator prints; it serves no other page.',
+  'no-adapter': 'Run `npm run doctor`; in a browser, switch WebGPU on or use another browser.',
+  'adapter-limit': 'Use a machine or an adapter with more memory, or choose it with --adapter.',
+  'device-lost': 'Restart the volunteer; if the GPU is lost again, update its driver.',
+  'session-unknown': 'Start the volunteer again; in a browser, reload the page.',
+  'usage': 'Check the address and the options with --help.',
+  'unsupported': 'Update the volunteer: the job asks for something that it does not know.',
+  'browser-missing': 'Run `npm run doctor`; it says what is missing.',
+}
+
+/** Errors that are no GridError are defects of ours, and repeating them would hide them. */
+export function isFatal(error: unknown): boolean {
+  return !isGridError(error) || error.code in FATAL
+}

@@ -1,0 +1,39 @@
+// Trying again what went to the network: exponential backoff with full jitter, so that thousands do not return at one moment.
+import { pause } from './pause.ts'
+
+export interface Backoff {
+  /** ms: the longest wait before the second try; it doubles with every further one */
+  readonly firstMs: number
+  /** ms: the longest wait of all */
+  readonly mostMs: number
+}
+
+export interface Retrying {
+  readonly backoff: Backoff
+  readonly signal: AbortSignal
+  /** whether another try may succeed */
+  worthIt(error: unknown): boolean
+  /** tries altogether; absent: until it succeeds or the signal is raised */
+  readonly tries?: number
+  onRetry?(error: unknown, waitMs: number): void
+}
+
+/** ms before the next try, drawn anew each time. `attempt`: tries that failed before this one. */
+export function backoffMs(attempt: number, { firstMs, mostMs }: Backoff): number {
+  return Math.random() * Math.min(mostMs, firstMs * 2 ** attempt)
+}
+
+/** @throws the last error, when it is not worth another try, the tries are used up, or the signal is raised */
+export async function persistently<T>(task: () => Promise<T>, { backoff, signal, worthIt, tries = Number.POSITIVE_INFINITY, onRetry }: Retrying): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await task()
+    } catch (error) {
+      if (signal.aborted || attempt + 1 >= tries || !worthIt(error)) throw error
+      const waitMs = backoffMs(attempt, backoff)
+      onRetry?.(error, waitMs)
+      await pause(waitMs, signal)
+      if (signal.aborted) throw error
+    }
+  }
+}
