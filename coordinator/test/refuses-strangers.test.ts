@@ -139,7 +139,7 @@ test('names lose what cannot be seen and stay text', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob())
   volunteer(url, { name: '\u202e<script>\u0000alert(1)\u001b[31m</script>\u2028' })
-  const run = await until(url, 'the member', ({ members }) => members[0]?.adapter != null)
+  const run = await until(url, 'the member', ({ members }) => (members[0]?.adapter ?? null) !== null)
   assert.equal(run.members[0]?.name, '<script>alert(1)[31m</script>')
   assert.equal((await runOf(url, id)).members[0]?.adapter?.name, 'fake')
 })

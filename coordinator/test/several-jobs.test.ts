@@ -31,7 +31,7 @@ test('READY of one job never makes a member of another, and neither do its later
   assert.equal(fake.messages.filter(({ type }) => type === 'refused').length, 1, 'what crossed the offer is ignored')
   assert.match((await runOf(url, second.id)).reason, /waiting for volunteers/)
   fake.raw({ ...READY, job: second.id, modelHash: job.modelHash })
-  const run = await until(url, 'the member', ({ job, members }) => job.id === second.id && members[0]?.adapter != null)
+  const run = await until(url, 'the member', ({ job, members }) => job.id === second.id && (members[0]?.adapter ?? null) !== null)
   assert.match(run.reason, /waiting for 2 more volunteers/)
   assert.equal(run.members[0]?.samplesPerSecond, 100)
 })
