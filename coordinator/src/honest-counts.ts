@@ -22,9 +22,10 @@ export function requireHonestCounts({ training, validation, form }: Job, { block
   if (!plausible || correct > targets) throw new GridError('message-malformed', `${samples} samples have ${most} targets, got ${targets}, ${correct} of them right`)
 }
 
-/** @throws GridError 'message-malformed' for a record or a validation result that no honest member sends */
+/** @throws GridError 'message-malformed' for a record, a claim or a validation result that no honest member sends */
 export function requireHonestMessage(job: Job, message: RunMessage): void {
   if (message.type === 'held') requireHonestCounts(job, message.record)
+  if (message.type === 'state') for (const record of message.claim?.records ?? []) requireHonestCounts(job, record)
   if (message.type !== 'validated') return
   const { lease, samples, targets, correct } = message
   requireHonestCounts(job, { blocks: [lease.block], samples, targets, correct })

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { isErrorCode, newMemberId, PROTOCOL_VERSION, random32 } from '@starling-grid/protocol'
+import { genesis, isErrorCode, newMemberId, PROTOCOL_VERSION, random32 } from '@starling-grid/protocol'
 import { QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const STRANGERS = 30 * Number(process.env['STARLING_FUZZ'] ?? 1)
@@ -63,4 +63,24 @@ test(`${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost thei
   assert.equal(({} as Record<string, unknown>)['polluted'], undefined)
   assert.ok(process.memoryUsage().rss - before < MOST_GROWTH, 'no growth of memory')
   assert.deepEqual(log.filter((line) => line.includes('defect')), [], 'no message met a defect of ours')
+})
+
+test('claims count the samples of their blocks, and name each block in one way: others are refused with the message', async () => {
+  const { url } = await startCoordinator({ timing: QUICK })
+  await submit(url, smallJob({ minVolunteers: 2 }))
+  const liar = volunteer(url, { obedient: false })
+  await once(liar.socket, 'open')
+  liar.hello()
+  await liar.heard('welcome')
+  liar.ready()
+  volunteer(url)
+  const { owner, gen } = await liar.heard('freeze')
+  const base = genesis(liar.terms?.id ?? assert.fail(), liar.terms?.modelHash ?? assert.fail(), liar.terms?.seed ?? 0)
+  const claim = (block: string, samples: number) => ({ base, records: [{ v: 1, gen, modeEpoch: 0, kind: 'ring', blocks: [block], samples, targets: samples, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }] })
+  const refusals = (): string[] => liar.messages.flatMap((message) => (message.type === 'refused' ? [message.message] : []))
+  liar.raw({ type: 'state', owner, gen, claim: claim('0:0', 1) })
+  await liar.heard('refused', ({ message }) => /these blocks hold 256 samples, got 1/.test(message))
+  liar.raw({ type: 'state', owner, gen, claim: claim('0:00', 256) })
+  await liar.heard('refused', ({ message }) => /blocks/.test(message) && !/hold 256/.test(message))
+  assert.equal(refusals().length, 2)
 })

@@ -1,8 +1,10 @@
 // From a disturbance to a running ring: who is waited for, whose claim wins, who is left out (R2–R8, R17).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { memberId, trainingBlock } from '@starling-grid/protocol'
-import { Desk, recordsAfter, versionAfter } from './run-desk.ts'
+import { type BlockId, memberId, trainingBlock, validationBlock, type VersionId } from '@starling-grid/protocol'
+import { applyEntry } from '@starling-grid/coordinator/run'
+import { remaining, trainingIsOver } from '../src/run/scheduler.ts'
+import { Desk, hashOf, recordsAfter, versionAfter } from './run-desk.ts'
 
 /** A ring of two that holds version 1, which is committed. */
 function runningDesk(options: ConstructorParameters<typeof Desk>[0] = {}): Desk {
@@ -118,6 +120,7 @@ for (const [what, lie] of [
   ['a block twice', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 2, [trainingBlock(1, 0), trainingBlock(1, 0)])],
   ['blocks of an epoch that never comes', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(9, 0)])],
   ['blocks that the dataset does not have', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(0, 6)])],
+  ['a validation block', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [validationBlock(0)])],
   ['a generation that never ran', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1)],
 ] as const)
   test(`a claim one step ahead, with ${what}, is refused, and its member goes on from the committed version`, () => {
@@ -292,4 +295,48 @@ test('a restarted coordinator raises its fence and waits for the last generation
   assert.equal(restarted.phase, 'freeze', 'b is waited for')
   restarted.wait(10_000)
   assert.equal(restarted.phase, 'form')
+})
+
+test('a journal with two names for one block leaves no epoch that never ends', () => {
+  const desk = runningDesk({ epochs: 1 })
+  const [record] = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
+  const twice = desk.state.chain.records[0]?.blocks.map((block) => block.replace(':', ':0') as BlockId) ?? []
+  const rest = desk.planned(2)
+  applyEntry(desk.state, { type: 'commit', records: [{ ...(record ?? assert.fail()), blocks: [...twice, ...rest] }] }, 0)
+  assert.equal(remaining(desk.state, 0), 0)
+  assert.equal(trainingIsOver(desk.state), true)
+})
+
+test('a confirmation of another version than the target starts nothing', () => {
+  const desk = new Desk({ minVolunteers: 2 })
+  desk.join('a', 'b')
+  desk.answer('a')
+  desk.answer('b')
+  desk.confirm('a')
+  desk.say('b', { type: 'confirm', version: { v: 0, id: 'f'.repeat(64) as VersionId }, digest: hashOf('right') })
+  assert.deepEqual([desk.refusals, desk.phase], [['b message-unexpected'], 'form'])
+  desk.confirm('b')
+  assert.equal(desk.phase, 'ring')
+})
+
+test('a claim that no honest member makes does not end the wait for a lost version', () => {
+  const desk = runningDesk()
+  const lie = recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1)
+  desk.lose('a')
+  desk.lose('b')
+  desk.join('liar')
+  desk.answer('liar', lie)
+  assert.equal(desk.phase, 'lost')
+  desk.wait(60_000)
+  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0], 'the time of the wait did not begin anew')
+})
+
+test('a rewind takes newer checkpoints with it', () => {
+  const desk = runningDesk()
+  desk.checkpoint()
+  desk.step(2)
+  desk.checkpoint()
+  assert.deepEqual(desk.state.checkpoints.map(({ version }) => version.v), [0, 1, 2])
+  applyEntry(desk.state, { type: 'rewind', to: desk.state.checkpoints[1]?.version ?? assert.fail() }, 0)
+  assert.deepEqual(desk.state.checkpoints.map(({ version }) => version.v), [0, 1])
 })

@@ -12,7 +12,8 @@ export const MemberIdSchema = Type.Unsafe<MemberId>(Type.String({ pattern: '^[0-
 export const JobIdSchema = Type.Unsafe<JobId>(Type.String({ pattern: '^[0-9a-z-]{1,40}$' }))
 export const VersionIdSchema = Type.Unsafe<VersionId>(Type.String({ pattern: '^[0-9a-f]{64}$' }))
 export const Sha256Schema = Type.Unsafe<Sha256>(Type.String({ pattern: '^[0-9a-f]{64}$' }))
-export const BlockIdSchema = Type.Unsafe<BlockId>(Type.String({ pattern: '^([0-9]{1,9}|v):[0-9]{1,9}$' }))
+/** One name for one block: no leading zeros, or `0:07` would be counted beside `0:7`. */
+export const BlockIdSchema = Type.Unsafe<BlockId>(Type.String({ pattern: '^(0|[1-9][0-9]{0,8}|v):(0|[1-9][0-9]{0,8})$' }))
 
 /** An object that refuses properties it does not name. */
 export const strict = <T extends Parameters<typeof Type.Object>[0]>(properties: T) => Type.Object(properties, { additionalProperties: false })

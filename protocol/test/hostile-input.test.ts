@@ -6,6 +6,8 @@ import {
   decodeToCoordinator, decodeToVolunteer, FetchRefusalSchema, FetchSchema, FRAME_HEADER_BYTES, FRAME_TYPES, type FrameType, GridError, isErrorCode, ManifestSchema, MAX_FRAME_PAYLOAD_BYTES, MAX_JSON_DEPTH, MAX_MESSAGE_BYTES, measureJson, packFrame,
   parse, parseJobSpec, parseJson, PushSchema, random32, readSafetensors, TO_COORDINATOR, TO_VOLUNTEER, unpackFrame, writeSafetensors,
 } from '@starling-grid/protocol'
+import { Check } from 'typebox/schema'
+import { BlockIdSchema } from '../src/schema.ts'
 import { type Schema, Stranger } from './hostile-values.ts'
 
 const TIMES = Number(process.env['STARLING_FUZZ'] ?? 1)
@@ -101,4 +103,9 @@ test('safetensors: bent files are refused before memory is taken for what they a
     const read = refusedOrTaken(() => `file ${i}: ${Buffer.from(bent).toString('hex')}`, () => readSafetensors(bent))
     for (const tensor of read?.tensors.values() ?? []) assert.ok(tensor.data.byteLength <= bent.byteLength, 'tensors are parts of the file')
   }
+})
+
+test('a block has one name: leading zeros, signs and other spellings are refused', () => {
+  for (const name of ['0:0', '0:7', '12:345', 'v:0', 'v:10', '999999999:999999999']) assert.ok(Check(BlockIdSchema, name), name)
+  for (const name of ['0:07', '00:7', '01:1', 'v:00', 'v:01', '0:-1', '-0:1', '0:1 ', ' 0:1', '0:1\n', '0:', ':1', 'V:1', '0x0:1', '1e1:0', '0:0:0', '9999999999:0']) assert.ok(!Check(BlockIdSchema, name), JSON.stringify(name))
 })

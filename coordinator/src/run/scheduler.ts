@@ -11,11 +11,11 @@ export function currentEpoch(state: RunState): number {
   return epoch
 }
 
-/** Blocks of the epoch that are neither on the chain nor quarantined. */
+/** Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names. */
 export function remaining(state: RunState, epoch: number): number {
   let quarantined = 0
   for (const block of state.quarantined) if (epochOf(block) === epoch && !state.chain.isDone(block)) quarantined++
-  return state.config.blocks - state.chain.doneIn(epoch).size - quarantined
+  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch).size - quarantined)
 }
 
 /** No step may follow: the last epoch is on the chain, or maxSteps is reached. */
