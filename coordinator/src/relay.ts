@@ -17,13 +17,10 @@ const LOW_WATER_BYTES = MAX_WAITING_BYTES / 4
 const MAX_ENDS_PER_MEMBER = 4
 /** Messages of an end whose other end is not here yet: its greeting. */
 const MAX_EARLY_MESSAGES = 1
-/** Messages per second of one end, and at once: 60 KiB frames at 100 MB/s are 1,700; beyond that it is read more slowly. */
-const MESSAGES_PER_SECOND = 10_000
-const PAUSE_MS = 20
+/** 60 KiB frames at 100 MB/s are 1,700 messages a second; members send heartbeats every second. */
+const RELAY_LIMITS: RelayLimits = { messagesPerSecond: 10_000, pauseMs: 20, quietMs: 3 * SILENCE_MS }
 /** ms between looks at the clock */
 const CHECK_MS = 1000
-/** ms without a message of an end, or without room for one: members send heartbeats every second */
-const QUIET_MS = 3 * SILENCE_MS
 /** connections in a minute from one address: a lab behind one router, and no storm */
 const DIALS_PER_MINUTE = 600
 /** WebSocket close codes: going away, policy violation (RFC 6455); replaced, of our own range */
@@ -45,6 +42,17 @@ export interface RelayOptions {
   readonly linkOpenMs: number
   onRefusal(code: ErrorCode, what: string): void
   onForwarded(bytes: number): void
+  /** absent: RELAY_LIMITS; tests have smaller ones */
+  readonly limits?: RelayLimits
+}
+
+export interface RelayLimits {
+  /** of one end, in the long run and at once; beyond that it is read more slowly */
+  readonly messagesPerSecond: number
+  /** ms that an end which sends more is not read */
+  readonly pauseMs: number
+  /** ms without a message of an end, or without room for one, after which its link is closed */
+  readonly quietMs: number
 }
 
 export interface Relay {
@@ -58,7 +66,7 @@ class RelayEnd {
   readonly self: MemberId
   readonly peer: MemberId
   readonly socket: WebSocket
-  readonly bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGES_PER_SECOND)
+  readonly bucket: TokenBucket
   other: RelayEnd | undefined
   early: Buffer[] = []
   /** why it is not read at the moment */
@@ -66,7 +74,8 @@ class RelayEnd {
   /** ms: when it last said something */
   heardAt = now()
 
-  constructor(self: MemberId, peer: MemberId, socket: WebSocket) {
+  constructor(self: MemberId, peer: MemberId, { socket, messagesPerSecond }: { readonly socket: WebSocket; readonly messagesPerSecond: number }) {
+    this.bucket = new TokenBucket(messagesPerSecond, messagesPerSecond)
     this.self = self
     this.peer = peer
     this.socket = socket
@@ -98,7 +107,8 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
     },
   }, (socket, request) => {
     const { self, peer } = endsOf(request)
-    relay.admit(new RelayEnd(self, peer, socket))
+    const { messagesPerSecond } = options.limits ?? RELAY_LIMITS
+    relay.admit(new RelayEnd(self, peer, { socket, messagesPerSecond }))
   })
   return relay
 }
@@ -135,11 +145,12 @@ class Relays implements Relay {
 
   check(): void {
     const at = now()
+    const { quietMs } = this.#options.limits ?? RELAY_LIMITS
     for (const end of this.#ends.values()) {
       const quiet = at - end.heardAt
       if (!this.#options.mayRelay(end.self, end.peer)) this.#part(end, CLOSE_POLICY, 'this link is not relayed any more')
       else if (end.other === undefined && quiet > this.#options.linkOpenMs) this.#part(end, CLOSE_AWAY, 'the other end did not come')
-      else if (quiet > QUIET_MS) this.#part(end, CLOSE_AWAY, `nothing moved for ${QUIET_MS / 1000} s`)
+      else if (quiet > quietMs) this.#part(end, CLOSE_AWAY, `nothing moved for ${quietMs / 1000} s`)
     }
   }
 
@@ -168,7 +179,7 @@ class Relays implements Relay {
     if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')
     if (from.bucket.take()) return
     from.pause('too fast')
-    setTimeout(() => from.resume('too fast'), PAUSE_MS)
+    setTimeout(() => from.resume('too fast'), (this.#options.limits ?? RELAY_LIMITS).pauseMs)
   }
 
   /** The link ends: both sockets close. */

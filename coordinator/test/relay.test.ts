@@ -10,7 +10,7 @@ import { type ErrorCode, LINK_OPEN_MS, MAX_MESSAGE_BYTES, memberId, type MemberI
 import { openRelayLink, type PeerLink } from '@starling-grid/volunteer'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
 import { dialRelaySocket } from '../../client-node/src/socket.ts'
-import { type Relay, registerRelay } from '../src/relay.ts'
+import { type Relay, type RelayLimits, registerRelay } from '../src/relay.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
@@ -25,7 +25,7 @@ interface Server {
   forwarded: number
 }
 
-async function startServer(): Promise<Server> {
+async function startServer(limits?: RelayLimits): Promise<Server> {
   const app = Fastify()
   await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
   const forbidden = new Set<MemberId>()
@@ -36,6 +36,7 @@ async function startServer(): Promise<Server> {
     linkOpenMs: LINK_OPEN_MS,
     onRefusal: (code) => refusals.push(code),
     onForwarded: (bytes) => (server.forwarded += bytes),
+    ...(limits ? { limits } : {}),
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
   closers.push(() => app.close())
@@ -72,7 +73,7 @@ function frameOf(payloadBytes: number, step = 0): Uint8Array {
 }
 
 async function waitFor(condition: () => boolean, what: string): Promise<void> {
-  for (const end = performance.now() + 10_000; !condition(); await new Promise((resolve) => setTimeout(resolve, 2))) assert.ok(performance.now() < end, `waited too long for ${what}`)
+  for (const end = performance.now() + 60_000; !condition(); await new Promise((resolve) => setTimeout(resolve, 2))) assert.ok(performance.now() < end, `waited too long for ${what}`)
 }
 
 /** Two members of a real run whose link did not open, so that the coordinator relays it. */
@@ -197,4 +198,22 @@ test('a member has a few relayed links, not many', async () => {
   const self = newMemberId()
   for (let i = 0; i < 4; i++) await openEnd(server, self, newMemberId())
   assert.equal(await (await openEnd(server, self, newMemberId())).closed, 'too many relayed links')
+})
+
+test('an end that sends more messages than its bucket holds is read more slowly', async () => {
+  // frames of more than one read of a socket each, so that few arrive in the same one
+  const [frames, frameBytes, pauseMs] = [10, 128 * 1024, 300]
+  const server = await startServer({ messagesPerSecond: 1, pauseMs, quietMs: 60_000 })
+  const [a, b] = await openPair(server)
+  const beganAt = performance.now()
+  for (let step = 0; step < frames; step++) a.socket.send(frameOf(frameBytes, step))
+  await waitFor(() => b.messages.length === frames, 'all frames')
+  const tookMs = performance.now() - beganAt
+  assert.ok(tookMs > 0.4 * frames * pauseMs, `${frames} messages took ${tookMs} ms`)
+})
+
+test('a link of which nothing was heard for a while is closed', async () => {
+  const server = await startServer({ messagesPerSecond: 100, pauseMs: 20, quietMs: 500 })
+  const ends = await openPair(server)
+  assert.match((await Promise.all(ends.map(({ closed }) => closed)))[0] ?? '', /nothing moved for 0.5 s/)
 })
