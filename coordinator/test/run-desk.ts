@@ -69,6 +69,7 @@ export class Desk {
   answer(name: string, records?: readonly StepRecord[], base: VersionRef = this.state.chain.head): void {
     const claim: Claim | null = records === undefined ? null : { base, records: [...records] }
     this.say(name, { type: 'state', claim })
+    this.patience()
   }
 
   /** ABORT of a member that blames another; `links` are those with the same trouble. */
@@ -86,6 +87,13 @@ export class Desk {
   run(...names: string[]): void {
     for (const name of names) this.answer(name, this.state.chain.head.v === 0 ? undefined : [])
     for (const name of names) this.confirm(name)
+  }
+
+  /** All have answered: the wait of a ballot that follows failed attempts passes. */
+  patience(): void {
+    const { phase } = this.state
+    if (phase.type !== 'freeze' || phase.notBefore <= this.now || [...phase.expected].some((id) => !phase.claims.has(id))) return
+    this.wait(phase.notBefore - this.now)
   }
 
   /** The record that all members of the running generation make of step v. */

@@ -58,6 +58,7 @@ export function closeSum(turn: Turn): void {
   const version = extend(state.chain.head, record)
   state.open = EMPTY
   turn.journal({ type: 'commit', records: [record] })
+  state.health.consecutiveAborts = 0
   turn.effect({ type: 'server-close', record, version })
 }
 

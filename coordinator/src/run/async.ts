@@ -98,5 +98,5 @@ export function serverLost(turn: Turn, why: string): void {
   if (phase.type !== 'async' && phase.type !== 'settle') return
   turn.note('run', `the parameter server stopped: ${why}`)
   turn.effect({ type: 'server-unload' })
-  turn.then({ type: 'ballot', reason: 'the parameter server stopped', trouble: false })
+  turn.then({ type: 'ballot', reason: 'the parameter server stopped', trouble: true })
 }

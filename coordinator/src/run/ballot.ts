@@ -1,6 +1,7 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
 import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { dropUnbegun } from './checkpoints.ts'
+import { ballotWait } from './ballot-pace.ts'
 import { highest, implausible, validClaim, validClaims, type ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { forgetGuests, settleGiven } from './guests.ts'
@@ -23,10 +24,11 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   state.validation?.leases.clear()
   if (state.mode !== 'async') state.leases.clear() // guests are asked anew
   dropUnbegun(state)
+  const wait = ballotWait(state, now)
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
-  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), claims: new Map(), consumed: new Map(), before }
-  turn.reason(`agreeing on a version: ${options.reason}`)
+  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), notBefore: now + wait.ms, claims: new Map(), consumed: new Map(), before }
+  turn.reason(`agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`)
   turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   if (expected.size === 0) turn.then({ type: 'decide' })
@@ -69,18 +71,18 @@ function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
   if (state.phase.type !== 'lost') return
   const expected = new Set(state.members.keys())
   turn.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
-  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, claims: new Map([[member, claim]]), consumed: new Map(), before: undefined }
+  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, notBefore: now, claims: new Map([[member, claim]]), consumed: new Map(), before: undefined }
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   turn.then({ type: 'decide' })
 }
 
-/** R5, once all expected members answered or the time is up. */
+/** R5, once all expected members answered or the time is up, and not before the ballot's wait is over. */
 export function decide(turn: Turn): void {
   const { state, now } = turn
   const { phase } = state
   if (phase.type !== 'freeze') return
   const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
-  if (missing.length > 0 && now < phase.deadline) return
+  if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
   const valid = validClaims(state, phase.claims)
   const best = highest(turn, valid)

@@ -167,6 +167,8 @@ export type RunPhase =
       /** not decided before all of these answered or the time is up */
       readonly expected: Set<MemberId>
       readonly deadline: number
+      /** ms: not decided before, since attempts before this one failed (ballot-pace.ts) */
+      readonly notBefore: number
       readonly claims: Map<MemberId, Claim | null>
       /** what members learned from in a round that this ballot ended (A7) */
       readonly consumed: Map<MemberId, Consumed>

@@ -31,6 +31,9 @@ export interface Timing {
   readonly quietMaxMs: number
   readonly abortsBeforeFallback: number
   readonly ballotsPerMinute: number
+  /** that the second attempt in a row which failed waits before the next; twice as long with each one more, up to the longest */
+  readonly retryMs: number
+  readonly retryMaxMs: number
   /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */
   readonly excludeMs: number
   /** after which a failure of a link counts half (R18) */
@@ -57,6 +60,8 @@ export const DEFAULT_TIMING: Timing = {
   quietMaxMs: 300_000,
   abortsBeforeFallback: 3, // k of R17
   ballotsPerMinute: 20, // X of R17
+  retryMs: 250, // a ballot on a LAN takes about as long
+  retryMaxMs: 30_000, // people who watch see that something happens
   excludeMs: 60_000,
   linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs linkOpenMs
   stalenessBound: 16, // of the order of the volunteers that push at once; performance.md §6 gives 3–10 for SSP
