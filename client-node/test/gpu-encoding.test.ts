@@ -174,9 +174,10 @@ function edges(): Float32Array[] {
   const halves = Float32Array.from({ length: 2048 }, (_, i) => (i % 2 === 0 ? 1 : -1) * (1 + (2 * i + 1) / 4096))
   const small = Float32Array.from({ length: 512 }, (_, i) => (i + 0.5) * 2 ** -24)
   const steps = Float32Array.from({ length: 256 }, (_, i) => (i - 127.5) / 2)
+  const ties = Float32Array.from({ length: 254 }, (_, i) => i - 126.5) // beside a largest of 127 the scale is 1, and all are halves
   const largest = 3.4028234663852886e38
   return [
-    new Float32Array(300), halves, Float32Array.from([...small, 16384]), Float32Array.from([...small, 32767.9]), Float32Array.from([...steps, 127]), Float32Array.from([...steps, -127]),
+    new Float32Array(300), halves, Float32Array.from([...small, 16384]), Float32Array.from([...small, 32767.9]), Float32Array.from([...steps, 127]), Float32Array.from([...steps, -127]), Float32Array.from([...ties, 127]),
     Float32Array.of(largest / 2, -largest / 4, 1e30, 1), Float32Array.of(2 ** -90, -(2 ** -91), 2 ** -97, 2 ** -100), Float32Array.of(65519, 65520, -65504, 2 ** -24, 2 ** -25, 1.5 * 2 ** -25),
     ...Array.from({ length: 64 }, (_, i) => Float32Array.from({ length: 256 }, (_, k) => (k - 128) * (1 + i / 63))),
   ]

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parseModelSpec, type ModelSpec } from '@starling-grid/model'
-import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, ReferenceRunner, type Batch } from '@starling-grid/volunteer'
+import type { KernelFamily } from '@starling-grid/shaders'
+import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, insistOn, ReferenceRunner, traitsOf, type Batch } from '@starling-grid/volunteer'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -87,6 +88,32 @@ for (const [name, spec] of MODELS)
       ours.destroy()
     })
 
+/**
+ * Products with an epilogue, at sizes that meet no tile: `firstGuess` takes one family on each adapter, and others would run on
+ * none. The third, `shared`, takes software adapters a minute to compile: kernel-variants.test.ts has it, with every variant.
+ */
+const PRODUCTS = model([4, 11, 9], [
+  { type: 'conv2d', name: 'a', out: 12, kernel: 3, padding: 1, groups: 2 }, plain('relu'), plain('residual', { layers: [{ type: 'conv2d', name: 'b', out: 12, kernel: 1 }] }),
+  plain('globalavgpool'), linear(13), plain('tanh'), linear(9),
+])
+
+const FAMILIES: readonly KernelFamily[] = ['register', 'subgroup']
+for (const family of FAMILIES)
+  test(`products of the family ${family} agree with the reference`, { skip }, async () => {
+    const batch = batchFor(PRODUCTS, 9)
+    const { device, description: adapter } = theGpu()
+    const choose = insistOn({ family }, traitsOf(device, adapter.software))
+    const [ours, reference] = [await createGpuExecutor({ device, adapter, spec: PRODUCTS, readText, choose }), createReferenceExecutor(PRODUCTS)]
+    const parameters = parametersFor(PRODUCTS)
+    const [gradient, wanted] = [new Float32Array(parameters.length), new Float32Array(parameters.length)]
+    for (const executor of [ours, reference]) executor.loadParameters(parameters)
+    await ours.gradient(batch, gradient)
+    await reference.gradient(batch, wanted)
+    expectClose(gradient, wanted, 2e-5, 'gradient')
+    expectClose(await ours.predict(batch.x, 9), await reference.predict(batch.x, 9), 1e-5, 'output')
+    ours.destroy()
+  })
+
 const layerAlone = (input: number[], layer: object) => buildGraph(parseModelSpec({ input, layers: [layer] }), { outputGradient: 'given', inputGradient: true })
 
 /** y and ∂x of one layer, on the GPU and by the reference. */
@@ -118,6 +145,25 @@ test('activations of huge numbers are finite and right', { skip }, async () => {
       expectClose(values, wanted[i] ?? [], 1e-5, `${type} ${i}`)
     }
   }
+})
+
+test('gelu_tanh has the constants of GPT-2 to all their digits: small results show them', { skip }, async () => {
+  const x = Float32Array.from({ length: 32 }, (_, i) => -3 + i / 16)
+  const [[y = []], [wanted = []]] = await both(layerAlone([x.length], { type: 'gelu_tanh' }), { samples: 1, x })
+  for (const [i, value] of [...wanted].entries()) assert.ok(Math.abs((y[i] ?? NaN) / value - 1) < 1e-5, `gelu_tanh(${x[i]}) is ${value}, got ${y[i]}`)
+})
+
+test('of equal cells of a window the first wins, and gets the whole gradient', { skip }, async () => {
+  const pool = { type: 'maxpool2d', kernel: 2 }
+  // four windows: all equal, two equal, the last the largest, equal negative ones
+  const x = Float32Array.of(1, 1, 2, 3, 1, 1, 3, 3, 0, 1, -1, -2, 1, 2, -1, -1)
+  const [ours, wanted] = await both(layerAlone([1, 4, 4], pool), { samples: 1, x })
+  assert.deepEqual(ours, wanted)
+  const dy = noise(4, 8)
+  const winners = [0, 3, 13, 10]
+  const gradient = new Float32Array(16)
+  for (const [window, cell] of winners.entries()) gradient[cell] = dy[window] ?? NaN
+  assert.deepEqual(ours, [Float32Array.of(1, 3, 2, -1), gradient])
 })
 
 test('norms keep their digits far from zero', { skip }, async () => {

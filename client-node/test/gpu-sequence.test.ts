@@ -140,3 +140,18 @@ test('binary targets train as by the reference, and count outputs on the right s
   const spec = parseModelSpec({ input: [7], layers: [{ type: 'linear', name: 'a', out: 5 }], loss: 'bce_with_logits' })
   return compareTraining(spec, { samples: 9, x: noise(63, 1).map(value => 30 * value), y: noise(45, 2).map(value => (value > 0 ? 1 : value > -0.2 ? 0.5 : 0)) })
 })
+
+for (const vocab of [23, 2051])
+  test(`of ${vocab} equal logits the first counts as the answer`, { skip }, async () => {
+    const sizes = { tokens: 6, channels: 3, vocab }
+    const spec = languageModel(sizes)
+    const { device, description: adapter } = theGpu()
+    const y = Int32Array.from({ length: 12 }, (_, i) => [0, 1, 3, 4, vocab - 1, 512 % vocab][i % 6] ?? 0)
+    const batch: Batch = { samples: 2, x: new Int32Array(12), y }
+    for (const executor of [await createGpuExecutor({ device, adapter, spec, readText }), createReferenceExecutor(spec)]) {
+      executor.loadParameters(new Float32Array(parameterCount(spec)))
+      const { correct } = await executor.gradient(batch, new Float32Array(parameterCount(spec)))
+      assert.equal(correct, 2)
+      executor.destroy()
+    }
+  })

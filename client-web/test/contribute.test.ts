@@ -74,6 +74,43 @@ test('leaving the page tells the Worker to leave', async () => {
   await page.close()
 })
 
+test('leaving the page waits for its goodbye: some ten milliseconds, not felt', async () => {
+  const { page } = await openPage(browser)
+  await fakeWorker(page, { statuses: [TRAINING] })
+  await page.goto(server.url)
+  await page.click('button[data-primary]')
+  await page.locator('.contribution').getByText('Computing').waitFor()
+  const waited = Number(await page.evaluate('(() => { const began = performance.now(); dispatchEvent(new Event("pagehide")); return performance.now() - began })()'))
+  assert.ok(waited >= 50, `${waited} ms`)
+  await page.close()
+})
+
+test('the samples of an earlier start on the page are in the total', async () => {
+  const { page } = await openPage(browser)
+  await fakeWorker(page, { statuses: [TRAINING] })
+  await page.goto(server.url)
+  const total = page.locator('.contribution .number').first()
+  await page.click('button[data-primary]')
+  await total.getByText('1,280', { exact: true }).waitFor()
+  await page.getByRole('button', { name: 'Stop' }).click()
+  await page.getByRole('status').getByText('Stopped.').waitFor()
+  await page.click('button[data-primary]')
+  await total.getByText('2,560', { exact: true }).waitFor()
+  await page.close()
+})
+
+test('a Worker that hangs is ended from outside, and the page says that the coordinator was not told', async () => {
+  const { page } = await openPage(browser)
+  await fakeWorker(page, { statuses: [TRAINING], hangs: true })
+  await page.goto(server.url)
+  await page.click('button[data-primary]')
+  await page.locator('.contribution').getByText('Computing').waitFor()
+  await page.getByRole('button', { name: 'Stop' }).click()
+  await page.getByRole('status').getByText('could not be told in time').waitFor({ timeout: 20_000 })
+  assert.equal(await page.locator('button[data-primary]').count(), 1)
+  await page.close()
+})
+
 test('over http from another machine the page says so, and speaks of no GPU and no driver', async () => {
   const { page } = await openPage(browser)
   await page.route(`${LAN}/**`, async (route) => {

@@ -40,6 +40,8 @@ test('everything that is known of the run is on the page', async () => {
     'generation-stale', 'Version 320', 'mode epoch 3', 'Download safetensors',
   ]
   for (const words of expected) assert.ok(text.includes(words), words)
+  const accuracy = page.locator('.figures > div', { hasText: 'Validation accuracy' }).locator('dd')
+  assert.match(await accuracy.innerText(), /^95\.7 %/)
   assert.equal(await page.locator('.ring-picture .node.in-ring').count(), 4)
   assert.equal(await page.locator('.uplot canvas').count(), 2)
   assert.deepEqual(complaints, [])

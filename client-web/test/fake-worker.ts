@@ -25,6 +25,8 @@ export interface FakeWorker {
   readonly statuses: readonly VolunteerStatus[]
   /** ends by itself with this, after the statuses */
   readonly failure?: Failure
+  /** does not hear that it is to stop, as inside a kernel */
+  readonly hangs?: boolean
   /** joins as this member */
   readonly self?: string
 }
@@ -47,7 +49,7 @@ function script(fake: FakeWorker, path: string): void {
     }
     if (fake.failure !== undefined) control.postMessage({ type: 'ended', failure: fake.failure })
     control.onmessage = (message: MessageEvent<{ type: string }>) => {
-      if (message.data.type !== 'stop') return
+      if (message.data.type !== 'stop' || fake.hangs === true) return
       if (coordinator.readyState === WebSocket.OPEN) coordinator.send('leave')
       control.postMessage({ type: 'ended', failure: null })
     }

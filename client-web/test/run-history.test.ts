@@ -25,6 +25,16 @@ test('points that are known already are replaced, never doubled', () => {
   assert.equal(history.steps.length, 103)
 })
 
+test('of the events the newest five hundred are kept, however long the page stays open', () => {
+  const updates = Array.from({ length: 60 }, (_, i): WatchMessage => {
+    const update = updateTo(100 + i, 101 + i)
+    return { ...update, events: Array.from({ length: 10 }, (_unused, k) => ({ at: 10 * i + k, kind: 'run', text: `event ${10 * i + k}` })) }
+  })
+  const { events } = fold(snapshotAt(100), ...updates)
+  assert.equal(events.length, 500)
+  assert.deepEqual([events[0]?.text, events.at(-1)?.text], ['event 100', 'event 599'])
+})
+
 test('when the job is gone nothing of it stays', () => {
   assert.deepEqual(fold(snapshotAt(100), { type: 'none', reason: 'stopped by its owner' }), { ...EMPTY_HISTORY, noRun: 'stopped by its owner' })
 })

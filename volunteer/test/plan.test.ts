@@ -4,12 +4,13 @@ import { gpt, lenet5, mlp, parameterCount, resnet } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { boundBindings, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { microBatches } from '../src/graph/batches.ts'
+import { beginGradients } from '../src/graph/begin-gradients.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { firstGuess } from '../src/graph/choice.ts'
 import { draftPasses, shareScratch, type DraftPass } from '../src/graph/drafts.ts'
 import { flatViews, gather } from '../src/graph/flat-views.ts'
 import { assignBuffers, leastBytes } from '../src/graph/memory.ts'
-import { planGraph } from '../src/graph/plan.ts'
+import { planGraph, poolBytes } from '../src/graph/plan.ts'
 
 const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
 const MIB = 2 ** 20
@@ -124,6 +125,21 @@ test('of two kernels that come to a shared weight only the first may write it', 
   const comers = parts.backward.filter(({ resources }) => resources.some(({ kind, byteOffset }) => kind === 'gradient' && byteOffset === 4 * embedding.deviceOffset))
   assert.deepEqual(comers.map(({ pass }) => pass.bindings.some(binding => binding.kind === 'matrix' && binding.begins)), [true, false])
   assert.ok(cleared.every(({ start, end }) => end <= embedding.deviceOffset || start >= embedding.deviceOffset + embedding.length))
+})
+
+test('of two kernels that could both begin a gradient only the first does', () => {
+  const drafts = draftPasses(buildGraph(mlp({ input: [300], hidden: [300], classes: 10 })), firstGuess(PLAIN_TRAITS), 8)
+  const begins = (draft: DraftPass): boolean => draft.pass.bindings.some(binding => binding.kind === 'matrix' && binding.begins === true)
+  const twice = beginGradients([...drafts, ...drafts])
+  assert.equal(twice.slice(0, drafts.length).filter(begins).length, 1)
+  assert.equal(twice.slice(drafts.length).filter(begins).length, 0)
+})
+
+test('a plan keeps to its memory budget by taking fewer samples at a time', () => {
+  const limits = { ...LIMITS, maxStorageBufferBindingSize: 2 ** 31, maxBufferSize: 2 ** 31 }
+  const large = planGraph(buildGraph(resnet()), { traits: PLAIN_TRAITS, limits, maxMicroBatch: 1024 })
+  assert.ok(large.capacity < 1024 && large.capacity > 1, `${large.capacity} samples`)
+  assert.ok(poolBytes(large) <= 512 * MIB, `${poolBytes(large)} bytes`)
 })
 
 test('micro-batches cover the batch in order and are even', () => {

@@ -14,6 +14,11 @@ test('nobody is far outside among members that send alike, a few times more, or 
   assert.equal(judged([0, 0, 3, 5], [1, 1, 1, 1]), undefined)
 })
 
+test('a slice must be a thousand times the usual: honest ones reach hundreds when nearly everything is learned', () => {
+  assert.equal(judged([1, 1, 1, 990], [1, 1, 1, 1]), undefined)
+  assert.equal(judged([1, 1, 1, 1010], [1, 1, 1, 1])?.place, 3)
+})
+
 test('one is, and it does not help it that a second one is as well', () => {
   assert.deepEqual(judged([1, 1, 2, 1e9], [1, 1, 1, 1]), { place: 3, times: 1e9 })
   assert.equal(judged([1, 1, 1, 1e8, 1e9, 1], [1, 1, 1, 1, 1, 1])?.place, 4)

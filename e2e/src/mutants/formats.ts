@@ -20,10 +20,10 @@ export const FORMATS_IN: readonly Mutant[] = [
   ...mutantsOf(FORMATS, 'protocol/src/schema.ts', ['protocol/test/hostile-input', 'coordinator/test/refuses-strangers'], [
     ['messages may hold what their schema does not name', 'Type.Object(properties, { additionalProperties: false })', 'Type.Object(properties)'],
   ]),
-  ...mutantsOf(FORMATS, 'protocol/src/codec.ts', ['protocol/test/hostile-input'], [
+  ...mutantsOf(FORMATS, 'protocol/src/codec.ts', ['protocol/test/chain'], [
     ['names of Object.prototype are types of messages', "typeof type === 'string' && Object.hasOwn(schemas, type) ? schemas[type]", "typeof type === 'string' ? schemas[type]"],
   ]),
-  ...mutantsOf(FORMATS, 'protocol/src/chain.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-ring', 'volunteer/test/member'], [
+  ...mutantsOf(FORMATS, 'protocol/src/chain.ts', ['protocol/test/chain'], [
     ['records with a gap make a version', 'if (record.v !== version.v + 1) return undefined', ''],
     ['a version is its number', 'return a.v === b.v && a.id === b.id', 'return a.v === b.v'],
   ]),

@@ -9,7 +9,7 @@ export const PAGES_SHOWN: readonly Mutant[] = [
     ['a rewind leaves the curve as it was', 'steps: history.steps.filter((point) => point.v <= v)', 'steps: history.steps'],
     ['points that are known come twice', 'known.filter((point) => point.v < first.v)', 'known'],
   ]),
-  ...mutantsOf(PAGES, 'client-web/src/live/watch-socket.ts', ['client-web/test/dashboard'], [
+  ...mutantsOf(PAGES, 'client-web/src/live/watch-socket.ts', ['client-web/test/watch-socket'], [
     ['the stream comes back without backing off', 'FIRST_WAIT_MS * 2 ** this.#failures', 'FIRST_WAIT_MS'],
     ['a stream that worked still waits long', 'this.#failures = 0\n    this.#handlers.onLink', 'this.#handlers.onLink'],
   ]),

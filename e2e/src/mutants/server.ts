@@ -59,7 +59,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ['a session may refuse for ever', 'this.#refused >= MAX_REFUSED ||', ''],
     ['names keep what cannot be seen', 'const name = plainText(hello.name)', 'const name = hello.name'],
   ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/sessions.ts', ['coordinator/test/refuses-strangers'], [
+  ...mutantsOf(SHELLS, 'coordinator/src/sessions.ts', ['coordinator/test/bounds'], [
     ['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS) {', '>= 1e9) {'],
   ]),
   ...mutantsOf(RELAY, 'coordinator/src/relay.ts', ['coordinator/test/relay'], [
@@ -82,6 +82,8 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(GUARDS, 'coordinator/src/api/guards.ts', ['coordinator/test/refuses-strangers'], [
     ['any name is our own', 'return WILDCARDS.has(host) && isIP(name) !== 0', 'return true'],
     ['pages of other sites change things', '!sameOrigin(origin, host, names)) throw', 'false) throw'],
+  ]),
+  ...mutantsOf(GUARDS, 'coordinator/src/api/guards.ts', ['coordinator/test/bounds'], [
     ['tokens are compared in variable time', 'return timingSafeEqual(digest(a), digest(b))', 'return a === b'],
   ]),
 ]
