@@ -51,6 +51,8 @@ export interface RunParts {
   readonly onTrouble: (text: string) => void
   /** its end is durable, and its members were told */
   readonly onEnded: (run: RunHost) => void
+  /** it paused: its volunteers may go to another job */
+  readonly onParked: (run: RunHost) => void
 }
 
 export interface PushAnswer {
@@ -128,6 +130,11 @@ export class RunHost {
     clearInterval(this.#timer)
     await this.#outbox.close()
     await this.#server.unload()
+  }
+
+  /** Another job gets the volunteers: writes a checkpoint first, for a bounded time, and says onParked. */
+  park(reason: string): void {
+    this.feed({ type: 'park', reason })
   }
 
   /** Decided; `end` says whether it is durable, too. */
@@ -209,6 +216,8 @@ export class RunHost {
         return this.history.note(effect.kind, effect.text, at)
       case 'ended':
         return this.#end()
+      case 'parked':
+        return this.#parts.onParked(this)
       case 'server-load':
       case 'server-add':
       case 'server-close':

@@ -33,6 +33,8 @@ export class Runs {
   readonly #shards = new Set<Sha256>()
   #importing = 0
   #started = false
+  /** the run that volunteers are given now */
+  #given: RunHost | undefined
 
   /** Reads what is stored; nothing is decided before start(). @throws GridError 'disk-failed' */
   static async open(parts: RunsParts): Promise<Runs> {
@@ -49,7 +51,7 @@ export class Runs {
   start(): void {
     this.#started = true
     for (const host of this.#hosts) host.start()
-    this.#parts.onCurrent(this.current())
+    this.#give(this.#newest())
   }
 
   /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
@@ -61,21 +63,37 @@ export class Runs {
       await this.#parts.store.createJob(stored)
       const host = await this.#take(stored)
       host.start()
-      this.#parts.onCurrent(host)
+      this.#switchTo(host)
       return host
     } finally {
       this.#importing--
     }
   }
 
-  /** The run that volunteers are given. */
+  /** The run that volunteers are given: the newest that is not finished, once the one before has paused. */
   current(): RunHost | undefined {
-    return this.#started ? this.#hosts.findLast((host) => !host.finished) : undefined
+    return this.#given?.finished === true ? undefined : this.#given
   }
 
   /** The run that people look at when they name none. */
   shown(): RunHost | undefined {
-    return this.current() ?? this.#hosts.at(-1)
+    return this.#newest() ?? this.#hosts.at(-1)
+  }
+
+  #newest(): RunHost | undefined {
+    return this.#started ? this.#hosts.findLast((host) => !host.finished) : undefined
+  }
+
+  /** The run that has the volunteers loses none of their work: it pauses first, and then they go. */
+  #switchTo(next: RunHost): void {
+    const current = this.current()
+    if (current === undefined) this.#give(next)
+    else current.park(`the job "${next.job.spec.name}" was submitted`)
+  }
+
+  #give(run: RunHost | undefined): void {
+    this.#given = run
+    this.#parts.onCurrent(run)
   }
 
   find(id: string): RunHost | undefined {
@@ -98,13 +116,13 @@ export class Runs {
   /** Volunteers hear of the end first, and then of the job that goes on. */
   #ended(run: RunHost): void {
     this.#parts.onEnded(run)
-    this.#parts.onCurrent(this.current())
+    if (run === this.#given) this.#give(this.#newest())
   }
 
   async #take(stored: StoredJob): Promise<RunHost> {
     const { timing, ...parts } = this.#parts
     const job = readJob(stored, timing)
-    const host = await RunHost.open({ ...parts, job, onEnded: (run) => this.#ended(run) })
+    const host = await RunHost.open({ ...parts, job, onEnded: (run) => this.#ended(run), onParked: (run) => run === this.#given && this.#give(this.#newest()) })
     for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation]) this.#shards.add(sha256)
     this.#hosts.push(host)
     return host

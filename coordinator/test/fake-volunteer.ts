@@ -2,7 +2,7 @@
 // that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
 import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import {
-  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, type JobTerms, type MemberId, type MessageTo, named, newMemberId, type OnWire, type PlanStep, PROTOCOL_VERSION, type Push,
+  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, type JobId, type JobTerms, type MemberId, type MessageTo, named, newMemberId, type OnWire, type PlanStep, PROTOCOL_VERSION, type Push,
   type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
@@ -119,12 +119,21 @@ export class FakeVolunteer {
     this.messages.push(message)
     if (message.type === 'welcome') this.session = message.session
     if (message.type === 'welcome' || message.type === 'job') this.#take(message.job)
-    if (this.#options.obedient !== false) this.#obey(message)
+    const isOfAnother = 'job' in message && typeof message.job === 'string' && message.job !== this.terms?.id
+    if (this.#options.obedient !== false && !isOfAnother) this.#obey(message)
     this.#changed()
   }
 
+  /** what it held of other jobs: it comes back to them warm */
+  readonly #heldOf = new Map<JobId, Held | undefined>()
+
   #take(terms: JobTerms | null): void {
     if (terms === null) return
+    if (this.terms !== undefined && this.terms.id !== terms.id) {
+      this.#turn++
+      this.#heldOf.set(this.terms.id, this.held)
+      this.held = this.#heldOf.get(terms.id)
+    }
     this.terms = terms
     const spec = parseModelSpec(terms.model)
     this.#form = { spec, layout: parameterLayout(spec), optimizer: terms.optimizer }
@@ -141,10 +150,14 @@ export class FakeVolunteer {
         return void this.#reach(message).catch(() => undefined) // killed: the socket closes, too
       case 'start':
         this.#plan.clear()
+        this.#until = Number.POSITIVE_INFINITY
         this.#acknowledge(message.after)
         return this.#goOn(message.plan)
       case 'plan':
         return this.#goOn(message.steps)
+      case 'until':
+        this.#until = message.step
+        return
       case 'ack':
         return this.#acknowledge(message.committed)
       case 'checkpoint-at':
@@ -183,6 +196,8 @@ export class FakeVolunteer {
   }
 
   readonly #plan = new Map<number, readonly BlockId[]>()
+  /** no step after this one begins */
+  #until = Number.POSITIVE_INFINITY
   #training: number | undefined
 
   #goOn(steps: readonly PlanStep[]): void {
@@ -198,7 +213,7 @@ export class FakeVolunteer {
     for (;;) {
       const step = (this.held?.version.v ?? 0) + 1
       const blocks = this.#plan.get(step)
-      if (blocks === undefined) return
+      if (blocks === undefined || step > this.#until) return
       await new Promise((resolve) => setTimeout(resolve, this.#options.stepMs ?? 2))
       if (turn !== this.#turn || this.held === undefined || this.socket.readyState !== WebSocket.OPEN) return
       const samples = blocks.reduce((sum, block) => sum + this.#range(block, 'train').samples, 0)

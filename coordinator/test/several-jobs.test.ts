@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
+import type { WatchMessage } from '@starling-grid/protocol'
 import type { FakeVolunteer } from './fake-volunteer.ts'
-import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import { QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer, watch } from './fixture.ts'
 
 /** Says hello and nothing more by itself. */
 async function quiet(url: string): Promise<FakeVolunteer> {
@@ -49,3 +50,31 @@ test('the end of a run reaches volunteers that only prepared for it, and those w
   while (preparing.messages.filter(({ type }) => type === 'finished').length < 2) await preparing.next('another end')
   assert.deepEqual((await runOf(url, id)).phase, 'finished')
 })
+
+test('a new job waits until the older one wrote its head; when the new one ends the older goes on, and repeats nothing', { timeout: 240_000 }, async () => {
+  const { url } = await startCoordinator({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
+  const older = await submit(url, smallJob({ epochs: 20 }))
+  const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
+  await until(url, 'some steps', ({ version }) => version.v >= 12)
+  const newer = await submit(url, smallJob({ epochs: 1, seed: 4 }))
+  await Promise.all(fakes.map((fake) => fake.heard('job', ({ job }) => job.id === newer.id)))
+  const paused = await runOf(url, older.id)
+  assert.ok(paused.version.v >= 12)
+  assert.equal(paused.checkpoint?.v, paused.version.v, 'every committed step is in the checkpoint')
+  await Promise.all(fakes.map((fake) => fake.heard('finished')))
+  const after = await until(url, 'more steps of the older job', ({ job, version }) => job.id === older.id && version.v > paused.version.v + 3)
+  const { events } = await snapshot(url)
+  assert.deepEqual(events.filter(({ kind }) => kind === 'rewind'), [])
+  assert.ok(after.samplesCommitted > paused.samplesCommitted)
+  assert.equal((await runOf(url, newer.id)).phase, 'finished')
+})
+
+async function snapshot(url: string): Promise<Extract<WatchMessage, { type: 'snapshot' }>> {
+  const { messages, stop } = watch(url)
+  for await (const message of messages)
+    if (message.type === 'snapshot') {
+      stop()
+      return message
+    }
+  throw new Error('the stream ended without a snapshot')
+}

@@ -17,7 +17,7 @@ export function createRunState(config: RunConfig): RunState {
     config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
     mode: config.mode === 'auto' ? 'ring' : config.mode, modeEpoch: 0, modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
     leaseEpochs: new Map(), quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
-    phase: { type: 'waiting' }, phaseReason: '', members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), validation: undefined,
+    phase: { type: 'waiting' }, phaseReason: '', parking: undefined, members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), validation: undefined,
     provisional: undefined, checkpointAsked: undefined, digests: new Map(), copies: new Map(),
     health: { consecutiveAborts: 0, ballots: [], linkFailures: [], blames: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined }, everPlanned: new Set(),
   }

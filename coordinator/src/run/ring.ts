@@ -163,7 +163,8 @@ export function ringTick(turn: Turn, phase: Ring): void {
   movesTick(turn, phase)
   learnersTick(turn, phase)
   guestsTick(turn, phase)
-  if (phase.until !== undefined && now - phase.until.at > DRAIN_MS) return change(turn, phase)
+  const isParking = state.parking !== undefined && phase.until !== undefined && state.chain.head.v >= phase.until.step
+  if (phase.until !== undefined && now - phase.until.at > DRAIN_MS && !isParking) return change(turn, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
   const exchange = exchangeOf(turn, phase.members)
@@ -176,7 +177,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
 }
 
 /** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
-function drain(turn: Turn, phase: Ring, reason: string): void {
+export function drain(turn: Turn, phase: Ring, reason: string): void {
   if (phase.until !== undefined) return
   const step = Math.min(turn.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
   phase.until = { step, at: turn.now, reason }

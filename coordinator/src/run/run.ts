@@ -13,6 +13,7 @@ import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
 import { trainingIsOver } from './scheduler.ts'
+import { advanceParking, park, parkingTick } from './parking.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
@@ -59,7 +60,10 @@ function take(turn: Turn, input: RunInput): void {
       return serverCheckpointed(turn, input)
     case 'server-lost':
       return serverLost(turn, input.reason)
+    case 'park':
+      return park(turn, input.reason)
     case 'tick':
+      parkingTick(turn)
       return tick(turn)
     default:
       input satisfies never
@@ -198,6 +202,7 @@ function advance(turn: Turn): void {
   if (phase.type === 'async') closeWhenDue(turn)
   const idle = phase.type === 'ring' ? phase.plannedTo === state.chain.head.v : state.leases.size === 0
   if (phase.type === 'ring') considerUpload(turn)
+  if (state.parking !== undefined) return advanceParking(turn, phase)
   if (idle && validationDue(state)) return validate(turn)
   if (idle && trainingIsOver(state)) return finish(turn)
   if (phase.type === 'async') return grantTraining(turn)

@@ -69,7 +69,7 @@ export function planWindow(state: RunState, now: number): number {
 export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, { plannedTo, now }: { readonly plannedTo: number; readonly now: number }): PlanStep[] {
   const { maxSteps, off } = state.config
   const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
-  if (trainingIsOver(state)) return []
+  if (trainingIsOver(state) || state.parking !== undefined) return []
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
   const last = Math.min(state.chain.head.v + planWindow(state, now), maxSteps ?? Number.POSITIVE_INFINITY)

@@ -236,6 +236,8 @@ export interface RunState {
   // ---- volatile ----
   phase: RunPhase
   phaseReason: string
+  /** another job gets the volunteers, since when and why (parking.ts) */
+  parking: { readonly since: number; readonly reason: string } | undefined
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
   /** async mode: what is pushed and is no version yet; ring mode: what guests pushed and nobody was given yet */
@@ -281,6 +283,8 @@ export type RunInput =
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly remembered?: Sha256 }
   /** the parameter server died: what it held since its last checkpoint is gone (A4) */
   | { readonly type: 'server-lost'; readonly reason: string }
+  /** another job gets the volunteers: answered by the effect `parked` */
+  | { readonly type: 'park'; readonly reason: string }
   | { readonly type: 'tick' }
 
 export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
@@ -293,6 +297,8 @@ export type Effect =
   | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }
   /** the end is durable and members were told: volunteers that only prepare hear of it, and all are free for another job */
   | { readonly type: 'ended' }
+  /** the run paused: its volunteers may go to another job */
+  | { readonly type: 'parked' }
   /** the parameter server takes over this version (A5) */
   | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
   /** the push that this decision is about joins the open sum, scaled by `damping` (A2) */

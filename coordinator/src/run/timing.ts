@@ -24,6 +24,8 @@ export interface Timing {
   readonly checkpointMs: number
   /** for an upload that was asked for, before another member is asked: the least; large models get longer (uploadMsOf) */
   readonly uploadMs: number
+  /** for a run to write its head before its volunteers go to another job */
+  readonly parkMs: number
   readonly leaseMinMs: number
   readonly leaseMaxMs: number
   /** calm needed in async mode before the ring is tried again; doubles with each fallback */
@@ -54,6 +56,7 @@ export const DEFAULT_TIMING: Timing = {
   checkpointSteps: 200,
   uploadMs: 20_000, // a state of 64 M parameters and two moments takes so long at 300 Mbit/s; slower lines are measured
   checkpointMs: 15_000, // the bound on repeated work that promise 2 states for async mode (A4)
+  parkMs: 120_000, // a step and the upload of a large state; the new job waits no longer
   leaseMinMs: 10_000,
   leaseMaxMs: 600_000,
   quietMs: 20_000,

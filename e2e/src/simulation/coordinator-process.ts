@@ -144,6 +144,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
       case 'note':
         return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
       case 'ended':
+      case 'parked':
         return
       case 'server-load':
         return this.#server.load(effect.checkpoint)

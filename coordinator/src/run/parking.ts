@@ -1,0 +1,68 @@
+// Another job gets the volunteers: before they go, the run ends its step and gets a checkpoint of its head, so that nothing that
+// they trained is repeated later. For a bounded time; then they go anyway, and the run says what that costs.
+import { closeSum } from './accumulator.ts'
+import { askServer } from './async.ts'
+import { askCheckpoint, dropUnbegun } from './checkpoints.ts'
+import { newestCheckpoint } from './journal-replay.ts'
+import { drain } from './ring.ts'
+import type { RunPhase, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+type Working = Extract<RunPhase, { type: 'ring' | 'async' }>
+
+/** ms for leased blocks to come back before the open sum is closed without them */
+const LEASES_MS = 5000
+
+export function park(turn: Turn, reason: string): void {
+  const { state, now } = turn
+  if (state.parking !== undefined) return
+  state.parking = { since: now, reason }
+  turn.note('run', `${reason}: this run ends its step, writes a checkpoint and pauses`)
+  turn.then({ type: 'advance' })
+  parkingTick(turn)
+}
+
+/** Outside of a ring and the parameter server nothing is under way that a checkpoint could save. */
+export function parkingTick(turn: Turn): void {
+  const { state, now } = turn
+  const { parking, phase, members, config } = state
+  if (parking === undefined) return
+  const isResting = members.size === 0 || phase.type === 'waiting' || phase.type === 'finished'
+  if (isResting || now - parking.since >= config.timing.parkMs) parked(turn)
+}
+
+/** What the run does instead of planning on. */
+export function advanceParking(turn: Turn, phase: Working): void {
+  const { state } = turn
+  turn.reason(`${state.parking?.reason ?? ''}; writing version ${state.chain.head.v}`)
+  if (phase.type === 'ring' && !isRingResting(state, phase)) return drain(turn, phase, 'another job gets the volunteers')
+  if (phase.type === 'async' && areLeasesOut(turn)) return
+  if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(turn)
+  if (unsaved(state) === 0) return parked(turn)
+  if (phase.type === 'async') return askServer(turn, phase)
+  if ((state.checkpointAsked?.v ?? 0) > state.chain.head.v) dropUnbegun(state) // its version comes after the pause
+  askCheckpoint(turn, phase, state.chain.head.v)
+}
+
+/** No member begins another step. */
+export function isRingResting({ chain }: RunState, { plannedTo, until }: Extract<RunPhase, { type: 'ring' }>): boolean {
+  return plannedTo === chain.head.v || (until !== undefined && chain.head.v >= until.step)
+}
+
+function areLeasesOut({ state, now }: Turn): boolean {
+  return state.leases.size > 0 && now - (state.parking?.since ?? now) < LEASES_MS
+}
+
+/** committed steps since the newest checkpoint */
+function unsaved(state: RunState): number {
+  return state.chain.head.v - newestCheckpoint(state).version.v
+}
+
+function parked(turn: Turn): void {
+  const { state } = turn
+  const steps = unsaved(state)
+  turn.note('run', steps === 0 ? `paused at version ${state.chain.head.v}` : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated if no volunteer brings them back`)
+  turn.reason('paused for another job')
+  state.parking = undefined
+  turn.effect({ type: 'parked' })
+}
