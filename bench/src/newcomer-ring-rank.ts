@@ -28,7 +28,8 @@ held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
 const compute = new Compute(timedExecutor(parameterCount(MODEL), STEP_MS), held)
 const batch = batchFor(rank)
 const ranges = gradientBuckets(held.layout)
-let sum = compute.gradient
+const lease = compute.buffers.lease()
+let sum = lease.values
 const state = new Uint8Array(Uint32Array.from({ length: rank === 0 ? STATE_BYTES / 4 : 0 }, random32(1)).buffer)
 
 const links = new LinkSet(await openPeerNetwork(access), () => Promise.reject(new Error('internal: no relay here')), {
@@ -56,9 +57,9 @@ function prepare(gen: number): void {
 /** What a member does in a step (train-step.ts). */
 async function makeStep(gen: number, step: number): Promise<number> {
   const begin = performance.now()
-  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(step, bucket, compute.gradient) }
-  const { targets } = (await compute.heldGradient(batch, early)).sums
-  steps.contribute(step, compute.gradient, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
+  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(step, bucket, lease.values) }
+  const targets = (await compute.heldGradient(lease, batch, early))?.sums.targets ?? 0
+  steps.contribute(step, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
   await steps.reduced(gen, step)
   const gradDigest = await sha256Of(bytesOf(sum))
   const record: StepRecord = { v: step, gen, modeEpoch: 0, kind: 'ring', blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0, gradDigest }

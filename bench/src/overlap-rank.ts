@@ -24,7 +24,8 @@ const compute = new Compute(executor, held)
 const batch = batchFor(position)
 const ranges = gradientBuckets(held.layout)
 
-let sum = compute.gradient
+const lease = compute.buffers.lease()
+let sum = lease.values
 const links = new LinkSet(slowNetwork(await openPeerNetwork(access), LINK_BYTES_PER_MS), () => Promise.reject(new Error('internal: no relay')), {
   onFrame: (_, frame) => steps.accept(frame),
   onLost: (_, __, error) => {
@@ -41,9 +42,10 @@ function prepare(gen: number, way: StepWay): void {
 
 /** What a member does in a step (train-step.ts), or a part of it. */
 async function go(gen: number, way: StepWay): Promise<void> {
-  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(1, bucket, compute.gradient) }
-  const { targets } = way === 'exchange' ? { targets: 1 } : (await compute.heldGradient(batch, way === 'overlap' ? early : undefined)).sums
-  steps.contribute(1, compute.gradient, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
+  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(1, bucket, lease.values) }
+  const computed = way === 'exchange' ? undefined : await compute.heldGradient(lease, batch, way === 'overlap' ? early : undefined)
+  const targets = computed?.sums.targets ?? 1
+  steps.contribute(1, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
   await steps.reduced(gen, 1)
   if (way === 'exchange') return
   const gradDigest = await sha256Of(bytesOf(sum))

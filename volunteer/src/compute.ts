@@ -1,6 +1,7 @@
 // The executor, used by one task at a time: loads the parameters that a task names, measures speed.
 import type { VersionRef } from '@starling-grid/protocol'
 import { allFinite } from './floats.ts'
+import { GradientBuffers, type GradientLease } from './gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
 import type { HeldVersion } from './recovery/held-version.ts'
 
@@ -15,11 +16,21 @@ export interface NamedParameters {
   readonly partial?: boolean
 }
 
+/** Of one batch, whose Σ gradients are in the memory of the lease that it was computed with. */
+export interface Computed {
+  readonly sums: BatchSums
+  readonly finite: boolean
+}
+
+interface Result {
+  readonly into: Float32Array
+  readonly early?: EarlyRanges | undefined
+}
+
 export class Compute {
   readonly executor: Executor
+  readonly buffers: GradientBuffers
   readonly #held: HeldVersion
-  /** Σ gradients of the own share; kept unchanged while its reduce runs, since recovery may need it */
-  readonly gradient: Float32Array
   #loaded: string | undefined
   #queue: Promise<unknown> = Promise.resolve()
   /** compute only, a moving average */
@@ -29,30 +40,34 @@ export class Compute {
   constructor(executor: Executor, held: HeldVersion) {
     this.executor = executor
     this.#held = held
-    this.gradient = new Float32Array(held.layout.total)
+    this.buffers = new GradientBuffers(held.layout.total)
   }
 
-  /** Gradient of a share with the held parameters, into `gradient`. `early`: hears of its pieces as they become final. */
-  heldGradient(batch: Batch, early?: EarlyRanges): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
-    return this.#alone(async () => {
-      const { version, parameters } = this.#held
-      if (version === undefined) throw new Error('internal: computing without a version')
-      return this.#gradient({ version, parameters }, batch, early)
-    })
+  /** Gradient with the held parameters. `early`: gets its pieces as they become final. Undefined: the lease ended before (R3). */
+  heldGradient(lease: GradientLease, batch: Batch, early?: EarlyRanges): Promise<Computed | undefined> {
+    return this.#alone(() =>
+      lease.use((into) => {
+        const { version, parameters } = this.#held
+        if (version === undefined) throw new Error('internal: computing without a version')
+        return this.#gradient({ version, parameters }, batch, { into, early: early && whileOpen(lease, early) })
+      }),
+    )
   }
 
-  /** Gradient with parameters that were pulled (async mode), into `gradient`. */
-  pulledGradient(from: NamedParameters, batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
-    return this.#alone(() => this.#gradient(from, batch))
+  /** Gradient with parameters that were pulled (async mode). Undefined: the lease ended before. */
+  pulledGradient(lease: GradientLease, from: NamedParameters, batch: Batch): Promise<Computed | undefined> {
+    return this.#alone(() => lease.use((into) => this.#gradient(from, batch, { into })))
   }
 
-  /** Gradient with parameters that no version names (inner steps of a local round), into `gradient`. */
-  localGradient(parameters: Float32Array, batch: Batch): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
-    return this.#alone(() => {
-      this.#loaded = undefined
-      this.executor.loadParameters(parameters)
-      return this.#run(batch)
-    })
+  /** Gradient with parameters that no version names (inner steps of a local round). Undefined: the lease ended before. */
+  localGradient(lease: GradientLease, parameters: Float32Array, batch: Batch): Promise<Computed | undefined> {
+    return this.#alone(() =>
+      lease.use((into) => {
+        this.#loaded = undefined
+        this.executor.loadParameters(parameters)
+        return this.#run(batch, { into })
+      }),
+    )
   }
 
   evaluate(from: NamedParameters, batch: Batch): Promise<BatchSums> {
@@ -64,29 +79,30 @@ export class Compute {
 
   /** Two rounds with arbitrary parameters: the first compiles, the second is timed. */
   async measure(batch: Batch): Promise<number> {
-    this.executor.loadParameters(this.gradient)
-    await this.executor.gradient(batch, this.gradient)
+    const lease = this.buffers.lease()
+    this.executor.loadParameters(lease.values)
+    await lease.use((into) => this.executor.gradient(batch, into))
     const start = performance.now()
-    await this.executor.gradient(batch, this.gradient)
+    await lease.use((into) => this.executor.gradient(batch, into))
     this.samplesPerSecond = (1000 * batch.samples) / Math.max(performance.now() - start, 0.1)
-    this.gradient.fill(0)
+    lease.end()
     return this.samplesPerSecond
   }
 
-  async #gradient(from: NamedParameters, batch: Batch, early?: EarlyRanges): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
+  async #gradient(from: NamedParameters, batch: Batch, result: Result): Promise<Computed> {
     if (batch.samples === 0) {
-      this.gradient.fill(0)
+      result.into.fill(0)
       return { sums: NOTHING, finite: true }
     }
     this.#load(from)
-    return this.#run(batch, early)
+    return this.#run(batch, result)
   }
 
-  async #run(batch: Batch, early?: EarlyRanges): Promise<{ readonly sums: BatchSums; readonly finite: boolean }> {
+  async #run(batch: Batch, { into, early }: Result): Promise<Computed> {
     const start = performance.now()
-    const sums = await this.executor.gradient(batch, this.gradient, early)
+    const sums = await this.executor.gradient(batch, into, early)
     this.#measured(batch.samples, performance.now() - start)
-    return { sums, finite: Number.isFinite(sums.lossSum) && allFinite(this.gradient) }
+    return { sums, finite: Number.isFinite(sums.lossSum) && allFinite(into) }
   }
 
   #load({ version, parameters, partial = false }: NamedParameters): void {
@@ -106,4 +122,9 @@ export class Compute {
     this.#queue = done.catch(() => undefined)
     return done
   }
+}
+
+/** Pieces of a gradient whose lease ended are no news. */
+function whileOpen(lease: GradientLease, early: EarlyRanges): EarlyRanges {
+  return { ...early, onFinal: (index, encoded) => (lease.isOver ? undefined : early.onFinal(index, encoded)) }
 }

@@ -207,7 +207,7 @@ export class JobSession {
   }
 
   async #parametersOf(version: VersionRef): Promise<NamedParameters> {
-    if (this.#held.version?.id === version.id) return { version, parameters: this.#held.parameters }
+    if (this.#held.version?.id === version.id) return { version, parameters: this.#held.parameters.slice() } // the next steps overwrite what is held
     return this.#pull(version)
   }
 

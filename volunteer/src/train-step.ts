@@ -6,7 +6,7 @@ import { bytesOf } from './collective/numbers.ts'
 import type { StepSum } from './collective/step-reduce.ts'
 import { sha256Of } from './data/shards.ts'
 import type { MemberInput } from './sync/member-state.ts'
-import type { ShareResult } from './sync/share-work.ts'
+import type { ShareResult } from './sync/share-sum.ts'
 
 /** What a step needs of its member. `tell` asks the protocol (sync/member.ts) and carries out what it answers, at once. */
 export interface StepMember {

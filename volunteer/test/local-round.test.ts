@@ -41,7 +41,7 @@ const onLearned = (): void => undefined
 const blocks = (...numbers: number[]) => numbers.map((n) => trainingBlock(0, n))
 
 test('a round is the inner steps, one after another, and its share is their difference times their targets', async () => {
-  const { held, compute, rounds, asked } = setUp(2)
+  const { held, rounds, asked } = setUp(2)
   const share = blocks(0, 1, 2, 3)
   const result = await rounds.run({ base, parameters: held.parameters, blocks: share, current: () => true, onLearned })
   assert.deepEqual(asked, [share.slice(0, 2), share.slice(2)])
@@ -57,7 +57,7 @@ test('a round is the inner steps, one after another, and its share is their diff
     nextVersion({ layout, optimizer }, version, gradient, version)
   }
   const wanted = version.parameters.map((value, i) => Math.fround(16 * Math.fround((held.parameters[i] ?? 0) - value)))
-  assert.deepEqual(compute.gradient, wanted)
+  assert.deepEqual(rounds.contribution, wanted)
 })
 
 test('a round that a new generation cut short goes on where it was, when the base and the blocks are the same', async () => {
@@ -96,10 +96,12 @@ test('a step that was under way when a new ballot began is not learned from: wha
 
 test('a member without blocks gives a difference of nothing', async () => {
   const { held, compute, rounds } = setUp(2)
-  compute.gradient.fill(5)
+  const before = compute.buffers.lease()
+  before.values.fill(5)
+  before.end()
   const result = await rounds.run({ base, parameters: held.parameters, blocks: [], current: () => true, onLearned })
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [0, 0, true])
-  assert.ok(compute.gradient.every((value) => value === 0))
+  assert.ok(rounds.contribution.every((value) => value === 0))
 })
 
 /** Parameters after each inner step on its own, from the job's initial ones on, with one optimizer all along. */
@@ -187,7 +189,7 @@ test('what a fragment learned after it left stays with the member and joins the 
   for (const { rounds: one, compute } of [first, again]) {
     const local = compute.localGradient.bind(compute)
     const seen: Float32Array[] = []
-    compute.localGradient = (parameters, batch) => (seen.push(parameters.slice()), local(parameters, batch))
+    compute.localGradient = (lease, parameters, batch) => (seen.push(parameters.slice()), local(lease, parameters, batch))
     await one.run({ ...order, base: next, parameters: moved, blocks: blocks(4, 5, 6, 7) })
     started.push([...(seen[0] ?? [])])
   }

@@ -265,14 +265,15 @@ async function train(encoding: GradientEncoding, exchange: Exchange): Promise<nu
   const members = SHARES.map(() => {
     const held = new HeldVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.02, momentum: 0.9 }, clipNorm: undefined })
     held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
-    return { held, compute: new Compute(createReferenceExecutor(SPEC), held), residual: new Residual(held.layout.total) }
+    const compute = new Compute(createReferenceExecutor(SPEC), held)
+    return { held, compute, lease: compute.buffers.lease(), residual: new Residual(held.layout.total) }
   })
   const losses: number[] = []
   for (let v = 1; v <= STEPS; v++) {
-    const sums = await Promise.all(members.map(async ({ compute }, i) => (await compute.heldGradient(patterns(SHARES[i] ?? 0, 10 * v + i))).sums))
-    const total = (of: 'targets' | 'lossSum'): number => sums.reduce((sum, each) => sum + each[of], 0)
+    const sums = await Promise.all(members.map(async ({ compute, lease }, i) => (await compute.heldGradient(lease, patterns(SHARES[i] ?? 0, 10 * v + i)))?.sums))
+    const total = (of: 'targets' | 'lossSum'): number => sums.reduce((sum, each) => sum + (each?.[of] ?? 0), 0)
     const feedbacks = members.map(({ held, residual }) => residual.from(held.version ?? { v: 0, id: versionId('') }, 'ring'))
-    const reduced = reduce({ encoding, exchange, gradients: members.map(({ compute }) => compute.gradient), feedbacks, random: seeded(v) })
+    const reduced = reduce({ encoding, exchange, gradients: members.map(({ lease }) => lease.values), feedbacks, random: seeded(v) })
     const version = { v, id: versionId(v.toString(16).padStart(64, '0')) }
     for (const [i, { held, residual }] of members.entries()) {
       residual.completed()

@@ -37,12 +37,12 @@ function bench(speed: number, buckets = false) {
   const early: Float32Array[] = []
   const encodes: boolean[] = []
   const gradient = compute.heldGradient.bind(compute)
-  compute.heldGradient = (batch, wanted) => (encodes.push(wanted?.encode !== undefined), gradient(batch, wanted))
+  compute.heldGradient = (lease, batch, wanted) => (encodes.push(wanted?.encode !== undefined), gradient(lease, batch, wanted))
   const encode: EncodeOrder = { encoding: 'int8', runs: [[], [{ start: 0, end: 6 }]], losses: 0, cpuMsPerMillion: 1 }
   const ranges = [{ start: 6, end: held.layout.total }, { start: 0, end: 6 }]
   const share = new ShareWork({
     core, compute, batches, tell: (input) => void react(core, input), guestSum: async () => new Float32Array(held.layout.total).fill(100),
-    bucketsOf: () => (buckets ? { ranges, encode, onFinal: (index) => early.push(compute.gradient.slice(ranges[index]?.start, ranges[index]?.end)) } : undefined),
+    bucketsOf: () => (buckets ? { ranges, encode, onFinal: (index, values) => early.push(values.slice(ranges[index]?.start, ranges[index]?.end)) } : undefined),
   })
   compute.samplesPerSecond = speed
   const start = (): unknown => react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] } })
@@ -53,7 +53,7 @@ async function gradientWith(speed: number, buckets = false) {
   const all = bench(speed, buckets)
   all.start()
   const result = await all.share.compute({ gen: 1, step: 1 })
-  return { ...all, result, gradient: all.compute.gradient.slice() }
+  return { ...all, result, gradient: all.share.gradient.slice() }
 }
 
 const FAST = 1e9
@@ -97,23 +97,25 @@ describe('a share', () => {
     const plain = await gradientWith(FAST)
     const lent = [trainingBlock(0, 9)]
     for (const [speed, buckets] of [[FAST, false], [FAST, true], [SLOW, false], [SLOW, true]] as const) {
-      const { core, compute, share, start } = bench(speed, buckets)
+      const { core, share, start } = bench(speed, buckets)
       react(core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 3, place: 0, blocks: lent, samples: 4, targets: 4, lossSum: 8, correct: 1 } })
       await share.fetchGuest(1, 3)
       start()
       const result = await share.compute({ gen: 1, step: 1 })
       assert.deepEqual([result?.blocks, result?.samples, result?.sums.targets], [[...BLOCKS, ...lent], 20, 20])
-      assert.ok(near(compute.gradient, plain.gradient.map((value) => value + 100)), `${speed} samples/s, ${buckets ? '' : 'no '}buckets`)
+      assert.ok(near(share.gradient, plain.gradient.map((value) => value + 100)), `${speed} samples/s, ${buckets ? '' : 'no '}buckets`)
     }
   })
 
   test('of nothing is zero, whatever was computed before', async () => {
     const { core, compute, share } = bench(FAST)
-    compute.gradient.fill(5)
+    const before = compute.buffers.lease()
+    before.values.fill(5)
+    before.end()
     react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: [] }] } })
     const result = await share.compute({ gen: 1, step: 1 })
     assert.deepEqual([result?.blocks, result?.samples], [[], 0])
-    assert.ok(compute.gradient.every((value) => value === 0))
+    assert.ok(share.gradient.every((value) => value === 0))
   })
 
   test('of a generation that ended is no share', async () => {

@@ -4,6 +4,7 @@
 import { type BlockId, describeError, type MemberId, type MessageTo, type Push, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import { type ParameterEntry, type ParameterLayout, type RowsByName, writeGradient } from '@starling-grid/model'
 import type { Compute, NamedParameters } from '../compute.ts'
+import type { GradientLease } from '../gradient-buffers.ts'
 import type { PushAnswer } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
 import type { Batch } from '../graph/executor.ts'
@@ -34,40 +35,52 @@ export class AsyncMode {
   readonly #parts: AsyncParts
   /** raised by every grant and every end of async mode: older work stops at its next step */
   #turn = 0
+  /** of the grant under way */
+  #lease: GradientLease | undefined
 
   constructor(parts: AsyncParts) {
     this.#parts = parts
   }
 
+  /** What is still computed for the grant ends without an effect (R3). */
   stop(): void {
     this.#turn++
+    this.#lease?.end()
   }
 
   async granted(grant: MessageTo<'grant'>): Promise<void> {
-    const turn = ++this.#turn
+    this.stop()
+    const turn = this.#turn
     const current = (): boolean => turn === this.#turn
+    const lease = this.#parts.compute.buffers.lease()
+    this.#lease = lease
     try {
-      await this.#work(grant, current)
+      await this.#work(grant, lease)
     } catch (error) {
       if (!current()) return
       this.#parts.onActivity('exchanging', `trying again: ${describeError(error)}`)
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+    } finally {
+      lease.end()
     }
     if (current()) this.#parts.send({ type: 'lease-request', modeEpoch: grant.modeEpoch })
   }
 
-  async #work({ modeEpoch, base, leases }: MessageTo<'grant'>, current: () => boolean): Promise<void> {
+  async #work({ modeEpoch, base, leases }: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
     const { compute, layout, self, tables, push, onActivity, onPushed } = this.#parts
     onActivity('exchanging', `fetching version ${base.v}`)
     const { batch, parameters } = await this.#fetch(base, leases.map(({ block }) => block))
-    if (!current()) return
+    if (lease.isOver) return
     onActivity('computing', `${batch.samples} samples at version ${base.v}`)
-    const { sums } = await compute.pulledGradient(parameters, batch)
-    if (!current()) return
+    const computed = await compute.pulledGradient(lease, parameters, batch)
+    if (computed === undefined) return
+    const { sums } = computed
     onActivity('exchanging', 'sending gradients to the parameter server')
-    const { body, sparse } = writeGradient(compute.gradient, layout, tables)
-    const answer = await push({ incarnation: self, modeEpoch, base, leases, samples: batch.samples, ...sums, ...(sparse.length === 0 ? {} : { sparse: [...sparse] }) }, body)
-    if (answer.verdict === 'received') onPushed(batch.samples, sums.lossSum / Math.max(sums.targets, 1))
+    const answer = await lease.use((gradient) => {
+      const { body, sparse } = writeGradient(gradient, layout, tables)
+      return push({ incarnation: self, modeEpoch, base, leases, samples: batch.samples, ...sums, ...(sparse.length === 0 ? {} : { sparse: [...sparse] }) }, body)
+    })
+    if (answer?.verdict === 'received') onPushed(batch.samples, sums.lossSum / Math.max(sums.targets, 1))
   }
 
   /** At once, unless the rows to pull depend on the batch. */

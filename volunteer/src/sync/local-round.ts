@@ -8,6 +8,7 @@ import { createOptimizerState } from '@starling-grid/shaders'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { allFinite } from '../floats.ts'
+import type { GradientLease } from '../gradient-buffers.ts'
 import type { BatchSums } from '../graph/executor.ts'
 import { FragmentStream, weightedDifference } from './fragment-stream.ts'
 import { fragmentsOf } from './local-fragments.ts'
@@ -67,6 +68,8 @@ export class LocalRounds {
   readonly #inner: VersionContent
   readonly #mean: Float32Array
   #progress: Progress | undefined
+  /** gradients of inner steps, then the difference that they made: of the round under way, until it is over or the next begins */
+  #lease: GradientLease | undefined
   #last: Promise<unknown> = Promise.resolve()
   /** every share of the round under way arrived: what left of this member's is in the sum */
   #isSummed = false
@@ -97,7 +100,9 @@ export class LocalRounds {
 
   /** Σ targets · (base − local) of the last round that ran to its end */
   get contribution(): Float32Array {
-    return this.#parts.stream?.difference ?? this.#parts.compute.gradient
+    const contribution = this.#parts.stream?.difference ?? this.#lease?.values
+    if (contribution === undefined) throw new Error('internal: no round is under way')
+    return contribution
   }
 
   /** Every share of the round is in the sum. */
@@ -108,6 +113,7 @@ export class LocalRounds {
   /** R3: the round under way is void. */
   halt(): void {
     this.#isSummed = false
+    this.#endLease()
   }
 
   /** R10. A sum that was fetched (R7) says nothing of whether this member's share is in it. */
@@ -126,7 +132,9 @@ export class LocalRounds {
 
   async #run(order: RoundOrder): Promise<RoundResult | undefined> {
     if (!order.current()) return undefined
-    const { compute } = this.#parts
+    this.#endLease() // the round before is over, or this one would not have begun
+    const lease = this.#parts.compute.buffers.lease()
+    this.#lease = lease
     const progress = this.#resume(order)
     order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
@@ -134,14 +142,19 @@ export class LocalRounds {
     const stream = this.#parts.stream && (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
     for (const blocks of steps) {
       if (!order.current()) return undefined
-      const finite = await this.#innerStep(blocks, progress, order)
+      const finite = await this.#innerStep(blocks, progress, { ...order, lease })
       if (finite === undefined) return undefined
       if (!finite) return ((this.#progress = undefined), { samples: progress.samples, sums: progress.sums, finite })
       stream?.stepped(progress.steps)
     }
     stream?.end(progress.sums.targets)
-    if (this.#parts.stream === undefined) weightedDifference(order.parameters, this.#inner.parameters, { weight: progress.sums.targets, into: compute.gradient })
+    if (this.#parts.stream === undefined) weightedDifference(order.parameters, this.#inner.parameters, { weight: progress.sums.targets, into: lease.values })
     return { samples: progress.samples, sums: progress.sums, finite: allFinite(this.contribution) }
+  }
+
+  #endLease(): void {
+    this.#lease?.end()
+    this.#lease = undefined
   }
 
   /** Undefined: there is nothing to learn from. */
@@ -169,13 +182,14 @@ export class LocalRounds {
   }
 
   /** Undefined: a ballot came meanwhile. What this member said of its progress then must stay true, so the step is not made. */
-  async #innerStep(blocks: readonly BlockId[], progress: Progress, order: RoundOrder): Promise<boolean | undefined> {
+  async #innerStep(blocks: readonly BlockId[], progress: Progress, order: RoundOrder & { readonly lease: GradientLease }): Promise<boolean | undefined> {
     const { compute, batches, rule, clipNorm } = this.#parts
     const batch = await batches.of(blocks)
-    const { sums, finite } = await compute.localGradient(this.#inner.parameters, batch)
-    if (!order.current()) return undefined
+    const computed = await compute.localGradient(order.lease, this.#inner.parameters, batch)
+    if (computed === undefined || !order.current()) return undefined
+    const { sums, finite } = computed
     if (!finite) return false
-    meanOfStep(rule, compute.gradient, { targets: sums.targets, mean: this.#mean, clipNorm })
+    meanOfStep(rule, order.lease.values, { targets: sums.targets, mean: this.#mean, clipNorm })
     nextVersion(rule, this.#inner, this.#mean, this.#inner)
     progress.blocks.push(...blocks)
     progress.steps++

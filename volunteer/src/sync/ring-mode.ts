@@ -18,7 +18,8 @@ import { type MemberCore, type MemberEffect, type MemberInput, neighbours, type 
 import { mayServe, react } from './member.ts'
 import { RingLinks } from './ring-links.ts'
 import type { RoundWork } from './round-work.ts'
-import { type ShareResult, ShareWork } from './share-work.ts'
+import type { ShareResult } from './share-sum.ts'
+import { ShareWork } from './share-work.ts'
 import { Staging } from './staging.ts'
 import { StepExchange } from './step-exchange.ts'
 
@@ -149,7 +150,7 @@ export class RingMode {
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
     this.#exchange.halt()
-    this.#share.resumed()
+    this.#share.halt()
     this.#contributed = 0
     this.#ringLinks.halt()
     this.#server.forget()
@@ -200,8 +201,9 @@ export class RingMode {
   }
 
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
+    const { core, rounds } = this.#parts
     this.#contributed = manifest.samples
-    this.#exchange.contribute(step, manifest)
+    this.#exchange.contribute(step, manifest, core.ring?.kind === 'round' && rounds ? rounds.contribution : this.#share.gradient)
   }
 
   #localRound = (order: StepOrder): Promise<ShareResult | undefined> => {

@@ -6,7 +6,7 @@ import { mayContributeEarly } from './early-contribution.ts'
 import type { LocalRounds } from './local-round.ts'
 import type { MemberCore } from './member-state.ts'
 import { nextBlocksOf } from './share.ts'
-import type { ShareResult } from './share-work.ts'
+import type { ShareResult } from './share-sum.ts'
 
 export interface RoundWorkParts {
   readonly core: MemberCore

@@ -3,16 +3,21 @@
 import type { BlockId } from '@starling-grid/protocol'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
-import type { FloatRange } from '../floats.ts'
-import type { BatchSums, EarlyRanges } from '../graph/executor.ts'
+import type { EarlyRanges } from '../graph/executor.ts'
 import type { MemberCore, MemberInput } from './member-state.ts'
 import { nextBlocksOf } from './share.ts'
 import { blockMsNow, isBehind, pieceOf, plannedMs, type ShareState } from './share-pace.ts'
+import { type ShareResult, ShareSum } from './share-sum.ts'
 
 /** ms between looks at a share that takes its time */
 const LOOK_MS = 100
 /** ms between two calls for help: one round of moves is over by then */
 const CALL_MS = 500
+
+/** Pieces of a share's gradient that leave as soon as each is final. */
+export interface EarlyBuckets extends Pick<EarlyRanges, 'ranges' | 'encode'> {
+  onFinal(index: number, gradient: Float32Array, encoded?: readonly Uint8Array[]): void
+}
 
 export interface ShareWorkParts {
   readonly core: MemberCore
@@ -22,14 +27,7 @@ export interface ShareWorkParts {
   /** Σ gradients of guests, from the coordinator (A1) */
   guestSum(id: number): Promise<Float32Array>
   /** Takes pieces of the gradient as soon as each is final; undefined: all at once. */
-  bucketsOf(gen: number, step: number): EarlyRanges | undefined
-}
-
-export interface ShareResult {
-  readonly blocks: readonly BlockId[]
-  readonly samples: number
-  readonly sums: BatchSums
-  readonly finite: boolean
+  bucketsOf(gen: number, step: number): EarlyBuckets | undefined
 }
 
 interface StepOrder {
@@ -37,12 +35,11 @@ interface StepOrder {
   readonly step: number
 }
 
-const NOTHING: ShareResult = { blocks: [], samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 }, finite: true }
-
 export class ShareWork {
   readonly #parts: ShareWorkParts
-  /** Σ gradients of earlier pieces; made when a share first has more than one */
-  #sum: Float32Array | undefined
+  /** of the step under way, until it is over (R3) or the next begins */
+  #share: ShareSum | undefined
+  #clock: ShareClock | undefined
   /** ms per block of the last piece: a member that got slower knows it at its next share */
   #lastBlockMs = 0
   #resume: () => void = () => undefined
@@ -53,23 +50,42 @@ export class ShareWork {
     this.#parts = parts
   }
 
-  /** Others may have handed blocks over, or nobody waits for anybody any more. */
+  /** Σ gradients of the share of the step under way, whole as soon as `compute` resolved. */
+  get gradient(): Float32Array {
+    if (this.#share === undefined) throw new Error('internal: no share is under way')
+    return this.#share.gradient
+  }
+
+  /** Others may have handed blocks over, or no member waits for another any more. */
   resumed = (): void => this.#resume()
 
-  /** Σ gradients of the share into `compute.gradient`. Undefined: the generation ended before. */
+  /** R3: the generation is over. A computation that still runs ends without an effect. */
+  halt(): void {
+    this.#share?.end()
+    this.#clock?.stop()
+    this.#share = undefined
+    this.#guest = undefined
+    this.#resume()
+  }
+
+  /** Σ gradients of the share into `gradient`. Undefined: the generation ended before. */
   compute = async ({ gen, step }: StepOrder): Promise<ShareResult | undefined> => {
     const order = { gen, step }
     const { core, compute } = this.#parts
+    this.#share?.end() // its step is over, or this one would not have begun
+    const share = new ShareSum(compute)
+    this.#share = share
     const clock = new ShareClock(order, this.#parts)
-    let share = NOTHING
+    this.#clock = clock
     try {
-      for (;;) {
-        const blocks = nextBlocksOf(core, { ...order, most: pieceOf({ blocks: clock.left, blockMs: this.#expectedBlockMs, gradientBytes: compute.gradient.byteLength }), blockMs: clock.blockMs })
+      while (!share.isOver) {
+        const blocks = nextBlocksOf(core, { ...order, most: pieceOf({ blocks: clock.left, blockMs: this.#expectedBlockMs, gradientBytes: share.gradient.byteLength }), blockMs: clock.blockMs })
         if (blocks === 'over') return undefined
         if (blocks === 'sealed') return this.#finished(share)
         if (blocks === 'wait') await new Promise<void>((resolve) => (this.#resume = resolve))
-        else share = await this.#add(share, blocks, clock)
+        else await this.#add(share, blocks, clock)
       }
+      return undefined
     } finally {
       clock.stop()
     }
@@ -84,88 +100,49 @@ export class ShareWork {
     tell({ type: 'guest-fetched', gen, id })
   }
 
-  /** What guests computed that goes with this share, which is sealed. */
-  #withGuest(share: ShareResult): ShareResult {
-    const guest = this.#parts.core.ring?.flight?.guest
-    if (guest === undefined) return share
-    const { blocks, samples, targets, lossSum, correct } = guest
-    return {
-      ...share, blocks: [...share.blocks, ...blocks], samples: share.samples + samples,
-      sums: { lossSum: share.sums.lossSum + lossSum, targets: share.sums.targets + targets, correct: share.sums.correct + correct },
-    }
-  }
-
-  /** Into the sum of earlier pieces, once, when the share is sealed. */
-  #addGuest(): void {
-    const { core, compute } = this.#parts
-    if (core.ring?.flight?.guest === undefined || core.ring.flight.guest.id !== this.#guest?.id) return
-    this.#sum ??= new Float32Array(compute.gradient.length)
-    addTo(this.#sum, this.#guest.sum)
-    this.#guest = undefined
-  }
-
   get #expectedBlockMs(): number {
     const { batches, compute } = this.#parts
     return Math.max(this.#lastBlockMs, (1000 * batches.blockSamples) / Math.max(compute.samplesPerSecond, 1e-3))
   }
 
-  async #add(share: ShareResult, blocks: readonly BlockId[], clock: ShareClock): Promise<ShareResult> {
-    const { batches, compute } = this.#parts
-    const batch = await batches.of(blocks)
-    this.#keep(share)
+  async #add(share: ShareSum, blocks: readonly BlockId[], clock: ShareClock): Promise<void> {
+    const batch = await this.#parts.batches.of(blocks)
+    if (share.isOver) return // a ballot came while the samples were fetched
     clock.begin(blocks.length)
-    const { sums, finite } = await compute.heldGradient(batch, this.#early(clock, share.blocks.length === 0))
-    this.#lastBlockMs = clock.end()
-    const { lossSum, targets, correct } = share.sums
-    return {
-      blocks: [...share.blocks, ...blocks], samples: share.samples + batch.samples, finite: share.finite && finite,
-      sums: { lossSum: lossSum + sums.lossSum, targets: targets + sums.targets, correct: correct + sums.correct },
-    }
+    await share.add({ blocks, batch }, this.#early(share, clock))
+    if (!share.isOver) this.#lastBlockMs = clock.end()
   }
 
   /** Buckets of the last piece: from the first of them on the share can neither lose blocks nor get any, so it is sealed now. */
-  #early({ order, left }: ShareClock, isWhole: boolean): EarlyRanges | undefined {
-    const { core, compute, bucketsOf } = this.#parts
+  #early(share: ShareSum, { order, left }: ShareClock): EarlyRanges | undefined {
+    const { core, bucketsOf } = this.#parts
     const early = left === 0 ? bucketsOf(order.gen, order.step) : undefined
     if (early === undefined || nextBlocksOf(core, { ...order, most: 0, blockMs: this.#lastBlockMs }) !== 'sealed') return undefined
     // What is encoded cannot be added to: the share must be this piece and nothing else.
-    const encode = isWhole && core.ring?.flight?.guest === undefined ? early.encode : undefined
-    this.#addGuest()
-    return { ranges: early.ranges, ...(encode ? { encode } : {}), onFinal: (index, encoded) => this.#bucketFinal(early, index, { gradient: compute.gradient, encoded }) }
+    const encode = share.isEmpty && core.ring?.flight?.guest === undefined ? early.encode : undefined
+    this.#addGuest(share)
+    return { ranges: early.ranges, ...(encode ? { encode } : {}), onFinal: (index, encoded) => bucketFinal(share, early, { index, encoded }) }
   }
 
-  #bucketFinal(early: EarlyRanges, index: number, { gradient, encoded }: { readonly gradient: Float32Array; readonly encoded: readonly Uint8Array[] | undefined }): void {
-    const range = early.ranges[index]
-    if (range === undefined) return
-    if (this.#sum !== undefined) {
-      addTo(gradient, this.#sum, range)
-      this.#sum.fill(0, range.start, range.end) // not again with the rest
-    }
-    early.onFinal(index, encoded)
+  #finished(share: ShareSum): ShareResult {
+    this.#addGuest(share)
+    return share.finish(this.#parts.core.ring?.flight?.guest)
   }
 
-  /** The executor overwrites the gradient: what is there so far goes aside. */
-  #keep({ blocks }: ShareResult): void {
-    const { gradient } = this.#parts.compute
-    if (blocks.length === 0) return void this.#sum?.fill(0)
-    this.#sum ??= new Float32Array(gradient.length)
-    addTo(this.#sum, gradient)
-  }
-
-  #finished(share: ShareResult): ShareResult {
-    const { gradient } = this.#parts.compute
-    if (share.blocks.length === 0) {
-      gradient.fill(0)
-      this.#sum?.fill(0)
-    }
-    this.#addGuest()
-    if (this.#sum !== undefined) addTo(gradient, this.#sum)
-    return this.#withGuest(share)
+  /** Into the share, once, when it is sealed (A1). */
+  #addGuest(share: ShareSum): void {
+    const wanted = this.#parts.core.ring?.flight?.guest
+    if (wanted === undefined || wanted.id !== this.#guest?.id) return
+    share.addGuest(this.#guest.sum)
+    this.#guest = undefined
   }
 }
 
-function addTo(sum: Float32Array, more: Float32Array, { start, end }: FloatRange = { start: 0, end: sum.length }): void {
-  for (let i = start; i < end; i++) sum[i] = (sum[i] ?? 0) + (more[i] ?? 0)
+function bucketFinal(share: ShareSum, early: EarlyBuckets, { index, encoded }: { readonly index: number; readonly encoded: readonly Uint8Array[] | undefined }): void {
+  const range = early.ranges[index]
+  if (range === undefined) return
+  share.complete(range)
+  early.onFinal(index, share.gradient, encoded)
 }
 
 /** Looks at the clock while a share is computed, and says `behind` when it is. */

@@ -3,10 +3,8 @@
 import type { Frame, GradientEncoding, GridError, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Feedback } from '../collective/encoding.ts'
 import { normOf } from '../collective/slice-norms.ts'
-import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { FloatRange } from '../floats.ts'
-import type { EarlyRanges } from '../graph/executor.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { mayContributeEarly } from './early-contribution.ts'
 import { EncodeOrders } from './encode-orders.ts'
@@ -15,11 +13,11 @@ import type { LocalRounds } from './local-round.ts'
 import type { MemberCore } from './member-state.ts'
 import { Residual } from './residual.ts'
 import { RingSteps, type RingStepsParts } from './ring-steps.ts'
+import type { EarlyBuckets } from './share-work.ts'
 
 export interface StepExchangeParts extends RingStepsParts {
   readonly core: MemberCore
   readonly held: HeldVersion
-  readonly compute: Compute
   readonly batches: Batches
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
@@ -74,9 +72,8 @@ export class StepExchange {
     this.#parts.rounds?.committed(version, kind)
   }
 
-  contribute(step: number, manifest: Manifest): void {
-    const { core, compute, rounds } = this.#parts
-    const share = core.ring?.kind === 'round' && rounds ? rounds.contribution : compute.gradient
+  /** `share`: Σ gradients or a round's difference, which stays as it is until the step or the generation is over. */
+  contribute(step: number, manifest: Manifest, share: Float32Array): void {
     this.#steps.contribute(step, share, manifest, this.#feedback)
   }
 
@@ -84,11 +81,11 @@ export class StepExchange {
   contributeRoundBucket = (step: number, bucket: number, share: Float32Array): void => this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback })
 
   /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
-  bucketsOf = (gen: number, step: number): EarlyRanges | undefined => {
-    const { core, compute } = this.#parts
+  bucketsOf = (gen: number, step: number): EarlyBuckets | undefined => {
+    const { core } = this.#parts
     const feedback = this.#feedback
-    const onFinal: EarlyRanges['onFinal'] = (bucket, encoded) => {
-      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, compute.gradient, { feedback, encoded })
+    const onFinal: EarlyBuckets['onFinal'] = (bucket, gradient, encoded) => {
+      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, gradient, { feedback, encoded })
     }
     const encode = this.#residual && this.#encodes?.order(this.#residual.losses)
     return this.#buckets && { ranges: this.#buckets, onFinal, ...(encode ? { encode } : {}) }

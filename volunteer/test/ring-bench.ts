@@ -1,0 +1,249 @@
+// Members of a ring at a bench: real RingMode, links in memory, reduce and optimizer. The orders of a coordinator are given by hand, and
+// a computation or a download can be held up for as long as a test likes. Used by ring-gradients.test.ts.
+import assert from 'node:assert/strict'
+import { outerOptimizer, type ModelSpec } from '@starling-grid/model'
+import { type BlockId, blockIndex, extend, genesis, type GradientEncoding, jobId, type MemberId, memberId, type MessageFrom, type StepRecord, type ToCoordinator, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import { type Batch, Compute, createMember, createReferenceExecutor, type EarlyRanges, type Executor, HeldVersion, MemoryGrid, type RunOrder } from '@starling-grid/volunteer'
+import type { Batches } from '../src/data/batch.ts'
+import { openLocalRounds } from '../src/sync/local-round.ts'
+import { RingMode } from '../src/sync/ring-mode.ts'
+
+export const ZERO = genesis(jobId('job'), 'hash', 7)
+export const [A, B] = [memberId('a'), memberId('b')]
+export const BLOCKS = [0, 1, 2, 3].map((i) => trainingBlock(0, i))
+export const BLOCK_SAMPLES = 4
+const OWNER = 1
+const OPTIMIZER = { type: 'sgd', lr: 0.1, momentum: 0.9 } as const
+const ROUNDS = { innerSteps: 2, outerLr: 0.7, outerMomentum: 0.9 } as const
+
+/** Something that waits until it is let go. */
+export class Gate {
+  readonly arrived: Promise<void>
+  #arrive: () => void = () => undefined
+  open: () => void = () => undefined
+  readonly #opened: Promise<void>
+
+  constructor() {
+    this.arrived = new Promise((resolve) => (this.#arrive = resolve))
+    this.#opened = new Promise((resolve) => (this.open = resolve))
+  }
+
+  pass(): Promise<void> {
+    this.#arrive()
+    return this.#opened
+  }
+}
+
+/** Computes at once, and writes the gradient back when it is let: in place of a GPU that takes its time. */
+export class GatedExecutor implements Executor {
+  readonly adapter
+  readonly #inner: Executor
+  #gates: Gate[] = []
+  /** first inputs of the batches that were computed, in order */
+  readonly computed: number[] = []
+  readonly written: number[] = []
+
+  constructor(inner: Executor) {
+    this.#inner = inner
+    this.adapter = inner.adapter
+  }
+
+  /** The next computation's result is held up. */
+  hold(): Gate {
+    const gate = new Gate()
+    this.#gates.push(gate)
+    return gate
+  }
+
+  loadParameters(flat: Float32Array): void {
+    this.#inner.loadParameters(flat)
+  }
+
+  async gradient(batch: Batch, into: Float32Array, early?: EarlyRanges) {
+    const gate = this.#gates.shift()
+    this.computed.push(batch.x[0] ?? 0)
+    const result = new Float32Array(into.length)
+    const sums = await this.#inner.gradient(batch, result)
+    await gate?.pass()
+    if (early === undefined) into.set(result)
+    for (const [index, { start, end }] of (early?.ranges ?? []).entries()) {
+      into.set(result.subarray(start, end), start)
+      early?.onFinal(index)
+    }
+    this.written.push(batch.x[0] ?? 0)
+    return sums
+  }
+
+  evaluate(batch: Batch) {
+    return this.#inner.evaluate(batch)
+  }
+
+  predict(x: Batch['x'], samples: number) {
+    return this.#inner.predict(x, samples)
+  }
+
+  destroy(): void {
+    this.#inner.destroy()
+  }
+}
+
+/** Any numbers, another for each block. */
+export function batchOf(spec: ModelSpec, blocks: readonly BlockId[]): Batch {
+  const [inputs = 0] = spec.input
+  const samples = blocks.length * BLOCK_SAMPLES
+  const numbers = blocks.flatMap((block) => Array.from({ length: BLOCK_SAMPLES * inputs }, (_, i) => Math.sin(i + 1 + 13 * blockIndex(block))))
+  return { samples, x: Float32Array.from(numbers), y: Int32Array.from({ length: samples }, (_, i) => i % 2), groups: blocks.map(() => BLOCK_SAMPLES) }
+}
+
+export interface BenchOptions {
+  readonly spec: ModelSpec
+  readonly encoding?: GradientEncoding
+  /** absent: steps; otherwise local rounds in so many fragments */
+  readonly fragments?: number
+  /** samples per second, as the members believe: slow ones compute their share in pieces */
+  readonly speed?: number
+  readonly wrap?: (executor: GatedExecutor) => Executor
+}
+
+export class BenchMember {
+  readonly core
+  readonly held: HeldVersion
+  readonly compute: Compute
+  readonly executor: GatedExecutor
+  readonly ring: RingMode
+  readonly sent: ToCoordinator[] = []
+  readonly failed: unknown[] = []
+  readonly batches: Batches
+  #downloads: Gate[] = []
+
+  constructor(id: MemberId, grid: MemoryGrid, { spec, encoding = 'f32', fragments, speed = 1e9, wrap = (executor) => executor }: BenchOptions) {
+    const outer = fragments === undefined ? {} : { outer: outerOptimizer(ROUNDS) }
+    this.held = new HeldVersion({ spec, optimizer: OPTIMIZER, clipNorm: undefined, ...outer })
+    this.core = createMember(id, ZERO)
+    this.executor = new GatedExecutor(createReferenceExecutor(spec))
+    this.compute = new Compute(wrap(this.executor), this.held)
+    Object.defineProperty(this.compute, 'samplesPerSecond', { get: () => speed, set() {} }) // whatever this machine measures
+    const batch = async (blocks: readonly BlockId[]): Promise<Batch> => {
+      await this.#downloads.shift()?.pass()
+      return batchOf(spec, blocks)
+    }
+    this.batches = { blockSamples: BLOCK_SAMPLES, blockTargets: BLOCK_SAMPLES, of: batch } as unknown as Batches
+    const { held, compute, batches, core } = this
+    const rule = { layout: held.layout, optimizer: OPTIMIZER }
+    const targetsOf = async (blocks: readonly BlockId[]): Promise<number> => blocks.length * BLOCK_SAMPLES
+    const rounds = fragments === undefined ? undefined : openLocalRounds({ rule, clipNorm: undefined, innerSteps: ROUNDS.innerSteps, compute, batches, targetsOf }, fragments)
+    this.ring = new RingMode({
+      core, held, compute, batches, rounds, encoding, network: grid.join(id), linkOpenMs: undefined, genesis: ZERO, seed: 7,
+      openRelay: () => Promise.reject(new Error('internal: no relay here')),
+      fromCoordinator: () => Promise.reject(new Error('internal: no coordinator here')),
+      upload: async () => undefined,
+      guestSum: async () => new Float32Array(held.layout.total).fill(0.5),
+      send: (message) => void this.sent.push(message),
+      onEncoded: () => undefined,
+      onChange: () => undefined,
+      onFatal: (error) => void this.failed.push(error),
+    })
+  }
+
+  /** The next download of samples takes as long as the test likes. */
+  holdDownload(): Gate {
+    const gate = new Gate()
+    this.#downloads.push(gate)
+    return gate
+  }
+
+  said<T extends ToCoordinator['type']>(type: T): MessageFrom<T>[] {
+    return this.sent.filter((message): message is MessageFrom<T> => message.type === type)
+  }
+
+  async hears<T extends ToCoordinator['type']>(type: T, count: number): Promise<MessageFrom<T>> {
+    await until(() => this.said(type).length >= count || this.failed.length > 0)
+    assert.deepEqual(this.failed, [])
+    return this.said(type)[count - 1] ?? assert.fail()
+  }
+}
+
+/** A ring of two, and what a coordinator would say to it. */
+export class RingBench {
+  readonly a: BenchMember
+  readonly b: BenchMember
+  readonly #kind: 'ring' | 'round'
+  #gen = 0
+  #version: VersionRef = ZERO
+
+  constructor(options: BenchOptions) {
+    const grid = new MemoryGrid()
+    this.#kind = options.fragments === undefined ? 'ring' : 'round'
+    this.a = new BenchMember(A, grid, options)
+    this.b = new BenchMember(B, grid, options)
+  }
+
+  get members(): [BenchMember, BenchMember] {
+    return [this.a, this.b]
+  }
+
+  get gen(): number {
+    return this.#gen
+  }
+
+  tell(order: RunOrder): void {
+    for (const { ring } of this.members) ring.order(order)
+  }
+
+  freeze(): void {
+    this.tell({ type: 'freeze', owner: OWNER, gen: ++this.#gen })
+  }
+
+  /** Until every member confirmed; then it only lacks START. */
+  async form(shares: readonly [number, number]): Promise<void> {
+    const confirmed = this.a.said('confirm').length
+    this.tell({
+      type: 'form', owner: OWNER, gen: this.#gen, members: [A, B], shares: [...shares], relayed: [], committed: this.#version, records: [], target: this.#version, sources: [A, B],
+      coordinatorHolds: true, modeEpoch: 0, kind: this.#kind,
+    })
+    for (const member of this.members) await member.hears('confirm', confirmed + 1)
+  }
+
+  start(blocks: readonly BlockId[] = BLOCKS): void {
+    this.tell({ type: 'start', owner: OWNER, gen: this.#gen, after: this.#version, plan: [{ step: this.#version.v + 1, blocks: [...blocks] }] })
+  }
+
+  async begin(shares: readonly [number, number], blocks?: readonly BlockId[]): Promise<void> {
+    this.freeze()
+    await this.form(shares)
+    this.start(blocks)
+  }
+
+  /** A guest's sum, which the member in `place` is to contribute (A1). */
+  async lend(place: number): Promise<void> {
+    const guest = { owner: OWNER, gen: this.#gen, id: this.#gen }
+    this.tell({ type: 'guest', ...guest, place, blocks: [trainingBlock(0, 9)], samples: 4, targets: 4, lossSum: 8, correct: 1 })
+    this.tell({ type: 'guest-take', ...guest })
+    const { core } = this.members[place] ?? assert.fail()
+    await until(() => core.ring?.guests.get(guest.id)?.stage === 'here')
+  }
+
+  /** The record of the step under way, equal on both, and so are their parameters. */
+  async held(): Promise<StepRecord> {
+    const v = this.#version.v + 1
+    const [record, other] = await Promise.all(this.members.map(async (member) => (await member.hears('held', v)).record))
+    assert.deepEqual(record, other)
+    assert.ok(record)
+    this.#version = extend(this.#version, record)
+    assert.deepEqual(this.a.held.encode(), this.b.held.encode())
+    return record
+  }
+
+  get parameters(): Float32Array {
+    return this.a.held.parameters.slice()
+  }
+
+  stop(): void {
+    for (const { ring } of this.members) ring.stop()
+  }
+}
+
+/** Waits for a state: looks again after whatever else is due. */
+export async function until(state: () => boolean): Promise<void> {
+  while (!state()) await new Promise((resolve) => setTimeout(resolve, 1))
+}
