@@ -2,7 +2,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { GridError, type JobSpec, type StepRecord } from '@starling-grid/protocol'
+import { GridError, type JobSpec, type RunView, type StepRecord } from '@starling-grid/protocol'
+import type { FaultProxy } from './fault-proxy.ts'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
 
@@ -17,6 +18,8 @@ export interface GridOptions {
   readonly volunteerNiceness?: number
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
   readonly timing?: Readonly<Record<string, number>>
+  /** volunteers and the watch reach the coordinator through this proxy, which a scenario breaks at will */
+  readonly proxied?: (target: string) => Promise<FaultProxy>
 }
 
 export interface VolunteerOptions {
@@ -35,29 +38,37 @@ export class Grid {
   readonly dataDir: string
   readonly token: string
   readonly volunteers: Child[] = []
+  readonly proxy: FaultProxy | undefined
   coordinator: Child
-  url: string
+  /** of the coordinator itself */
+  direct: string
   watch: Watch
 
   static async start(options: GridOptions = {}): Promise<Grid> {
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'starling-')))
     const token = crypto.randomUUID().replaceAll('-', '')
     const { child, url } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
-    return new Grid({ options, dataDir, token, child, url })
+    return new Grid({ options, dataDir, token, child, url, proxy: await options.proxied?.(url) })
   }
 
-  private constructor({ options, dataDir, token, child, url }: { readonly options: GridOptions; readonly dataDir: string; readonly token: string; readonly child: Child; readonly url: string }) {
+  private constructor({ options, dataDir, token, child, url, proxy }: GridParts) {
     this.#options = options
     this.dataDir = dataDir
     this.token = token
     this.coordinator = child
-    this.url = url
-    this.watch = new Watch(url)
+    this.direct = url
+    this.proxy = proxy
+    this.watch = new Watch(this.url)
+  }
+
+  /** Where volunteers and people reach it. */
+  get url(): string {
+    return this.proxy?.url ?? this.direct
   }
 
   /** @throws GridError what the coordinator refused, with its code */
   async submit(job: JobSpec): Promise<string> {
-    const response = await fetch(`${this.url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }, body: JSON.stringify(job) })
+    const response = await fetch(`${this.direct}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }, body: JSON.stringify(job) })
     const answer = (await response.json()) as { id?: string; code?: GridError['code']; message?: string }
     if (!response.ok || answer.id === undefined) throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
     return answer.id
@@ -80,18 +91,35 @@ export class Grid {
 
   /** The same port and the same folder: the volunteers find it again by themselves. */
   async restartCoordinator(): Promise<void> {
-    const { child } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: Number(new URL(this.url).port) })
+    const { child } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: Number(new URL(this.direct).port) })
     this.coordinator = child
+  }
+
+  /** Another coordinator on the same folder, as a rolling restart starts it: the one before is deposed, and ends by itself. */
+  async replaceCoordinator(): Promise<Child> {
+    if (this.proxy === undefined) throw new Error('internal: a coordinator on another port is reached through a proxy')
+    const before = this.coordinator
+    const { child, url } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: 0 })
+    this.coordinator = child
+    this.direct = url
+    this.proxy.pointTo(url)
+    return before
   }
 
   /** The committed chain of a job. */
   async records(job: string): Promise<StepRecord[]> {
-    const response = await fetch(`${this.url}/api/jobs/${job}/records`)
+    const response = await fetch(`${this.direct}/api/jobs/${job}/records`)
     return ((await response.json()) as { records: StepRecord[] }).records
   }
 
+  /** A job's run as the dashboard sees it. */
+  async run(job: string): Promise<RunView> {
+    const response = await fetch(`${this.direct}/api/jobs/${job}`)
+    return (await response.json()) as RunView
+  }
+
   async exportModel(job: string, file: string): Promise<void> {
-    const response = await fetch(`${this.url}/api/jobs/${job}/export`)
+    const response = await fetch(`${this.direct}/api/jobs/${job}/export`)
     if (!response.ok) throw new GridError('unsupported', `the model could not be exported: HTTP ${response.status} ${await response.text()}`)
     await writeFile(file, new Uint8Array(await response.arrayBuffer()))
   }
@@ -100,8 +128,18 @@ export class Grid {
     this.watch.stop()
     await Promise.all(this.volunteers.map((child) => stopChild(child)))
     await stopChild(this.coordinator)
+    await this.proxy?.stop()
     if (this.#options.dataDir === undefined) await rm(this.dataDir, { recursive: true, force: true })
   }
+}
+
+interface GridParts {
+  readonly options: GridOptions
+  readonly dataDir: string
+  readonly token: string
+  readonly child: Child
+  readonly url: string
+  readonly proxy: FaultProxy | undefined
 }
 
 async function startCoordinator(options: GridOptions & { readonly dataDir: string; readonly token: string; readonly port: number }): Promise<{ readonly child: Child; readonly url: string }> {

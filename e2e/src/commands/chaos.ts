@@ -4,6 +4,7 @@ import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/
 import { Argument, Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
+import { everything, type EverythingResult } from '../chaos/everything.ts'
 import { ATTACKS, hostile } from '../chaos/hostile.ts'
 import { killCoordinator, killVolunteer } from '../chaos/kills.ts'
 import { type Attack, type Fault, type Percentiles, percentiles, rounded, type Scenario, secondsToRecover, type Slowness, type Struck } from '../chaos/scenario.ts'
@@ -22,8 +23,13 @@ interface Options {
   readonly executor: 'webgpu' | 'reference'
   readonly exchange: NonNullable<JobSpec['exchange']>
   readonly log?: string
+  readonly minutes: number
   readonly json?: boolean
 }
+
+/** All faults at random on one grid; it measures other things than the scenarios do, and has a result of its own. */
+const EVERYTHING = 'everything'
+const EVERYTHING_DOES = 'kills, takeovers, lost answers, damaged checkpoints, slow uploads and job switches at random, for --minutes'
 
 /** scenario → what one fault does */
 const SCENARIOS: Readonly<Record<string, Scenario>> = {
@@ -54,8 +60,8 @@ export interface ChaosResult extends Audit {
 
 export async function chaos(argv: string[]): Promise<number> {
   const program = new Command('starling chaos')
-    .description(`Trains while things break, then audits the committed history.\n\n${Object.entries(SCENARIOS).map(([name, { does }]) => `  ${name}: ${does}`).join('\n')}`)
-    .addArgument(new Argument('<scenario>', 'what breaks').choices(Object.keys(SCENARIOS)))
+    .description(`Trains while things break, then audits the committed history.\n\n${Object.entries(SCENARIOS).map(([name, { does }]) => `  ${name}: ${does}`).join('\n')}\n  ${EVERYTHING}: ${EVERYTHING_DOES}`)
+    .addArgument(new Argument('<scenario>', 'what breaks').choices([...Object.keys(SCENARIOS), EVERYTHING]))
     .option('--seed <n>', 'of the faults and of the run', wholeNumber(0), 1)
     .option('--faults <n>', `how many; 2 partitions or sleepers, 4 kills, ${ATTACKS} attacks otherwise`, wholeNumber(1))
     .addOption(new Option('--kills <n>', 'the same as --faults').argParser(wholeNumber(1)))
@@ -64,16 +70,31 @@ export async function chaos(argv: string[]): Promise<number> {
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
     .addOption(new Option('--exchange <way>', 'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only').choices(['ring', 'butterfly', 'auto']).default('ring'))
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
+    .option('--minutes <n>', `of faults, in the scenario ${EVERYTHING}`, wholeNumber(1), 10)
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
   const name = program.args[0] ?? ''
+  const options = program.opts<Options>()
+  if (name === EVERYTHING) return everythingBreaks(options)
   const scenario = SCENARIOS[name]
   if (scenario === undefined) throw new GridError('usage', `no scenario "${name}"`)
-  const options = program.opts<Options>()
   const result = await runScenario(name, scenario, options)
   if (options.json === true) console.log(JSON.stringify(result))
   return result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
+}
+
+async function everythingBreaks({ minutes, seed, volunteers, executor, json }: Options): Promise<number> {
+  const line = new ProgressLine()
+  const result = await everything({ minutes, seed, volunteers, executor, random: random32(seed), say: (text) => line.say(text), show: (text) => line.show(text) })
+  const { lost, duplicated, jobs, jobsEnded, volunteersEnded, recoverySeconds } = result
+  line.say(`${jobsEnded} of ${jobs} jobs ended; ${result.blocksCommitted} of ${result.blocksExpected} blocks committed, ${lost} lost, ${duplicated} duplicated; ${volunteersEnded.length} volunteers ended by themselves; recovery ${recoverySeconds.p50} s (median), ${recoverySeconds.max} s at most`)
+  if (json === true) console.log(JSON.stringify(result))
+  return survived(result) ? 0 : 1
+}
+
+function survived({ lost, duplicated, replicasIdentical, jobs, jobsEnded, volunteersEnded }: EverythingResult): boolean {
+  return lost === 0 && duplicated === 0 && replicasIdentical && jobsEnded === jobs && volunteersEnded.length === 0
 }
 
 async function runScenario(name: string, scenario: Scenario, options: Options): Promise<ChaosResult> {
