@@ -63,6 +63,7 @@ export async function everything(options: EverythingOptions): Promise<Everything
   try {
     return await ordeal.run()
   } finally {
+    ordeal.over()
     await grid.stop()
   }
 }
@@ -115,6 +116,11 @@ class Ordeal {
     say('no more faults: every job has to end')
     await this.#allEnd()
     return this.#result()
+  }
+
+  /** Whatever ends from here on was told to. */
+  over(): void {
+    for (const child of this.#grid.volunteers) this.#condemned.add(child)
   }
 
   get #proxy(): FaultProxy {
