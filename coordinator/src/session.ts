@@ -93,6 +93,10 @@ export class VolunteerSession {
     socket.on('close', (code) => this.#end(code === BROKEN ? { reason: 'the connection broke', expected: false } : { reason: 'closed its connection', expected: true }))
     // The close event follows and does what is to do.
     socket.on('error', (error) => ('code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? desk.refused('message-too-large', this.#who) : undefined))
+  }
+
+  /** Its hello has to prove who it is, on this socket. */
+  challenge(): void {
     this.send({ type: 'challenge', nonce: this.#nonce })
   }
 

@@ -73,6 +73,7 @@ export class Sessions implements Audience, SessionDesk {
       return session.refuse('grid-full', `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`, true)
     }
     this.#strangers.add(session)
+    session.challenge()
   }
 
   // ---- for one session ----
