@@ -19,8 +19,8 @@ export function speedOf(steps: readonly StepPoint[], now: number, since: number)
   return (1000 * samples) / Math.max(1, until - first.at)
 }
 
-/** Samples that the whole run commits, epochs and maxSteps considered. */
-export function samplesExpected({ spec, manifest }: Job): number {
-  const all = spec.epochs * samplesIn(manifest.train)
+/** Samples that the whole run commits; `epochs`: of the job, or fewer when its owner ended it early. */
+export function samplesExpected({ spec, manifest }: Job, epochs: number): number {
+  const all = epochs * samplesIn(manifest.train)
   return spec.maxSteps === undefined ? all : Math.min(all, spec.maxSteps * spec.batchBlocks * spec.blockSamples)
 }

@@ -40,10 +40,10 @@ export interface ViewParts {
 export function runView(parts: ViewParts): RunView {
   const { job, state, history, relay, refusals, trouble, now } = parts
   const { samplesCommitted } = history
-  const expected = samplesExpected(job)
+  const expected = samplesExpected(job, state.config.epochs)
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
-    job: describeJob(job),
+    job: { ...describeJob(job), epochs: state.config.epochs },
     phase: phaseOf(parts),
     reason: trouble ?? state.phaseReason,
     mode: state.mode,

@@ -187,6 +187,19 @@ test('the run ends after maxSteps', () => {
   assert.deepEqual(desk.sent('checkpoint-at').map(({ v }) => v), [1])
 })
 
+test('a run that its owner ends finishes the epoch that it is in, begins no other, and knows it after a restart', () => {
+  const desk = ringOf(['a'], { epochs: 5 })
+  desk.step(1)
+  desk.feed({ type: 'end-with-epoch' })
+  desk.feed({ type: 'end-with-epoch' })
+  assert.equal(desk.entries.filter(({ entry }) => entry.type === 'epochs').length, 1)
+  desk.step(2)
+  assert.deepEqual(desk.planned(3), [])
+  assert.deepEqual([desk.state.chain.doneIn(0).size, desk.state.chain.head.v], [6, 2])
+  assert.deepEqual(desk.sent('checkpoint-at').map(({ v }) => v), [2])
+  assert.equal(new Desk({ epochs: 5 }, desk).state.config.epochs, 1)
+})
+
 test('planned steps that make no progress open a ballot', () => {
   const desk = ringOf(['a', 'b'])
   desk.wait(60_000)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readSafetensors, type StepRecord } from '@starling-grid/protocol'
 import { readParameters } from '@starling-grid/model'
-import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import { runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 const STEPS_PER_EPOCH = 9
 const BLOCKS = 36
@@ -71,4 +71,19 @@ test('in async mode pushes become versions, and what the server wrote is what a 
   assert.equal(fakes.reduce((sum, { pushes }) => sum + pushes, 0), STEPS_PER_EPOCH)
   assertEachBlockOnce(await recordsOf(url, id), 1)
   assert.equal(run.checkpoint?.v, STEPS_PER_EPOCH)
+})
+
+test('the owner ends a run early, and nobody else: the epoch that it is in is finished, validated and written', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ epochs: 1000 }))
+  for (let i = 0; i < 2; i++) volunteer(url, { stepMs: 20 })
+  await until(url, 'some steps', ({ version }) => version.v >= 3)
+  const stop = (headers: Record<string, string>): Promise<Response> => fetch(`${url}/api/jobs/${id}/stop`, { method: 'POST', headers })
+  assert.equal((await stop({})).status, 401)
+  const answer = await stop({ authorization: `Bearer ${TOKEN}` })
+  const { epochs } = (await answer.json()) as { epochs: number }
+  assert.equal(answer.status, 202)
+  const run = await until(url, 'the end', ({ phase }) => phase === 'finished')
+  assert.deepEqual([run.job.epochs, run.version.v, run.samplesCommitted], [epochs, 9 * epochs, run.samplesExpected])
+  assert.ok(epochs < 1000 && run.checkpoint?.v === run.version.v)
 })

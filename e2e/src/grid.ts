@@ -74,6 +74,12 @@ export class Grid {
     return answer.id
   }
 
+  /** The run ends with the epoch that it is in. */
+  async endWithEpoch(job: string): Promise<void> {
+    const response = await fetch(`${this.url}/api/jobs/${job}/stop`, { method: 'POST', headers: { authorization: `Bearer ${this.token}` } })
+    if (!response.ok) throw new GridError('unsupported', `the run could not be ended: HTTP ${response.status} ${await response.text()}`)
+  }
+
   addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, entry, env }: VolunteerOptions = {}): Child {
     const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter])]
     const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), ...(env === undefined ? {} : { env }) })

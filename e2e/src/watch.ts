@@ -8,8 +8,11 @@ const RETRY_MS = 300
 export class Watch {
   readonly #url: string
   readonly #listeners = new Set<() => void>()
+  readonly #waits = new Set<string>()
   #socket: WebSocket | undefined
   #stopped = false
+  /** ms that a state is waited for, unless the caller says another time */
+  limitMs = 120_000
   run: RunView | undefined
   steps: StepPoint[] = []
   validations: ValidationPoint[] = []
@@ -22,8 +25,13 @@ export class Watch {
     this.#dial()
   }
 
+  /** What is waited for now, in words. */
+  get waitingFor(): string {
+    return [...this.#waits].join(' and ') || 'nothing of the run'
+  }
+
   /** Resolves as soon as `state` answers something; looks again at every change. @throws Error that names what was waited for */
-  waitFor<T>(what: string, state: (watch: Watch) => T | undefined | false, limitMs = 120_000): Promise<T> {
+  waitFor<T>(what: string, state: (watch: Watch) => T | undefined | false, limitMs = this.limitMs): Promise<T> {
     return new Promise((resolve, reject) => {
       const check = (): void => {
         const found = state(this)
@@ -33,10 +41,12 @@ export class Watch {
       const finish = (act: () => void): void => {
         clearTimeout(timer)
         this.#listeners.delete(check)
+        this.#waits.delete(what)
         act()
       }
       const timer = setTimeout(() => finish(() => reject(new Error(`gave up waiting for ${what} after ${limitMs / 1000} s; the run is ${this.describe()}`))), limitMs)
       this.#listeners.add(check)
+      this.#waits.add(what)
       check()
     })
   }

@@ -135,6 +135,7 @@ test('decoders refuse bytes that are nothing of theirs, whatever they are', () =
   const places = (...numbers: number[]): Uint8Array => new Uint8Array(Uint32Array.of(...numbers, 0, 0).buffer)
   for (const bad of [places(1, 1), places(2, 1), places(0, 5), places(0, 0xffffffff)]) assert.throws(() => addTopK(bad, new Float32Array(5), 2), { code: 'message-malformed' })
   const scale = (value: number): Uint8Array => new Uint8Array([...new Uint8Array(Float32Array.of(value).buffer), 1])
+  assert.throws(() => decodeInt8(new Uint8Array([...scale(1).subarray(0, 4), 0x80]), new Float32Array(1)), { code: 'message-malformed' }, 'no encoder sends −128')
   for (const bad of [-1, Infinity]) assert.throws(() => decodeInt8(scale(bad), new Float32Array(1)), { code: 'message-malformed' })
 })
 

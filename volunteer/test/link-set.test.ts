@@ -212,6 +212,15 @@ test('frames of the ring overtake the bulk of a state, which leaves a little at 
   }
 })
 
+test('on a link that has room the next frame is one of the ring, whatever bulk waits', async () => {
+  const sent: Frame[] = []
+  const queue = new FrameQueue(recording(far, sent))
+  for (let i = 0; i < 3; i++) queue.add(frame(i, 'chunk'))
+  for (let step = 0; step < 2; step++) queue.add(frame(step))
+  while (sent.length < 5) await new Promise((resolve) => setTimeout(resolve, 5))
+  assert.deepEqual(sent.map(({ type }) => type), ['chunk', 'partial', 'partial', 'chunk', 'chunk'])
+})
+
 test('the bulk of a state trickles while frames of the ring wait on another link, and flows when they are gone', async (t) => {
   let now = 1000
   t.mock.method(performance, 'now', () => now)

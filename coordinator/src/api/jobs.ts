@@ -34,6 +34,12 @@ export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): 
     return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
   })
 
+  app.post<{ Params: { id: string } }>('/api/jobs/:id/stop', { onRequest: async (request) => requireOwner(request, token) }, async ({ params }, reply) => {
+    const run = runOf(runs, params.id)
+    run.feed({ type: 'end-with-epoch' })
+    return reply.code(202).send({ epochs: run.state.config.epochs })
+  })
+
   app.get('/api/jobs', async () => ({ jobs: runs.list().map((run) => run.view()) }))
 
   app.get<{ Params: { id: string } }>('/api/jobs/:id', async ({ params }) => runOf(runs, params.id).view())

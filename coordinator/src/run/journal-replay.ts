@@ -69,6 +69,9 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       return
     case 'validated':
       return addResult(state, entry)
+    case 'epochs':
+      state.config = { ...state.config, epochs: entry.epochs }
+      return
     case 'finished':
       state.finished = entry.reason
       return

@@ -12,8 +12,8 @@ import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
-import { trainingIsOver } from './scheduler.ts'
 import { advanceParking, park, parkingTick } from './parking.ts'
+import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
@@ -62,6 +62,8 @@ function take(turn: Turn, input: RunInput): void {
       return serverLost(turn, input.reason)
     case 'park':
       return park(turn, input.reason)
+    case 'end-with-epoch':
+      return endWithEpoch(turn)
     case 'tick':
       parkingTick(turn)
       return tick(turn)
@@ -129,6 +131,16 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
     default:
       message satisfies never
   }
+}
+
+/** What is begun is finished: R13 keeps plans inside an epoch, so no block is left half way and none is lost. */
+function endWithEpoch(turn: Turn): void {
+  const { state } = turn
+  const epochs = currentEpoch(state) + 1
+  if (state.finished !== undefined || epochs >= state.config.epochs) return
+  turn.journal({ type: 'epochs', epochs })
+  turn.note('run', `the owner ends the run with epoch ${epochs}`)
+  turn.then({ type: 'advance' })
 }
 
 function tick(turn: Turn): void {

@@ -52,6 +52,8 @@ export type JournalEntry =
   | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
   | { readonly type: 'quarantine'; readonly block: BlockId }
   | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly targets: number; readonly correct: number; readonly lossSum: number }
+  /** the owner ended the run early: it has this many epochs now */
+  | { readonly type: 'epochs'; readonly epochs: number }
   | { readonly type: 'finished'; readonly reason: string }
 
 export interface MemberInfo {
@@ -215,7 +217,8 @@ export type RunPhase =
   | { readonly type: 'finished' }
 
 export interface RunState {
-  readonly config: RunConfig
+  /** replaced as a whole, when the owner ends the run early */
+  config: RunConfig
   // ---- durable: rebuilt from the journal ----
   owner: number
   gen: number
@@ -285,6 +288,8 @@ export type RunInput =
   | { readonly type: 'server-lost'; readonly reason: string }
   /** another job gets the volunteers: answered by the effect `parked` */
   | { readonly type: 'park'; readonly reason: string }
+  /** the owner wants no epoch after the one that training is in */
+  | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }
 
 export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>

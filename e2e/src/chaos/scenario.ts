@@ -64,9 +64,8 @@ export interface Scenario {
   readonly strike: (grid: Grid, blow: Blow) => Promise<Struck>
   /** what volunteers are started with */
   readonly volunteer?: Pick<VolunteerOptions, 'entry' | 'env'>
-  /** when the command line names none; a training that is long enough for them */
+  /** when the command line names none */
   readonly faults: number
-  readonly epochs: number
 }
 
 export function faultNow({ watch }: Grid, kind: string): Fault {

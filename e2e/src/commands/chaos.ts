@@ -12,7 +12,7 @@ import { slowMember } from '../chaos/slow-member.ts'
 import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid.ts'
-import { ProgressLine } from '../progress-line.ts'
+import { duration, ProgressLine } from '../progress-line.ts'
 
 interface Options {
   readonly seed: number
@@ -20,10 +20,10 @@ interface Options {
   readonly kills?: number
   readonly volunteers: number
   readonly epochs?: number
+  readonly minutes?: number
   readonly executor: 'webgpu' | 'reference'
   readonly exchange: NonNullable<JobSpec['exchange']>
   readonly log?: string
-  readonly minutes: number
   readonly json?: boolean
 }
 
@@ -33,17 +33,23 @@ const EVERYTHING_DOES = 'kills, takeovers, lost answers, damaged checkpoints, sl
 
 /** scenario → what one fault does */
 const SCENARIOS: Readonly<Record<string, Scenario>> = {
-  'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer, faults: 4, epochs: 4 },
-  'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4, epochs: 4 },
+  'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer, faults: 4 },
+  'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4 },
   // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
-  partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2, epochs: 8 },
-  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2, epochs: 8 },
-  hostile: { does: 'let a volunteer in that attacks the run, a different way each time', strike: hostile, faults: ATTACKS, epochs: 36 },
+  partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2 },
+  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2 },
+  hostile: { does: 'let a volunteer in that attacks the run, a different way each time', strike: hostile, faults: ATTACKS },
 }
 /** The coordinator has its own machine wherever it matters; here it would start in the time that three volunteers leave it. */
 const VOLUNTEER_NICENESS = 5
-/** Kills that a run of the usual length has room for; longer ones have more epochs. */
-const FAULTS_OF_USUAL = 4
+/** Far more than any scenario takes: the run is told to end with its epoch when all faults are struck. */
+const ENDLESS_EPOCHS = 1000
+/** Minutes that a scenario takes at most on two cores: the slowest, `hostile`, takes three of them on an idle machine. */
+const LONGEST_MINUTES = 5
+/** … and of `everything`, which is of any length. */
+const EVERYTHING_MINUTES = 10
+/** ms between two lines of progress, also while nothing happens */
+const PROGRESS_MS = 1000
 
 export interface ChaosResult extends Audit {
   readonly faults: number
@@ -66,11 +72,11 @@ export async function chaos(argv: string[]): Promise<number> {
     .option('--faults <n>', `how many; 2 partitions or sleepers, 4 kills, ${ATTACKS} attacks otherwise`, wholeNumber(1))
     .addOption(new Option('--kills <n>', 'the same as --faults').argParser(wholeNumber(1)))
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
-    .option('--epochs <n>', 'times over the digits; enough for the faults otherwise', wholeNumber(1))
+    .option('--epochs <n>', 'times over the digits; until all faults are struck otherwise', wholeNumber(1))
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
     .addOption(new Option('--exchange <way>', 'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only').choices(['ring', 'butterfly', 'auto']).default('ring'))
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
-    .option('--minutes <n>', `of faults, in the scenario ${EVERYTHING}`, wholeNumber(1), 10)
+    .option('--minutes <n>', `of faults, in the scenario ${EVERYTHING} (${EVERYTHING_MINUTES}); after which another fails and says what it waits for (${LONGEST_MINUTES})`, wholeNumber(1))
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
@@ -79,12 +85,13 @@ export async function chaos(argv: string[]): Promise<number> {
   if (name === EVERYTHING) return everythingBreaks(options)
   const scenario = SCENARIOS[name]
   if (scenario === undefined) throw new GridError('usage', `no scenario "${name}"`)
-  const result = await runScenario(name, scenario, options)
+  const faults = options.faults ?? options.kills ?? scenario.faults
+  const result = await runScenario(name, scenario, { ...options, faults, minutes: options.minutes ?? LONGEST_MINUTES })
   if (options.json === true) console.log(JSON.stringify(result))
-  return result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
+  return result.faults === faults && result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
 }
 
-async function everythingBreaks({ minutes, seed, volunteers, executor, json }: Options): Promise<number> {
+async function everythingBreaks({ minutes = EVERYTHING_MINUTES, seed, volunteers, executor, json }: Options): Promise<number> {
   const line = new ProgressLine()
   const result = await everything({ minutes, seed, volunteers, executor, random: random32(seed), say: (text) => line.say(text), show: (text) => line.show(text) })
   const { lost, duplicated, jobs, jobsEnded, volunteersEnded, recoverySeconds } = result
@@ -97,19 +104,51 @@ function survived({ lost, duplicated, replicasIdentical, jobs, jobsEnded, volunt
   return lost === 0 && duplicated === 0 && replicasIdentical && jobsEnded === jobs && volunteersEnded.length === 0
 }
 
-async function runScenario(name: string, scenario: Scenario, options: Options): Promise<ChaosResult> {
-  const { seed, volunteers, executor, exchange } = options
-  const faults = options.faults ?? options.kills ?? scenario.faults
-  const epochs = options.epochs ?? Math.ceil(scenario.epochs * Math.max(1, faults / Math.max(scenario.faults, FAULTS_OF_USUAL)))
+type Asked = Options & { readonly faults: number; readonly minutes: number }
+
+async function runScenario(name: string, scenario: Scenario, options: Asked): Promise<ChaosResult> {
   const line = new ProgressLine()
   const grid = await Grid.start({ volunteerNiceness: VOLUNTEER_NICENESS })
   try {
-    const job = await grid.submit({ ...demoJob({ epochs, seed, mode: 'ring', minVolunteers: volunteers }), exchange })
-    for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
-    grid.watch.onChange(() => line.show(`step ${grid.watch.run?.version.v ?? 0}: ${grid.watch.run?.reason ?? ''}`))
+    grid.watch.limitMs = 60_000 * options.minutes
+    return await within(options.minutes, grid, struckRun({ name, scenario, grid, line }, options))
+  } finally {
+    await grid.stop()
+  }
+}
+
+/** @throws Error what it still waited for when its time was over */
+async function within<T>(minutes: number, { watch }: Grid, work: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise<never>((_, reject) => {
+    const fail = (): void => reject(new Error(`expected the scenario to end within ${minutes} min, it still waits for ${watch.waitingFor}; the run is ${watch.describe()}; on a slow machine allow more with --minutes`))
+    timer = setTimeout(fail, 60_000 * minutes)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+interface Stage {
+  readonly name: string
+  readonly scenario: Scenario
+  readonly grid: Grid
+  readonly line: ProgressLine
+}
+
+async function struckRun({ name, scenario, grid, line }: Stage, options: Asked): Promise<ChaosResult> {
+  const { seed, volunteers, executor, exchange, faults } = options
+  const job = await grid.submit({ ...demoJob({ epochs: options.epochs ?? ENDLESS_EPOCHS, seed, mode: 'ring', minVolunteers: volunteers }), exchange })
+  for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
+  const struck: Struck[] = []
+  const began = { at: performance.now(), samples: 0 }
+  const show = (): void => line.show(progress(grid, { struck: struck.length, faults, seconds: (performance.now() - began.at) / 1000 }))
+  const timer = setInterval(show, PROGRESS_MS)
+  try {
     const calm = await calmRate(grid)
     const random = random32(seed)
-    const struck: Struck[] = []
     const recoveries: Recovery[] = []
     /** One fault late: the first step of the generation after it is committed by then. */
     const noteRecovery = async (one: Struck | undefined): Promise<void> => {
@@ -117,15 +156,16 @@ async function runScenario(name: string, scenario: Scenario, options: Options): 
       recoveries.push(...found)
       if (options.log !== undefined) keep(options.log, found.map(({ kind, at, generation, seconds }) => ({ fault: kind, at: new Date(at).toISOString(), generation, seconds: rounded(seconds) })))
     }
-    const began = { at: performance.now(), samples: grid.watch.run?.samplesCommitted ?? 0 }
+    Object.assign(began, { at: performance.now(), samples: grid.watch.run?.samplesCommitted ?? 0 })
     while (struck.length < faults && (await nextInstant(grid, random))) {
-      line.say(`fault ${struck.length + 1} at version ${grid.watch.run?.version.v}`)
+      line.say(`fault ${struck.length + 1} of ${faults} at version ${grid.watch.run?.version.v}`)
       struck.push(await scenario.strike(grid, { number: struck.length, executor, random, say: (text) => line.say(text) }))
       await noteRecovery(struck.at(-2))
     }
+    if (struck.length < faults) line.say(`the run ended after ${struck.length} of ${faults} faults; leave --epochs out, or ask for more`)
     if (struck.length === 0) throw new GridError('usage', 'the run ended before the first fault; ask for more epochs')
-    if (struck.length < faults) line.say(`the run ended after ${struck.length} of ${faults} faults; ask for more epochs`)
-    const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 60 * 60 * 1000)
+    if (options.epochs === undefined) await grid.endWithEpoch(job)
+    const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run)
     await noteRecovery(struck.at(-1))
     const rate = ((run.samplesCommitted - began.samples) * 1000) / (performance.now() - began.at)
     const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
@@ -134,8 +174,14 @@ async function runScenario(name: string, scenario: Scenario, options: Options): 
     line.say(`${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
     return result
   } finally {
-    await grid.stop()
+    clearInterval(timer)
   }
+}
+
+/** How far it is, what it waits for, and how long the faults that are left will take if they take as long as those before. */
+function progress({ watch }: Grid, { struck, faults, seconds }: { readonly struck: number; readonly faults: number; readonly seconds: number }): string {
+  const left = struck === 0 ? '' : `, about ${duration((seconds / struck) * (faults - struck))} left`
+  return `${struck} of ${faults} faults${left}; step ${watch.run?.version.v ?? 0}: ${watch.run?.reason ?? ''}; waiting for ${watch.waitingFor}`
 }
 
 /** Samples per second of the first steps, before anything breaks. */

@@ -8,7 +8,7 @@ const LINKS = 'links'
 
 export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/butterfly-reduce.ts', ['volunteer/test/butterfly-reduce', 'volunteer/test/ring-encodings'], [
-    ['slices are added in the order in which they came', 'for (let place = 1; place < this.#size; place++) combine', 'for (let place = this.#size - 1; place > 0; place--) combine'],
+    ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
     ['a frame in our own name is taken', '|| from === this.#self || frame.hop !== 0', '|| frame.hop !== 0'],
     ['a sum that nobody can know yet is taken', "if (!this.#sum.own.has(chunk.bucket)) throw unexpected(`a sum", "if (false) throw unexpected(`a sum"],
     ['slices far outside are summed', 'this.#judge(chunks)', ''],

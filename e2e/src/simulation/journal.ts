@@ -100,6 +100,8 @@ export class Chronicle {
       case 'validated':
         this.#counts.validations++
         return
+      case 'epochs': // no owner ends a simulated run
+        return
       case 'finished':
         return this.#finish()
       default:
