@@ -19,7 +19,7 @@ const COMMANDS = {
   chaos: { does: 'train while things break: chaos SCENARIO', file: '../e2e/src/main.ts', itself: true },
   mutants: { does: 'break one line at a time and say what the tests do not notice: mutants [AREA]', file: '../e2e/src/main.ts', itself: true },
   bench: { does: 'measure against other libraries: bench SUITE', file: '../bench/src/main.ts' },
-  test: { does: 'run the tests, or those whose path contains a text: test [TEXT…]', file: './run-tests.mjs' },
+  test: { does: 'run the tests, all of them, or those whose path contains a text: test [--all | TEXT…]', file: './run-tests.mjs' },
 }
 
 // Started by another command of ours, such as the demo: end when it ends, however it ends.

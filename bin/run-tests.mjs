@@ -1,11 +1,13 @@
 // Runs the tests of every package: unit tests and simulations two files at a time, then whole grids of processes (e2e/), those
 // that leave a core idle two at a time and the others alone; reported as one run by Node's own reporter. Run through `starling test`.
+// Without a text: every promise once (test-choice.mjs says what is left out and why); with `--all` also what is left out, after it.
 import { readdirSync, existsSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
 import { fileURLToPath } from 'node:url'
+import { LATER } from './test-choice.mjs'
 
 const FILES_AT_ONCE = 2
 /** Simulated grids, in the process of the test. */
@@ -19,10 +21,10 @@ const WAITING = [
 const FILE_LIMIT_MS = 10 * 60_000
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 
-const wanted = process.argv.slice(2)
-const files = readdirSync(ROOT)
-  .flatMap((folder) => testsIn(join(ROOT, folder, 'test')))
-  .filter((file) => wanted.length === 0 || wanted.some((text) => relative(ROOT, file).includes(text)))
+const [all, wanted] = [process.argv.includes('--all'), process.argv.slice(2).filter((text) => text !== '--all')]
+const present = readdirSync(ROOT).flatMap((folder) => testsIn(join(ROOT, folder, 'test')))
+const isLater = (file) => Object.hasOwn(LATER, nameOf(file))
+const files = present.filter((file) => (wanted.length === 0 ? all || !isLater(file) : wanted.some((text) => relative(ROOT, file).includes(text))))
 const isGrid = (file) => relative(ROOT, file).startsWith('e2e') && !SIMULATED.includes(nameOf(file))
 const waits = (file) => isGrid(file) && WAITING.includes(nameOf(file))
 
@@ -37,11 +39,23 @@ console.error(`Adapter: ${await prepareProcess(await testWish())}`)
 // Node passes its own options on to the processes of test files, not hooks that were registered afterwards.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.meta.resolve('tsx')}`
 
-Readable.from(asOneRun([
-  { files: files.filter((file) => !isGrid(file)), concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
-  { files: files.filter(waits).sort((a, b) => WAITING.indexOf(nameOf(a)) - WAITING.indexOf(nameOf(b))), concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
-  { files: files.filter((file) => isGrid(file) && !waits(file)), concurrency: 1, timeout: FILE_LIMIT_MS },
-])).compose(new spec()).pipe(process.stdout)
+const now = files.filter((file) => wanted.length > 0 || !isLater(file))
+const later = files.filter((file) => !now.includes(file))
+Readable.from(asOneRun([...groupsOf(now), ...groupsOf(later)])).compose(new spec()).pipe(process.stdout)
+if (wanted.length === 0 && !all) {
+  const left = present.length - files.length
+  process.once('exit', () => console.log(`\n${left} files that take long were left out; their promises were kept by others. Everything: npm run test:all`))
+}
+
+/** Unit tests and simulations, then grids of processes. */
+function groupsOf(chosen) {
+  const waiting = chosen.filter(waits).sort((a, b) => WAITING.indexOf(nameOf(a)) - WAITING.indexOf(nameOf(b)))
+  return [
+    { files: chosen.filter((file) => !isGrid(file)), concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
+    { files: waiting, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
+    { files: chosen.filter((file) => isGrid(file) && !waits(file)), concurrency: 1, timeout: FILE_LIMIT_MS },
+  ]
+}
 
 /**
  * A GPU when there is one. Of the two software drivers the bundled SwiftShader: lavapipe computes faster, but takes seconds to
