@@ -22,7 +22,15 @@ function testFiles(): string[] {
 }
 
 test('every mutant still finds the line that it breaks, once', () => {
-  for (const mutant of MUTANTS) mutate(mutant, readFileSync(`${ROOT}/${mutant.file}`, 'utf8'))
+  const gone = MUTANTS.flatMap((mutant) => {
+    try {
+      mutate(mutant, readFileSync(`${ROOT}/${mutant.file}`, 'utf8'))
+      return []
+    } catch (error) {
+      return [String(error)]
+    }
+  })
+  assert.deepEqual(gone, [], 'e2e/src/mutants/ names lines that changed: name the line that has their meaning now')
 })
 
 test('every mutant changes its line, is listed once, and names tests that are there', () => {

@@ -47,13 +47,18 @@ export async function hostile(grid: Grid, { number, say }: Blow): Promise<Struck
   const child = grid.addVolunteer({ name: `hostile-${number + 1}`, executor: 'reference', entry: ENTRY, env: { STARLING_FAULT: `${fault}:${PRELUDE}` } })
   const named = await watch.waitFor(`the refusal of ${attack} (${code})`, ({ run, events }) => {
     if ((run?.refusals[code] ?? 0) <= before.refused) return undefined
-    return events.find(({ at, kind, text }) => at >= before.at && ((kind === 'refusal' && text.includes(child.name)) || text.includes(`about ${child.name}`)))?.text
+    return events.find(({ at, kind, text }) => at >= before.at && (kind === 'refusal' ? accuses(text, child.name) : text.includes(`about ${child.name}`)))?.text
   })
   say(`  ${code}: ${named}`)
   const outcome = outcomeOf(grid, child)
   await stopChild(child, 0)
   await watch.waitFor(`a step without ${child.name}`, ({ run, steps }) => run?.members.every(({ name }) => name !== child.name) === true && run.phase === 'ring' && (steps.at(-1)?.at ?? 0) > before.at)
   return { faults: [], attack: { attack, code, named, outcome, pause: rounded(longestPause(watch, before.at)) } }
+}
+
+/** It is named for what it did, not for what it says that others did. */
+function accuses(text: string, name: string): boolean {
+  return text.includes(name) && !text.includes(`${name} got `)
 }
 
 function outcomeOf({ watch }: Grid, { name }: Child): Attack['outcome'] {

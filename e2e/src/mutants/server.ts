@@ -64,7 +64,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ]),
   ...mutantsOf(RELAY, 'coordinator/src/relay.ts', ['coordinator/test/relay'], [
     ['the rate of an end is no limit', 'if (from.bucket.take()) return', 'if (from.bucket.take() || true) return'],
-    ['a quiet link is never closed', 'else if (quiet > QUIET_MS) this.#part', 'else if (quiet > 1e9) this.#part'],
+    ['a quiet link is never closed', 'else if (quiet > quietMs) this.#part', 'else if (quiet > 1e9) this.#part'],
     ['an end whose other end lags is read on', "if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')", ''],
     ['a link that is not to be relayed any more stays', 'if (!this.#options.mayRelay(end.self, end.peer)) this.#part', 'if (false) this.#part'],
     ['a member has any number of links', 'length >= MAX_ENDS_PER_MEMBER)', 'length >= 1e9)'],
