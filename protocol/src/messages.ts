@@ -130,6 +130,8 @@ const toCoordinator = {
   'version-digest': strict({ type: literal('version-digest'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** result of one leased validation block */
   validated: strict({ type: literal('validated'), version: VersionRefSchema, lease: LeaseTokenSchema, samples: Count, targets: Count, correct: Count, lossSum: FiniteNumber }),
+  /** these leases are not computed, and will not be by this member: what they need could not be had */
+  'gave-back': strict({ type: literal('gave-back'), leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }), code: ErrorCodeSchema, message: Text }),
   /** async mode: free for work */
   'lease-request': strict({ type: literal('lease-request'), modeEpoch: Count }),
   /** closing on purpose: leases go back at once */

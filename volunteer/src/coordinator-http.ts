@@ -1,15 +1,20 @@
-// Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read.
-import { GridError, isErrorCode, isGridError, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type SparsePart, type VersionRef } from '@starling-grid/protocol'
+// Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read. A request that
+// gets no good answer is tried again, for as long as what it is for can wait; then its caller hands the work back (R14).
+import { type ErrorCode, GridError, isErrorCode, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type SparsePart, type VersionRef } from '@starling-grid/protocol'
+import { isFatalCode } from './fatal.ts'
+import { type Backoff, persistently } from './retry.ts'
 
 /** Header that carries what a push says about its body. */
 export const PUSH_HEADER = 'x-starling-push'
 
 /** HTTP status of an answer to a range; a proxy may send everything instead */
 const PARTIAL_CONTENT = 206
-/** ms before a coordinator that serves many others is asked again, at most; drawn below it */
-const BUSY_MS = 2000
-/** Times that it is asked: as long as a generation may take to form. */
-const BUSY_TRIES = 30
+/** Answers after which the same request may succeed: the session is renewed, the coordinator is busy, or it starts again. */
+const TRANSIENT: ReadonlySet<number> = new Set([401, 408, 425, 429])
+const SERVER_ERRORS = 500
+const TOO_MANY = 429
+/** of a refusal, or of what became of a push */
+const MAX_ANSWER_BYTES = 64 * 1024
 
 /** Header that says of which matrices how many rows are asked for. */
 export const ROWS_HEADER = 'x-starling-rows'
@@ -27,13 +32,41 @@ export interface PushAnswer {
   readonly message: string
 }
 
+/** ms */
+export interface RequestTimes {
+  readonly backoff: Backoff
+  /** in which another try may begin */
+  readonly withinMs: number
+  /** for the answer to begin, and between two pieces of it */
+  readonly silenceMs: number
+}
+
+/**
+ * A coordinator that starts again is back within seconds, and a herd of 5,000 comes back within the longest wait. A generation
+ * takes half a minute to form (formMs), a lease lasts for a minute: after withinMs the work is better done elsewhere.
+ */
+export const REQUEST_TIMES: RequestTimes = { backoff: { firstMs: 300, mostMs: 4000 }, withinMs: 30_000, silenceMs: 20_000 }
+/** bytes a ms of the slowest line that is worth waiting for: a body may take so long on its way to the coordinator */
+const SLOWEST_LINE = 32
+
+interface Asked extends RequestInit {
+  readonly body?: BodyInit
+  /** of the body */
+  readonly bytes?: number
+}
+
 export class CoordinatorHttp {
   readonly #url: string
   readonly #session: () => string
+  readonly #signal: AbortSignal
+  readonly #times: RequestTimes
 
-  constructor(url: string, session: () => string) {
+  /** `signal`: the volunteer ends */
+  constructor(url: string, session: () => string, signal: AbortSignal, times: RequestTimes = REQUEST_TIMES) {
     this.#url = url
     this.#session = session
+    this.#signal = signal
+    this.#times = times
   }
 
   shard(name: Sha256): Promise<Uint8Array> {
@@ -46,37 +79,30 @@ export class CoordinatorHttp {
   }
 
   /** Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many want it. */
-  async state(job: JobId, version: VersionRef, { from, maxBytes }: { readonly from: number; readonly maxBytes: number }): Promise<Uint8Array> {
-    const path = `/api/jobs/${job}/versions/${version.id}`
-    for (let tries = 1; ; tries++) {
-      try {
-        return await this.#get(path, { maxBytes, from })
-      } catch (error) {
-        const busy = isGridError(error) && error.code === 'rate-exceeded'
-        if (!busy || tries >= BUSY_TRIES) throw error
-        await new Promise((resolve) => setTimeout(resolve, BUSY_MS * Math.random()))
-      }
-    }
+  state(job: JobId, version: VersionRef, { from, maxBytes }: { readonly from: number; readonly maxBytes: number }): Promise<Uint8Array> {
+    return this.#get(`/api/jobs/${job}/versions/${version.id}`, { maxBytes, from })
   }
 
   async upload(job: JobId, version: VersionRef, bytes: Uint8Array): Promise<void> {
-    await this.#ask(`/api/jobs/${job}/versions/${version.v}/${version.id}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream' }, body: bytes as BodyInit })
+    const path = `/api/jobs/${job}/versions/${version.v}/${version.id}`
+    await this.#persistently(async () => void (await this.#ask(path, { method: 'PUT', ...binary(bytes) })))
   }
 
   /** Parameters with only these rows of some matrices; the body has the form of a sparse push. */
-  async rows(job: JobId, version: VersionRef, wanted: RowsWanted): Promise<Uint8Array> {
-    const headers = { 'content-type': 'application/octet-stream', [ROWS_HEADER]: JSON.stringify(wanted.parts) }
+  rows(job: JobId, version: VersionRef, wanted: RowsWanted): Promise<Uint8Array> {
     const path = `/api/jobs/${job}/versions/${version.id}/rows`
-    return bytesOf(await this.#ask(path, { method: 'POST', headers, body: wanted.numbers as BodyInit }), path, wanted.bytes)
+    const asked = { method: 'POST', ...binary(wanted.numbers, { [ROWS_HEADER]: JSON.stringify(wanted.parts) }) }
+    return this.#persistently(async () => this.#bytesOf(await this.#ask(path, asked), path, wanted.bytes))
   }
 
-  /** Σ gradients of a lease (A2). A refusal is an answer here, not an error. */
-  async push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushAnswer> {
-    const headers = { 'content-type': 'application/octet-stream', [PUSH_HEADER]: JSON.stringify(push) }
-    const response = await this.#send(`/api/jobs/${job}/pushes`, { method: 'POST', headers, body: gradient as BodyInit })
-    const answer: unknown = await response.json().catch(() => undefined)
-    const field = (name: string): string => (typeof answer === 'object' && answer !== null && name in answer ? String((answer as Record<string, unknown>)[name]) : '')
-    return { verdict: field('verdict') || field('code'), message: field('message') }
+  /** Σ gradients of a lease (A2). A refusal is an answer here, not an error: a second try of a push that was taken is a `duplicate`. */
+  push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushAnswer> {
+    const path = `/api/jobs/${job}/pushes`
+    const asked = { method: 'POST', ...binary(gradient, { [PUSH_HEADER]: JSON.stringify(push) }) }
+    return this.#persistently(async () => {
+      const { verdict, code, message } = answerIn(await this.#bytesOf(await this.#send(path, asked), path, MAX_ANSWER_BYTES))
+      return { verdict: verdict || code, message }
+    })
   }
 
   /** Σ gradients of guests that this member was given to contribute (A1). */
@@ -84,34 +110,117 @@ export class CoordinatorHttp {
     return this.#get(`/api/jobs/${job}/guests/${id}`, { maxBytes: bytes })
   }
 
-  async #get(path: string, { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number }): Promise<Uint8Array> {
-    const response = await this.#ask(path, from === 0 ? {} : { headers: { range: `bytes=${from}-` } })
-    const bytes = await bytesOf(response, path, maxBytes)
-    return from > 0 && response.status === PARTIAL_CONTENT ? bytes : bytes.subarray(from)
+  #get(path: string, { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number }): Promise<Uint8Array> {
+    return this.#persistently(async () => {
+      const response = await this.#ask(path, from === 0 ? {} : { headers: { range: `bytes=${from}-` } })
+      const bytes = await this.#bytesOf(response, path, maxBytes)
+      return from > 0 && response.status === PARTIAL_CONTENT ? bytes : bytes.subarray(from)
+    })
   }
 
-  async #ask(path: string, init: RequestInit): Promise<Response> {
-    const response = await this.#send(path, init)
+  #persistently<T>(task: () => Promise<T>): Promise<T> {
+    const { backoff, withinMs } = this.#times
+    return persistently(task, { backoff, withinMs, signal: this.#signal, worthIt: (error) => error instanceof Transient })
+  }
+
+  async #ask(path: string, asked: Asked): Promise<Response> {
+    const response = await this.#send(path, asked)
     if (response.ok) return response
-    const refusal: unknown = await response.json().catch(() => undefined)
-    const { code, message } = typeof refusal === 'object' && refusal !== null ? (refusal as { code?: unknown; message?: unknown }) : {}
-    throw new GridError(typeof code === 'string' && isErrorCode(code) ? code : 'coordinator-lost', `${path}: ${typeof message === 'string' ? message : `HTTP ${response.status}`}`)
+    const { code, message } = answerIn(await this.#bytesOf(response, path, MAX_ANSWER_BYTES))
+    // What ends a volunteer is said on its socket, never by one request.
+    throw new GridError(code !== '' && !isFatalCode(code) ? code : 'coordinator-lost', `${path}: ${message || `HTTP ${response.status}`}`)
   }
 
-  async #send(path: string, init: RequestInit): Promise<Response> {
+  /** @throws Transient */
+  async #send(path: string, asked: Asked): Promise<Response> {
+    const response = await this.#sendOnce(path, asked)
+    if (!isTransient(response.status)) return response
+    void response.body?.cancel().catch(() => undefined)
+    throw new Transient(response.status === TOO_MANY ? 'rate-exceeded' : 'coordinator-lost', `${path}: HTTP ${response.status}`)
+  }
+
+  async #sendOnce(path: string, { bytes = 0, ...init }: Asked): Promise<Response> {
+    const silence = new AbortController()
+    const timer = setTimeout(() => silence.abort(), this.#times.silenceMs + bytes / SLOWEST_LINE)
     try {
-      return await fetch(this.#url + path, { ...init, headers: { ...init.headers, authorization: `Bearer ${this.#session()}` } })
+      const headers = { ...init.headers, authorization: `Bearer ${this.#session()}` }
+      return await fetch(this.#url + path, { ...init, headers, signal: AbortSignal.any([this.#signal, silence.signal]) })
     } catch (cause) {
-      throw new GridError('coordinator-lost', `${path}: the coordinator did not answer`, { cause })
+      throw new Transient('coordinator-lost', `${path}: the coordinator did not answer`, { cause })
+    } finally {
+      clearTimeout(timer)
     }
+  }
+
+  /** @throws GridError 'message-too-large', 'coordinator-lost' when the rest does not come */
+  async #bytesOf(response: Response, path: string, maxBytes: number): Promise<Uint8Array> {
+    const announced = Number(response.headers.get('content-length') ?? 0)
+    if (announced > maxBytes) throw tooLarge(path, announced, maxBytes)
+    const pieces: Uint8Array[] = []
+    let length = 0
+    for (const reader = response.body?.getReader(); reader !== undefined; ) {
+      const { done, value } = await within(reader.read(), this.#times.silenceMs).catch((cause: unknown) => {
+        void reader.cancel().catch(() => undefined)
+        throw new Transient('coordinator-lost', `${path}: the answer broke off after ${length} bytes`, { cause })
+      })
+      if (done) break
+      pieces.push(value)
+      length += value.byteLength
+      if (length <= maxBytes) continue
+      void reader.cancel().catch(() => undefined)
+      throw tooLarge(path, length, maxBytes)
+    }
+    return joined(pieces, length)
   }
 }
 
-/** @throws GridError 'message-too-large' */
-async function bytesOf(response: Response, path: string, maxBytes: number): Promise<Uint8Array> {
-  const announced = Number(response.headers.get('content-length') ?? 0)
-  if (announced > maxBytes) throw new GridError('message-too-large', `${path} has ${announced} bytes, at most ${maxBytes} are taken`)
-  const bytes = new Uint8Array(await response.arrayBuffer())
-  if (bytes.byteLength > maxBytes) throw new GridError('message-too-large', `${path} has ${bytes.byteLength} bytes, at most ${maxBytes} are taken`)
+/** The same request may succeed when it is sent again. */
+class Transient extends GridError {}
+
+function isTransient(status: number): boolean {
+  return TRANSIENT.has(status) || status >= SERVER_ERRORS
+}
+
+function tooLarge(path: string, bytes: number, maxBytes: number): GridError {
+  return new GridError('message-too-large', `${path} has ${bytes} bytes, at most ${maxBytes} are taken`)
+}
+
+function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {}): Asked {
+  return { headers: { 'content-type': 'application/octet-stream', ...headers }, body: bytes as BodyInit, bytes: bytes.byteLength }
+}
+
+/** Empty texts for what is no answer of a coordinator. */
+function answerIn(bytes: Uint8Array): { readonly verdict: string; readonly code: ErrorCode | ''; readonly message: string } {
+  const answer = jsonOf(bytes)
+  const fields = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>) : {}
+  const text = (name: string): string => (typeof fields[name] === 'string' ? fields[name] : '')
+  const code = text('code')
+  return { verdict: text('verdict'), code: isErrorCode(code) ? code : '', message: text('message') }
+}
+
+function jsonOf(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes))
+  } catch {
+    return undefined
+  }
+}
+
+function within<T>(work: Promise<T>, ms: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`nothing came for ${ms} ms`)), ms)
+    work.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
+}
+
+function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {
+  const [only] = pieces
+  if (only !== undefined && pieces.length === 1) return only
+  const bytes = new Uint8Array(length)
+  let at = 0
+  for (const piece of pieces) {
+    bytes.set(piece, at)
+    at += piece.byteLength
+  }
   return bytes
 }

@@ -4,15 +4,18 @@ import {
   type ToCoordinator, type ToVolunteer,
 } from '@starling-grid/protocol'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
+import { isFatal, isFatalCode } from './fatal.ts'
 import { pause } from './pause.ts'
+import { backoffMs } from './retry.ts'
 
 export const VOLUNTEER_PATH = '/api/volunteer'
 /**
  * ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter). While nobody
  * listens an attempt costs next to nothing; once somebody does, 5,000 volunteers come back within the longest wait.
  */
-const FIRST_RETRY_MS = 250
-const MAX_RETRY_MS = 1500
+const RETRY = { firstMs: 250, mostMs: 1500 }
+/** ms before one that was refused for the moment comes back, half of it more or less */
+const PUT_OUT_MS = 8000
 /** ms for the coordinator to answer hello */
 const WELCOME_MS = 10_000
 
@@ -71,8 +74,8 @@ export class CoordinatorLink {
       } catch (error) {
         if (error instanceof Refusal) throw error.reason
         if (this.#stopped || signal.aborted) return
-        if (this.#session === undefined && attempt === 0 && error instanceof GridError && error.code !== 'coordinator-lost') throw error
-        const retryMs = Math.random() * Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** attempt)
+        if (isFatal(error)) throw error
+        const retryMs = error instanceof PutOut ? PUT_OUT_MS * (0.5 + Math.random()) : backoffMs(attempt, RETRY)
         this.#events.onAway(describeError(error), retryMs)
         await pause(retryMs, signal)
       }
@@ -143,10 +146,14 @@ export class CoordinatorLink {
   }
 
   #refused(message: MessageTo<'refused'>, connection: { fail(error: unknown): void }): void {
-    if (message.fatal) return connection.fail(new Refusal(new GridError(message.code, message.message)))
+    if (message.fatal && isFatalCode(message.code)) return connection.fail(new Refusal(new GridError(message.code, message.message)))
     this.#events.onRefused(message)
+    if (message.fatal) connection.fail(new PutOut(message.code, message.message))
   }
 }
+
+/** The coordinator closed the connection and says why; it may take this volunteer again. */
+class PutOut extends GridError {}
 
 /** Ends the run: trying again as we are makes no sense. */
 class Refusal extends Error {

@@ -1,6 +1,6 @@
 // What ends a volunteer: the whole list. Anything else that fails costs a request, a lease or a session, and is tried again or
 // handed back to the coordinator (R14).
-import { type ErrorCode, isGridError } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
 
 /** code → what its owner should do: trying again as it is would fail again. */
 export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
@@ -17,7 +17,18 @@ export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
   'browser-missing': 'Run `npm run doctor`; it says what is missing.',
 }
 
+export function isFatalCode(code: string): code is ErrorCode {
+  return Object.hasOwn(FATAL, code)
+}
+
 /** Errors that are no GridError are defects of ours, and repeating them would hide them. */
 export function isFatal(error: unknown): boolean {
-  return !isGridError(error) || error.code in FATAL
+  return !isGridError(error) || isFatalCode(error.code)
+}
+
+/** With the sentence of the list. */
+export function explained(error: unknown): unknown {
+  if (!isGridError(error)) return error
+  const cure = FATAL[error.code]
+  return cure === undefined ? error : new GridError(error.code, `${error.message} What to do: ${cure}`, { cause: error })
 }

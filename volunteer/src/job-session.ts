@@ -145,7 +145,7 @@ export class JobSession {
 
   /** The coordinator says something about the run. */
   heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished' }>): void {
-    if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal)
+    if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal) // only what is fatal comes here
     if (message.type === 'grant') return this.#granted(message)
     if (!isRunOrder(message)) return
     if (ENDS_WORK.has(message.type)) this.#rest()
@@ -168,6 +168,11 @@ export class JobSession {
   /** For the next visit. */
   async keep(): Promise<void> {
     if ((this.#held.version?.v ?? 0) > 0) await this.#kept.keep(this.#held.encode())
+  }
+
+  /** The next visit begins with nothing. */
+  async forget(): Promise<void> {
+    await this.#kept.forget()
   }
 
   stop(): void {

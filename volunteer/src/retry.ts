@@ -13,8 +13,8 @@ export interface Retrying {
   readonly signal: AbortSignal
   /** whether another try may succeed */
   worthIt(error: unknown): boolean
-  /** tries altogether; absent: until it succeeds or the signal is raised */
-  readonly tries?: number
+  /** ms after the first try in which another may begin; absent: until it succeeds or the signal is raised */
+  readonly withinMs?: number
   onRetry?(error: unknown, waitMs: number): void
 }
 
@@ -23,14 +23,15 @@ export function backoffMs(attempt: number, { firstMs, mostMs }: Backoff): number
   return Math.random() * Math.min(mostMs, firstMs * 2 ** attempt)
 }
 
-/** @throws the last error, when it is not worth another try, the tries are used up, or the signal is raised */
-export async function persistently<T>(task: () => Promise<T>, { backoff, signal, worthIt, tries = Number.POSITIVE_INFINITY, onRetry }: Retrying): Promise<T> {
+/** @throws the last error, when it is not worth another try, the time is over, or the signal is raised */
+export async function persistently<T>(task: () => Promise<T>, { backoff, signal, worthIt, withinMs = Number.POSITIVE_INFINITY, onRetry }: Retrying): Promise<T> {
+  const deadline = performance.now() + withinMs
   for (let attempt = 0; ; attempt++) {
     try {
       return await task()
     } catch (error) {
-      if (signal.aborted || attempt + 1 >= tries || !worthIt(error)) throw error
       const waitMs = backoffMs(attempt, backoff)
+      if (signal.aborted || performance.now() + waitMs > deadline || !worthIt(error)) throw error
       onRetry?.(error, waitMs)
       await pause(waitMs, signal)
       if (signal.aborted) throw error

@@ -3,7 +3,7 @@ import { describeError, HEARTBEAT_MS, type JobId, type JobTerms, type MemberId, 
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
-import { isFatal } from './fatal.ts'
+import { explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
 import type { JobSession, JobSessionParts } from './job-session.ts'
 import { pause } from './pause.ts'
@@ -67,10 +67,10 @@ class VolunteerLife implements Volunteer {
     this.#link = new CoordinatorLink(host, options.name, {
       onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),
-      onRefused: ({ code, message }) => this.#board.refused(code, message),
+      onRefused: (refusal) => this.#refused(refusal),
       onAway: (why, retryMs) => this.#board.away(why, retryMs),
     })
-    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session)
+    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal)
   }
 
   get #self(): MemberId {
@@ -89,8 +89,9 @@ class VolunteerLife implements Volunteer {
       await this.#link.run(this.#end.signal)
       if (this.#failure !== undefined) throw this.#failure
     } catch (error) {
-      this.#board.failed(error)
-      throw error
+      const explainedError = explained(error)
+      this.#board.failed(explainedError)
+      throw explainedError
     } finally {
       await this.#session?.keep()
       this.#close()
@@ -119,6 +120,14 @@ class VolunteerLife implements Volunteer {
     this.#endSession()
     this.#board.preparingAgain(describeError(error), START_OVER_MS)
     if (terms !== undefined) void pause(Math.random() * START_OVER_MS, this.#end.signal).then(() => this.#take(terms))
+  }
+
+  /** Put out, but not for good: what it holds may be why, so it comes back with nothing. */
+  #refused({ code, message, fatal }: MessageTo<'refused'>): void {
+    this.#board.refused(code, message)
+    if (!fatal) return
+    void this.#session?.forget().catch(() => undefined) // a cache that does not write keeps what is compared at CONFIRM
+    this.#dropSession()
   }
 
   #giveUp(error: unknown): void {

@@ -1,5 +1,5 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import type { BlockId, ErrorCode, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
+import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
 import { guestPushed, isGuest } from './guests.ts'
@@ -7,7 +7,7 @@ import { releaseAll } from './membership.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
-import { lease, leaseMs } from './validation.ts'
+import { lease, leaseMs, rest } from './validation.ts'
 
 /** A block that failed this often is set aside, visibly (DESIGN §5). */
 const MAX_FAILURES = 3
@@ -23,6 +23,25 @@ export function leaseRequested(turn: Turn, member: MemberId, { modeEpoch }: Mess
   if (releaseAll(state.leases, member)) gaveUp(state, member)
   here.hungry = true
   turn.then({ type: 'advance' })
+}
+
+/** A member could not get what these blocks need: they are free at once, and the member is asked again later. */
+export function gaveBack(turn: Turn, member: MemberId, { leases, message }: MessageFrom<'gave-back'>): void {
+  const { state } = turn
+  const { validation } = state
+  const training = leases.filter((token) => takeBack(state.leases, member, token)).length
+  const validating = validation === undefined ? 0 : leases.filter((token) => takeBack(validation.leases, member, token)).length
+  if (training + validating === 0) return
+  if (training > 0) gaveUp(state, member)
+  if (validation !== undefined && validating > 0) rest(turn, validation, member)
+  turn.note('member', `${state.members.get(member)?.name ?? member} gave ${training + validating} blocks back: ${message}`)
+  turn.then({ type: 'advance' })
+}
+
+/** False: the lease is not this member's any more. */
+function takeBack(leases: RunState['leases'], member: MemberId, { block, leaseEpoch }: LeaseToken): boolean {
+  const held = leases.get(block)
+  return held?.holder === member && held.leaseEpoch === leaseEpoch && leases.delete(block)
 }
 
 /** Its next lease is longer, and nobody waits for it until it pushes again. */

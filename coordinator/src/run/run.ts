@@ -8,7 +8,7 @@ import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheck
 import { newestCheckpoint } from './journal-replay.ts'
 import { guestKnown, recallGuests } from './guests.ts'
 import { copied, prefetched } from './learners.ts'
-import { grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
+import { gaveBack, grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
@@ -126,6 +126,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return digestReported(turn, member, message)
     case 'validated':
       return validated(turn, member, message)
+    case 'gave-back':
+      return gaveBack(turn, member, message)
     case 'lease-request':
       return leaseRequested(turn, member, message)
     default:

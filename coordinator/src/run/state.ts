@@ -146,6 +146,8 @@ export interface ValidationRun {
   readonly leases: Map<BlockId, Lease>
   /** let a lease of this version run out: others are asked first */
   readonly late: Set<MemberId>
+  /** gave blocks back: how often, and when it is asked again */
+  readonly resting: Map<MemberId, { readonly times: number; readonly until: number }>
 }
 
 /** The members of one ring in their order. */
@@ -292,7 +294,7 @@ export type RunInput =
   | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'gave-back' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

@@ -2,7 +2,7 @@
 import { type BlockId, type LeaseToken, type MemberId, type MessageFrom, validationBlock } from '@starling-grid/protocol'
 import { resultsOf } from './journal-replay.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
-import type { Lease, RunState } from './state.ts'
+import type { Lease, RunState, ValidationRun } from './state.ts'
 import type { Turn } from './turn.ts'
 
 /** Blocks in one lease: small enough that a departed member's part is soon done by others. */
@@ -23,15 +23,15 @@ export function validationDue(state: RunState): boolean {
 export function grantValidation(turn: Turn, members: readonly MemberId[]): void {
   const { state, now } = turn
   const version = state.chain.head
-  if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map(), late: new Set() }
-  const { leases, late } = state.validation
+  if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map(), late: new Set(), resting: new Map() }
+  const { leases, late, resting } = state.validation
   for (const [block, { deadline, holder }] of leases) if (deadline < now && leases.delete(block)) late.add(holder)
   if (members.every((member) => late.has(member))) late.clear() // all in turn again
   const results = resultsOf(state, version.id)
   const busy = new Set([...leases.values()].map((lease) => lease.holder))
   const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block))
   for (const member of members) {
-    if (busy.has(member) || late.has(member) || free.length === 0) continue
+    if (busy.has(member) || late.has(member) || now < (resting.get(member)?.until ?? 0) || free.length === 0) continue
     const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
     turn.send(member, { type: 'validate', version, leases: granted })
   }
@@ -76,6 +76,17 @@ export function validated(turn: Turn, member: MemberId, message: MessageFrom<'va
     turn.note('validation', `version ${version.v}: accuracy ${(100 * accuracy).toFixed(2)} %`)
   }
   turn.then({ type: 'advance' })
+}
+
+/** ms before a member that gave blocks back is asked again: at first, and at most; twice as long each time */
+const REST_MS = 1000
+const LONGEST_REST_MS = 60_000
+
+/** What it needs for them could not be had there: others are asked first, and it rests. */
+export function rest({ now }: Turn, { resting, late }: ValidationRun, member: MemberId): void {
+  const times = (resting.get(member)?.times ?? 0) + 1
+  resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
+  late.add(member)
 }
 
 /** Accuracy and mean loss of a version over the targets of the blocks that were validated. */

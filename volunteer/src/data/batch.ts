@@ -5,6 +5,9 @@ import type { Batch } from '../graph/executor.ts'
 import type { Shard, Shards } from './shards.ts'
 import { copyWindows, windowsOf } from './windows.ts'
 
+/** Shards that a trial batch is looked for in: one or two may be damaged. */
+const TRIAL_SHARDS = 4
+
 /** A batch that is being filled. */
 interface Filling {
   readonly samples: number
@@ -55,10 +58,23 @@ export class Batches {
     return blocks.reduce((sum, block) => sum + rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block).samples, 0)
   }
 
-  /** `samples` training samples, to measure speed with. */
+  /** `samples` training samples, to measure speed with: of the first shard that can be had and is whole. */
   async trial(samples: number): Promise<Batch> {
-    const [first] = this.#train
-    if (first === undefined) throw new Error('internal: a dataset without training blocks')
+    const tried = new Set<string>()
+    let failure: unknown = new Error('internal: a dataset without training blocks')
+    for (const first of this.#train) {
+      if (tried.has(first.shard.sha256) || tried.size >= TRIAL_SHARDS) continue
+      tried.add(first.shard.sha256)
+      try {
+        return await this.#trialOf(first, samples)
+      } catch (error) {
+        failure = error
+      }
+    }
+    throw failure
+  }
+
+  async #trialOf(first: BlockRange, samples: number): Promise<Batch> {
     const range = { ...first, samples: Math.min(samples, first.shard.samples) }
     const batch = this.#empty(range.samples)
     this.#copy(await this.#shards.get(range.shard), { range, block: trainingBlock(0, 0) }, { ...batch, at: 0 })

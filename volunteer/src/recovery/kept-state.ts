@@ -38,6 +38,10 @@ export class KeptState {
     await this.#cache.put(this.#name, bytes).catch(() => undefined)
   }
 
+  async forget(): Promise<void> {
+    await this.#cache.put(this.#name, new Uint8Array(0))
+  }
+
   /** Undefined: nothing is kept, or it is not what was written. */
   async read(): Promise<Uint8Array | undefined> {
     const bytes = await this.#cache.get(this.#name).catch(() => undefined)

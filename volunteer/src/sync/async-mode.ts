@@ -7,6 +7,9 @@ import type { Compute, NamedParameters } from '../compute.ts'
 import type { GradientLease } from '../gradient-buffers.ts'
 import type { PushAnswer } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
+import { isFatal } from '../fatal.ts'
+import { backoffMs } from '../retry.ts'
+import { giveBack } from './validation.ts'
 import type { Batch } from '../graph/executor.ts'
 import { rowsOfBatch } from './pull-rows.ts'
 
@@ -29,12 +32,14 @@ export interface AsyncParts {
 }
 
 /** ms before work is asked for again after a pull or push failed */
-const RETRY_MS = 1000
+const RETRY = { firstMs: 1000, mostMs: 15_000 }
 
 export class AsyncMode {
   readonly #parts: AsyncParts
   /** raised by every grant and every end of async mode: older work stops at its next step */
   #turn = 0
+  /** grants in a row that came to nothing */
+  #failures = 0
   /** of the grant under way */
   #lease: GradientLease | undefined
 
@@ -58,8 +63,10 @@ export class AsyncMode {
       await this.#work(grant, lease)
     } catch (error) {
       if (!current()) return
+      if (isFatal(error)) throw error
+      giveBack(grant.leases, error, this.#parts.send)
       this.#parts.onActivity('exchanging', `trying again: ${describeError(error)}`)
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+      await new Promise((resolve) => setTimeout(resolve, backoffMs(this.#failures++, RETRY)))
     } finally {
       lease.end()
     }
@@ -80,6 +87,7 @@ export class AsyncMode {
       const { body, sparse } = writeGradient(gradient, layout, tables)
       return push({ incarnation: self, modeEpoch, base, leases, samples: batch.samples, ...sums, ...(sparse.length === 0 ? {} : { sparse: [...sparse] }) }, body)
     })
+    this.#failures = 0
     if (answer?.verdict === 'received') onPushed(batch.samples, sums.lossSum / Math.max(sums.targets, 1))
   }
 

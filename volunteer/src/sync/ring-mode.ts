@@ -5,6 +5,7 @@ import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import { RankFailure } from '../collective/rank-failure.ts'
 import type { Compute } from '../compute.ts'
+import { isFatal } from '../fatal.ts'
 import type { Batches } from '../data/batch.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
@@ -127,7 +128,7 @@ export class RingMode {
         this.#contributed = 0
         return
       case 'confirm':
-        return void this.#confirm(effect)
+        return void this.#confirm(effect).catch(this.#parts.onFatal)
       case 'compute':
         return void trainStep(effect, { gradientOfShare: this.#share.compute, localRound: this.#localRound, tell: this.tell, reduced: this.#exchange.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
       case 'fetch-guest':
@@ -141,7 +142,7 @@ export class RingMode {
       case 'upload':
         return void this.#upload(effect.version)
       case 'report-digest':
-        return void this.#reportDigest(effect)
+        return void this.#reportDigest(effect).catch(this.#parts.onFatal)
       default:
         effect satisfies never
     }
@@ -273,7 +274,7 @@ export class RingMode {
 
   #computeFailed(gen: number, error: unknown): void {
     if (error instanceof RankFailure) return this.#refuse(gen, this.#parts.core.id, error)
-    if (isGridError(error) && error.code !== 'device-lost') return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
+    if (!isFatal(error)) return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
     this.#parts.onFatal(error)
   }
 
