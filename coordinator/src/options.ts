@@ -14,6 +14,7 @@ export interface StartOptions {
   readonly port: number
   readonly host: string
   readonly dataDir: string
+  readonly takeOver?: boolean
   readonly job?: string
   readonly token?: string
   readonly webRoot?: string
@@ -33,6 +34,7 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
     .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
     .option('--data-dir <folder>', 'journal and versions', 'starling-data')
+    .option('--take-over', 'displace the coordinator that uses this data folder now; it ends by itself')
     .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
     .addOption(new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env('STARLING_TOKEN'))
     .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)

@@ -9,7 +9,7 @@ import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
 import type { Job } from './jobs.ts'
-import type { StateStore } from './journal/state-store.ts'
+import type { JournalRow, StateStore } from './journal/state-store.ts'
 import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
@@ -85,15 +85,10 @@ export class RunHost {
   #trouble: string | undefined
   #timer: ReturnType<typeof setInterval> | undefined
 
-  /** The run as its journal left it. @throws GridError 'disk-failed' */
+  /** R2: takes the run over as its journal has it in the same moment. @throws GridError 'disk-failed'; Error when the journal contradicts itself */
   static async open(parts: RunParts): Promise<RunHost> {
     const host = new RunHost(parts)
-    for (const row of await parts.store.load(parts.job.id)) {
-      applyEntry(host.state, row.entry, row.at)
-      host.history.observe(host.state, row)
-      const event = eventOf(row)
-      if (event !== undefined) host.history.note(event.kind, event.text, event.at)
-    }
+    await parts.store.takeOver(parts.job.id, now(), (rows) => host.#replay(rows))
     return host
   }
 
@@ -117,6 +112,15 @@ export class RunHost {
       onDefect: (error) => this.#defect(error),
       onDeposed: (error) => this.#deposed(error),
     })
+  }
+
+  #replay(rows: readonly JournalRow[]): void {
+    for (const row of rows) {
+      applyEntry(this.state, row.entry, row.at)
+      this.history.observe(this.state, row)
+      const event = eventOf(row)
+      if (event !== undefined) this.history.note(event.kind, event.text, event.at)
+    }
   }
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */

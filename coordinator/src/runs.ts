@@ -1,5 +1,5 @@
 // All runs of this coordinator. One at a time is given to volunteers: the newest that is not finished.
-import { GridError, type JobId, type JobSpec, type Sha256 } from '@starling-grid/protocol'
+import { describeError, type ErrorCode, GridError, isGridError, type JobId, type JobSpec, type Sha256 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import { importJob, readJob } from './jobs.ts'
@@ -26,32 +26,39 @@ export interface RunsParts {
 /** Jobs being imported at once: each holds its whole dataset in memory. */
 const MAX_IMPORTS = 1
 
+/** A stored job whose description or journal cannot be read, or contradicts itself. */
+export interface DamagedJob {
+  readonly id: JobId
+  readonly code: ErrorCode
+  readonly message: string
+}
+
 export class Runs {
   readonly #parts: RunsParts
   /** oldest first */
   readonly #hosts: RunHost[] = []
   readonly #shards = new Set<Sha256>()
+  readonly #damaged: DamagedJob[] = []
   #importing = 0
   #started = false
   /** the run that volunteers are given now */
   #given: RunHost | undefined
 
-  /** Reads what is stored; nothing is decided before start(). @throws GridError 'disk-failed' */
-  static async open(parts: RunsParts): Promise<Runs> {
-    const runs = new Runs(parts)
-    for (const job of await parts.store.jobs()) await runs.#take(job)
-    return runs
-  }
-
-  private constructor(parts: RunsParts) {
+  constructor(parts: RunsParts) {
     this.#parts = parts
   }
 
-  /** Every stored run goes on by itself, also after SIGKILL. From here on they are ours: another coordinator is deposed. */
-  start(): void {
+  /**
+   * Takes every stored run over, also after SIGKILL; it goes on by itself. Another coordinator is deposed by it. A job that
+   * cannot be opened is listed, and keeps no other from going on.
+   * @throws GridError 'disk-failed'
+   */
+  async start(): Promise<void> {
+    for (const job of await this.#parts.store.jobs()) await this.#open(job)
     this.#started = true
     for (const host of this.#hosts) host.start()
     this.#give(this.#newest())
+    for (const { message } of this.#damaged) this.shown()?.history.note('run', message, now())
   }
 
   /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
@@ -104,6 +111,11 @@ export class Runs {
     return this.#hosts
   }
 
+  /** Jobs that could not be opened. */
+  damaged(): readonly DamagedJob[] {
+    return this.#damaged
+  }
+
   /** Whether a blob is a shard of a dataset: versions are blobs, too, and have routes of their own. */
   isShard(name: Sha256): boolean {
     return this.#shards.has(name)
@@ -117,6 +129,17 @@ export class Runs {
   #ended(run: RunHost): void {
     this.#parts.onEnded(run)
     if (run === this.#given) this.#give(this.#newest())
+  }
+
+  async #open(stored: StoredJob): Promise<void> {
+    try {
+      await this.#take(stored)
+    } catch (error) {
+      if (isGridError(error) && error.code === 'disk-failed') throw error
+      const message = `job ${stored.id} cannot be opened and is left as it is: ${describeError(error)}`
+      this.#damaged.push({ id: stored.id, code: 'journal-damaged', message })
+      this.#parts.onTrouble(message)
+    }
   }
 
   async #take(stored: StoredJob): Promise<RunHost> {

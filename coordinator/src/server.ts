@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
-import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
 import { type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
 import { registerBodies } from './api/bodies.ts'
 import { registerErrors } from './api/errors.ts'
@@ -22,6 +22,7 @@ import { registerWatch, type Watching } from './api/watch.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
 import { now } from './clock.ts'
+import { FolderOwner } from './folder-owner.ts'
 import { openSqliteState } from './journal/sqlite.ts'
 import type { StateStore } from './journal/state-store.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
@@ -78,6 +79,8 @@ export interface CoordinatorOptions {
   readonly webRoot?: string
   readonly ice?: IceOptions
   readonly timing?: Partial<Timing>
+  /** displace the coordinator that uses dataDir now */
+  readonly takeOver?: boolean
   /** instead of dataDir, for tests */
   readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
   /** a line for whoever runs the process */
@@ -85,7 +88,7 @@ export interface CoordinatorOptions {
 }
 
 export interface Coordinator {
-  /** @throws GridError 'folder-unwritable', 'port-taken' */
+  /** @throws GridError 'folder-unwritable', 'folder-in-use', 'port-taken', 'disk-failed' */
   start(): Promise<void>
   /** Everything decided is durable and every socket closed when it resolves. */
   stop(): Promise<void>
@@ -113,6 +116,7 @@ class CoordinatorLife implements Coordinator {
   readonly #refusals = new Refusals()
   readonly #shardProcesses = new ShardProcesses()
   #parts: Parts | undefined
+  #owner: FolderOwner | undefined
   #draining = false
 
   /** @throws GridError 'usage' */
@@ -137,6 +141,8 @@ class CoordinatorLife implements Coordinator {
 
   async start(): Promise<void> {
     const { store, blobs } = await this.#openStorage()
+    let opened = (): void => undefined
+    const opening = new Promise<void>((resolve) => (opened = resolve))
     const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
     const sessions = new Sessions({
       signallingPath: SIGNALLING_PATH,
@@ -152,7 +158,7 @@ class CoordinatorLife implements Coordinator {
       },
       relayedLinks: () => relay.links,
     })
-    const runs: Runs = await Runs.open({
+    const runs: Runs = new Runs({
       store, blobs, audience: sessions, refusals: this.#refusals, shardProcesses: this.#shardProcesses,
       timing,
       onTrouble: (text) => this.#log(text),
@@ -160,12 +166,14 @@ class CoordinatorLife implements Coordinator {
       onEnded: (run) => sessions.runEnded(run),
     })
     const app = await this.#createApp()
+    app.addHook('onRequest', async () => opening) // requests wait for the moment that the journals need
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
     const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
     this.#parts = { app, store, runs, sessions, watching }
     await this.#listen(app)
-    // Not before the port is ours: a second start by mistake must not depose the coordinator that runs.
-    runs.start()
+    await this.#owner?.listensAt(this.url)
+    // Not before the port is ours: a start that fails must not depose the coordinator that runs.
+    await runs.start().catch((error: unknown) => this.#failed(error)).finally(opened)
     sessions.start()
   }
 
@@ -178,6 +186,7 @@ class CoordinatorLife implements Coordinator {
     watching.stop()
     await Promise.race([app.close(), delay(CLOSE_MS, undefined, { ref: false })])
     await store.close()
+    await this.#owner?.release()
   }
 
   get #started(): Parts {
@@ -185,9 +194,22 @@ class CoordinatorLife implements Coordinator {
     return this.#parts
   }
 
+  /** What was opened is closed again. @throws what it was given */
+  async #failed(error: unknown): Promise<never> {
+    await this.stop()
+    throw error
+  }
+
   async #openStorage(): Promise<{ readonly store: StateStore; readonly blobs: BlobStore }> {
-    const { storage, dataDir } = this.#options
-    return storage ?? { blobs: await openFolderBlobs(join(dataDir, 'blobs')), store: openSqliteState(join(dataDir, 'state.db')) }
+    const { storage, dataDir, takeOver = false } = this.#options
+    if (storage !== undefined) return storage
+    this.#owner = await FolderOwner.claim(dataDir, { takeOver, onDisplaced: (error) => this.#log(error.message) })
+    try {
+      return { blobs: await openFolderBlobs(join(dataDir, 'blobs')), store: openSqliteState(join(dataDir, 'state.db')) }
+    } catch (error) {
+      await this.#owner.release()
+      throw error
+    }
   }
 
   async #createApp(): Promise<FastifyInstance> {
@@ -234,16 +256,10 @@ class CoordinatorLife implements Coordinator {
     registerPushes(app, { runs, sessions })
     registerRows(app, { runs, sessions })
     registerShardProcesses(app, { processes: this.#shardProcesses, token: this.#options.token })
-    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => sessions.admit(socket, this.#namesFor(request)))
+    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket) => sessions.admit(socket))
     const watching = registerWatch(app, runs)
     await registerPages(app, this.#options.webRoot)
     return watching
-  }
-
-  /** The guards checked the Host header; a proxy may have put its own there. */
-  #namesFor({ headers: { host = '' } }: FastifyRequest): readonly string[] {
-    const { publicUrl } = this.#options
-    return publicUrl === undefined ? [host] : [host, publicUrl.host]
   }
 
   async #listen(app: FastifyInstance): Promise<void> {
@@ -251,8 +267,7 @@ class CoordinatorLife implements Coordinator {
     try {
       await app.listen({ host, port })
     } catch (cause) {
-      await this.stop()
-      throw listenFailed(cause, host, port)
+      await this.#failed(listenFailed(cause, host, port))
     }
   }
 

@@ -7,8 +7,10 @@ const STDOUT = 1
 const JOB = jobId('j')
 const store = openSqliteState(process.argv[2] ?? '')
 if ((await store.jobs()).length === 0) await store.createJob({ id: JOB, description: '{}' })
-for (let gen = (await store.load(JOB)).length + 1; ; gen++) {
-  await store.append(JOB, 1, [{ at: 0, entry: { type: 'ballot', gen } }])
+const rows = await store.takeOver(JOB, 0, (all) => all)
+const owner = rows.filter(({ entry }) => entry.type === 'owner').length
+for (let gen = rows.length - owner + 1; ; gen++) {
+  await store.append(JOB, owner, [{ at: 0, entry: { type: 'ballot', gen } }])
   // Synchronous: what was not written yet would die with the process.
   writeSync(STDOUT, `${gen}\n`)
 }

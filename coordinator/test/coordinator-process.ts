@@ -19,9 +19,10 @@ export interface CoordinatorProcess {
   listening(): Promise<{ readonly url: string; readonly port: number; readonly token: string }>
 }
 
-export function spawnCoordinator(args: readonly string[]): CoordinatorProcess {
+/** `main`: another file of this folder that starts one. */
+export function spawnCoordinator(args: readonly string[], main = MAIN): CoordinatorProcess {
   // The channel says nothing; its end, when this test's process is ended, ends the coordinator.
-  const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
+  const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, main, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
   child.channel?.unref()
   const [stdout, stderr]: [string[], string[]] = [[], []]
   if (child.stdout === null || child.stderr === null) throw new Error('internal: no pipes')

@@ -99,7 +99,7 @@ test('a coordinator that was taken over stops deciding and says so', async () =>
   const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
   volunteer(url, { stepMs: 5 })
   const { job } = await until(url, 'steps', (run) => run.version.v > 3)
-  await store.append(job.id, 9, [{ at: 1, entry: { type: 'owner', owner: 9 } }])
+  await store.takeOver(job.id, 1, () => undefined)
   const run = await until(url, 'the end of its rule', ({ reason }) => reason.startsWith('stopped: '))
   assert.match(run.reason, /lease-stale/)
   assert.equal(lines.length, 1)

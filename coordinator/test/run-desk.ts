@@ -1,7 +1,7 @@
 // One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members come
 // ready-made. Used by the run-*.test.ts files.
 import { type BlameReason, type BlockId, type Claim, digest, extend, fold, genesis, isLinkTrouble, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, trainingBlock, type VersionRef } from '@starling-grid/protocol'
-import { applyEntry, createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
+import { applyEntry, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
 /** A member's message without the ballot, which is filled in. */
@@ -28,7 +28,9 @@ export class Desk {
     }
     this.entries.push(...(earlier?.entries ?? []))
     this.now = earlier?.now ?? 0
-    this.state = earlier === undefined ? createRunState(config) : replay(config, earlier.entries)
+    const owner = 1 + this.entries.filter(({ entry }) => entry.type === 'owner').length
+    this.entries.push({ entry: { type: 'owner', owner }, at: this.now })
+    this.state = replay(config, this.entries)
     this.feed({ type: 'coordinator-started' })
   }
 

@@ -10,7 +10,9 @@ export interface OpenedState {
 }
 
 const JOB = jobId('digits-1')
-const owner = (fence: number): JournalRow => ({ at: 1000 + fence, entry: { type: 'owner', owner: fence } })
+const owner = (fence: number): JournalRow => ({ at: TAKEN_AT, entry: { type: 'owner', owner: fence } })
+const TAKEN_AT = 1000.5
+const takeOver = (store: StateStore, job = JOB): Promise<readonly JournalRow[]> => store.takeOver(job, TAKEN_AT, (rows) => rows)
 const ballot = (gen: number): JournalRow => ({ at: 2000.5 + gen, entry: { type: 'ballot', gen } })
 
 export function stateStoreSuite(where: string, open: () => Promise<OpenedState>): void {
@@ -31,36 +33,62 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
   test(`${where}: appended rows come back whole and in order, each job its own`, async () => {
     const store = await opened()
     await store.createJob({ id: jobId('another'), description: '{}' })
-    await store.append(JOB, 1, [owner(1), ballot(1)])
-    await store.append(jobId('another'), 1, [owner(1)])
+    await takeOver(store)
+    await store.append(JOB, 1, [ballot(1)])
+    await takeOver(store, jobId('another'))
     await store.append(JOB, 1, [])
     await store.append(JOB, 1, [ballot(2)])
     assert.deepEqual(await store.load(JOB), [owner(1), ballot(1), ballot(2)])
     assert.deepEqual(await store.load(jobId('another')), [owner(1)])
   })
 
+  test(`${where}: nothing is appended to a job that was not taken over`, async () => {
+    const store = await opened()
+    await assert.rejects(store.append(JOB, 1, [ballot(1)]), { code: 'lease-stale' })
+    assert.deepEqual(await store.load(JOB), [])
+  })
+
   test(`${where}: once a newer coordinator owns the job, an append of the older one fails whole`, async () => {
     const store = await opened()
-    await store.append(JOB, 1, [owner(1)])
-    await store.append(JOB, 2, [owner(2)])
+    await takeOver(store)
+    await takeOver(store)
     await assert.rejects(store.append(JOB, 1, [ballot(1), ballot(2)]), { code: 'lease-stale' })
     await store.append(JOB, 2, [ballot(3)])
     assert.deepEqual(await store.load(JOB), [owner(1), owner(2), ballot(3)])
   })
 
-  test(`${where}: of two coordinators that start at once, one gets the job`, async () => {
+  test(`${where}: a take-over reads every row that was committed before its own, whenever it was loaded before`, async () => {
     const store = await opened()
-    await store.append(JOB, 1, [owner(1)])
-    await assert.rejects(store.append(JOB, 1, [owner(1)]), { code: 'lease-stale' })
+    await takeOver(store)
+    await store.load(JOB)
+    await store.append(JOB, 1, [ballot(1)])
+    assert.deepEqual(await takeOver(store), [owner(1), ballot(1), owner(2)])
+  })
+
+  test(`${where}: of coordinators that take over at once, each has a number of its own, and the last one owns the job`, async () => {
+    const store = await opened()
+    const seen = await Promise.all([takeOver(store), takeOver(store), takeOver(store)])
+    assert.deepEqual(seen.map((rows) => rows.at(-1)), [owner(1), owner(2), owner(3)])
+    await assert.rejects(store.append(JOB, 2, [ballot(1)]), { code: 'lease-stale' })
+    await store.append(JOB, 3, [ballot(1)])
+  })
+
+  test(`${where}: a take-over whose reader fails writes nothing, and the owner before goes on`, async () => {
+    const store = await opened()
+    await takeOver(store)
+    await assert.rejects(store.takeOver(JOB, 1, () => { throw new Error('record 44 cannot follow version 44') }), /^Error: record 44/)
+    await store.append(JOB, 1, [ballot(1)])
+    assert.deepEqual(await store.load(JOB), [owner(1), ballot(1)])
   })
 
   test(`${where}: rows that the caller changes afterwards do not change the journal`, async () => {
     const store = await opened()
     const members: string[] = ['a']
     const row = { at: 1, entry: { type: 'start', gen: 1, members, records: [] } } as unknown as JournalRow
+    await takeOver(store)
     await store.append(JOB, 1, [row])
     members.push('b')
-    assert.equal(JSON.stringify((await store.load(JOB))[0]?.entry), '{"type":"start","gen":1,"members":["a"],"records":[]}')
+    assert.equal(JSON.stringify((await store.load(JOB))[1]?.entry), '{"type":"start","gen":1,"members":["a"],"records":[]}')
   })
 
   test(`${where}: a small value is replaced by a newer one`, async () => {

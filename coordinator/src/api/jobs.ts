@@ -40,7 +40,7 @@ export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): 
     return reply.code(202).send({ epochs: run.state.config.epochs })
   })
 
-  app.get('/api/jobs', async () => ({ jobs: runs.list().map((run) => run.view()) }))
+  app.get('/api/jobs', async () => ({ jobs: runs.list().map((run) => run.view()), damaged: runs.damaged() }))
 
   app.get<{ Params: { id: string } }>('/api/jobs/:id', async ({ params }) => runOf(runs, params.id).view())
 
@@ -64,9 +64,11 @@ function isDry({ dry }: { readonly dry?: string }): boolean {
   throw new GridError('job-invalid', '`dry` expects true, or to be left out')
 }
 
-/** @throws HttpRefusal 404 */
+/** @throws HttpRefusal 404; GridError 'journal-damaged' */
 export function runOf(runs: Runs, id: string): RunHost {
   const run = runs.find(id)
+  const damaged = runs.damaged().find((job) => job.id === id)
+  if (damaged !== undefined) throw new GridError(damaged.code, damaged.message)
   if (run === undefined) throw notFound('there is no such job')
   return run
 }

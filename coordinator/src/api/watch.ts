@@ -36,7 +36,7 @@ export interface Watching {
 
 export function registerWatch(app: FastifyInstance, runs: Runs): Watching {
   const watchers = new Set<Watcher>()
-  const timer = setInterval(() => tell(watchers, runs.shown()), UPDATE_MS)
+  const timer = setInterval(() => tell(watchers, runs), UPDATE_MS)
 
   app.get('/api/watch', { websocket: true }, (socket) => {
     // The close event follows and does what is to do.
@@ -45,7 +45,7 @@ export function registerWatch(app: FastifyInstance, runs: Runs): Watching {
     const watcher: Watcher = { socket, run: undefined, fresh: true, v: 0, validations: 0, events: 0, rewinds: 0, view: '' }
     watchers.add(watcher)
     socket.on('close', () => watchers.delete(watcher))
-    tell([watcher], runs.shown())
+    tell([watcher], runs)
   })
 
   return {
@@ -56,7 +56,12 @@ export function registerWatch(app: FastifyInstance, runs: Runs): Watching {
   }
 }
 
-function tell(watchers: Iterable<Watcher>, run: RunHost | undefined): void {
+function nothingToShow(runs: Runs): string {
+  return ['no job was submitted yet', ...runs.damaged().map(({ message }) => message)].at(-1) ?? ''
+}
+
+function tell(watchers: Iterable<Watcher>, runs: Runs): void {
+  const run = runs.shown()
   let view: { readonly value: ReturnType<RunHost['view']>; readonly text: string } | undefined
   for (const watcher of watchers) {
     if (watcher.socket.bufferedAmount > MAX_BACKLOG_BYTES) {
@@ -65,7 +70,7 @@ function tell(watchers: Iterable<Watcher>, run: RunHost | undefined): void {
     }
     if (watcher.run !== run) Object.assign(watcher, { run, fresh: true })
     if (run === undefined) {
-      if (watcher.fresh) send(watcher, { type: 'none', reason: 'no job was submitted yet' })
+      if (watcher.fresh) send(watcher, { type: 'none', reason: nothingToShow(runs) })
       watcher.fresh = false
       continue
     }

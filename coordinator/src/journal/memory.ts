@@ -1,6 +1,6 @@
 // The journal for tests and for runs that nobody needs to survive.
 import { GridError, type JobId } from '@starling-grid/protocol'
-import { passFence } from './fence.ts'
+import { ownerRow, requireFence } from './fence.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
 interface Journal {
@@ -25,9 +25,17 @@ export function memoryState(): StateStore {
       journals.set(job.id, { job, rows: [], fence: 0 })
     },
     jobs: async () => [...journals.values()].map(({ job }) => job),
+    async takeOver(job, at, read) {
+      const journal = journalOf(job)
+      const row = ownerRow(journal.fence, at)
+      const result = read(structuredClone([...journal.rows, row]))
+      journal.fence = row.entry.owner
+      journal.rows.push(row)
+      return result
+    },
     async append(job, owner, rows) {
       const journal = journalOf(job)
-      journal.fence = passFence(job, journal.fence, owner, rows)
+      requireFence(job, journal.fence, owner)
       journal.rows.push(...structuredClone(rows))
     },
     load: async (job) => structuredClone(journalOf(job).rows),

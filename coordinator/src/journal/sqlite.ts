@@ -2,13 +2,15 @@
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Database from 'libsql'
-import { describeError, GridError, isGridError, type JobId } from '@starling-grid/protocol'
+import { describeError, GridError, type JobId } from '@starling-grid/protocol'
 import type { JournalEntry } from '../run/state.ts'
-import { passFence } from './fence.ts'
-import type { StateStore, StoredJob } from './state-store.ts'
+import { ownerRow, requireFence } from './fence.ts'
+import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
 // WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken over.
 const PRAGMAS = ['busy_timeout = 2000', 'journal_mode = WAL', 'synchronous = FULL', 'foreign_keys = ON']
+/** codes of SQLite for pages that hold something else than was written */
+const DAMAGED = /^SQLITE_(CORRUPT|NOTADB)/
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL, description TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES jobs (number), at REAL NOT NULL, entry TEXT NOT NULL);
@@ -16,8 +18,13 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 `
 
+export interface SqliteState extends StateStore {
+  /** settings of this connection that a promise depends on */
+  pragmas(): { readonly journal_mode: string; readonly synchronous: number }
+}
+
 /** @throws GridError 'folder-unwritable' */
-export function openSqliteState(file: string): StateStore {
+export function openSqliteState(file: string): SqliteState {
   try {
     mkdirSync(dirname(file), { recursive: true })
     const database = new Database(file)
@@ -30,7 +37,7 @@ export function openSqliteState(file: string): StateStore {
   }
 }
 
-function sqliteState(database: Database.Database, file: string): StateStore {
+function sqliteState(database: Database.Database, file: string): SqliteState {
   const insertJob = database.prepare('INSERT INTO jobs (id, fence, description) VALUES (?, 0, ?) ON CONFLICT (id) DO NOTHING')
   const allJobs = database.prepare('SELECT id, description FROM jobs ORDER BY number')
   const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
@@ -48,14 +55,23 @@ function sqliteState(database: Database.Database, file: string): StateStore {
       return result
     } catch (cause) {
       rollBack()
-      if (isGridError(cause)) throw cause
-      throw new GridError('disk-failed', `Could not write to ${file}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
+      throw cause instanceof Database.SqliteError ? failureOf(cause) : cause
     }
+  }
+
+  function failureOf(cause: InstanceType<typeof Database.SqliteError>): GridError {
+    if (DAMAGED.test(cause.code)) return new GridError('journal-damaged', `expected a readable journal in ${file}, got: ${describeError(cause)}; restore the file from a backup`, { cause })
+    return new GridError('disk-failed', `Could not write to ${file}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
   }
 
   /** A failed COMMIT may have rolled back by itself. */
   function rollBack(): void {
     if (database.inTransaction) database.exec('ROLLBACK')
+  }
+
+  /** Our own rows, written below: as typed as they were then. */
+  function loaded(job: JobId): JournalRow[] {
+    return (rowsOf.all(job) as { at: number; entry: string }[]).map(({ at, entry }) => ({ at, entry: JSON.parse(entry) as JournalEntry }))
   }
 
   function jobNumber(job: JobId): { readonly number: number; readonly fence: number } {
@@ -70,20 +86,31 @@ function sqliteState(database: Database.Database, file: string): StateStore {
       if (changes === 0) throw new GridError('duplicate', `There is a job ${id} already.`)
     },
     jobs: async () => allJobs.all().map((row) => ({ ...(row as StoredJob) })),
+    async takeOver(job, at, read) {
+      return writing(() => {
+        const { number, fence } = jobNumber(job)
+        const row = ownerRow(fence, at)
+        setFence.run(row.entry.owner, number)
+        insertRow.run(number, at, JSON.stringify(row.entry))
+        return read(loaded(job))
+      })
+    },
     async append(job, owner, rows) {
       writing(() => {
         const { number, fence } = jobNumber(job)
-        const next = passFence(job, fence, owner, rows)
-        if (next !== fence) setFence.run(next, number)
+        requireFence(job, fence, owner)
         for (const { at, entry } of rows) insertRow.run(number, at, JSON.stringify(entry))
       })
     },
-    // Our own rows, written above: as typed as they were then.
-    load: async (job) => (rowsOf.all(job) as { at: number; entry: string }[]).map(({ at, entry }) => ({ at, entry: JSON.parse(entry) as JournalEntry })),
+    load: async (job) => loaded(job),
     async put(key, value) {
       writing(() => putValue.run(key, value))
     },
     get: async (key) => (getValue.get(key) as { value: string } | undefined)?.value,
+    pragmas: () => ({
+      journal_mode: (database.prepare('PRAGMA journal_mode').get() as { journal_mode: string }).journal_mode,
+      synchronous: (database.prepare('PRAGMA synchronous').get() as { synchronous: number }).synchronous,
+    }),
     async close() {
       database.close()
     },

@@ -21,8 +21,15 @@ export interface StateStore {
   /** Oldest first. */
   jobs(): Promise<readonly StoredJob[]>
   /**
-   * All rows or none, behind the ones before; durable when it resolves (R1). `owner` is the fence of the writing
-   * coordinator: an older one is refused, and an `owner` entry has to raise it.
+   * R2: raises the fence of a job by an `owner` row and gives the whole journal, that row included, to `read`, as one
+   * transaction: an append of the owner before is in what `read` gets, or it is refused. When `read` throws, nothing is
+   * written. Durable when it resolves.
+   * @throws GridError 'disk-failed'; what `read` throws; Error when a row cannot be parsed
+   */
+  takeOver<T>(job: JobId, at: number, read: (rows: readonly JournalRow[]) => T): Promise<T>
+  /**
+   * All rows or none, behind the ones before; durable when it resolves (R1). `owner` is the fence that the writing
+   * coordinator got from takeOver().
    * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed' when nothing was written
    */
   append(job: JobId, owner: number, rows: readonly JournalRow[]): Promise<void>

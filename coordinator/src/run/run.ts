@@ -72,12 +72,11 @@ function take(turn: Turn, input: RunInput): void {
   }
 }
 
-/** R1, R2: a restarted coordinator raises its fence and opens a new ballot; it never continues an old generation. */
+/** R2: a restarted coordinator, whose fence is raised in the journal already, opens a new ballot; it never continues an old generation. */
 function started(turn: Turn): void {
   const { state } = turn
   const lastRing = [...state.rings.values()].at(-1) ?? []
   if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, { members: lastRing, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, shares: lastRing.map(() => 1) })
-  turn.journal({ type: 'owner', owner: state.owner + 1 })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
     return turn.reason(state.finished)

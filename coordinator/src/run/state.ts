@@ -267,6 +267,7 @@ export interface RunState {
 }
 
 export type RunInput =
+  /** the journal was taken over: its last entry is this process's `owner` (R2) */
   | { readonly type: 'coordinator-started' }
   | { readonly type: 'member-joined'; readonly member: MemberInfo; readonly samplesPerSecond: number; readonly holds?: VersionRef }
   | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }

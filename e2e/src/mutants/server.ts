@@ -10,11 +10,13 @@ const GUARDS = 'guards'
 
 export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(JOURNAL, 'coordinator/src/journal/fence.ts', ['coordinator/test/journal'], [
-    ['an older coordinator writes', 'if (owner > fence || (owner === fence && !takesOver)) return owner', 'return owner'],
-    ['two coordinators take over with one number', '(owner === fence && !takesOver)', 'owner === fence'],
+    ['an older coordinator writes', 'if (owner === fence) return', 'return'],
+    ['two coordinators take over with one number', 'owner: fence + 1', 'owner: fence'],
   ]),
   ...mutantsOf(JOURNAL, 'coordinator/src/journal/sqlite.ts', ['coordinator/test/journal'], [
     ['rows come back in any order', 'WHERE id = ?) ORDER BY number', 'WHERE id = ?) ORDER BY number DESC'],
+    ['a power cut loses what was acknowledged', "'synchronous = FULL'", "'synchronous = OFF'"],
+    ['a take-over reads before it raises the fence', "database.exec('BEGIN IMMEDIATE')\n      const result = work()", "const result = work()\n      database.exec('BEGIN IMMEDIATE')"],
     ['half an append stays', "if (database.inTransaction) database.exec('ROLLBACK')", "if (database.inTransaction) database.exec('COMMIT')"],
   ]),
   ...mutantsOf(JOURNAL, 'coordinator/src/run/journal-replay.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-async', 'coordinator/test/run-checkpoints'], [

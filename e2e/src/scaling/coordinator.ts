@@ -1,6 +1,6 @@
 // The production decisions on virtual time, with what they cost in real time: the CPU of deciding and of reading and writing
 // messages is measured while the model runs. The parameter server and the network card are queues with a rate.
-import { createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type RunInput, type RunState } from '@starling-grid/coordinator/run'
+import { applyEntry, createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type RunInput, type RunState } from '@starling-grid/coordinator/run'
 import { ALL_RULES_ON, genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
@@ -42,6 +42,7 @@ export class ModelCoordinator {
       job, genesis: genesis(job, 'model', setting.seed), seed: setting.seed, blocks: BLOCKS, validationBlocks: 0, batchBlocks: setting.batchBlocks, epochs: 1,
       maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: 1, mode: setting.mode, exchange: { asked: setting.exchange, bytes: setting.gradientBytes }, versionBytes: 0, timing: DEFAULT_TIMING, async: DEFAULT_ASYNC, off: ALL_RULES_ON,
     })
+    applyEntry(this.state, { type: 'owner', owner: 1 }, 0)
     this.feed({ type: 'coordinator-started' })
     this.#tick()
   }

@@ -41,8 +41,10 @@ export class CoordinatorProcess implements CoordinatorEnd {
     this.name = `c${number}`
     this.#context = context
     this.#records = records
-    this.#fence = records.journal.fence
+    const taken = records.journal.takeOver(context.agenda.now)
+    this.#fence = taken.owner
     this.state = replay(context.scenario.config, records.journal.entries)
+    records.chronicle.observe(taken)
     this.#server = new ParameterServer(context, records)
   }
 
@@ -204,7 +206,6 @@ export class CoordinatorProcess implements CoordinatorEnd {
       this.die('another coordinator owns the journal')
       return false
     }
-    for (const entry of entries) if (entry.type === 'owner') this.#fence = entry.owner
     return true
   }
 

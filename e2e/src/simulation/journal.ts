@@ -11,12 +11,16 @@ export class Journal {
   /** the last owner entry: appends of other owners fail */
   fence = 0
 
+  /** R2, as StateStore.takeOver does: whoever reads the journal next reads all that earlier owners appended. */
+  takeOver(at: number): Extract<JournalEntry, { type: 'owner' }> {
+    const entry = { type: 'owner', owner: ++this.fence } as const
+    this.entries.push({ entry, at })
+    return entry
+  }
+
   append(entries: readonly JournalEntry[], fence: number, at: number): boolean {
     if (fence !== this.fence) return false
-    for (const entry of entries) {
-      this.entries.push({ entry, at })
-      if (entry.type === 'owner') this.fence = entry.owner
-    }
+    for (const entry of entries) this.entries.push({ entry, at })
     return true
   }
 }

@@ -15,8 +15,6 @@ import { Standstill } from './standstill.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
-/** Who owns which id is not simulated. */
-const NO_PROOF = { publicKey: '', salt: '', coordinator: '', signature: '' }
 /** steps that are replayed instead of fetching a state */
 const REPLAYED = 3
 export class VolunteerProcess implements Peer {
@@ -56,7 +54,7 @@ export class VolunteerProcess implements Peer {
   connect(connection: Connection): void {
     this.connection = connection
     connection.coordinator.connected(connection)
-    connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node', ...NO_PROOF })
+    connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node' })
   }
 
   closed(connection: Connection): void {
@@ -102,7 +100,6 @@ export class VolunteerProcess implements Peer {
         return this.#asyncWork.granted(message)
       case 'validate':
         return this.#asyncWork.validate(message)
-      case 'challenge':
       case 'welcome':
       case 'ice-servers':
       case 'job':
