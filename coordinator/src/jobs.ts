@@ -86,9 +86,9 @@ interface ConfigParts {
 }
 
 function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBytes }: ConfigParts): RunConfig {
-  const { seed, batchBlocks, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
+  const { seed, batchBlocks, blockSamples, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
   return {
-    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, epochs, maxSteps, validateEvery, minVolunteers, mode, exchange: exchangeOf(spec, model), versionBytes,
+    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, blockSamples, epochs, maxSteps, validateEvery, minVolunteers, mode, exchange: exchangeOf(spec, model), versionBytes,
     timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON, roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }

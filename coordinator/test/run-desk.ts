@@ -23,7 +23,7 @@ export class Desk {
   constructor(options: DeskOptions = {}, earlier?: Desk) {
     const job = jobId('desk')
     const config: RunConfig = {
-      job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, epochs: 2, maxSteps: undefined, validateEvery: 1, roundSteps: 1,
+      job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, blockSamples: 1, epochs: 2, maxSteps: undefined, validateEvery: 1, roundSteps: 1,
       minVolunteers: 1, mode: 'ring', exchange: { asked: 'auto', bytes: 0 }, versionBytes: 0, async: DEFAULT_ASYNC, off: new Set(), ...options, timing: { ...DEFAULT_TIMING, ...options.timing },
     }
     this.entries.push(...(earlier?.entries ?? []))

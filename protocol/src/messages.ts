@@ -110,6 +110,11 @@ const toCoordinator = {
   behind: strict({ type: literal('behind'), ...ballot, step: Count }),
   /** answer to hold. `open`: it does not contribute before moved; `left`: blocks of its share that are not begun; `blockMs`: what one takes */
   progress: strict({ type: literal('progress'), ...ballot, step: Count, round: Count, open: Type.Boolean(), left: Count, blockMs: Type.Number({ minimum: 0, maximum: 1e9 }) }),
+  /** answer to inquire. computing: it did not contribute yet; held: the step is behind it. `received`: frames of the step that came; `waitsFor`: places whose frames are missing */
+  standing: strict({
+    type: literal('standing'), ...ballot, step: Count, stage: Type.Union([Type.Literal('computing'), Type.Literal('reducing'), Type.Literal('held')]),
+    received: Count, waitsFor: Type.Array(Count, { maxItems: MAX_RING_MEMBERS }),
+  }),
   /** answer to guest: its blocks are taken for right in a manifest from now on (A1) */
   'guest-known': strict({ type: literal('guest-known'), ...ballot, id: Count }),
   /** answer to release: these blocks were not begun here and will not be (R12) */
@@ -181,6 +186,8 @@ const toVolunteer = {
   plan: strict({ type: literal('plan'), ...ballot, steps: Plan, shares: Type.Optional(Shares) }),
   /** somebody is behind in this step: do not contribute to it before moved, and say how far you are */
   hold: strict({ type: literal('hold'), ...ballot, step: Count, round: Count }),
+  /** this step takes too long: say how far you are, and go on (R17) */
+  inquire: strict({ type: literal('inquire'), ...ballot, step: Count }),
   /** give up to `count` blocks of this step that you have not begun */
   release: strict({ type: literal('release'), ...ballot, step: Count, round: Count, count: Count }),
   /** these blocks changed members, by their places in the ring, after their former ones released them; contribute when your share is done (R12) */

@@ -246,7 +246,7 @@ export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pi
     const member = state.members.get(id)
     if (member !== undefined) member.learner = undefined
   }
-  state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, until: undefined }
+  state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, inquiry: undefined, patience: 1, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, until: undefined }
   turn.reason(`${exchange.type} of ${members.length}`)
   return plan
 }

@@ -4,7 +4,7 @@ import type { LinkTrouble, MemberId } from '@starling-grid/protocol'
 
 export interface LinkFailure {
   readonly pair: readonly [MemberId, MemberId]
-  readonly why: LinkTrouble
+  readonly why: LinkTrouble | 'stalled'
   /** its frames went through the coordinator already */
   readonly relayed: boolean
   readonly gen: number
@@ -23,8 +23,8 @@ export interface Hindsight {
   readonly halfLifeMs: number
 }
 
-/** A link that does not open was dialled several times within LINK_OPEN_MS; one that breaks may open again at once. */
-const WEIGHTS: Readonly<Record<LinkTrouble, number>> = { unopened: 1, closed: 0.3, silent: 0.3 }
+/** A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice; one that breaks may open again at once. */
+const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = { unopened: 1, stalled: 1, closed: 0.3, silent: 0.3 }
 /** Weight from which a link is bad: one that does not open at once, one that breaks the second time. */
 const BAD_FROM = 0.5
 /** Half-lives after which a failure is forgotten: it weighs less than a thirtieth. */

@@ -24,6 +24,8 @@ export interface RingHealth {
   leftAsyncAt: number | undefined
   /** of the running generation */
   pace: Pace | undefined
+  /** what a record took when last measured, in whatever generation; 0: not yet */
+  recordMs: number
   /** what exchanges took in rings of each size, and the samples of a step (ring-size.ts) */
   exchangeTimes: ExchangeTimes
   stepSamples: number

@@ -13,6 +13,7 @@ import { remember as rememberExchange } from './ring-size.ts'
 import { accuse, believesIn, isRelayed } from './ring-links.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
 import { movesTick } from './share-moves.ts'
+import { contributeMs, stallTick } from './stalls.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { validationDue } from './validation.ts'
@@ -23,6 +24,8 @@ type Ring = Extract<RunPhase, { type: 'ring' }>
 const DRAIN_STEPS = 2
 /** ms for these steps; then the change costs the step that is under way */
 const DRAIN_MS = 3000
+/** Times the wait before members are asked who holds a step up, after which a ballot opens without a culprit. */
+const STALLS = 4
 /** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
 const ADMIT_PATIENCE = 5
 /** Change of a member's part after which shares are told anew: measured speeds differ by some percent from step to step. */
@@ -63,6 +66,7 @@ function commitHeld(turn: Turn, phase: Ring): void {
     if (entry === undefined || phase.dispute?.v === head.v + 1) break
     if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break
     records.push(entry.record)
+    noteHolders(state, entry.by)
     phase.held.delete(entry.record.v)
     phase.planned.delete(entry.record.v)
     phase.moved.delete(entry.record.v)
@@ -79,12 +83,20 @@ function commitHeld(turn: Turn, phase: Ring): void {
   turn.then({ type: 'advance' })
 }
 
+function noteHolders({ members }: RunState, by: ReadonlySet<MemberId>): void {
+  for (const id of by) {
+    const member = members.get(id)
+    if (member !== undefined) member.hasHeld = true
+  }
+}
+
 /** For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say nothing. */
 function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
   const speed = phase.members.reduce((sum, id) => sum + (state.members.get(id)?.samplesPerSecond ?? 0), 0)
   if (speed <= 0 || phase.progressAt <= phase.since) return
   const { health } = state
   health.pace = measure(health.pace, now - phase.progressAt, (1000 * samples) / speed)
+  health.recordMs = health.pace.recordMs
   health.measured = measuredNow(health, phase)
   health.exchangeTimes = rememberExchange(health.exchangeTimes, phase.members.length, asInRing(health.pace, phase, exchangeLatency(state, phase.members)))
   health.stepSamples = samples
@@ -156,9 +168,11 @@ export function formTimedOut(turn: Turn, phase: Extract<RunPhase, { type: 'form'
 export function ringTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const { timing, roundSteps } = state.config
-  const stallMs = timing.stallMs * (state.mode === 'local' ? roundSteps : 1)
+  const stallMs = Math.max(timing.stallMs * (state.mode === 'local' ? roundSteps : 1), STALLS * contributeMs(state, phase))
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
   if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
+  stallTick(turn, phase)
+  if (state.phase !== phase || turn.followUps.length > 0) return
   disputeTick(turn, phase)
   movesTick(turn, phase)
   learnersTick(turn, phase)

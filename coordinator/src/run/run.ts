@@ -15,6 +15,7 @@ import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, membe
 import { advanceParking, park, parkingTick } from './parking.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
+import { standingTold } from './stalls.ts'
 import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
 import { grantValidation, validated, validationDue } from './validation.ts'
@@ -115,6 +116,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return memberBehind(turn, member, message)
     case 'progress':
       return progressTold(turn, member, message)
+    case 'standing':
+      return standingTold(turn, member, message)
     case 'released':
       return blocksReleased(turn, member, message)
     case 'guest-known':

@@ -99,6 +99,12 @@ export function blocksReleased(turn: Turn, member: MemberId, { step, round, bloc
   if (moving.released.size === givers(moving.gifts).length) tellMoves(turn, phase, moving)
 }
 
+/** Members that were asked for blocks and do not answer: all wait for them. */
+export function muteGivers({ members, moving }: Ring): MemberId[] {
+  if (moving?.gifts === undefined) return []
+  return givers(moving.gifts).flatMap((place) => (moving.released.has(place) ? [] : (members[place] ?? [])))
+}
+
 function roundOf({ state: { phase } }: Turn, { step, round }: { readonly step: number; readonly round: number }): MoveRound | undefined {
   return phase.type === 'ring' && phase.moving?.step === step && phase.moving.round === round ? phase.moving : undefined
 }

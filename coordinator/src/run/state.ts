@@ -14,6 +14,7 @@ import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
 import type { RingHealth } from './ring-health.ts'
 import type { MoveRound } from './share-moves.ts'
+import type { Inquiry } from './stalls.ts'
 import type { Timing } from './timing.ts'
 
 export interface RunConfig {
@@ -24,6 +25,8 @@ export interface RunConfig {
   readonly blocks: number
   readonly validationBlocks: number
   readonly batchBlocks: number
+  /** samples of a whole block */
+  readonly blockSamples: number
   readonly epochs: number
   readonly maxSteps: number | undefined
   readonly validateEvery: number
@@ -72,6 +75,8 @@ export interface Member extends MemberInfo {
   readonly joinedAt: number
   /** asked to leave */
   leaving: boolean
+  /** it held a step that was committed while it was in the ring */
+  hasHeld: boolean
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
   /** how often in a row it was left out */
@@ -202,6 +207,9 @@ export type RunPhase =
       /** blocks on their way from one member to another within a step (share-moves.ts), the last round's number, and what moved */
       moving: MoveRound | undefined
       round: number
+      /** who holds up the step under way, and times its expected time that is borne before it is asked (stalls.ts) */
+      inquiry: Inquiry | undefined
+      patience: number
       readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly ShareMove[] }>
       /** members that others took blocks of: told once */
       readonly helped: Set<MemberId>
@@ -295,7 +303,7 @@ export type RunInput =
   | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'gave-back' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'standing' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'gave-back' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

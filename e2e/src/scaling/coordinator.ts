@@ -39,7 +39,7 @@ export class ModelCoordinator {
     this.#setting = setting
     this.#audience = audience
     this.state = createRunState({
-      job, genesis: genesis(job, 'model', setting.seed), seed: setting.seed, blocks: BLOCKS, validationBlocks: 0, batchBlocks: setting.batchBlocks, epochs: 1,
+      job, genesis: genesis(job, 'model', setting.seed), seed: setting.seed, blocks: BLOCKS, validationBlocks: 0, batchBlocks: setting.batchBlocks, blockSamples: setting.blockSamples, epochs: 1,
       maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: 1, mode: setting.mode, exchange: { asked: setting.exchange, bytes: setting.gradientBytes }, versionBytes: 0, timing: DEFAULT_TIMING, async: DEFAULT_ASYNC, off: ALL_RULES_ON,
     })
     applyEntry(this.state, { type: 'owner', owner: 1 }, 0)

@@ -1,7 +1,7 @@
 // A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives the
 // state machine, so this is where the simulation can break them.
 import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
-import { type Addressed, type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView } from '@starling-grid/volunteer'
+import { type Addressed, type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView, type StepStanding } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 import { plus, type Replica } from './replica.ts'
 
@@ -56,6 +56,10 @@ export class RingWork {
   contribute({ step, manifest }: Contribution): Addressed[] {
     const guest = this.#view.flight?.guest?.blocks ?? []
     return this.#exchange.contribute(step, this.#gradient(manifest.blocks.filter((block) => !guest.includes(block))), manifest)
+  }
+
+  standing(step: number): StepStanding {
+    return this.#exchange.standing(step)
   }
 
   memberAt(place: number): MemberId | undefined {

@@ -41,7 +41,7 @@ export interface Scenario {
 
 /** Everything a few times shorter than in production, but in the same proportions. */
 const TIMING: Timing = {
-  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, linkOpenMs: 3000, formMs: 8000, stallMs: 15_000, admitMs: 800, learnMs: 6000, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000, parkMs: 10_000,
+  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, linkOpenMs: 3000, formMs: 8000, contributeMs: 5000, stallMs: 15_000, admitMs: 800, learnMs: 6000, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000, parkMs: 10_000,
   leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, retryMs: 250, retryMaxMs: 8000, excludeMs: 10_000, linkMemoryMs: 60_000, stalenessBound: 3,
 }
 
@@ -96,7 +96,7 @@ function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode
   const job = jobId('simulated')
   const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {
-    job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, mode, off,
+    job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, blockSamples: 1, mode, off,
     validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, roundSteps: ROUND_STEPS[mode], minVolunteers: dice.between(1, 2),
     timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3), ...(guests ? GUEST_TIMING : {}) },
   }

@@ -83,6 +83,7 @@ export class VolunteerProcess implements Peer {
       case 'start':
       case 'plan':
       case 'hold':
+      case 'inquire':
       case 'release':
       case 'moved':
       case 'guest':
@@ -181,6 +182,10 @@ export class VolunteerProcess implements Peer {
         return this.#shareWork.begin(effect)
       case 'resume':
         return this.#shareWork.resume()
+      case 'report-standing': {
+        const { owner, gen, step, stage } = effect
+        return this.#send({ type: 'standing', owner, gen, step, stage, ...(ring?.standing(step) ?? { received: 0, waitsFor: [] }) })
+      }
       case 'contribute':
         return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
       case 'fetch-guest':

@@ -39,6 +39,8 @@ export class ButterflyReduce {
   readonly #seen: Uint8Array
   /** bucket → slices of the own part of it that are still to come */
   readonly #missing = new Map<number, number>()
+  /** by place: frames that came from there and were not here */
+  readonly #received: number[]
 
   constructor(options: ButterflyOptions) {
     const { position: { index, size } } = options
@@ -47,6 +49,7 @@ export class ButterflyReduce {
     this.#self = index
     this.#size = size
     this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options, chunks))
+    this.#received = new Array<number>(size).fill(0)
     this.#slices = new Array<undefined>(size)
     this.#seen = new Uint8Array(this.#sum.chunks.all.length * size)
     this.#startInSlice = this.#layOutSlices()
@@ -60,6 +63,14 @@ export class ButterflyReduce {
 
   get progress(): ReduceProgress {
     return this.#sum.progress
+  }
+
+  /** Places from which frames are to come: a manifest, slices of the own part, the sum of theirs. */
+  get waitsFor(): number[] {
+    const { all } = this.#sum.chunks
+    const mine = all.filter((chunk) => this.#isMine(chunk)).length
+    const isWhole = (place: number): boolean => this.#received[place] === 1 + mine + all.filter(({ segment }) => segment === place).length
+    return this.#received.flatMap((_, place) => (place === this.#self || isWhole(place) ? [] : [place]))
   }
 
   /** Σ over the members, equal bytes on all of them. Only when done. */
@@ -132,7 +143,7 @@ export class ButterflyReduce {
 
   #acceptManifest(frame: Frame, from: number): Addressed[] {
     if (frame.bucket !== from || frame.offset !== 0) throw malformed(frame, `member ${from} sends its own manifest and no other`)
-    this.#sum.takeManifest(from, frame)
+    if (this.#sum.takeManifest(from, frame)) this.#countFrom(from)
     return []
   }
 
@@ -211,6 +222,11 @@ export class ButterflyReduce {
   #came({ index }: Chunk, from: number): void {
     this.#seen[index * this.#size + from] = 1
     this.#sum.came()
+    this.#countFrom(from)
+  }
+
+  #countFrom(place: number): void {
+    this.#received[place] = (this.#received[place] ?? 0) + 1
   }
 
   #toAll(frame: Frame): Addressed[] {

@@ -43,6 +43,13 @@ export class RingReduce {
     return this.#sum.progress
   }
 
+  /** Places from which frames are to come. */
+  get waitsFor(): number[] {
+    const { index, size } = this.#position
+    const { received, expected } = this.progress
+    return received < expected ? [(index + size - 1) % size] : []
+  }
+
   /** Σ over the members, equal bytes on all of them. Only when done. */
   get sum(): Float32Array {
     return this.#sum.sum

@@ -1,6 +1,6 @@
 // What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
 // elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
-import type { BlameReason, BlockId, Consumed, ErrorCode, Manifest, MemberId, MessageTo, PlanStep, RulesOff, Sha256, ShareMove, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { BlameReason, BlockId, Consumed, ErrorCode, Manifest, MemberId, MessageFrom, MessageTo, PlanStep, RulesOff, Sha256, ShareMove, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
 import type { Learning } from './learner.ts'
 import type { Flight, GuestShare } from './share.ts'
 
@@ -64,7 +64,7 @@ export interface MemberCore {
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'release' | 'moved' | 'guest' | 'guest-take' | 'until' | 'ack' | 'checkpoint-at' | 'copy-at' | 'prefetch' | 'follow' | 'upload-request' | 'async'>
+export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'inquire' | 'release' | 'moved' | 'guest' | 'guest-take' | 'until' | 'ack' | 'checkpoint-at' | 'copy-at' | 'prefetch' | 'follow' | 'upload-request' | 'async'>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }
@@ -106,6 +106,8 @@ export type MemberEffect =
   | { readonly type: 'fetch-guest'; readonly gen: number; readonly id: number }
   /** the share that waited is complete, or has more blocks: go on (share.ts) */
   | { readonly type: 'resume'; readonly gen: number; readonly step: number }
+  /** tell how far this member is with a step (R17) */
+  | { readonly type: 'report-standing'; readonly owner: number; readonly gen: number; readonly step: number; readonly stage: MessageFrom<'standing'>['stage'] }
   /** the computed gradient goes into the ring (R9) */
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }

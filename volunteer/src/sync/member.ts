@@ -1,7 +1,7 @@
 // A member's side of the protocol: FREEZE → STATE, FORM → CONFIRM, START → steps (R3, R7, R9, R10). `react` changes the
 // state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once, before
 // any other input: what the member claims and what its parameters hold change together (I6).
-import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageFrom, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
 import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
@@ -58,6 +58,8 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       return extendPlan(core, order)
     case 'hold':
       return current(core, order.gen, (ring) => answer(holdBack(ring, order)))
+    case 'inquire':
+      return current(core, order.gen, (ring) => [{ type: 'report-standing', owner: ring.owner, gen: ring.gen, step: order.step, stage: stageOf(core, ring, order.step) }])
     case 'release':
       return current(core, order.gen, (ring) => answer(giveUpBlocks(ring, order, core.off)))
     case 'moved':
@@ -171,6 +173,12 @@ function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], 
     v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(guestIn(ring, manifests)?.blocks ?? [])],
     samples: sum((m) => m.samples), targets: sum((m) => m.targets), lossSum: sum((m) => m.lossSum), correct: sum((m) => m.correct), gradDigest,
   }
+}
+
+/** How far this member is with a step. */
+function stageOf({ version }: MemberCore, { flight }: RingView, step: number): MessageFrom<'standing'>['stage'] {
+  if (version !== undefined && version.v >= step) return 'held'
+  return flight?.step === step && flight.stage === 'reducing' ? 'reducing' : 'computing'
 }
 
 /** The tail starts anew behind what is committed. */

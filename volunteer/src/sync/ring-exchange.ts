@@ -27,6 +27,14 @@ export interface RingExchangeOptions {
   readonly chunkBytes?: number
 }
 
+/** How far a member is with a step, as its frames tell. */
+export interface StepStanding {
+  /** frames that came */
+  readonly received: number
+  /** places from which more is to come */
+  readonly waitsFor: number[]
+}
+
 export interface BucketOptions {
   readonly feedback?: Feedback | undefined
   /** its runs that leave as they are, as bytes (leaving-runs.ts) */
@@ -73,6 +81,13 @@ export class RingExchange {
 
   get progress(): { readonly received: number; readonly expected: number } | undefined {
     return this.#reduces.get(this.#step)?.progress
+  }
+
+  /** Of the present step; of others it is not told. */
+  standing(step: number): StepStanding {
+    if (step !== this.#step) return { received: 0, waitsFor: [] }
+    const reduce = this.#at(step)
+    return { received: reduce.progress.received, waitsFor: reduce.waitsFor }
   }
 
   /** The present step is applied: on to the next. */

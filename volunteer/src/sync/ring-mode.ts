@@ -69,7 +69,6 @@ export class RingMode {
   samplesHeld = 0
   #contributed = 0
   #uploading: Promise<unknown> = Promise.resolve()
-  readonly #watch: ReturnType<typeof setInterval>
 
   constructor(parts: RingModeParts) {
     this.#parts = parts
@@ -82,7 +81,6 @@ export class RingMode {
     this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
     this.#round = parts.rounds?.workOf({ ...parts, contributeBucket: this.#exchange.contributeRoundBucket })
-    this.#watch = setInterval(() => this.#checkProgress(), 1000)
   }
 
   order(order: RunOrder): void {
@@ -101,7 +99,6 @@ export class RingMode {
   }
 
   stop(): void {
-    clearInterval(this.#watch)
     this.#server.stop()
     this.#halt()
     this.links.close()
@@ -135,6 +132,10 @@ export class RingMode {
         return void this.#share.fetchGuest(effect.gen, effect.id)
       case 'resume':
         return this.#share.resumed()
+      case 'report-standing': {
+        const { owner, gen, step, stage } = effect
+        return send({ type: 'standing', owner, gen, step, stage, ...this.#exchange.standing(step) })
+      }
       case 'contribute':
         return this.#contribute(effect)
       case 'copy':
@@ -266,12 +267,6 @@ export class RingMode {
     else this.#ringLinks.trouble({ gen: ring.gen, peers: [member], why, error })
   }
 
-  #checkProgress(): void {
-    const { ring } = this.#parts.core
-    const stalled = this.#exchange.stall()
-    if (ring !== undefined && stalled !== undefined) this.#trouble(ring.gen, { blamed: null, why: 'stalled' }, stalled)
-  }
-
   #computeFailed(gen: number, error: unknown): void {
     if (error instanceof RankFailure) return this.#refuse(gen, this.#parts.core.id, error)
     if (!isFatal(error)) return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
@@ -288,4 +283,4 @@ export class RingMode {
 export function isRunOrder(message: { readonly type: string }): message is RunOrder {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'release', 'moved', 'guest', 'guest-take', 'until', 'ack', 'checkpoint-at', 'copy-at', 'prefetch', 'follow', 'upload-request', 'async'])
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'inquire', 'release', 'moved', 'guest', 'guest-take', 'until', 'ack', 'checkpoint-at', 'copy-at', 'prefetch', 'follow', 'upload-request', 'async'])

@@ -1,13 +1,10 @@
 // The steps of one generation as the exchange sees them: own shares and the others' frames in, frames for others and whole sums
 // out. Knows nothing of ballots, links or parameters.
-import { GridError, type Frame, type Manifest } from '@starling-grid/protocol'
+import type { Frame, Manifest } from '@starling-grid/protocol'
 import type { Addressed } from '../collective/butterfly-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
 import type { StepSum } from '../collective/step-reduce.ts'
-import { type BucketOptions, RingExchange, type RingExchangeOptions } from './ring-exchange.ts'
-
-/** ms without any frame of a step, while links are alive, before the member gives the generation up */
-const REDUCE_STALL_MS = 45_000
+import { type BucketOptions, RingExchange, type RingExchangeOptions, type StepStanding } from './ring-exchange.ts'
 
 export interface RingStepsParts {
   /** the member in this place gets this frame */
@@ -20,7 +17,6 @@ export class RingSteps {
   readonly #parts: RingStepsParts
   #exchange: RingExchange | undefined
   #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduced: StepSum) => void } | undefined
-  #progressAt = performance.now()
 
   constructor(parts: RingStepsParts) {
     this.#parts = parts
@@ -43,14 +39,12 @@ export class RingSteps {
   }
 
   contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): void {
-    this.#progressAt = performance.now()
     this.#forward(this.#exchange?.contribute(step, gradient, manifest, feedback) ?? [])
     this.#checkFinished()
   }
 
   /** @throws GridError what RingExchange.accept throws */
   accept(frame: Frame, from?: number): void {
-    this.#progressAt = performance.now()
     this.#forward(this.#exchange?.accept(frame, from) ?? [])
     this.#checkFinished()
   }
@@ -62,10 +56,9 @@ export class RingSteps {
       this.#checkFinished()
     })
 
-  /** Why a step that is being reduced does not go on, if it does not. `patience`: how many times as long as usual it may take. */
-  stall(step: number, patience: number): GridError | undefined {
-    const limit = REDUCE_STALL_MS * patience
-    return performance.now() - this.#progressAt > limit ? new GridError('reduce-timeout', `no frame of step ${step} for ${limit / 1000} s`) : undefined
+  /** What came of a step, and from which places more is to come. */
+  standing(step: number): StepStanding {
+    return this.#exchange?.standing(step) ?? { received: 0, waitsFor: [] }
   }
 
   #forward(frames: readonly Addressed[]): void {

@@ -1,6 +1,6 @@
 // A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of its shares
 // before, and the sums that come out. Knows nothing of links, of fetching, or of what the coordinator wants.
-import type { Frame, GradientEncoding, GridError, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Frame, GradientEncoding, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Feedback } from '../collective/encoding.ts'
 import { normOf } from '../collective/slice-norms.ts'
 import type { Batches } from '../data/batch.ts'
@@ -12,6 +12,7 @@ import { gradientBuckets } from './gradient-buckets.ts'
 import type { LocalRounds } from './local-round.ts'
 import type { MemberCore } from './member-state.ts'
 import { Residual } from './residual.ts'
+import type { StepStanding } from './ring-exchange.ts'
 import { RingSteps, type RingStepsParts } from './ring-steps.ts'
 import type { EarlyBuckets } from './share-work.ts'
 
@@ -96,12 +97,9 @@ export class StepExchange {
     this.#steps.accept(frame, from)
   }
 
-  /** Why the step that is being reduced does not go on, if it does not. */
-  stall(): GridError | undefined {
-    const { core: { ring }, rounds } = this.#parts
-    if (ring?.flight?.stage !== 'reducing') return undefined
-    // others may be that much slower in a round of many steps
-    return this.#steps.stall(ring.flight.step, ring.kind === 'round' ? (rounds?.innerSteps ?? 1) : 1)
+  /** What came of a step, and from which places more is to come. */
+  standing(step: number): StepStanding {
+    return this.#steps.standing(step)
   }
 
   get #feedback(): Feedback | undefined {
