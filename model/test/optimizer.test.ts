@@ -81,6 +81,9 @@ test('clipping bounds the norm and leaves small gradients alone', () => {
   assert.deepEqual([...gradient], [3, 4])
   assert.equal(clipGlobalNorm(gradient, 1), 5)
   assert.ok(Math.abs(Math.hypot(...gradient) - 1) < 1e-5)
+  const little = Float32Array.of(3, 4)
+  clipGlobalNorm(little, 4.9)
+  assert.ok(Math.abs(Math.hypot(...little) - 4.9) < 1e-5, 'also where it is a little too long')
   assert.ok(Number.isNaN(clipGlobalNorm(Float32Array.of(NaN, 1), 1)))
 })
 

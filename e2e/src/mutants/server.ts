@@ -64,6 +64,12 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(SHELLS, 'coordinator/src/sessions.ts', ['coordinator/test/bounds'], [
     ['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS) {', '>= 1e9) {'],
   ]),
+  ...mutantsOf(SHELLS, 'coordinator/src/api/watch.ts', ['coordinator/test/dashboard-stream'], [
+    ['a rewind is not told to pages', 'const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)', 'const rewoundTo = rewound.length >= 0 ? undefined : Math.min(...rewound)'],
+  ]),
+  ...mutantsOf(SHELLS, 'coordinator/src/datasets/shards.ts', ['coordinator/test/datasets'], [
+    ['labels are those of other samples', 'Uint8Array.from(rows, (row) => y[row] ?? 0)', 'Uint8Array.from(rows, (_, i) => y[start + i] ?? 0)'],
+  ]),
   ...mutantsOf(RELAY, 'coordinator/src/relay.ts', ['coordinator/test/relay'], [
     ['the rate of an end is no limit', 'if (from.bucket.take()) return', 'if (from.bucket.take() || true) return'],
     ['a quiet link is never closed', 'else if (quiet > quietMs) this.#part', 'else if (quiet > 1e9) this.#part'],

@@ -61,6 +61,27 @@ export const VOLUNTEER: readonly Mutant[] = [
     ['R12: any manifests make a step', 'if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined', 'return undefined'],
   ]),
 
+  ...mutantsOf(MEMBER, 'volunteer/src/sync/frame-fate.ts', ['volunteer/test/frame-fate'], [
+    ['R3: frames of an older generation are summed', "if (generation !== ring.gen) return 'generation-stale'", "if (generation > ring.gen) return 'generation-stale'"],
+    ['R3: a generation that was given up takes frames', "if (ring === undefined || ring.stage === 'broken') return 'ignore'", "if (ring === undefined) return 'ignore'"],
+    ['frames of any member are summed', "return senders(ring).includes(from) ? 'reduce' : 'message-unexpected'", "return 'reduce'"],
+  ]),
+  ...mutantsOf(MEMBER, 'volunteer/src/sync/residual.ts', ['volunteer/test/ring-encodings'], [
+    ['losses of another version join a step', 'this.#feedback.residual.fill(0)\n', ''],
+    ['losses of a void step join the next', 'this.#of = this.#complete ? { version, kind } : undefined', 'this.#of = { version, kind }'],
+  ]),
+  ...mutantsOf(MEMBER, 'volunteer/src/sync/ring-mode.ts', ['volunteer/test/ring-gradients'], [
+    ['R3: a halt leaves the share under way', 'this.#share.halt()\n', ''],
+  ]),
+  ...mutantsOf(MEMBER, 'volunteer/src/gradient-buffers.ts', ['volunteer/test/gradient-buffers', 'volunteer/test/ring-gradients'], [
+    ['R3: memory that a computation still writes is leased again', 'if (this.#uses === 0) this.#giveBack(this.values)', 'this.#giveBack(this.values)'],
+    ['R3: the result of an older assignment counts', 'if (!this.#isOver) return result\n', 'return result\n'],
+  ]),
+  ...mutantsOf(RECOVERY, 'volunteer/src/sync/learner.ts', ['volunteer/test/learner'], [
+    ['R7: a step is applied where its parent is not held', 'if (next === undefined || !sameVersion(next, fetched)) return []', 'if (next === undefined) return []'],
+    ['what was never committed is given up for an offer', 'if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)', ''],
+    ['offers of older ballots are taken', 'if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []', 'if (core.ring !== undefined || core.asyncEpoch !== undefined || again) return []'],
+  ]),
   ...mutantsOf(RECOVERY, 'volunteer/src/recovery/held-version.ts', ['volunteer/test/held-version', 'volunteer/test/local-round'], [
     ['a step is applied and nothing is swapped', 'this.#held = this.#spare\n', ''],
     ['the reduced gradient of a step is not kept', 'this.#reduced.push({ version, sum })', ''],
