@@ -33,9 +33,9 @@ if (files.length === 0) {
   process.exit(2)
 }
 
-const { prepareProcess } = await import('../client-node/src/runtime/prepare-process.ts')
+const [{ prepareProcess }, { testAdapter }] = await Promise.all([import('../client-node/src/runtime/prepare-process.ts'), import('../client-node/src/runtime/test-adapter.ts')])
 // Chosen once, here; the test files inherit it.
-console.error(`Adapter: ${await prepareProcess(await testWish())}`)
+console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
 // Node passes its own options on to the processes of test files, not hooks that were registered afterwards.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.meta.resolve('tsx')}`
 
@@ -55,18 +55,6 @@ function groupsOf(chosen) {
     { files: waiting, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS },
     { files: chosen.filter((file) => isGrid(file) && !waits(file)), concurrency: 1, timeout: FILE_LIMIT_MS },
   ]
-}
-
-/**
- * A GPU when there is one. Of the two software drivers the bundled SwiftShader: lavapipe computes faster, but takes seconds to
- * compile a kernel, and tests compile hundreds. Golden vectors are run on both (client-node/test/golden-adapters.test.ts).
- */
-async function testWish() {
-  const { adapterEnvironment } = await import('../client-node/src/runtime/adapter-environment.ts')
-  const swiftShader = { adapter: 'SwiftShader' }
-  const found = await adapterEnvironment()
-  if (!found.description.includes('llvmpipe') || (await adapterEnvironment(swiftShader)).description.startsWith('none')) return {}
-  return swiftShader
 }
 
 /** The events of several runs, with one closing summary whose counts are added up. */

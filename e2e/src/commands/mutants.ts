@@ -52,7 +52,8 @@ export async function mutants(argv: string[]): Promise<number> {
 async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
   const began = performance.now()
   const line = new ProgressLine()
-  const tree = new Tree()
+  const tree = await Tree.open()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => (tree.remove(), process.exit(1)))
   try {
     await requirePassing(tree, chosen, line)
     const survivors = await survivorsOf(tree, chosen, line)

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { adapterEnvironment, testAdapter } from '@starling-grid/client-node/test-adapter'
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 /** Packages of this repository: the copy has its own. */
@@ -19,10 +20,20 @@ export type Verdict = 'passed' | 'failed' | 'hung'
 export class Tree {
   readonly #folder = mkdtempSync(join(tmpdir(), 'starling-mutants-'))
   readonly #root = join(this.#folder, 'tree')
+  readonly #env: NodeJS.ProcessEnv
+  readonly #tests: readonly string[]
+  #end: () => void = () => undefined
 
-  constructor() {
-    const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], { cwd: ROOT }).toString().split('\0')
-    for (const file of files.filter((name) => name !== '')) {
+  static async open(): Promise<Tree> {
+    const { env } = await adapterEnvironment(await testAdapter()) // once, and not for every mutant
+    return new Tree({ ...process.env, ...env })
+  }
+
+  private constructor(env: NodeJS.ProcessEnv) {
+    this.#env = { ...env, TMPDIR: join(this.#folder, 'tmp'), NODE_OPTIONS: `--import=${import.meta.resolve('tsx')}` }
+    const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], { cwd: ROOT }).toString().split('\0').filter((name) => name !== '')
+    this.#tests = files.filter((name) => name.endsWith('.test.ts'))
+    for (const file of files) {
       mkdirSync(dirname(join(this.#root, file)), { recursive: true })
       cpSync(join(ROOT, file), join(this.#root, file))
     }
@@ -41,15 +52,17 @@ export class Tree {
 
   /** Runs test files; ends at the first test that fails. `said`: the last lines. */
   async test(parts: readonly string[]): Promise<{ readonly verdict: Verdict; readonly said: readonly string[] }> {
-    const env = { ...process.env, TMPDIR: join(this.#folder, 'tmp') }
-    const child = spawn(process.execPath, ['bin/starling.mjs', 'test', ...parts], { cwd: this.#root, env, detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
+    const files = this.#tests.filter((file) => parts.some((part) => file.includes(part)))
+    if (files.length === 0) throw new Error(`expected test files with ${parts.join(' or ')} in their path, found none`)
+    const child = spawn(process.execPath, ['--test', '--test-reporter=spec', ...files], { cwd: this.#root, env: this.#env, detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
     const said: string[] = []
     let verdict: Verdict | undefined
     const end = (why: Verdict): void => {
       verdict ??= why
       if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
     }
-    const timer = setTimeout(() => end('hung'), LIMIT_MS)
+    this.#end = () => end('hung')
+    const timer = setTimeout(this.#end, LIMIT_MS)
     createInterface({ input: child.stdout }).on('line', (line) => {
       said.push(line)
       if (FAILED.test(line)) end('failed')
@@ -59,7 +72,9 @@ export class Tree {
     return { verdict: verdict ?? (code === 0 ? 'passed' : 'failed'), said: said.slice(-20) }
   }
 
+  /** Also in the middle of a test. */
   remove(): void {
+    this.#end()
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 3 })
   }
 
