@@ -27,7 +27,6 @@ export const DECISIONS: readonly Mutant[] = [
     ['A7: what a round learned from is given out again', 'blocks.filter((block) => free.delete(block))', 'blocks.filter(() => false)'],
   ]),
   ...mutantsOf(COMMIT, 'coordinator/src/run/run.ts', ['coordinator/test/run-ring', 'coordinator/test/run-ballot'], [
-    ['R2: a restarted coordinator does not raise its fence', "turn.journal({ type: 'owner', owner: state.owner + 1 })", "turn.journal({ type: 'owner', owner: state.owner })"],
     ['the run ends before its last version is written', 'if (newestCheckpoint(state).version.id !== head.id) return\n', ''],
     ['an owner ends a run in the midst of an epoch', 'const epochs = currentEpoch(state) + 1', 'const epochs = currentEpoch(state)'],
   ]),
