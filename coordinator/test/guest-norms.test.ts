@@ -56,3 +56,9 @@ test('a guest alone is compared with itself', () => {
   for (let i = 0; i < 5; i++) assert.equal(weigh(known, a, 1, 1), 1)
   assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 4)
 })
+
+test('a guest that pushes ever more raises its own bound step by step, never at once', () => {
+  const known: GuestNorms = new Map()
+  for (let i = 0; i < 5; i++) weigh(known, a, 1, 1)
+  for (let i = 0; i < 8; i++) assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 16.01, `push ${i}`)
+})

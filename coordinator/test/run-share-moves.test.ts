@@ -57,9 +57,9 @@ test('who begun its blocks meanwhile releases fewer, and only these move', () =>
 })
 
 test('blocks of somebody else, or more than asked for, are refused and do not move', () => {
-  for (const wrong of [1, 0]) {
+  for (const [of, count] of [[1, 3], [0, 4]] as const) {
     const { desk, shares } = asked()
-    desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: shares[wrong]?.slice(0, 4) ?? [] })
+    desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: shares[of]?.slice(0, count) ?? [] })
     assert.deepEqual(desk.refusals, [`${nameAt(desk, 0)} message-unexpected`])
     assert.deepEqual(desk.sent('moved')[0]?.moves, [])
   }
@@ -71,6 +71,19 @@ test('a repeated answer moves nothing twice', () => {
   desk.say(nameAt(desk, 0), released)
   desk.say(nameAt(desk, 0), released)
   assert.deepEqual(desk.effects, [])
+})
+
+test('of two answers of one member the first counts, while another is still waited for', () => {
+  const { desk, shares } = ring()
+  desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
+  for (const place of [0, 1]) say(desk, place, { left: 3, blockMs: 1000 })
+  say(desk, 2, { blockMs: 10 })
+  assert.deepEqual(desk.sent('release').map(({ to }) => to), desk.members.slice(0, 2))
+  const [first, second] = [shares[0]?.slice(3) ?? [], shares[1]?.slice(3) ?? []]
+  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: first })
+  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: [] })
+  desk.say(nameAt(desk, 1), { type: 'released', step: 1, round: 1, blocks: second })
+  assert.deepEqual(desk.sent('moved')[0]?.moves.flatMap(({ blocks }) => blocks), [...first, ...second])
 })
 
 test('who does not say how far it is takes no part, and the others do not wait for it', () => {
