@@ -139,7 +139,7 @@ test('the table behind a chart has its numbers', async () => {
 test('without a job the page says so and how to start one, and shows the job when it begins', async () => {
   server.first = { type: 'none', reason: 'No job was submitted.' }
   const { page, complaints } = await open()
-  assert.match(await page.innerText('.empty'), /No job was submitted\.[^]*npm run job -- submit/)
+  assert.match(await page.innerText('.empty'), /No job was submitted\.[^]*npm start -- --job FILE/)
   server.send(snapshotAt(3))
   await waitForStep(page, 3)
   assert.deepEqual(complaints, [])

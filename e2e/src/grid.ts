@@ -80,6 +80,13 @@ export class Grid {
     if (!response.ok) throw new GridError('unsupported', `the run could not be ended: HTTP ${response.status} ${await response.text()}`)
   }
 
+  /** Ids of the jobs that its data folder holds, the oldest first. */
+  async jobs(): Promise<string[]> {
+    const response = await fetch(`${this.url}/api/jobs`)
+    const { jobs } = (await response.json()) as { jobs: { job: { id: string } }[] }
+    return jobs.map(({ job }) => job.id)
+  }
+
   addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, entry, env }: VolunteerOptions = {}): Child {
     const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter])]
     const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), ...(env === undefined ? {} : { env }) })

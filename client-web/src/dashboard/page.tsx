@@ -111,8 +111,8 @@ function NoRun(props: { readonly reason: string | null }) {
     <section class="empty">
       <h1>No job runs</h1>
       <p>{props.reason}</p>
-      <p>Start one in the folder of Starling, with the real digits that come with it or with a job of your own:</p>
-      <pre>npm run demo{'\n'}npm run job -- submit FILE --url {location.origin}</pre>
+      <p>In the folder of Starling, start this coordinator again with a job of your own, or train on the digits that come with it:</p>
+      <pre>npm start -- --job FILE{'\n'}npm run demo</pre>
       <p class="soft">This page shows it as soon as it begins.</p>
     </section>
   )

@@ -5,8 +5,8 @@ import type { RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
-import { Grid } from '../grid.ts'
-import { failEarly, keepModel, stopOnSignal } from '../local-run.ts'
+import type { Grid } from '../grid.ts'
+import { DEFAULT_PORT, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
 import { duration, ProgressLine } from '../progress-line.ts'
 import type { Watch } from '../watch.ts'
 
@@ -22,8 +22,6 @@ interface Options {
   readonly json?: boolean
 }
 
-/** The port of the demo, unless another is named; any free one when it is taken. */
-const DEFAULT_PORT = 8790
 /** Plenty for the demo's epochs on two slow cores; a run that takes longer is stuck. */
 const LIMIT_MS = 2 * 60 * 60 * 1000
 
@@ -31,7 +29,7 @@ export async function demo(argv: string[]): Promise<number> {
   const options = parse(argv)
   const line = new ProgressLine()
   const webRoot = await ensureWebPage((text) => line.say(text))
-  const grid = await startGrid(options, webRoot)
+  const grid = await startLocalGrid({ port: options.port, webRoot })
   const stopped = stopOnSignal()
   try {
     const job = await grid.submit(demoJob(options))
@@ -66,29 +64,6 @@ function parse(argv: string[]): Options {
     .parse(argv, { from: 'user' })
   const options = program.opts<Options>()
   return options.data === undefined ? options : { ...options, data: resolve(options.data) }
-}
-
-/** The named port must be free; the default one may give way, and says so by its URL. */
-async function startGrid({ port }: Options, webRoot: string): Promise<Grid> {
-  if (port !== undefined) return Grid.start({ port, webRoot })
-  try {
-    return await Grid.start({ port: DEFAULT_PORT, webRoot })
-  } catch {
-    return Grid.start({ port: 0, webRoot })
-  }
-}
-
-function nextSteps(line: ProgressLine, url: string): void {
-  line.say(
-    [
-      'Next steps',
-      `  open   ${url}            lend this browser's GPU, or another device's`,
-      `  watch  ${url}/dashboard  loss, accuracy, the ring`,
-      `  add    npm run volunteer -- ${url}`,
-      '  stop   Ctrl-C',
-      '',
-    ].join('\n'),
-  )
 }
 
 async function trained({ watch }: Grid, line: ProgressLine): Promise<RunView> {
@@ -142,7 +117,3 @@ function report(line: ProgressLine, result: ReturnType<typeof summarise>): void 
   )
 }
 
-async function keepServing(line: ProgressLine, url: string, stopped: Promise<undefined>): Promise<void> {
-  line.say(`\nThe dashboard stays at ${url}/dashboard until Ctrl-C.`)
-  await stopped
-}

@@ -1,13 +1,16 @@
-// `train`: a job file, a coordinator and volunteers on this machine, a log of every step, and the model at the end.
+// `train`: a job file, a coordinator with its pages and volunteers on this machine, a log of every step, and the model at the
+// end. Its data folder stays: the same command again goes on where the last one ended, however it ended.
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
+import { ensureWebPage } from '@starling-grid/client-web/build'
 import { describeError, GridError, type JobSpec, parseJobSpec, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
-import { Grid } from '../grid.ts'
-import { failEarly, keepModel, stopOnSignal } from '../local-run.ts'
+import type { Grid } from '../grid.ts'
+import { DEFAULT_PORT, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
 import { duration, ProgressLine } from '../progress-line.ts'
 import { RunLog } from '../run-log.ts'
+import { type TrainFolder, trainFolder, trainRoot } from '../train-folder.ts'
 import type { Watch } from '../watch.ts'
 
 interface Options {
@@ -16,8 +19,12 @@ interface Options {
   readonly adapter?: string
   readonly data?: string
   readonly steps?: number
+  readonly dataDir?: string
+  readonly port?: number
   readonly out: string
   readonly log?: string
+  readonly once?: boolean
+  readonly json?: boolean
 }
 
 /** The longest training that is watched from one command: 7 days. */
@@ -27,32 +34,63 @@ export async function train(argv: string[]): Promise<number> {
   const { file, options } = parse(argv)
   const job = await readJob(file, options)
   const line = new ProgressLine()
-  const grid = await Grid.start()
+  const folder = await trainFolder(file, job, options.dataDir)
+  const webRoot = await ensureWebPage((text) => line.say(text))
+  const grid = await startLocalGrid({ port: options.port, webRoot, dataDir: folder.path })
   const stopped = stopOnSignal()
   try {
-    const id = await grid.submit(job)
-    line.say(`${job.name}: ${options.volunteers} volunteers; dashboard data at ${grid.url}/api/jobs/${id}`)
+    const [known] = await grid.jobs()
+    const id = known ?? (await grid.submit(job))
+    line.say(about(file, folder, known !== undefined))
+    nextSteps(line, grid.url)
     const { executor, adapter } = options
     for (let i = 0; i < options.volunteers; i++) grid.addVolunteer({ executor, ...(adapter === undefined ? {} : { adapter }) })
     const log = options.log === undefined ? undefined : new RunLog(resolve(options.log), { job: job.name, volunteers: options.volunteers, executor, seed: job.seed })
     const finished = await Promise.race([followed(grid, log, line), stopped, ...grid.volunteers.map(async (child) => failEarly(child, await child.ended))])
     if (finished === undefined) return 0
-    report(line, grid.watch, await keepModel(grid, id, options.out))
+    const model = await keepModel(grid, id, options.out)
+    report(line, grid.watch, model)
+    if (options.json === true) console.log(JSON.stringify({ ...summarise(grid.watch, finished), model, dataDir: folder.path, resumed: known !== undefined }))
+    if (options.once !== true) await keepServing(line, grid.url, stopped)
     return 0
   } finally {
     await grid.stop()
   }
 }
 
+/** What this call goes on with, or begins. */
+function about(file: string, { path, older }: TrainFolder, resumes: boolean): string {
+  if (resumes) return `The run of ${file} goes on: it is kept in ${path}`
+  if (older.length === 0) return `A new run of ${file} begins; it is kept in ${path}, and the same command goes on with it`
+  return `${file} or its options changed since the run in ${older.at(-1)}: a new run begins, kept in ${path}`
+}
+
+function summarise({ steps, validations }: Watch, run: RunView): object {
+  return {
+    job: run.job.id,
+    steps: steps.length,
+    samplesCommitted: run.samplesCommitted,
+    samplesExpected: run.samplesExpected,
+    firstLoss: steps[0]?.loss ?? null,
+    lastLoss: steps.at(-1)?.loss ?? null,
+    validationLoss: validations.at(-1)?.loss ?? null,
+    validationAccuracy: validations.at(-1)?.accuracy ?? null,
+  }
+}
+
 function parse(argv: string[]): { readonly file: string; readonly options: Options } {
   const program = new Command('starling train')
-    .description('Trains the job of a file with a coordinator and volunteers on this machine.')
+    .description('Trains the job of a file with a coordinator and volunteers on this machine. Called again, it goes on with the same run.')
     .argument('<job>', 'JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(1), 1)
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .option('--data <path>', 'the text file or MNIST folder, in place of the one that the job names')
     .option('--steps <n>', 'end after so many steps; schedules keep theirs', wholeNumber(1))
+    .option('--data-dir <folder>', `where runs are kept, each in a folder of its own (${trainRoot()})`)
+    .option('--port <port>', `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`, wholeNumber(0))
+    .option('--once', 'end when the model is trained')
+    .option('--json', 'print one JSON value on the last line of stdout')
     .option('--out <file>', 'where the trained model is written', 'starling-model/model.safetensors')
     .option('--log <file>', 'JSON lines of every step and validation')
     .exitOverride()
