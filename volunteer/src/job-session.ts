@@ -12,7 +12,7 @@ import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { AsyncMode } from './sync/async-mode.ts'
 import { pullRows } from './sync/pull-rows.ts'
-import { createMember } from './sync/member.ts'
+import { claimOf, createMember, goOnFrom } from './sync/member.ts'
 import type { MemberCore, RunOrder } from './sync/member-state.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
 import type { openLocalRounds } from './sync/local-round.ts'
@@ -126,7 +126,7 @@ export class JobSession {
     this.ring = new RingMode({
       core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
       guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
-      onEncoded: (state) => void (this.#kept.due && this.#kept.keep(state)),
+      onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
@@ -152,14 +152,13 @@ export class JobSession {
     this.ring.order(message)
   }
 
-  /** A warm start: what it held when it was here last. What is damaged, or of another model, is fetched anew. */
+  /** A warm start: what it held when it was here last, with its proof (R4). What is damaged, or of another model, is fetched anew. */
   async #goOnFromKept(): Promise<void> {
-    const bytes = await this.#kept.read()
-    if (bytes === undefined) return
+    const kept = await this.#kept.read()
+    if (kept === undefined) return
     try {
-      const state = this.#held.decode(bytes)
-      this.#held.adopt(state, state.version)
-      Object.assign(this.core, { version: state.version, base: state.version })
+      const state = this.#held.decode(kept.state)
+      if (goOnFrom(this.core, kept.claim, state.version)) this.#held.adopt(state, state.version)
     } catch (error) {
       if (!isGridError(error)) throw error
     }
@@ -167,7 +166,12 @@ export class JobSession {
 
   /** For the next visit. */
   async keep(): Promise<void> {
-    if ((this.#held.version?.v ?? 0) > 0) await this.#kept.keep(this.#held.encode())
+    if ((this.#held.version?.v ?? 0) > 0) await this.#keep(this.#held.encode())
+  }
+
+  async #keep(state: Uint8Array): Promise<void> {
+    const claim = claimOf(this.core)
+    if (claim !== null) await this.#kept.keep({ state, claim })
   }
 
   /** The next visit begins with nothing. */

@@ -1,8 +1,8 @@
 // What a volunteer keeps between its visits: it comes back as it was written, or not at all.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { jobId, type Sha256 } from '@starling-grid/protocol'
-import { KeptState, type ShardCache } from '@starling-grid/volunteer'
+import { genesis, jobId, type Sha256 } from '@starling-grid/protocol'
+import { type Kept, KeptState, type ShardCache } from '@starling-grid/volunteer'
 
 class MemoryCache implements ShardCache {
   readonly kept = new Map<Sha256, Uint8Array>()
@@ -18,7 +18,8 @@ class MemoryCache implements ShardCache {
   }
 }
 
-const state = Uint8Array.from({ length: 1000 }, (_, i) => i)
+const bytes = Uint8Array.from({ length: 1000 }, (_, i) => i)
+const state: Kept = { state: bytes, claim: { base: genesis(jobId('one'), 'model', 1), records: [] } }
 const [one, other] = ['one', 'other'].map(jobId)
 const keptBy = (cache: ShardCache, job = one): KeptState => new KeptState(cache, job ?? jobId('one'))
 
@@ -32,15 +33,15 @@ test('a state comes back as it was, to the next process of the same job and to n
 test('the newest takes the place of the one before', async () => {
   const cache = new MemoryCache()
   await keptBy(cache).keep(state)
-  await keptBy(cache).keep(state.subarray(1))
-  assert.deepEqual([(await keptBy(cache).read())?.byteLength, cache.kept.size], [999, 1])
+  await keptBy(cache).keep({ ...state, state: bytes.subarray(1) })
+  assert.deepEqual([(await keptBy(cache).read())?.state.byteLength, cache.kept.size], [999, 1])
 })
 
 test('bytes that were damaged or cut are nothing', async () => {
-  for (const damage of [(bytes: Uint8Array) => bytes.fill(7, 500, 501), (bytes: Uint8Array) => bytes.subarray(0, 900), (bytes: Uint8Array) => bytes.subarray(0, 10)]) {
+  for (const damage of [(kept: Uint8Array) => kept.fill(7, 500, 501), (kept: Uint8Array) => kept.subarray(0, 900), (kept: Uint8Array) => kept.subarray(0, 10)]) {
     const cache = new MemoryCache()
     await keptBy(cache).keep(state)
-    for (const [name, bytes] of cache.kept) cache.kept.set(name, damage(bytes))
+    for (const [name, kept] of cache.kept) cache.kept.set(name, damage(kept))
     assert.equal(await keptBy(cache).read(), undefined)
   }
 })

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { extend, genesis, jobId, memberId, type MessageTo, sha256Name, type StepRecord, trainingBlock, type VersionRef } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
+import { createMember, goOnFrom, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B] = [memberId('a'), memberId('b')]
@@ -73,6 +73,20 @@ test('what was never committed is not given up for an offer', () => {
   const effects = prefetch(core, 3)
   assert.deepEqual(effects.map((effect) => effect.type === 'send' && effect.message.type === 'prefetched' && effect.message.version), [null])
   assert.deepEqual(core.version, version(2))
+})
+
+test('what it kept is followed from when the coordinator said that it is committed, and not before', () => {
+  const core = newcomer()
+  assert.ok(goOnFrom(core, { base: version(1), records: [record(2)] }, version(2)))
+  assert.deepEqual(follow(core, [3]), [])
+  react(core, { type: 'order', order: { type: 'ack', owner: 1, gen: 1, committed: version(2) } })
+  assert.deepEqual(kinds(follow(core, [3])), ['fetch-reduced'])
+})
+
+test('records that do not lead to the kept state prove nothing, and change nothing', () => {
+  const core = newcomer()
+  for (const claim of [{ base: version(1), records: [record(3)] }, { base: version(1), records: [] }]) assert.equal(goOnFrom(core, claim, version(2)), false)
+  assert.deepEqual([core.version, core.base], [undefined, ZERO])
 })
 
 test('when nobody can send the state, or has a step any more, it says so and keeps what it has', () => {

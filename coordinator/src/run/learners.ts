@@ -33,13 +33,17 @@ const COPY_PATIENCE_MS = 2000
 /** Steps ahead of C at which a copy is made: nobody has begun to hold it. Doubles when they had. */
 const FIRST_AHEAD = 2
 
-/** It joined a running ring: it learns first. Version 0 is made from the seed by everybody. `holds`: what it kept of an earlier visit. */
+/**
+ * It joined a running ring: it learns first. Version 0 is made from the seed by everybody. `holds`: what it kept of an earlier visit; when that
+ * is on the chain it hears so, since it may follow only from what it knows to be committed (R7).
+ */
 export function beginLearning(turn: Turn, member: Member, holds: VersionRef | undefined): void {
   const { chain } = turn.state
   if (chain.head.v === 0) return
   const near = ifNear(chain, holds)
   member.learner = { since: turn.now, ready: false, held: near?.v, told: 0, gen: 0 }
   if (holds === undefined || holds.v === 0) return
+  if (chain.has(holds)) turn.send(member.id, { type: 'ack', ...turn.ballot, committed: holds })
   const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
   turn.note('member', near ? `${member.name} goes on from version ${holds.v}, which it kept` : `${member.name} kept version ${holds.v}, which ${why}: it fetches another`)
 }

@@ -1,6 +1,7 @@
-// The last state that this volunteer held, in its host's cache, for when it comes back. A cache may forget and may be damaged:
-// what is read is compared with its SHA-256, and whether its version is still on the chain is the coordinator's to say (R4).
-import { digest, type JobId, type Sha256 } from '@starling-grid/protocol'
+// The last state that this volunteer held, in its host's cache, for when it comes back, and with it the proof that R4 asks for: the
+// committed version that was acknowledged last, and the records since. A cache may forget and may be damaged: what is read is compared
+// with its SHA-256, and whether its version is on the chain is the coordinator's to say.
+import { type Claim, ClaimSchema, digest, isGridError, type JobId, parse, parseJson, type Sha256 } from '@starling-grid/protocol'
 import { sha256Of } from '../data/shards.ts'
 import type { ShardCache } from '../host.ts'
 
@@ -8,8 +9,16 @@ import type { ShardCache } from '../host.ts'
 const KEEP_EVERY_MS = 60_000
 /** Larger states are fetched again: writing them takes as long as training some steps. */
 const LARGEST_BYTES = 256 * 1024 * 1024
-/** Characters of a SHA-256 in hexadecimal, before the state. */
+/** Characters of a SHA-256 in hexadecimal, before the rest. */
 const NAME_LENGTH = 64
+/** Bytes that say how long the claim is (u32, little-endian); the claim as JSON follows, then the state. */
+const LENGTH_BYTES = 4
+
+export interface Kept {
+  readonly state: Uint8Array
+  /** what leads to the state's version */
+  readonly claim: Claim
+}
 
 export class KeptState {
   readonly #cache: ShardCache
@@ -19,7 +28,7 @@ export class KeptState {
   /** `job`: its id; states of one job take each other's place */
   constructor(cache: ShardCache, job: JobId) {
     this.#cache = cache
-    this.#name = digest(new TextEncoder().encode(`the last state of ${job}`))
+    this.#name = digest(new TextEncoder().encode(`the last state of ${job}, and its proof`))
   }
 
   /** Something to keep is at hand, and it is time. */
@@ -28,13 +37,11 @@ export class KeptState {
   }
 
   /** In the place of the one before. A full cache costs a later download, nothing else. */
-  async keep(state: Uint8Array): Promise<void> {
-    if (state.byteLength > LARGEST_BYTES) return
+  async keep(kept: Kept): Promise<void> {
+    if (kept.state.byteLength > LARGEST_BYTES) return
     this.#keptAt = performance.now()
-    const name = new TextEncoder().encode(await sha256Of(state))
-    const bytes = new Uint8Array(NAME_LENGTH + state.byteLength)
-    bytes.set(name)
-    bytes.set(state, NAME_LENGTH)
+    const bytes = encode(kept)
+    bytes.set(new TextEncoder().encode(await sha256Of(bytes.subarray(NAME_LENGTH))))
     await this.#cache.put(this.#name, bytes).catch(() => undefined)
   }
 
@@ -43,10 +50,34 @@ export class KeptState {
   }
 
   /** Undefined: nothing is kept, or it is not what was written. */
-  async read(): Promise<Uint8Array | undefined> {
+  async read(): Promise<Kept | undefined> {
     const bytes = await this.#cache.get(this.#name).catch(() => undefined)
-    if (bytes === undefined || bytes.byteLength <= NAME_LENGTH) return undefined
-    const state = bytes.slice(NAME_LENGTH)
-    return (await sha256Of(state)) === new TextDecoder().decode(bytes.subarray(0, NAME_LENGTH)) ? state : undefined
+    if (bytes === undefined || bytes.byteLength <= NAME_LENGTH + LENGTH_BYTES) return undefined
+    const rest = new Uint8Array(bytes.subarray(NAME_LENGTH)) // its own memory: what Node reads may be a view
+    const isWhole = (await sha256Of(rest)) === new TextDecoder().decode(bytes.subarray(0, NAME_LENGTH))
+    return isWhole ? decode(rest) : undefined
+  }
+}
+
+/** With room for the SHA-256 in front. */
+function encode({ state, claim }: Kept): Uint8Array<ArrayBuffer> {
+  const proof = new TextEncoder().encode(JSON.stringify(claim))
+  const bytes = new Uint8Array(NAME_LENGTH + LENGTH_BYTES + proof.byteLength + state.byteLength)
+  new DataView(bytes.buffer).setUint32(NAME_LENGTH, proof.byteLength, true)
+  bytes.set(proof, NAME_LENGTH + LENGTH_BYTES)
+  bytes.set(state, NAME_LENGTH + LENGTH_BYTES + proof.byteLength)
+  return bytes
+}
+
+/** Undefined: it was written by another version of this program. */
+function decode(bytes: Uint8Array<ArrayBuffer>): Kept | undefined {
+  const start = LENGTH_BYTES + new DataView(bytes.buffer).getUint32(0, true)
+  if (start > bytes.byteLength) return undefined
+  try {
+    const claim = parse(ClaimSchema, parseJson(new TextDecoder().decode(bytes.subarray(LENGTH_BYTES, start)), bytes.byteLength, 'a kept claim'), 'kept claim')
+    return { state: bytes.slice(start), claim }
+  } catch (error) {
+    if (!isGridError(error)) throw error
+    return undefined
   }
 }

@@ -1,7 +1,7 @@
 // A member's side of the protocol: FREEZE → STATE, FORM → CONFIRM, START → steps (R3, R7, R9, R10). `react` changes the
 // state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once, before
 // any other input: what the member claims and what its parameters hold change together (I6).
-import { ALL_RULES_ON, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageFrom, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, type Claim, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageFrom, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
 import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
@@ -89,13 +89,28 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
   }
 }
 
+/** What it says to hold, with the records that prove it (R4). */
+export function claimOf({ version, base, tail }: MemberCore): Claim | null {
+  return version === undefined ? null : { base, records: [...tail] }
+}
+
+/** A warm start with what was claimed on an earlier visit. False: it does not lead to `version`, and nothing changed. */
+export function goOnFrom(core: MemberCore, { base, records }: Claim, version: VersionRef): boolean {
+  const reached = fold(base, records)
+  if (reached === undefined || !sameVersion(reached, version)) return false
+  core.version = version
+  core.base = base
+  core.tail = [...records]
+  return true
+}
+
 /** R3: promise, stop, answer. From here on the version changes only through FORM of this ballot. An equal one is answered again. */
 function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEffect[] {
   if (gen < core.promised || (core.off.has('R3-equal') && gen === core.promised)) return []
   core.owner = owner
   core.promised = gen
   core.asyncEpoch = undefined
-  const claim = core.version === undefined ? null : { base: core.base, records: [...core.tail] }
+  const claim = claimOf(core)
   const { consumed } = core
   const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
