@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExecutorOptions, microBatchFor, renewedExecutor, type VolunteerHost } from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
+import { openSigner } from './signer.ts'
 import { openShardCache } from './shard-cache.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
@@ -23,6 +24,7 @@ export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOp
   return {
     client: 'node',
     coordinatorUrl,
+    signer: openSigner,
     openPeerNetwork,
     shards: openShardCache(),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),

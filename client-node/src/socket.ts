@@ -27,16 +27,27 @@ function open<T>(url: string, maxPayload: number, wrap: (socket: WebSocket) => T
 }
 
 class TextSocket implements CoordinatorSocket {
-  onMessage: CoordinatorSocket['onMessage']
   onClose: CoordinatorSocket['onClose']
   readonly #socket: WebSocket
+  #onMessage: CoordinatorSocket['onMessage']
 
+  /** Not read before its owner listens: the challenge comes with the opening. */
   constructor(socket: WebSocket) {
     this.#socket = socket
+    socket.pause()
     socket.on('message', (data, isBinary) => {
-      if (!isBinary) this.onMessage?.(String(data))
+      if (!isBinary) this.#onMessage?.(String(data))
     })
     socket.on('close', (code, reason) => this.#closed(String(reason) || `code ${code}`))
+  }
+
+  get onMessage(): CoordinatorSocket['onMessage'] {
+    return this.#onMessage
+  }
+
+  set onMessage(handler: CoordinatorSocket['onMessage']) {
+    this.#onMessage = handler
+    if (handler !== undefined) this.#socket.resume()
   }
 
   send(text: string): void {
@@ -44,6 +55,7 @@ class TextSocket implements CoordinatorSocket {
   }
 
   close(): void {
+    this.#socket.resume() // or the other side's close would not be read
     this.#socket.close()
   }
 

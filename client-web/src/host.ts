@@ -2,6 +2,7 @@
 import { GridError } from '@starling-grid/protocol'
 import { createGpuExecutor, microBatchFor, renewedExecutor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
+import { openSigner } from './signer.ts'
 import { openShardCache } from './shard-cache.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
@@ -22,6 +23,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
   return {
     client: 'tab',
     coordinatorUrl,
+    signer: openSigner,
     openPeerNetwork,
     isHidden,
     shards,

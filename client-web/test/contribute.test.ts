@@ -149,7 +149,7 @@ test('a browser that finds no adapter is told where to look', async () => {
   await page.close()
 })
 
-for (const [code, expected] of [['device-lost', 'device-lost'], ['adapter-limit', 'adapter-limit'], ['grid-full', 'grid-full'], ['model-hash', 'old-page'], ['internal', 'broken']] as const) {
+for (const [code, expected] of [['device-lost', 'device-lost'], ['no-key', 'no-key'], ['adapter-limit', 'adapter-limit'], ['grid-full', 'grid-full'], ['model-hash', 'old-page'], ['internal', 'broken']] as const) {
   test(`a volunteer that ends with ${code} has its own reason and a next step, and keeps what was counted`, async () => {
     const { page, complaints } = await openPage(browser)
     await fakeWorker(page, { statuses: [TRAINING], failure: { code, message: 'because of the test.' } })

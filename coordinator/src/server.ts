@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
-import Fastify, { type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
 import { registerBodies } from './api/bodies.ts'
 import { registerErrors } from './api/errors.ts'
@@ -256,10 +256,16 @@ class CoordinatorLife implements Coordinator {
     registerPushes(app, { runs, sessions })
     registerRows(app, { runs, sessions })
     registerShardProcesses(app, { processes: this.#shardProcesses, token: this.#options.token })
-    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket) => sessions.admit(socket))
+    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => sessions.admit(socket, this.#namesFor(request)))
     const watching = registerWatch(app, runs)
     await registerPages(app, this.#options.webRoot)
     return watching
+  }
+
+  /** The guards checked the Host header; a proxy may have put its own there. */
+  #namesFor({ headers: { host = '' } }: FastifyRequest): readonly string[] {
+    const { publicUrl } = this.#options
+    return publicUrl === undefined ? [host] : [host, publicUrl.host]
   }
 
   async #listen(app: FastifyInstance): Promise<void> {

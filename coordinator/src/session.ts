@@ -1,11 +1,13 @@
 // One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots; keeps
 // strangers within their limits.
+import { randomBytes } from 'node:crypto'
 import {
-  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobId, type JobTerms, type MemberId, type MessageFrom, type OnWire, PROTOCOL_VERSION, SILENCE_MS,
-  type ToCoordinator, type ToVolunteer,
+  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobId, type JobTerms, type MemberId, type MessageFrom, type OnWire, NONCE_BYTES, SILENCE_MS,
+  type ToCoordinator, type ToVolunteer, type VolunteerId, volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
+import { requireProof } from './hello-proof.ts'
 import { requireHonestMessage } from './honest-counts.ts'
 import { plainText } from './plain-text.ts'
 import type { RunHost } from './run-host.ts'
@@ -37,6 +39,8 @@ export interface SessionDesk {
   greet(session: VolunteerSession, hello: Hello): void
   /** the run of this job, whether volunteers are given it now or not */
   find(job: JobId): RunHost | undefined
+  /** The volunteer has its WELCOME: something came after hello. */
+  heard(session: VolunteerSession): void
   refused(code: ErrorCode, what: string): void
   nameOf(member: MemberId): string
   gone(session: VolunteerSession): void
@@ -48,8 +52,18 @@ interface Departure {
   readonly expected: boolean
 }
 
+export interface SessionParts {
+  readonly desk: SessionDesk
+  /** of HTTP requests */
+  readonly token: string
+  /** names and ports under which this coordinator is known */
+  readonly names: readonly string[]
+}
+
 export class VolunteerSession {
   readonly token: string
+  readonly #names: readonly string[]
+  readonly #nonce = randomBytes(NONCE_BYTES).toString('hex')
   readonly #socket: WebSocket
   readonly #desk: SessionDesk
   readonly #bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGE_BURST)
@@ -62,16 +76,18 @@ export class VolunteerSession {
   /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
   #refused = 0
+  #hasWelcome = false
   #ended = false
   /** ms: last message, last answer to a ping, last ping */
   #heardAt = now()
   #aliveAt = now()
   #pingedAt = now()
 
-  constructor(socket: WebSocket, desk: SessionDesk, token: string) {
+  constructor(socket: WebSocket, { desk, token, names }: SessionParts) {
     this.#socket = socket
     this.#desk = desk
     this.token = token
+    this.#names = names
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
     socket.on('pong', () => (this.#aliveAt = now()))
     socket.on('close', (code) => this.#end(code === BROKEN ? { reason: 'the connection broke', expected: false } : { reason: 'closed its connection', expected: true }))
@@ -79,9 +95,19 @@ export class VolunteerSession {
     socket.on('error', (error) => ('code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? desk.refused('message-too-large', this.#who) : undefined))
   }
 
+  /** Its hello has to prove who it is, on this socket. */
+  challenge(): void {
+    this.send({ type: 'challenge', nonce: this.#nonce })
+  }
+
   /** undefined before hello */
   get id(): MemberId | undefined {
     return this.#hello?.incarnation
+  }
+
+  /** The key behind the id; undefined before hello. */
+  get volunteer(): VolunteerId | undefined {
+    return this.#hello === undefined ? undefined : volunteerIdOf(this.#hello.publicKey)
   }
 
   /** What the dashboard shows; undefined before hello. */
@@ -176,6 +202,8 @@ export class VolunteerSession {
   #take(message: OnWire<ToCoordinator>): void {
     if (message.type === 'hello') return this.#greeted(message)
     if (this.#hello === undefined) throw new GridError('message-unexpected', `the first message is hello, got ${message.type}`)
+    if (!this.#hasWelcome) this.#desk.heard(this)
+    this.#hasWelcome = true
     switch (message.type) {
       case 'ready':
         return this.#takePart(message)
@@ -202,11 +230,10 @@ export class VolunteerSession {
   }
 
   #greeted(hello: Hello): void {
-    if (this.#hello !== undefined) throw new GridError('message-unexpected', 'hello was said already')
-    if (hello.protocol !== PROTOCOL_VERSION)
-      throw new GridError('protocol-version', `this coordinator speaks protocol ${PROTOCOL_VERSION}, the volunteer ${hello.protocol}. ${cureFor(hello)}`)
+    if (this.#hello !== undefined) throw new GridError('message-unexpected', 'expected one hello per connection, got a second')
     const name = plainText(hello.name)
     if (name === '') throw new GridError('message-malformed', 'a name has at least one visible character')
+    requireProof(hello, { nonce: this.#nonce, names: this.#names })
     this.#hello = { ...hello, name }
     try {
       this.#desk.greet(this, this.#hello)
@@ -252,9 +279,4 @@ export class VolunteerSession {
     this.#desk.gone(this)
     this.#leaveRun(departure)
   }
-}
-
-function cureFor({ client, protocol }: Hello): string {
-  if (protocol > PROTOCOL_VERSION) return 'Update the coordinator.'
-  return client === 'tab' ? 'Reload the page.' : 'Update the volunteer.'
 }

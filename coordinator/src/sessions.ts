@@ -1,6 +1,6 @@
 // All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
 import { createHash, randomBytes } from 'node:crypto'
-import { type ErrorCode, GridError, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type OnWire, type ToVolunteer } from '@starling-grid/protocol'
+import { type ErrorCode, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type OnWire, type ToVolunteer } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
@@ -11,7 +11,7 @@ import { CLOSE_AWAY, type Hello, type SessionDesk, VolunteerSession } from './se
 const TOKEN_BYTES = 32
 /** ms between looks at the clock */
 const CHECK_MS = 500
-/** ms that a departed member's incarnation stays its own: nobody else comes back under its name */
+/** ms that the token of a departed member is good for: what it asked for just before may still be under way */
 const REMEMBERED_MS = 600_000
 const MAX_REMEMBERED = 20_000
 /** WebSocket close code of our own range: another socket speaks for this member */
@@ -31,8 +31,12 @@ export interface SessionsParts {
   readonly relayedLinks: () => number
 }
 
+/** Hashes of a member's tokens. A WELCOME may be lost: until its token was used, the one before is good, too. */
 interface Remembered {
-  readonly tokenHash: string
+  /** of the newest WELCOME */
+  offered: string
+  /** that the member is known to have */
+  used: string | undefined
   /** undefined while connected */
   leftAt: number | undefined
 }
@@ -61,28 +65,30 @@ export class Sessions implements Audience, SessionDesk {
     for (const session of [...this.#byId.values(), ...this.#strangers]) session.close(CLOSE_AWAY, 'the coordinator stops', { reason: 'the coordinator stopped', expected: true })
   }
 
-  /** A new socket; it has to say hello. */
-  admit(socket: WebSocket): void {
-    const session = new VolunteerSession(socket, this, randomBytes(TOKEN_BYTES).toString('hex'))
+  /** A new socket; it has to say hello, to one of these names of ours. */
+  admit(socket: WebSocket, names: readonly string[]): void {
+    const session = new VolunteerSession(socket, { desk: this, token: randomBytes(TOKEN_BYTES).toString('hex'), names })
     if (this.#byId.size + this.#strangers.size >= MAX_VOLUNTEERS) {
       this.#parts.onRefused('grid-full', `there are ${MAX_VOLUNTEERS} volunteers`)
       return session.refuse('grid-full', `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`, true)
     }
     this.#strangers.add(session)
+    session.challenge()
   }
 
   // ---- for one session ----
 
-  greet(session: VolunteerSession, { incarnation, session: oldToken }: Hello): void {
-    this.#requireOwn(incarnation, oldToken)
+  greet(session: VolunteerSession, { incarnation, again = false }: Hello): void {
     this.#strangers.delete(session)
     this.#byId.get(incarnation)?.close(CLOSE_REPLACED, 'another socket speaks for this member', { reason: 'came back on another connection', expected: false })
-    this.#forget(incarnation)
     this.#byId.set(incarnation, session)
-    const tokenHash = hash(session.token)
-    this.#remembered.set(incarnation, { tokenHash, leftAt: undefined })
-    this.#byTokenHash.set(tokenHash, incarnation)
-    this.#welcome(session, oldToken !== undefined)
+    this.#offerToken(incarnation, hash(session.token))
+    this.#welcome(session, again)
+  }
+
+  heard({ id }: VolunteerSession): void {
+    const remembered = id === undefined ? undefined : this.#remembered.get(id)
+    if (remembered !== undefined) this.#tokenUsed(remembered, remembered.offered)
   }
 
   find(job: JobId): RunHost | undefined {
@@ -141,7 +147,11 @@ export class Sessions implements Audience, SessionDesk {
 
   /** The member whose token this is; also of one whose socket broke a moment ago. */
   authenticate(token: string): MemberId | undefined {
-    return this.#byTokenHash.get(hash(token))
+    const tokenHash = hash(token)
+    const id = this.#byTokenHash.get(tokenHash)
+    const remembered = id === undefined ? undefined : this.#remembered.get(id)
+    if (remembered !== undefined) this.#tokenUsed(remembered, tokenHash)
+    return id
   }
 
   /** Everybody hears of a job that began after their welcome. */
@@ -154,11 +164,18 @@ export class Sessions implements Audience, SessionDesk {
     for (const session of this.#byId.values()) session.runEnded(run)
   }
 
-  /** The incarnation is known to its neighbours, so it proves nothing; the token of its last session does. */
-  #requireOwn(incarnation: MemberId, token: string | undefined): void {
-    const remembered = this.#remembered.get(incarnation)
-    if (remembered === undefined || (token !== undefined && hash(token) === remembered.tokenHash)) return
-    throw new GridError('session-unknown', 'this member is connected with another session. Start the volunteer again, or reload the page.')
+  #offerToken(id: MemberId, tokenHash: string): void {
+    const before = this.#remembered.get(id)
+    if (before !== undefined && before.offered !== before.used) this.#byTokenHash.delete(before.offered)
+    this.#remembered.set(id, { offered: tokenHash, used: before?.used, leftAt: undefined })
+    this.#byTokenHash.set(tokenHash, id)
+  }
+
+  /** The member has its newest token, so that the one before is over. */
+  #tokenUsed(remembered: Remembered, tokenHash: string): void {
+    if (tokenHash !== remembered.offered || tokenHash === remembered.used) return
+    if (remembered.used !== undefined) this.#byTokenHash.delete(remembered.used)
+    remembered.used = tokenHash
   }
 
   #welcome(session: VolunteerSession, cameBack: boolean): void {
@@ -198,7 +215,8 @@ export class Sessions implements Audience, SessionDesk {
     const remembered = this.#remembered.get(id)
     if (remembered === undefined) return
     this.#remembered.delete(id)
-    this.#byTokenHash.delete(remembered.tokenHash)
+    this.#byTokenHash.delete(remembered.offered)
+    if (remembered.used !== undefined) this.#byTokenHash.delete(remembered.used)
   }
 }
 

@@ -39,11 +39,12 @@ test('beyond the most volunteers that a coordinator takes one more is refused by
   const sessions = new Sessions(parts as unknown as ConstructorParameters<typeof Sessions>[0])
   const admit = (): FakeSocket => {
     const socket = new FakeSocket()
-    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0])
+    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], [])
     return socket
   }
   const last = Array.from({ length: MAX_VOLUNTEERS }, admit).at(-1)
-  assert.deepEqual([last?.sent, last?.closed, refusals], [[], undefined, []])
+  assert.deepEqual([last?.sent.length, last?.closed, refusals], [1, undefined, []])
+  assert.match(last?.sent[0] ?? '', /"type":"challenge"/)
   const tooMany = admit()
   assert.deepEqual(refusals, ['grid-full'])
   assert.match(tooMany.sent[0] ?? '', /"type":"refused","code":"grid-full"/)

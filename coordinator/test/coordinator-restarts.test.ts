@@ -17,8 +17,8 @@ async function start(dataDir: string, port: number) {
 
 /** The same members on new sockets, with what they hold. */
 function comeBack(url: string, members: readonly FakeVolunteer[]): FakeVolunteer[] {
-  return members.map(({ id, held, session }) => {
-    const again = volunteer(url, { id, session, stepMs: STEP_MS })
+  return members.map(({ self, held }) => {
+    const again = volunteer(url, { self, stepMs: STEP_MS })
     if (held !== undefined) again.held = held
     return again
   })

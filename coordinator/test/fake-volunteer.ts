@@ -1,8 +1,9 @@
 // A volunteer that follows the protocol by hand, without data and without a GPU: its gradient is a function of the step, so
 // that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
 import {
-  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, type JobId, type JobTerms, type MemberId, type MessageTo, named, newMemberId, type OnWire, type PlanStep, PROTOCOL_VERSION, type Push,
+  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, helloText, type Incarnation, type JobId, type JobTerms, type MemberId, type MessageTo, named, newIncarnation, type OnWire, type PlanStep, PROTOCOL_VERSION, type Push,
   type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
@@ -16,7 +17,8 @@ const GIVE_UP_MS = 60_000
 
 export interface FakeOptions {
   readonly name?: string
-  readonly id?: MemberId
+  /** the same member on another socket */
+  readonly self?: FakeSelf
   /** ms per step */
   readonly stepMs?: number
   /** ms per upload, which training does not wait for */
@@ -25,7 +27,22 @@ export interface FakeOptions {
   readonly obedient?: boolean
   /** false: asks for leases, and leaves what is granted to the test */
   readonly works?: boolean
-  readonly session?: string
+}
+
+export interface FakeSelf extends Incarnation {
+  readonly key: KeyObject
+}
+
+/** A new member; of this key, or of one of its own. */
+export function newFakeSelf(key = generateKeyPairSync('ed25519').privateKey): FakeSelf {
+  const { x = '' } = key.export({ format: 'jwk' })
+  return { ...newIncarnation(Buffer.from(x, 'base64url')), key }
+}
+
+/** A hello of the right form that proves nothing. */
+export function unprovenHello(change: Record<string, unknown> = {}): Record<string, unknown> {
+  const { key: _, ...self } = newFakeSelf()
+  return { type: 'hello', protocol: PROTOCOL_VERSION, name: 'x', client: 'node', ...self, coordinator: 'localhost', signature: '0'.repeat(128), ...change }
 }
 
 /** Parameters, optimizer state and chain at one version: `records` follow `base`, the last version that was acknowledged. */
@@ -38,8 +55,10 @@ interface Held {
 }
 
 export class FakeVolunteer {
-  readonly id: MemberId
+  readonly self: FakeSelf
   readonly messages: OnWire<ToVolunteer>[] = []
+  /** what went out by hello() and raw() */
+  readonly said: unknown[] = []
   readonly closed: Promise<number>
   readonly #url: string
   readonly #options: FakeOptions
@@ -48,6 +67,8 @@ export class FakeVolunteer {
   terms: JobTerms | undefined
   session = ''
   held: Held | undefined
+  /** what is other in the hello that waits for its challenge */
+  #hello: Record<string, unknown> | undefined
   #form: VersionForm | undefined
   #ballot = { owner: 0, gen: 0 }
   #modeEpoch = 0
@@ -60,17 +81,38 @@ export class FakeVolunteer {
   constructor(url: string, options: FakeOptions = {}) {
     this.#url = url
     this.#options = options
-    this.id = options.id ?? newMemberId()
+    this.self = options.self ?? newFakeSelf()
     this.socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/volunteer`)
     this.closed = new Promise((resolve) => this.socket.on('close', (code) => (clearInterval(this.#beat), this.#changed(), resolve(code))))
     this.socket.on('error', () => undefined) // close follows
-    this.socket.on('open', () => options.obedient !== false && this.hello())
+    if (options.obedient !== false) this.hello()
     this.socket.on('message', (data) => this.#heard(decodeToVolunteer(String(data))))
   }
 
+  get id(): MemberId {
+    return this.self.incarnation
+  }
+
+  /** Once the challenge is there. */
   hello(change: Record<string, unknown> = {}): void {
-    const { name = 'fake', session } = this.#options
-    this.raw({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name, client: 'node', ...(session === undefined ? {} : { session }), ...change })
+    this.#hello = change
+    if (this.messages.some(({ type }) => type === 'challenge')) this.#answer()
+  }
+
+  /** Of this socket's challenge, for a coordinator of that name. */
+  signatureFor(coordinator: string): string {
+    const challenge = this.messages.find((message) => message.type === 'challenge')
+    return sign(null, helloText({ nonce: challenge?.nonce ?? '', coordinator, incarnation: this.id }), this.self.key).toString('hex')
+  }
+
+  #answer(): void {
+    if (this.#hello === undefined) return
+    const { name = 'fake', self: given } = this.#options
+    const { key: _, ...self } = this.self
+    const coordinator = new URL(this.#url).host
+    const signature = this.signatureFor(coordinator)
+    this.raw({ type: 'hello', protocol: PROTOCOL_VERSION, ...self, name, client: 'node', coordinator, signature, ...(given === undefined ? {} : { again: true }), ...this.#hello })
+    this.#hello = undefined
   }
 
   ready(): void {
@@ -85,6 +127,7 @@ export class FakeVolunteer {
 
   /** Whatever a stranger may send. */
   raw(message: unknown): void {
+    this.said.push(message)
     this.socket.send(typeof message === 'string' ? message : JSON.stringify(message))
   }
 
@@ -117,6 +160,7 @@ export class FakeVolunteer {
 
   #heard(message: OnWire<ToVolunteer>): void {
     this.messages.push(message)
+    if (message.type === 'challenge') this.#answer()
     if (message.type === 'welcome') this.session = message.session
     if (message.type === 'welcome' || message.type === 'job') this.#take(message.job)
     const isOfAnother = 'job' in message && typeof message.job === 'string' && message.job !== this.terms?.id

@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { genesis, isErrorCode, newMemberId, PROTOCOL_VERSION, random32 } from '@starling-grid/protocol'
+import { genesis, isErrorCode, random32 } from '@starling-grid/protocol'
+import { unprovenHello } from './fake-volunteer.ts'
 import { QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const STRANGERS = 30 * Number(process.env['STARLING_FUZZ'] ?? 1)
@@ -45,7 +46,7 @@ test(`${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost thei
     const ballot = { job: id, owner: 1, gen: gen + (random() % 2) }
     const record = { v: version.v + 1, gen, modeEpoch: 0, kind: 'ring', blocks: ['0:1'], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }
     const messages: readonly object[] = [
-      { type: 'hello', protocol: PROTOCOL_VERSION, incarnation: newMemberId(), name: 'again', client: 'node' },
+      unprovenHello({ name: 'again' }),
       { type: 'heartbeat', job: id, samplesPerSecond: 1, activity: 'x', bytesSent: 0, bytesReceived: 0, refusals: [{ code: 'checksum', from: stranger.id, count: 1 }] },
       { type: 'state', ...ballot, claim: { base: version, records: [record] } }, { type: 'held', ...ballot, record }, { type: 'confirm', ...ballot, version, digest: 'a'.repeat(64) },
       { type: 'abort', ...ballot, step: 1, blamed: honest[0]?.id ?? null, why: 'closed', links: [], code: 'link-lost', message: 'x' },
@@ -78,9 +79,9 @@ test('claims count the samples of their blocks, and name each block in one way: 
   const base = genesis(liar.terms?.id ?? assert.fail(), liar.terms?.modelHash ?? assert.fail(), liar.terms?.seed ?? 0)
   const claim = (block: string, samples: number) => ({ base, records: [{ v: 1, gen, modeEpoch: 0, kind: 'ring', blocks: [block], samples, targets: samples, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }] })
   const refusals = (): string[] => liar.messages.flatMap((message) => (message.type === 'refused' ? [message.message] : []))
-  liar.raw({ type: 'state', owner, gen, claim: claim('0:0', 1) })
+  liar.raw({ type: 'state', job: liar.terms?.id, owner, gen, claim: claim('0:0', 1) })
   await liar.heard('refused', ({ message }) => /these blocks hold 256 samples, got 1/.test(message))
-  liar.raw({ type: 'state', owner, gen, claim: claim('0:00', 256) })
+  liar.raw({ type: 'state', job: liar.terms?.id, owner, gen, claim: claim('0:00', 256) })
   await liar.heard('refused', ({ message }) => /blocks/.test(message) && !/hold 256/.test(message))
   assert.equal(refusals().length, 2)
 })

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, PROTOCOL_VERSION, type Push, sha256Name } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import type { Timing } from '@starling-grid/coordinator/run'
-import type { FakeVolunteer } from './fake-volunteer.ts'
+import { type FakeVolunteer, unprovenHello } from './fake-volunteer.ts'
 import { QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 /** A run of two honest members that is in its ring. */
@@ -40,7 +40,7 @@ async function refusalOf(url: string, firstMessage: unknown): Promise<MessageTo<
 
 test('a first message that is not a good hello is refused by its code, counted, and ends the connection', async () => {
   const { url, id } = await running()
-  const hello = { type: 'hello', protocol: PROTOCOL_VERSION, incarnation: newMemberId(), name: 'x', client: 'node' }
+  const hello = unprovenHello()
   const cases: readonly [unknown, string][] = [
     ['{', 'message-malformed'],
     ['['.repeat(100_000), 'message-malformed'],
@@ -50,6 +50,7 @@ test('a first message that is not a good hello is refused by its code, counted, 
     [{ ...hello, name: 'n'.repeat(10_000) }, 'message-malformed'],
     [{ ...hello, name: '\u202e\u0007\u2066' }, 'message-malformed'],
     [{ ...hello, incarnation: '../../etc/passwd' }, 'message-malformed'],
+    [hello, 'identity-unproven'],
     [{ type: 'steal' }, 'message-malformed'],
     [{ type: 'leave' }, 'message-unexpected'],
     [{ ...hello, protocol: PROTOCOL_VERSION + 1 }, 'protocol-version'],
@@ -104,35 +105,6 @@ test('another model, too large a message, bytes, and a flood each end the connec
   const { refusals } = await runOf(url, id)
   for (const code of ['model-hash', 'message-too-large', 'message-malformed', 'rate-exceeded']) assert.ok((refusals[code] ?? 0) > 0, code)
   await assertUnharmed(url, id)
-})
-
-test('nobody takes the place of a connected member without its token; with it the old connection is replaced', async () => {
-  const { url } = await startCoordinator()
-  await submit(url, smallJob())
-  const first = stranger(url)
-  await once(first.socket, 'open')
-  first.hello()
-  const { session } = await first.heard('welcome')
-
-  const thief = stranger(url, { id: first.id })
-  await once(thief.socket, 'open')
-  thief.hello({ session: 'f'.repeat(64) })
-  assert.equal((await thief.heard('refused')).code, 'session-unknown')
-
-  const again = stranger(url, { id: first.id })
-  await once(again.socket, 'open')
-  again.hello({ session })
-  const renewed = await again.heard('welcome')
-  assert.notEqual(renewed.session, session)
-  assert.equal(await first.closed, 4001)
-  assert.equal((await first.request('/api/jobs/x/versions/y')).status, 401, 'the old token is worth nothing')
-
-  again.close()
-  await again.closed
-  const afterwards = stranger(url, { id: first.id })
-  await once(afterwards.socket, 'open')
-  afterwards.hello()
-  assert.equal((await afterwards.heard('refused')).code, 'session-unknown', 'nor the place of one that left a moment ago')
 })
 
 test('names lose what cannot be seen and stay text', async () => {

@@ -35,7 +35,7 @@ for (const gapMs of GAPS)
     const { records } = (await (await fetch(`${second.url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }
     const returned = members.map((member) => {
       member.close()
-      const again = volunteer(second.url, { id: member.id, stepMs: 2 })
+      const again = volunteer(second.url, { self: member.self, stepMs: 2 })
       if (member.held !== undefined) again.held = member.held
       return again
     })

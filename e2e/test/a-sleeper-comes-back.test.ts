@@ -97,7 +97,7 @@ test('who finds by the clock that it slept opens its socket and its links anew, 
     const { v } = grid.watch.run?.version ?? { v: 0 }
     await grid.watch.waitFor('a step with it', ({ run }) => run !== undefined && run.version.v > v && namesInRing(run).has('sleeper'))
     const [first, second, ...more] = hellos
-    assert.deepEqual([first?.type === 'hello' && 'session' in first, second?.type === 'hello' && 'session' in second, more.length], [false, true, 0])
+    assert.deepEqual([first?.type === 'hello' && 'again' in first, second?.type === 'hello' && 'again' in second, more.length], [false, true, 0])
     await sleeper.stop()
     await living
   } finally {

@@ -5,6 +5,8 @@ type Brand<T, B extends string> = T & { readonly [brand]: B }
 
 /** 128 random bits in hex, made at page load or process start; a reload is a new member. Also the member's PeerJS id. */
 export type MemberId = Brand<string, 'MemberId'>
+/** A volunteer's key, whatever page or process uses it. */
+export type VolunteerId = Brand<string, 'VolunteerId'>
 export type JobId = Brand<string, 'JobId'>
 /** `epoch:index` of a training block, or `v:index` of a validation block. */
 export type BlockId = Brand<string, 'BlockId'>
@@ -14,6 +16,7 @@ export type VersionId = Brand<string, 'VersionId'>
 export type Sha256 = Brand<string, 'Sha256'>
 
 export const memberId = (text: string): MemberId => text as MemberId
+export const volunteerId = (text: string): VolunteerId => text as VolunteerId
 export const jobId = (text: string): JobId => text as JobId
 export const versionId = (text: string): VersionId => text as VersionId
 export const sha256Name = (text: string): Sha256 => text as Sha256

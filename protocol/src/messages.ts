@@ -5,13 +5,15 @@ import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { BlockId, JobId } from './ids.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
+import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
 import { ExchangeSchema, JobTermsSchema } from './job.ts'
-import { FETCH_CHUNK_BYTES, MAX_BUTTERFLY_MEMBERS, MAX_ICE_SERVERS, MAX_LINK_OPEN_MS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, MIN_LINK_OPEN_MS, PLAN_WINDOW } from './limits.ts'
+import { FETCH_CHUNK_BYTES, MAX_BUTTERFLY_MEMBERS, MAX_ICE_SERVERS, MAX_LINK_OPEN_MS, MAX_NAME_LENGTH, MAX_REFUSALS, MAX_RING_MEMBERS, MAX_SPARSE_PARTS, MAX_STEP_BLOCKS, MIN_LINK_OPEN_MS, PLAN_WINDOW, PROTOCOL_VERSION } from './limits.ts'
 import { BlockIdSchema, Count, FiniteNumber, JobIdSchema, MemberIdSchema, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
 const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, pattern: '^[a-z-]+$' }))
 const Text = Type.String({ maxLength: 400 })
+const Hex = (bytes: number) => Type.String({ pattern: `^[0-9a-f]{${2 * bytes}}$` })
 const Token = Type.String({ minLength: 16, maxLength: 128 })
 /** owner: fence of the coordinator process (R3); gen: ballot and generation in one (R2) */
 const ballot = { owner: Count, gen: Count }
@@ -62,14 +64,22 @@ const ConsumedSchema = strict({ base: VersionRefSchema, blocks: Type.Array(Block
 
 // ---- volunteer → coordinator ----
 const toCoordinator = {
-  /** first message on a socket; `session` when it had one before the socket broke */
+  /** answer to challenge: who it is, and the proof (identity.ts). The same incarnation may say hello on any number of sockets */
   hello: strict({
     type: literal('hello'),
-    protocol: Count,
+    /** of another one nothing else is looked at (codec.ts) */
+    protocol: Type.Literal(PROTOCOL_VERSION),
     incarnation: MemberIdSchema,
     name: Type.String({ minLength: 1, maxLength: MAX_NAME_LENGTH }),
     client: Type.Union([Type.Literal('node'), Type.Literal('tab')]),
-    session: Type.Optional(Token),
+    publicKey: Hex(PUBLIC_KEY_BYTES),
+    salt: Hex(SALT_BYTES),
+    /** name and port of the coordinator, as the volunteer dialled it */
+    coordinator: Type.String({ minLength: 1, maxLength: 300 }),
+    /** of helloText */
+    signature: Hex(SIGNATURE_BYTES),
+    /** this incarnation was welcomed before */
+    again: Type.Optional(Type.Boolean()),
   }),
   /** model planned, adapter measured: asks for admission */
   ready: strict({
@@ -135,6 +145,8 @@ const toCoordinator = {
 
 // ---- coordinator → volunteer ----
 const toVolunteer = {
+  /** first message on a socket; `nonce` is for the hello of this socket only */
+  challenge: strict({ type: literal('challenge'), nonce: Hex(NONCE_BYTES) }),
   /** answer to hello; job is null while there is none */
   welcome: strict({
     type: literal('welcome'),
@@ -220,7 +232,7 @@ const toVolunteer = {
 }
 
 /** Types of messages that belong to a connection. Every other message belongs to one job and names it on the wire. */
-const OF_CONNECTION = ['hello', 'leave', 'welcome', 'ice-servers', 'job', 'refused'] as const
+const OF_CONNECTION = ['challenge', 'hello', 'leave', 'welcome', 'ice-servers', 'job', 'refused'] as const
 type OfConnection = (typeof OF_CONNECTION)[number]
 const isOfConnection = (type: string): type is OfConnection => (OF_CONNECTION as readonly string[]).includes(type)
 

@@ -1,5 +1,8 @@
-// The control socket: hello, welcome, messages both ways, and coming back by itself with full jitter when it breaks (R14).
-import { decodeToVolunteer, describeError, encode, GridError, type MemberId, type MessageTo, type OnWire, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+// The control socket: challenge, hello, welcome, messages both ways, and coming back by itself with full jitter when it breaks (R14).
+import {
+  decodeToVolunteer, describeError, encode, GridError, helloText, hex, type Incarnation, type MemberId, type MessageFrom, type MessageTo, newIncarnation, type OnWire, PROTOCOL_VERSION, type Signer,
+  type ToCoordinator, type ToVolunteer,
+} from '@starling-grid/protocol'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { isFatal, isFatalCode } from './fatal.ts'
 import { pause } from './pause.ts'
@@ -18,7 +21,7 @@ const WELCOME_MS = 10_000
 
 export interface CoordinatorEvents {
   onWelcome(welcome: MessageTo<'welcome'>): void
-  onMessage(message: Exclude<OnWire<ToVolunteer>, { type: 'welcome' | 'refused' }>): void
+  onMessage(message: Exclude<OnWire<ToVolunteer>, { type: 'challenge' | 'welcome' | 'refused' }>): void
   /** a refusal after which nothing else was closed */
   onRefused(refusal: MessageTo<'refused'>): void
   /** the socket broke; another attempt follows in retryMs */
@@ -27,23 +30,29 @@ export interface CoordinatorEvents {
 
 export class CoordinatorLink {
   readonly #host: VolunteerHost
-  readonly #self: { readonly incarnation: MemberId; readonly name: string }
+  readonly #name: string
   readonly #events: CoordinatorEvents
+  #self: (Incarnation & { readonly signer: Signer }) | undefined
   #socket: CoordinatorSocket | undefined
   #session: string | undefined
   /** ends the connection that is open now */
   #drop: (error: GridError) => void = () => undefined
   #stopped = false
 
-  constructor(host: VolunteerHost, self: { readonly incarnation: MemberId; readonly name: string }, events: CoordinatorEvents) {
+  constructor(host: VolunteerHost, name: string, events: CoordinatorEvents) {
     this.#host = host
-    this.#self = self
+    this.#name = name
     this.#events = events
   }
 
   /** Bearer token of HTTP requests and of signalling. */
   get session(): string {
     return this.#session ?? ''
+  }
+
+  /** This page load's or process's id, once it runs. */
+  get member(): MemberId {
+    return this.#me.incarnation
   }
 
   get connected(): boolean {
@@ -55,8 +64,10 @@ export class CoordinatorLink {
     this.#socket?.send(encode(message))
   }
 
-  /** Stays connected until stop(). @throws GridError when the coordinator refuses for good, or was never there */
+  /** Stays connected until stop(). @throws GridError when the coordinator refuses for good, or was never there, or there is no key */
   async run(signal: AbortSignal): Promise<void> {
+    const signer = await this.#host.signer()
+    this.#self ??= { ...newIncarnation(signer.publicKey), signer }
     for (let attempt = 0; !this.#stopped && !signal.aborted; attempt++) {
       try {
         await this.#connected(signal, () => (attempt = 0))
@@ -103,8 +114,6 @@ export class CoordinatorLink {
       signal.addEventListener('abort', () => fail(new GridError('cancelled', 'the volunteer was stopped')), { once: true })
       socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
       socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => (clearTimeout(timer), onWelcomed()) })
-      const resumed = this.#session === undefined ? {} : { session: this.#session }
-      socket.send(encode({ type: 'hello', protocol: PROTOCOL_VERSION, client: this.#host.client, ...this.#self, ...resumed }))
     })
   }
 
@@ -112,6 +121,7 @@ export class CoordinatorLink {
     try {
       const message = decodeToVolunteer(text)
       if (message.type === 'refused') return this.#refused(message, connection)
+      if (message.type === 'challenge') return void this.#answer(message, connection).catch(connection.fail)
       if (message.type !== 'welcome') return this.#events.onMessage(message)
       connection.welcomed()
       this.#socket = connection.socket
@@ -120,6 +130,19 @@ export class CoordinatorLink {
     } catch (error) {
       connection.fail(error instanceof GridError ? error : new Refusal(error))
     }
+  }
+
+  async #answer({ nonce }: MessageTo<'challenge'>, { socket }: { readonly socket: CoordinatorSocket }): Promise<void> {
+    const { signer, ...self } = this.#me
+    const coordinator = new URL(this.#host.coordinatorUrl).host
+    const signature = hex(await signer.sign(helloText({ nonce, coordinator, incarnation: self.incarnation })))
+    const again: Pick<MessageFrom<'hello'>, 'again'> = this.#session === undefined ? {} : { again: true }
+    socket.send(encode({ type: 'hello', protocol: PROTOCOL_VERSION, client: this.#host.client, name: this.#name, ...self, coordinator, signature, ...again }))
+  }
+
+  get #me(): Incarnation & { readonly signer: Signer } {
+    if (this.#self === undefined) throw new Error('internal: run() comes first')
+    return this.#self
   }
 
   #refused(message: MessageTo<'refused'>, connection: { fail(error: unknown): void }): void {

@@ -1,7 +1,7 @@
 // Everything that differs between a tab and a Node process, in one object. Shared code touches web-standard globals only
 // (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the same names.
 import type { ModelSpec } from '@starling-grid/model'
-import type { Sha256 } from '@starling-grid/protocol'
+import type { Sha256, Signer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import type { RelaySocket } from './collective/relay-link.ts'
 import type { Executor } from './graph/executor.ts'
@@ -24,6 +24,11 @@ export interface VolunteerHost {
   readonly client: 'node' | 'tab'
   /** http(s) origin of the coordinator, without a slash at the end */
   readonly coordinatorUrl: string
+  /**
+   * The key that its lasting id is made of; the same at every call.
+   * @throws GridError 'no-key'
+   */
+  signer(): Promise<Signer>
   /**
    * For batches whose blocks have up to `blockSamples` samples.
    * @throws GridError 'no-adapter', 'adapter-limit'

@@ -1,5 +1,5 @@
 // A volunteer's life: join → catch up → train → leave.
-import { describeError, HEARTBEAT_MS, type JobId, type JobTerms, type MessageTo, named, newMemberId, type OnWire, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
+import { describeError, HEARTBEAT_MS, type JobId, type JobTerms, type MemberId, type MessageTo, named, type OnWire, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
@@ -40,7 +40,6 @@ const NETWORK_BACKOFF = { firstMs: 500, mostMs: 5000 }
 
 class VolunteerLife implements Volunteer {
   readonly #host: VolunteerHost
-  readonly #self = newMemberId()
   readonly #link: CoordinatorLink
   readonly #http: CoordinatorHttp
   readonly #board: StatusBoard
@@ -65,13 +64,17 @@ class VolunteerLife implements Volunteer {
     this.#host = host
     this.#once = options.once ?? false
     this.#board = new StatusBoard(options.onStatus)
-    this.#link = new CoordinatorLink(host, { incarnation: this.#self, name: options.name }, {
+    this.#link = new CoordinatorLink(host, options.name, {
       onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),
       onRefused: (refusal) => this.#refused(refusal),
       onAway: (why, retryMs) => this.#board.away(why, retryMs),
     })
     this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal)
+  }
+
+  get #self(): MemberId {
+    return this.#link.member
   }
 
   run(): Promise<void> {
@@ -240,7 +243,7 @@ class VolunteerLife implements Volunteer {
     this.#session = undefined
   }
 
-  #heard(message: Exclude<OnWire<ToVolunteer>, { type: 'welcome' | 'refused' }>): void {
+  #heard(message: Exclude<OnWire<ToVolunteer>, { type: 'challenge' | 'welcome' | 'refused' }>): void {
     switch (message.type) {
       case 'job':
         this.#offered = message.job

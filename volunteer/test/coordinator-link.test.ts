@@ -1,7 +1,7 @@
 // The control socket when it is opened anew: what an old one still says or suffers is nobody's business any more.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { encode, jobId, memberId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+import { encode, jobId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
 import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
 
 const sessionOf = (number: number): string => `the session of socket ${number}`
@@ -12,9 +12,10 @@ interface Side {
 }
 
 /** Welcomes whoever says hello, and closes nothing. */
-function patientCoordinator(sides: Side[]): Pick<VolunteerHost, 'client' | 'dialCoordinator'> {
+function patientCoordinator(sides: Side[]): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
   return {
-    client: 'node',
+    client: 'node', coordinatorUrl: 'http://grid.test',
+    signer: async () => ({ publicKey: new Uint8Array(32), sign: async () => new Uint8Array(64) }),
     dialCoordinator: async () => {
       const said: ToCoordinator[] = []
       const number = sides.length + 1
@@ -28,19 +29,20 @@ function patientCoordinator(sides: Side[]): Pick<VolunteerHost, 'client' | 'dial
         },
       }
       sides.push({ socket, said })
+      setImmediate(() => socket.onMessage?.(encode({ type: 'challenge', nonce: '0'.repeat(64) })))
       return socket
     },
   }
 }
 
-test('a socket that is given up is followed by another with the same session, and its late end does not cost that one', async () => {
+test('a socket that is given up is followed by another of the same member, and its late end does not cost that one', async () => {
   const sides: Side[] = []
   let welcomed: () => void = () => undefined
   const nextWelcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
   const ending = new AbortController()
   const first = nextWelcome()
   const heard: string[] = []
-  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, { incarnation: memberId('sleeper'), name: 'sleeper' }, {
+  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, 'sleeper', {
     onWelcome: () => welcomed(), onMessage: ({ type }) => heard.push(type), onRefused: () => undefined, onAway: () => undefined,
   })
   const running = link.run(ending.signal)
@@ -50,7 +52,7 @@ test('a socket that is given up is followed by another with the same session, an
   assert.equal(link.connected, false)
   await second
   const [old, present] = sides
-  assert.deepEqual(present?.said.map((message) => message.type === 'hello' && message.session), [sessionOf(1)])
+  assert.deepEqual(present?.said.map((message) => message.type === 'hello' && [message.incarnation, message.again]), [[link.member, true]])
   old?.socket.onMessage?.(encode({ type: 'wait', job: jobId('a-job'), reason: 'late' }))
   old?.socket.onClose?.('code 1006')
   link.send({ type: 'leave' })

@@ -4,6 +4,7 @@ export type Reason =
   | 'insecure-context'
   | 'no-webgpu'
   | 'no-adapter'
+  | 'no-key'
   | 'adapter-limit'
   | 'device-lost'
   | 'link-lost'
@@ -70,11 +71,21 @@ const FREE_ADAPTER: Readonly<Record<Browser, string>> = {
   other: 'Turn on hardware acceleration in the browser\'s settings and restart it.',
 }
 
+const GET_ED25519: Readonly<Record<Browser, string>> = {
+  chrome: 'Update Chrome to 137 or newer.',
+  edge: 'Update Edge to 137 or newer.',
+  firefox: 'Update Firefox to 129 or newer.',
+  safari: 'Update to Safari 17 or newer.',
+  other: 'Open this page in a current Chrome, Edge, Firefox or Safari.',
+}
+
 /** What went wrong after the button was pressed: a code of the protocol, or 'internal'. */
 export function refusalOf(code: string, message: string, browser: Browser): Refusal {
   switch (code) {
     case 'no-adapter':
       return { reason: 'no-adapter', cause: 'This browser has WebGPU, but found no graphics adapter that it may use.', nextStep: FREE_ADAPTER[browser], again: true }
+    case 'no-key':
+      return { reason: 'no-key', cause: 'This browser cannot make the key that a volunteer signs with: it has no Ed25519.', nextStep: GET_ED25519[browser], again: false }
     case 'adapter-limit':
       return { reason: 'adapter-limit', cause: message, nextStep: 'Lend a device with more graphics memory instead; the link is the same.', again: false }
     case 'device-lost':

@@ -15,6 +15,8 @@ import { Standstill } from './standstill.ts'
 
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
+/** Who owns which id is not simulated. */
+const NO_PROOF = { publicKey: '', salt: '', coordinator: '', signature: '' }
 /** steps that are replayed instead of fetching a state */
 const REPLAYED = 3
 export class VolunteerProcess implements Peer {
@@ -54,7 +56,7 @@ export class VolunteerProcess implements Peer {
   connect(connection: Connection): void {
     this.connection = connection
     connection.coordinator.connected(connection)
-    connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node' })
+    connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node', ...NO_PROOF })
   }
 
   closed(connection: Connection): void {
@@ -101,6 +103,7 @@ export class VolunteerProcess implements Peer {
         return this.#asyncWork.granted(message)
       case 'validate':
         return this.#asyncWork.validate(message)
+      case 'challenge':
       case 'welcome':
       case 'ice-servers':
       case 'job':

@@ -1,0 +1,31 @@
+// The key of this browser's volunteers: made by Web Crypto so that no script can read it, kept in IndexedDB. All tabs share it.
+import { describeError, GridError, type Signer } from '@starling-grid/protocol'
+import { readKept, keepFirst } from './kept-values.ts'
+
+const NAME = 'volunteer-key'
+const ALGORITHM = 'Ed25519'
+
+/** @throws GridError 'no-key' when this browser has no Ed25519 */
+export async function openSigner(): Promise<Signer> {
+  const { publicKey, privateKey } = await keyPair()
+  return {
+    publicKey: new Uint8Array(await crypto.subtle.exportKey('raw', publicKey)),
+    sign: async (bytes) => new Uint8Array(await crypto.subtle.sign(ALGORITHM, privateKey, bytes)),
+  }
+}
+
+async function keyPair(): Promise<CryptoKeyPair> {
+  const kept = await readKept<CryptoKeyPair>(NAME)
+  if (kept !== undefined) return kept
+  // Without storage, as in some private windows, the key lasts as long as this page.
+  const made = await makeKeyPair()
+  return keepFirst(NAME, made)
+}
+
+async function makeKeyPair(): Promise<CryptoKeyPair> {
+  try {
+    return (await crypto.subtle.generateKey(ALGORITHM, false, ['sign', 'verify'])) as CryptoKeyPair
+  } catch (cause) {
+    throw new GridError('no-key', `expected a browser with Ed25519 keys, got: ${describeError(cause)}; update it to Chrome or Edge 137, Firefox 129, Safari 17, or newer`, { cause })
+  }
+}
