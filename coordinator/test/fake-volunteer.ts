@@ -207,7 +207,8 @@ export class FakeVolunteer {
       case 'checkpoint-at':
         return this.#checkpoint(message)
       case 'upload-request':
-        return void this.#uploadInTurn(message.version)
+        if (message.uploader === this.id) return void this.#uploadInTurn(message.version)
+        return this.send({ type: 'version-digest', ...this.#ballot, version: message.version, digest: digest(this.stateBytes()) })
       case 'validate':
         for (const lease of message.leases) {
           const { samples } = this.#range(lease.block, 'validation')

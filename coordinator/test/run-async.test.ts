@@ -142,11 +142,12 @@ test('from the ring, the server takes over in one append: records, checkpoint, m
   const held = desk.record(1)
   desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
   desk.answer('a', [held])
-  desk.answer('b', [])
+  desk.answer('b', [held])
   const [request] = desk.sent('upload-request')
   assert.deepEqual([request?.to, request?.version.v], ['a', 1])
   assert.ok(request)
   desk.feed({ type: 'uploaded', member: memberId('a'), version: request.version, blob: hashOf('state'), bytes: 1 })
+  desk.say('b', { type: 'version-digest', version: request.version, digest: hashOf('state') })
   const types = desk.effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map(({ type }) => type) : []))
   assert.deepEqual(types, ['commit', 'checkpoint', 'mode'])
   assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-load' ? [effect.checkpoint.version.v] : [])), [1])
@@ -165,7 +166,7 @@ test('a source that does not upload is not asked again at once', () => {
   desk.wait(30_000)
   desk.answer('a', [])
   desk.answer('b', [])
-  assert.deepEqual([first?.to, desk.sent('upload-request')[0]?.to].toSorted(), ['a', 'b'])
+  assert.deepEqual([first?.uploader, desk.sent('upload-request')[0]?.uploader].toSorted(), ['a', 'b'])
 })
 
 test('when no holder uploads, a ring makes more holders', () => {

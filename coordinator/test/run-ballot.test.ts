@@ -219,18 +219,6 @@ test('a new socket of a member in the ring opens a ballot, even before the old o
   assert.deepEqual(desk.sent('freeze').filter(({ gen }) => gen === desk.state.gen).map(({ to }) => to), ['a', 'b'])
 })
 
-test('who holds other parameters than the majority is expelled', () => {
-  const desk = new Desk({ minVolunteers: 3 })
-  desk.join('a', 'b', 'c')
-  for (const name of ['a', 'b', 'c']) desk.answer(name)
-  desk.confirm('a', 'wrong')
-  desk.confirm('b')
-  desk.confirm('c')
-  assert.deepEqual(desk.refusals, ['a digest-mismatch'])
-  assert.deepEqual([...desk.state.members.keys()], ['b', 'c'])
-  assert.equal(desk.phase, 'freeze')
-})
-
 test('who does not confirm in time is out of the next ring, and back after a while', () => {
   const desk = new Desk({ minVolunteers: 2, timing: { stallMs: 1e9 } })
   desk.join('a', 'b')

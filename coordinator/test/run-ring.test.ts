@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, sha256Name, type StepRecord } from '@starling-grid/protocol'
-import { Desk, type DeskOptions, versionAfter } from './run-desk.ts'
+import { Desk, type DeskOptions, versionAfter, hashOf } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {
   const desk = new Desk({ minVolunteers: names.length, ...options })
@@ -309,4 +309,18 @@ test('what was learned from another version is nobody\'s', () => {
   desk.say('a', { type: 'state', claim: { base: desk.state.chain.head, records: [] }, consumed: { base: { ...base, id: 'f'.repeat(64) as never }, blocks } })
   desk.confirm('a')
   assert.equal(desk.sent('start')[0]?.plan[0]?.kept, undefined)
+})
+
+test('a second disputed step does not hide the first: who held other bytes for that is named', () => {
+  const desk = new Desk({ minVolunteers: 3, blocks: 30 })
+  desk.join('a', 'b', 'c')
+  desk.run('a', 'b', 'c')
+  const other = (v: number) => ({ ...desk.record(v), gradDigest: hashOf(`other sum of ${v}`) })
+  desk.hold('a', desk.record(1))
+  desk.hold('b', other(1))
+  desk.hold('a', desk.record(2))
+  desk.hold('b', other(2))
+  desk.hold('c', desk.record(1))
+  assert.deepEqual(desk.refusals, ['b digest-mismatch'])
+  assert.deepEqual([desk.state.chain.head.v, desk.phase], [0, 'freeze'])
 })

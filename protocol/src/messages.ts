@@ -182,6 +182,8 @@ const toVolunteer = {
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
     /** the coordinator can serve the target over HTTP */
     coordinatorHolds: Type.Boolean(),
+    /** what this member holds is not what others hold: it fetches the target whole */
+    anew: Type.Optional(Type.Literal(true)),
     modeEpoch: Count,
     /** what each step is: one global batch, or a round of inner steps (A7) */
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round')]),
@@ -217,8 +219,8 @@ const toVolunteer = {
   ack: strict({ type: literal('ack'), ...ballot, committed: VersionRefSchema }),
   /** at version v, `uploader` uploads its state, the others send its digest (R15) */
   'checkpoint-at': strict({ type: literal('checkpoint-at'), ...ballot, v: Count, uploader: MemberIdSchema }),
-  /** upload the state of this version now (A5) */
-  'upload-request': strict({ type: literal('upload-request'), ...ballot, version: VersionRefSchema }),
+  /** `uploader` uploads the state of this version now, the others say their digest of it (A5) */
+  'upload-request': strict({ type: literal('upload-request'), ...ballot, version: VersionRefSchema, uploader: MemberIdSchema }),
   /** compute these validation blocks at this version */
   validate: strict({ type: literal('validate'), version: VersionRefSchema, leases: Type.Array(LeaseTokenSchema, { maxItems: 256 }) }),
   /** async mode began or goes on: ask for leases */

@@ -7,17 +7,17 @@ import { newestCheckpoint } from './journal-replay.ts'
 import { expireLeases } from './leases.ts'
 import { countFallback, nextMode } from './mode-policy.ts'
 import type { RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Handed, Turn } from './turn.ts'
 
 /** ms for the server to write its state before it is asked again */
 const WRITE_MS = 20_000
 
 /** A5: one append takes over the ring's version and opens the mode epoch; leases are granted only after it. */
-export function enterAsync(turn: Turn, upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number } | undefined): void {
+export function enterAsync(turn: Turn, handed: Handed | undefined): void {
   const { state, now } = turn
   const { phase } = state
-  const handover = phase.type === 'handover' && upload !== undefined
-  if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', version: upload.version, blob: upload.blob, bytes: upload.bytes, witnessed: false, agreeing: 1, members: 1 })
+  const handover = phase.type === 'handover' && handed !== undefined
+  if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', ...handed, witnessed: handed.agreeing > 1 })
   const { reason } = nextMode(now, state.health, state.mode, state.config)
   if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })

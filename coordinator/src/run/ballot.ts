@@ -1,13 +1,16 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
-import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type Agreement, agreementOf, differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { dropUnbegun } from './checkpoints.ts'
 import { ballotWait } from './ballot-pace.ts'
-import { highest, implausible, validClaim, validClaims, type ValidClaim } from './claims.ts'
+import { highest, implausible, validClaim, validClaims } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
-import { forgetGuests, settleGiven } from './guests.ts'
+import { settleGiven } from './guests.ts'
+import { handOver } from './handover.ts'
 import { claimed, REPLAYED } from './learners.ts'
-import { ringCandidates, sharesOf } from './membership.ts'
+import { exclude, ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { rewind } from './rewind.ts'
 import { arrangeRing } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
 import type { Generation, RunPhase, RunState } from './state.ts'
@@ -84,12 +87,12 @@ export function decide(turn: Turn): void {
   const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
   if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const valid = validClaims(state, phase.claims)
+  const valid = validClaims(state, phase.claims).filter(({ member }) => state.members.get(member)?.drifted !== true)
   const best = highest(turn, valid)
   if (best === undefined) return decideWithoutClaims(turn, phase.goal, phase.claims)
   if (best.revived.length > 0) turn.journal({ type: 'commit', records: best.revived })
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
-  if (phase.goal === 'async' && handOver(turn, best, holders)) return
+  if (phase.goal === 'async' && handOver(turn, valid, best)) return
   form(turn, { target: best.version, records: best.records, sources: holders, claims: phase.claims })
 }
 
@@ -113,37 +116,6 @@ function fromCheckpoint(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<
   turn.reason('waiting for volunteers')
 }
 
-/** R6: back to the newest checkpoint, by name and number of steps. */
-export function rewind(turn: Turn, why: string): void {
-  const { state } = turn
-  const { version } = newestCheckpoint(state)
-  turn.note('rewind', `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`)
-  turn.journal({ type: 'rewind', to: version })
-  if (state.mode !== 'async') forgetGuests(turn)
-  if ((state.checkpointAsked?.v ?? 0) > version.v) state.checkpointAsked = undefined
-  if (state.config.off.has('R16')) turn.journal({ type: 'ballot', gen: 1 })
-  turn.then({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
-}
-
-/**
- * A5: the server needs parameters and optimizer state of the decided version. False: none of its holders can bring them
- * (each was asked and did not upload), so a ring has to make more holders first.
- */
-function handOver(turn: Turn, best: ValidClaim, holders: readonly MemberId[]): boolean {
-  const { state, now } = turn
-  const held = newestCheckpoint(state).version
-  if (held.id === best.version.id || (state.config.off.has('A5') && held.v > 0)) {
-    turn.then({ type: 'enter-async' })
-    return true
-  }
-  const source = holders.find((id) => (state.members.get(id)?.cannotUploadUntil ?? 0) <= now)
-  if (source === undefined) return false
-  state.phase = { type: 'handover', since: now, target: best.version, records: best.records, source }
-  turn.reason(`handing version ${best.version.v} over to the parameter server`)
-  turn.send(source, { type: 'upload-request', ...turn.ballot, version: best.version })
-  return true
-}
-
 function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly claims: ReadonlyMap<MemberId, Claim | null> }): void {
   const { state, now } = turn
   const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
@@ -157,6 +129,7 @@ function form(turn: Turn, choice: { readonly target: VersionRef; readonly record
     type: 'form', ...turn.ballot, members, shares, relayed: relayed.map(([a, b]): [number, number] => [a, b]), exchange: { type: exchange.type, reason: exchange.reason }, ...wayFrom(state, choice.claims.get(id), choice.records), target: choice.target,
     sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch, kind: kindOf(state),
     coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
+    ...(state.members.get(id)?.drifted === true ? { anew: true as const } : {}),
   })
 }
 
@@ -191,25 +164,59 @@ export function confirmed(turn: Turn, member: MemberId, { version, digest }: Mes
   phase.confirmed.set(member, digest)
   const needed = state.config.off.has('R8') ? 1 : phase.members.length
   if (phase.confirmed.size < needed) return
-  const drifted = disagreeing(state, phase)
-  if (drifted.length > 0) return expelDrifted(turn, phase, drifted)
-  start(turn, phase)
+  if (agrees(turn, phase)) start(turn, phase)
 }
 
-/** Members whose parameters differ from the checkpoint's, or else from the majority's (ties: the longest here). */
-function disagreeing(state: RunState, phase: Form): MemberId[] {
-  const checkpoint = newestCheckpoint(state)
-  const counts = new Map<Sha256, number>()
-  for (const digest of phase.confirmed.values()) counts.set(digest, (counts.get(digest) ?? 0) + 1)
-  const majority = phase.members.map((id) => phase.confirmed.get(id)).reduce((best, digest) => ((counts.get(digest ?? best ?? ('' as Sha256)) ?? 0) > (counts.get(best ?? ('' as Sha256)) ?? 0) ? digest : best))
-  const right = checkpoint.version.id === phase.target.id && checkpoint.blob !== undefined ? checkpoint.blob : majority
-  return phase.members.filter((id) => phase.confirmed.has(id) && phase.confirmed.get(id) !== right)
+/** CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise the members settle it among them. */
+function agrees(turn: Turn, phase: Form): boolean {
+  const { state } = turn
+  const { version, blob } = newestCheckpoint(state)
+  const agreement = agreementOf(phase.confirmed)
+  if (agreement === undefined) return false
+  const isKnown = version.id === phase.target.id && blob !== undefined
+  const wrong = isKnown ? phase.members.filter((id) => phase.confirmed.get(id) !== blob && phase.confirmed.has(id)) : agreement.few
+  if (wrong.length === 0) return true
+  if (isKnown || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(turn, phase, wrong)
+  else undecided(turn, phase, agreement)
+  return false
 }
 
-function expelDrifted(turn: Turn, phase: Form, drifted: readonly MemberId[]): void {
-  for (const id of drifted) turn.refuse(id, 'digest-mismatch', `your parameters at version ${phase.target.v} are not the ones that the others hold; start again`)
-  for (const id of drifted) turn.state.members.delete(id)
-  turn.then({ type: 'ballot', reason: `${drifted.length} member(s) held other parameters`, trouble: true })
+/** Members that agree against others, so that no rewind is needed to tell who is right. */
+const PROVEN_BY = 3
+
+/** They fetch the state of the others, or the coordinator's; nobody is expelled for what others say. */
+function sendBack(turn: Turn, phase: Form, wrong: readonly MemberId[]): void {
+  const what = `state of version ${phase.target.v}`
+  turn.note('refusal', `${namesOf(turn.state, wrong)} held another ${what}`)
+  differed(turn, wrong, { what, leaveOut: false })
+  turn.then({ type: 'ballot', reason: `${wrong.length} member(s) held another ${what}`, trouble: true })
+}
+
+/**
+ * A tie, or one against two: who is right cannot be told from votes, so all go back to the last version that two members vouched
+ * for, where the checkpoint's digest tells. Whoever differs again waits outside for a while: of two sides as strong, who came last.
+ */
+function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): void {
+  const { state } = turn
+  const all = isClear ? few : [...most, ...few]
+  const what = `state of version ${phase.target.v}`
+  const reason = `${namesOf(state, [...most, ...few])} hold a different ${what}`
+  turn.note('refusal', `${reason}: ${namesOf(state, few)} against ${namesOf(state, most)}`)
+  const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
+  const last = isClear ? undefined : latecomer(state, again.length > 1 || phase.target.v === 0 ? all : [])
+  for (const id of isClear ? again : [last ?? []].flat()) exclude(turn, id, `its ${what} differed again`)
+  for (const id of all) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.differed++
+  }
+  for (const id of phase.members) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.drifted = phase.target.v > 0
+  }
+  const to = lastWitnessed(state)
+  if (to.version.v < state.chain.head.v) return rewind(turn, reason, { to, final: true })
+  if (to.version.id !== phase.target.id) turn.journal({ type: 'rewind', to: to.version, final: true }) // uncommitted steps cannot come back either
+  turn.then({ type: 'ballot', reason, trouble: true })
 }
 
 /** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
@@ -217,11 +224,17 @@ function start(turn: Turn, phase: Form): void {
   const { state } = turn
   const { members, target, records } = phase
   turn.journal({ type: 'start', gen: state.gen, members, records })
+  for (const id of members) mended(state, id)
   settleGiven(turn, true)
   const plan = keepLearned(enterRing(turn, phase), phase, kindOf(state))
   turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
   turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })
   turn.then({ type: 'advance' })
+}
+
+function mended({ members }: RunState, id: MemberId): void {
+  const member = members.get(id)
+  if (member !== undefined) member.drifted = false
 }
 
 /** A7: a round that is tried again from the same version leaves with everybody what it learned from; a block that two name, with the first. */

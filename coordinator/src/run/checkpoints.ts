@@ -1,8 +1,10 @@
 // When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
+import { type Agreement, agreementOf, differed, latecomer, namesOf } from './agreement.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { exclude } from './membership.ts'
 import { trainingIsOver } from './scheduler.ts'
-import type { CheckpointAsked, RunPhase, RunState } from './state.ts'
+import type { CheckpointAsked, Provisional, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
@@ -12,6 +14,10 @@ const AHEAD_STEPS = 8
 const AHEAD_MS = 500
 /** Versions whose digests are remembered: an upload may be under way for longer than the next one is asked for. */
 const VERSIONS_REMEMBERED = 4
+
+/** ms for members to say their digests where some differ, and for all to say that of the last version: they reached it at about the same time */
+const DIGESTS_MS = 2000
+const LAST_DIGESTS_MS = 10_000
 
 /** ms for the uploader to encode its state and to begin, and bytes a ms that slow machines encode */
 const BEGIN_MS = 3000
@@ -75,18 +81,17 @@ export function nextCheckpointVersion(state: RunState, phase: Ring): number {
 }
 
 export function uploadBegun({ state, now }: Turn, member: MemberId, version: VersionRef): void {
-  const asked = state.checkpointAsked
+  const { checkpointAsked: asked } = state
   if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
 }
 
 export function uploaded(turn: Turn, member: MemberId, upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
   const { state } = turn
   const { phase } = state
-  if (phase.type === 'handover' && phase.source === member && upload.version.id === phase.target.id) return turn.then({ type: 'enter-async' })
   measureUpload(turn, member, upload)
   if (state.mode === 'async' || !state.members.has(member)) return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
   if ((state.provisional?.version.v ?? 0) > upload.version.v) return
-  state.provisional = { ...upload, from: member }
+  state.provisional = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: turn.now }
   if (phase.type === 'ring' && state.config.off.has('R15')) return accept(turn, { agreeing: 1, members: phase.members.length })
   considerUpload(turn)
 }
@@ -107,55 +112,103 @@ function measureLate({ state, now }: Turn, { v, uploader, begunAt, failed }: Che
 
 /** Another member is asked at once; what this one held is known to it alone. */
 export function uploadFailed({ state }: Turn, member: MemberId, version: VersionRef): void {
-  const asked = state.checkpointAsked
+  const { checkpointAsked: asked } = state
   if (asked?.uploader === member && asked.v === version.v) asked.failed = true
 }
 
 /** Digests of this version are taken from now on; those of the oldest are forgotten. */
-function expectDigests({ digests }: RunState, v: number): void {
+export function expectDigests({ digests }: RunState, v: number): void {
   if (!digests.has(v)) digests.set(v, new Map())
   for (const old of digests.keys()) if (digests.size > VERSIONS_REMEMBERED) digests.delete(old)
 }
 
 export function digestReported(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'version-digest'>): void {
-  turn.state.digests.get(version.v)?.set(member, { version, digest })
+  const { state } = turn
+  if (!mayVouch(state, member)) return
+  state.digests.get(version.v)?.set(member, { version, digest })
   considerUpload(turn)
+  dissented(turn, member, { version, digest })
+}
+
+function mayVouch({ phase }: RunState, member: MemberId): boolean {
+  return phase.type === 'ring' ? phase.members.includes(member) : phase.type === 'handover' && phase.holders.includes(member)
+}
+
+/** What members hold of the version of this upload: its uploader what it sent, the others what they said. */
+export function votesOn({ digests }: RunState, { version, blob, from }: Pick<Provisional, 'version' | 'blob' | 'from'>): Map<MemberId, Sha256> {
+  const said = [...(digests.get(version.v) ?? [])].filter(([, seen]) => seen.version.id === version.id)
+  return new Map([...said.map(([id, seen]) => [id, seen.digest] as const), [from, blob]])
 }
 
 /**
  * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
- * 0003). The last version of a run wants the digests of all. */
+ * 0003). The last version of a run wants the digests of all. Where members differ, all are heard and the few are named.
+ */
 export function considerUpload(turn: Turn): void {
-  const { state } = turn
+  const { state, now } = turn
   const { checkpointAsked: asked, provisional: upload } = state
-  if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= turn.now
+  if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= now
   if (upload === undefined || state.phase.type !== 'ring') return
   if (upload.version.v <= newestCheckpoint(state).version.v) return forget(state)
   const onChain = state.chain.at(upload.version.v)
   if (onChain === undefined) return
   if (onChain.id !== upload.version.id) return forget(state)
-  const others = state.phase.members.filter((id) => id !== upload.from)
-  const digests = [...(state.digests.get(upload.version.v) ?? [])]
-  const reports = digests.filter(([id, seen]) => id !== upload.from && seen.version.id === upload.version.id)
-  const liar = reports.find(([, seen]) => seen.digest !== upload.blob)
-  if (liar !== undefined) return refuseUpload(turn, upload.from, liar[0])
-  const needed = trainingIsOver(state) ? others.length : Math.min(1, others.length)
-  if (reports.length >= needed) accept(turn, { agreeing: 1 + reports.length, members: 1 + others.length })
+  const votes = votesOn(state, upload)
+  const agreement = agreementOf(votes)
+  if (agreement === undefined) return
+  const { members } = state.phase
+  const silent = members.filter((id) => !votes.has(id)).length
+  const waited = now - upload.at
+  if (agreement.few.length > 0) return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(turn, upload, agreement)
+  const witnesses = votes.size - 1
+  const isLast = trainingIsOver(state) && waited < LAST_DIGESTS_MS
+  const needed = isLast ? members.length - 1 : Math.min(1, members.length - 1)
+  if (witnesses >= needed) accept(turn, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
 }
 
 function forget(state: RunState): void {
   state.provisional = undefined
 }
 
-function refuseUpload(turn: Turn, uploader: MemberId, witness: MemberId): void {
-  turn.refuse(uploader, 'digest-mismatch', 'the state you uploaded is not the one that another member holds')
-  turn.note('refusal', `${name(turn, uploader)} and ${name(turn, witness)} hold different parameters`)
-  forget(turn.state)
-  turn.then({ type: 'ballot', reason: 'two members hold different parameters', trouble: true })
+/** The few are named and left out, never the honest uploader; of two sides as strong the coordinator cannot tell which is right. */
+function settleUpload(turn: Turn, upload: Provisional, { digest, most, few, isClear }: Agreement): void {
+  const { state } = turn
+  const what = `state of version ${upload.version.v}`
+  if (!isClear) return tiedUpload(turn, [...most, ...few], what)
+  turn.note('refusal', `${namesOf(state, few)} held another ${what} than the other ${most.length}`)
+  differed(turn, few, { what, leaveOut: true })
+  if (digest === upload.blob) accept(turn, { agreeing: most.length, members: most.length + few.length })
+  else forget(state)
+  turn.then({ type: 'ballot', reason: `${few.length} member(s) held another ${what}`, trouble: false })
 }
 
-function name(turn: Turn, id: MemberId): string {
-  return turn.state.members.get(id)?.name ?? id.slice(0, 8)
+/** CONFIRM of the next ballot compares what they hold now. When they differ in what they say again, the one that came last waits outside. */
+function tiedUpload(turn: Turn, all: readonly MemberId[], what: string): void {
+  const { state } = turn
+  forget(state)
+  if (state.checkpointAsked !== undefined) state.checkpointAsked.failed = true
+  turn.note('refusal', `${namesOf(state, all)} hold a different ${what}, and it cannot be told whose is right`)
+  const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
+  const last = again.length > 1 ? latecomer(state, again) : undefined
+  for (const id of all) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.differed++
+  }
+  if (last !== undefined) exclude(turn, last, `its ${what} differed again`)
+  turn.then({ type: 'ballot', reason: `members hold a different ${what}`, trouble: true })
+}
+
+/** After two members agreed: a member that says something else, alone against them. */
+function dissented(turn: Turn, member: MemberId, { version, digest }: { readonly version: VersionRef; readonly digest: Sha256 }): void {
+  const { state } = turn
+  const checkpoint = state.checkpoints.findLast((one) => one.version.id === version.id)
+  if (checkpoint?.blob === undefined || !checkpoint.witnessed || checkpoint.blob === digest) return
+  const said = [...(state.digests.get(version.v)?.values() ?? [])].filter((one) => one.version.id === version.id)
+  if (said.filter((one) => one.digest !== checkpoint.blob).length >= checkpoint.agreeing) return
+  const what = `state of version ${version.v}`
+  turn.note('refusal', `${namesOf(state, [member])} held another ${what} than ${checkpoint.agreeing} others`)
+  differed(turn, [member], { what, leaveOut: true })
+  turn.then({ type: 'ballot', reason: `a member held another ${what}`, trouble: false })
 }
 
 function accept(turn: Turn, support: { readonly agreeing: number; readonly members: number }): void {

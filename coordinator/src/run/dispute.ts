@@ -26,6 +26,8 @@ export function sameRecord(a: StepRecord, b: StepRecord): boolean {
 /** `before`: what others said of the step, who all said the same. */
 export function beginDispute(turn: Turn, phase: Ring, member: MemberId, said: { readonly record: StepRecord; readonly before: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> } }): void {
   const { record, before } = said
+  // One at a time: what follows a disputed step is settled with it, since the ballot ends both.
+  if (phase.dispute !== undefined && phase.dispute.v < record.v) return
   phase.dispute = { v: record.v, since: turn.now, records: new Map([...before.by].map((id) => [id, before.record])) }
   heardInDispute(turn, phase, member, record)
 }

@@ -37,4 +37,6 @@ export interface RingHealth {
   readonly linkMs: Map<MemberId, number>
   /** since when a butterfly is not trusted: its members held different bytes, and nobody could tell from whom they had them */
   butterflyDoubtedAt: number | undefined
+  /** rings formed in a row only so that a version gets a second holder (A5) */
+  formsForASecond: number
 }

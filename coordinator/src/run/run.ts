@@ -3,8 +3,9 @@
 import type { MemberId } from '@starling-grid/protocol'
 import { closeWhenDue } from './accumulator.ts'
 import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from './async.ts'
-import { confirmed, decide as decideBallot, enterRing, openBallot, rewind, stateAnswered } from './ballot.ts'
+import { confirmed, decide as decideBallot, enterRing, openBallot, stateAnswered } from './ballot.ts'
 import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploadBegun, uploaded, uploadFailed } from './checkpoints.ts'
+import { considerHandover, handedOver, handoverBegun, handoverTick } from './handover.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { guestKnown, recallGuests } from './guests.ts'
 import { copied, prefetched } from './learners.ts'
@@ -12,6 +13,7 @@ import { gaveBack, grantTraining, leaseRequested, pushed, pushRefused } from './
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
+import { rewind } from './rewind.ts'
 import { advanceParking, park, parkingTick } from './parking.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
@@ -23,7 +25,7 @@ import { grantValidation, validated, validationDue } from './validation.ts'
 export function decide(state: RunState, input: RunInput, now: number): Decision {
   const turn = new Turn(state, now)
   take(turn, input)
-  for (let next = turn.followUps.shift(); next !== undefined; next = turn.followUps.shift()) follow(turn, next, input)
+  for (let next = turn.followUps.shift(); next !== undefined; next = turn.followUps.shift()) follow(turn, next)
   return { effects: turn.effects, reason: state.phaseReason }
 }
 
@@ -48,11 +50,12 @@ function take(turn: Turn, input: RunInput): void {
     case 'message':
       return heard(turn, input.member, input.message)
     case 'upload-begun':
+      handoverBegun(turn, input.member)
       return uploadBegun(turn, input.member, input.version)
     case 'upload-failed':
       return uploadFailed(turn, input.member, input.version)
     case 'uploaded':
-      return uploaded(turn, input.member, input)
+      return turn.state.phase.type === 'handover' ? handedOver(turn, input.member, input) : uploaded(turn, input.member, input)
     case 'push':
       return pushed(turn, input)
     case 'push-refused':
@@ -125,7 +128,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
     case 'link-restored':
       return linkRestored(turn, member, message)
     case 'version-digest':
-      return digestReported(turn, member, message)
+      digestReported(turn, member, message)
+      return considerHandover(turn)
     case 'validated':
       return validated(turn, member, message)
     case 'gave-back':
@@ -177,14 +181,12 @@ function tick(turn: Turn): void {
 }
 
 function modeChangeTick(turn: Turn, phase: Extract<RunPhase, { type: 'handover' | 'settle' }>): void {
-  const { members, config } = turn.state
-  if (turn.now - phase.since < config.timing.formMs) return
-  const source = phase.type === 'handover' ? members.get(phase.source) : undefined
-  if (source !== undefined) source.cannotUploadUntil = turn.now + config.timing.excludeMs
+  if (phase.type === 'handover') return handoverTick(turn, phase)
+  if (turn.now - phase.since < turn.state.config.timing.formMs) return
   turn.then({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
 }
 
-function follow(turn: Turn, next: FollowUp, input: RunInput): void {
+function follow(turn: Turn, next: FollowUp): void {
   switch (next.type) {
     case 'ballot':
       return ballot(turn, next)
@@ -193,7 +195,7 @@ function follow(turn: Turn, next: FollowUp, input: RunInput): void {
     case 'advance':
       return advance(turn)
     case 'enter-async':
-      return enterAsync(turn, input.type === 'uploaded' ? input : undefined)
+      return enterAsync(turn, next.handed)
     default:
       next satisfies never
   }

@@ -50,7 +50,8 @@ export type JournalEntry =
   | { readonly type: 'start'; readonly gen: number; readonly members: readonly MemberId[]; readonly records: readonly StepRecord[] }
   | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
   | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number; readonly remembered?: Sha256 }
-  | { readonly type: 'rewind'; readonly to: VersionRef }
+  /** `final`: members disagreed about what is cut off, so that it cannot come back with them */
+  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
   | { readonly type: 'quarantine'; readonly block: BlockId }
@@ -97,6 +98,9 @@ export interface Member extends MemberInfo {
   pushMs: number
   /** bytes a ms of its uploads, when last measured */
   uploadRate: number | undefined
+  /** how often it held other bytes than others, and whether its state is to be fetched anew at the next FORM */
+  differed: number
+  drifted: boolean
 }
 
 export interface Checkpoint {
@@ -124,6 +128,16 @@ export interface CheckpointAsked {
   begunAt: number | undefined
   /** broke off, or was refused */
   failed: boolean
+}
+
+/** An upload that is no checkpoint yet. */
+export interface Provisional {
+  readonly version: VersionRef
+  readonly blob: Sha256
+  readonly bytes: number
+  readonly from: MemberId
+  /** ms */
+  readonly at: number
 }
 
 /** What members said of the bytes of one version number. */
@@ -219,7 +233,18 @@ export type RunPhase =
       dispute: Dispute | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
-  | { readonly type: 'handover'; readonly since: number; readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly source: MemberId }
+  | {
+      readonly type: 'handover'
+      readonly since: number
+      readonly target: VersionRef
+      readonly records: readonly StepRecord[]
+      /** all that hold the target; those in turn that are asked to upload it, the others say their digests */
+      readonly holders: readonly MemberId[]
+      readonly source: MemberId
+      /** ms: when the first byte came */
+      begunAt: number | undefined
+      upload: Provisional | undefined
+    }
   /** async → ring: the parameter server writes its newest version (A6) */
   | { readonly type: 'settle'; readonly since: number; readonly target: VersionRef }
   | { readonly type: 'async'; readonly since: number; checkpointAskedAt: number | undefined }
@@ -263,7 +288,7 @@ export interface RunState {
   readonly workers: Set<MemberId>
   readonly failures: Map<BlockId, number>
   validation: ValidationRun | undefined
-  provisional: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly from: MemberId } | undefined
+  provisional: Provisional | undefined
   checkpointAsked: CheckpointAsked | undefined
   /** of the versions last asked for: version number → who holds what, also of members that left meanwhile */
   readonly digests: Map<number, DigestsOfVersion>

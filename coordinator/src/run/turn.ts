@@ -1,7 +1,16 @@
 // One turn of the reducer: collects effects in order and keeps journal and state together.
-import type { ErrorCode, MemberId, RunEvent, ToVolunteer } from '@starling-grid/protocol'
+import type { ErrorCode, MemberId, RunEvent, Sha256, ToVolunteer, VersionRef } from '@starling-grid/protocol'
 import { applyEntry } from './journal-replay.ts'
 import type { Effect, JournalEntry, RunState } from './state.ts'
+
+/** The state that a member handed over to the parameter server, and how many hold the same. */
+export interface Handed {
+  readonly version: VersionRef
+  readonly blob: Sha256
+  readonly bytes: number
+  readonly agreeing: number
+  readonly members: number
+}
 
 /** What a handler asks run.ts to do next, so that handlers need not import each other. */
 export type FollowUp =
@@ -12,7 +21,7 @@ export type FollowUp =
   /** plan, validate, checkpoint or finish, whatever the chain asks for */
   | { readonly type: 'advance' }
   /** the parameter server takes over at its checkpoint (A5) */
-  | { readonly type: 'enter-async' }
+  | { readonly type: 'enter-async'; readonly handed?: Handed }
 
 export class Turn {
   readonly followUps: FollowUp[] = []

@@ -11,6 +11,7 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
   const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined, guests: new Map(), copyAt: undefined }
   core.ring = ring
   core.learning = undefined
+  if (order.anew) core.version = undefined
   const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(ring), relayed: relayedNeighbours(ring) }
   return [links, ...reach(core, ring)]
 }

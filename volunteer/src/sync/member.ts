@@ -81,7 +81,7 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
     case 'follow':
       return follow(core, order)
     case 'upload-request':
-      return order.gen === core.promised && core.version !== undefined && sameVersion(core.version, order.version) ? [{ type: 'upload', version: order.version }] : []
+      return handOver(core, order)
     case 'async':
       return goAsync(core, order)
     default:
@@ -203,6 +203,12 @@ function acknowledge(core: MemberCore, committed: VersionRef): MemberEffect[] {
   core.tail = core.tail.slice(committed.v - core.base.v)
   core.base = committed
   return core.ring === undefined ? [] : beginStep(core, core.ring)
+}
+
+/** A5: one holder uploads, the others vouch for it. */
+function handOver(core: MemberCore, { owner, gen, version, uploader }: MessageTo<'upload-request'>): MemberEffect[] {
+  if (gen !== core.promised || core.version === undefined || !sameVersion(core.version, version)) return []
+  return uploader === core.id ? [{ type: 'upload', version }] : [{ type: 'report-digest', owner, gen, version }]
 }
 
 /** R15: at the named version one member uploads, the others say their digest. */
