@@ -4,6 +4,7 @@ import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/
 import { Argument, Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
+import { within } from '../chaos/deadline.ts'
 import { everything, type EverythingResult } from '../chaos/everything.ts'
 import { ATTACKS, hostile } from '../chaos/hostile.ts'
 import { killCoordinator, killVolunteer } from '../chaos/kills.ts'
@@ -111,23 +112,9 @@ async function runScenario(name: string, scenario: Scenario, options: Asked): Pr
   const grid = await Grid.start({ volunteerNiceness: VOLUNTEER_NICENESS })
   try {
     grid.watch.limitMs = 60_000 * options.minutes
-    return await within(options.minutes, grid, struckRun({ name, scenario, grid, line }, options))
+    return await within(60_000 * options.minutes, grid.watch, struckRun({ name, scenario, grid, line }, options))
   } finally {
     await grid.stop()
-  }
-}
-
-/** @throws Error what it still waited for when its time was over */
-async function within<T>(minutes: number, { watch }: Grid, work: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined
-  const late = new Promise<never>((_, reject) => {
-    const fail = (): void => reject(new Error(`expected the scenario to end within ${minutes} min, it still waits for ${watch.waitingFor}; the run is ${watch.describe()}; on a slow machine allow more with --minutes`))
-    timer = setTimeout(fail, 60_000 * minutes)
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
   }
 }
 

@@ -8,7 +8,7 @@ const QUEUE = 'queue'
 const MODES = 'modes'
 
 export const DECISIONS: readonly Mutant[] = [
-  ...mutantsOf(COMMIT, 'coordinator/src/run/ring.ts', ['coordinator/test/run-ring', 'coordinator/test/run-mode-policy', 'coordinator/test/run-share-moves', 'coordinator/test/run-guests'], [
+  ...mutantsOf(COMMIT, 'coordinator/src/run/ring.ts', ['coordinator/test/run-ring', 'coordinator/test/run-mode-policy', 'coordinator/test/run-share-moves', 'coordinator/test/run-guests', 'coordinator/test/run-ballot-pace'], [
     ['R11: a step is committed when the first member holds it', 'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break', ''],
     ['R11: the member one step ahead proves nothing', 'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break', 'if (entry.by.size < phase.members.length) break'],
     ['a step without its planned blocks is committed', 'blocks !== planned.join() && blocks !== [', 'false && blocks !== ['],
@@ -26,7 +26,7 @@ export const DECISIONS: readonly Mutant[] = [
     ['a rewind is not in the journal', "  turn.journal({ type: 'rewind', to: version })\n", ''],
     ['A7: what a round learned from is given out again', 'blocks.filter((block) => free.delete(block))', 'blocks.filter(() => false)'],
   ]),
-  ...mutantsOf(COMMIT, 'coordinator/src/run/run.ts', ['coordinator/test/run-ring', 'coordinator/test/run-ballot'], [
+  ...mutantsOf(COMMIT, 'coordinator/src/run/run.ts', ['coordinator/test/run-ring', 'coordinator/test/run-ballot', 'coordinator/test/run-checkpoints'], [
     ['the run ends before its last version is written', 'if (newestCheckpoint(state).version.id !== head.id) return\n', ''],
     ['an owner ends a run in the midst of an epoch', 'const epochs = currentEpoch(state) + 1', 'const epochs = currentEpoch(state)'],
   ]),
