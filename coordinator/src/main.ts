@@ -10,12 +10,14 @@ const FAILURE = 1
 const WRONG_USE = 2
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
+/** exit code of a process whose data folder another coordinator took over: a supervisor must not start it again */
+const DEPOSED = 3
 
 async function start(argv: readonly string[]): Promise<void> {
   const options = parseOptions(argv)
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
   const owner = await ownerToken(options.dataDir, options.token)
-  const coordinator = createCoordinator({ ...options, timing: timingOf(options), token: owner.token, ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say })
+  const coordinator = createCoordinator({ ...options, timing: timingOf(options), token: owner.token, ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say, onDeposed: () => process.exit(DEPOSED) })
   drainOnSignal(() => coordinator.stop())
   await coordinator.start()
   const unfinished = coordinator.runs.current()

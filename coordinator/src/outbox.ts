@@ -17,11 +17,16 @@ export interface Decided<C> {
 }
 
 export interface OutboxParts<C> {
+  /** Tried again while it fails: it has no other effect than the rows. */
   append(rows: readonly JournalRow[]): Promise<void>
+  /** once for all rows that are durable, in their order */
+  onDurable(rows: readonly JournalRow[]): void
   /** may throw GridError: it is called again after a while. Anything else is a defect, told and passed over */
   carryOut(effect: Effect, decided: Decided<C>): Promise<void> | void
   /** all effects of one decision left */
   onDone(decided: Decided<C>): void
+  /** nothing of this decision, or no more of it, leaves: the outbox is closed */
+  onAbandoned(decided: Decided<C>): void
   /** undefined: it works again */
   onTrouble(error: unknown): void
   onDefect(error: unknown): void
@@ -41,7 +46,7 @@ export class Outbox<C> {
   }
 
   add(decided: Decided<C>): void {
-    if (this.#closed) return
+    if (this.#closed) return this.#parts.onAbandoned(decided)
     this.#waiting.push(decided)
     this.#running ??= this.#drain().finally(() => (this.#running = undefined))
   }
@@ -60,9 +65,29 @@ export class Outbox<C> {
       const batch = this.#waiting
       this.#waiting = []
       const rows = batch.flatMap(({ effects, at }) => effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map((entry) => ({ entry, at })) : [])))
-      if (rows.length > 0 && !(await this.#persistently(() => this.#parts.append(rows)))) return
-      for (const decided of batch) if (!(await this.#leave(decided))) return
+      if (!(await this.#save(rows))) return this.#abandon(batch)
+      for (let decided = batch.shift(); decided !== undefined; decided = batch.shift()) {
+        if (!(await this.#leave(decided))) return this.#abandon([decided, ...batch])
+      }
     }
+  }
+
+  async #save(rows: readonly JournalRow[]): Promise<boolean> {
+    if (rows.length === 0) return true
+    if (!(await this.#persistently(() => this.#parts.append(rows)))) return false
+    try {
+      this.#parts.onDurable(rows)
+    } catch (error) {
+      this.#parts.onDefect(error)
+    }
+    return true
+  }
+
+  /** Callers that wait are answered. */
+  #abandon(batch: readonly Decided<C>[]): void {
+    const abandoned = [...batch, ...this.#waiting]
+    this.#waiting = []
+    for (const decided of abandoned) this.#parts.onAbandoned(decided)
   }
 
   async #leave(decided: Decided<C>): Promise<boolean> {
@@ -103,7 +128,6 @@ export class Outbox<C> {
 
   #deposed(error: unknown): false {
     this.#closed = true
-    this.#waiting = []
     this.#parts.onDeposed(error)
     return false
   }

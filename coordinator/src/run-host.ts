@@ -3,7 +3,7 @@
 import { availableParallelism } from 'node:os'
 import type { PushedGradient } from '@starling-grid/model'
 import {
-  describeError, type ErrorCode, type JobId, type MemberId, type MessageTo, named, type OnWire, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
+  describeError, type ErrorCode, GridError, type JobId, type MemberId, type MessageTo, named, type OnWire, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
@@ -16,7 +16,7 @@ import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import type { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { mayRelay } from './run/ring-links.ts'
-import { decide } from './run/run.ts'
+import { decide, HalfDecided } from './run/run.ts'
 import type { Effect, RunInput, RunState } from './run/state.ts'
 import { eventOf, RunHistory } from './run-history.ts'
 import { type Presence, runView } from './run-view.ts'
@@ -49,6 +49,8 @@ export interface RunParts {
   readonly shardProcesses: ShardProcesses
   /** something worth a line in the log of the process */
   readonly onTrouble: (text: string) => void
+  /** another coordinator owns the run now */
+  readonly onDeposed: (error: unknown) => void
   /** its end is durable, and its members were told */
   readonly onEnded: (run: RunHost) => void
   /** it paused: its volunteers may go to another job */
@@ -69,6 +71,8 @@ interface PushContext {
 /** ms that a departed member's signalling is still let through: candidates are on their way when it goes */
 const LINGER_MS = 60_000
 
+const LEAVING = { verdict: 'coordinator-leaving', message: 'this coordinator ends; ask again at the same address' } as const
+
 export class RunHost {
   readonly job: Job
   readonly state: RunState
@@ -83,6 +87,8 @@ export class RunHost {
   readonly #relayed = new Throughput()
   readonly #openedAt = now()
   #trouble: string | undefined
+  /** another coordinator owns the run: nothing is decided any more */
+  #deposedBy: unknown
   #timer: ReturnType<typeof setInterval> | undefined
 
   /** R2: takes the run over as its journal has it in the same moment. @throws GridError 'disk-failed'; Error when the journal contradicts itself */
@@ -102,12 +108,13 @@ export class RunHost {
     this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
     this.#serverWork = new ServerWork({ server: this.#server, versions: this.versions, blobs, feed: (input) => this.feed(input), note: (text) => this.history.note('run', text, now()), onTrouble: (text) => this.#noteTrouble(text) })
     this.#outbox = new Outbox({
-      append: async (rows) => {
-        await store.append(job.id, this.state.owner, rows)
+      append: (rows) => store.append(job.id, this.state.owner, rows),
+      onDurable: (rows) => {
         for (const row of rows) this.history.observe(this.state, row)
       },
       carryOut: (effect, decided) => this.#carryOut(effect, decided),
       onDone: ({ context }) => context?.answer({ verdict: 'message-unexpected', message: 'the push was not decided about' }),
+      onAbandoned: ({ context }) => context?.answer(LEAVING),
       onTrouble: (error) => this.#troubled(error),
       onDefect: (error) => this.#defect(error),
       onDeposed: (error) => this.#deposed(error),
@@ -154,14 +161,26 @@ export class RunHost {
   }
 
   feed(input: RunInput, context?: PushContext): void {
+    if (this.#deposedBy !== undefined) return context?.answer(LEAVING)
     const at = now()
     if (input.type === 'member-lost') this.#left(input, at)
+    const effects = this.#decide(input, at)
+    if (effects.length > 0 || context !== undefined) this.#outbox.add({ effects, at, context })
+  }
+
+  #decide(input: RunInput, at: number): readonly Effect[] {
     try {
-      const { effects } = decide(this.state, input, at)
-      if (effects.length > 0) this.#outbox.add({ effects, at, context })
+      return decide(this.state, input, at).effects
     } catch (error) {
-      this.#defect(error, input)
+      const half = error instanceof HalfDecided
+      this.#defect(half ? error.cause : error, input)
+      return half ? error.effects : []
     }
+  }
+
+  /** @throws GridError 'coordinator-leaving' when another coordinator owns the run */
+  requireOwned(): void {
+    if (this.#deposedBy !== undefined) throw new GridError(LEAVING.verdict, LEAVING.message)
   }
 
   /** A push whose gradients were checked; answered when it is durable. */
@@ -274,8 +293,10 @@ export class RunHost {
 
   #deposed(error: unknown): void {
     clearInterval(this.#timer)
+    this.#deposedBy = error
     this.#trouble = `stopped: ${describeError(error)}`
-    this.#noteTrouble(this.#trouble)
+    this.history.note('run', this.#trouble, now())
+    this.#parts.onDeposed(error)
   }
 
   #noteTrouble(text: string): void {

@@ -17,6 +17,8 @@ export interface RunsParts {
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing
   readonly onTrouble: (text: string) => void
+  /** another coordinator owns a run now, and so the folder */
+  readonly onDeposed: (error: unknown) => void
   /** another run is the current one now, or none is */
   readonly onCurrent: (run: RunHost | undefined) => void
   /** the end of a run is durable */

@@ -6,12 +6,12 @@ import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
-import { type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
+import { describeError, type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
 import { registerBodies } from './api/bodies.ts'
 import { registerErrors } from './api/errors.ts'
 import { registerGuards } from './api/guards.ts'
 import { registerJobs } from './api/jobs.ts'
-import { registerPages, registerProbes } from './api/pages.ts'
+import { READY_PATH, registerPages, registerProbes } from './api/pages.ts'
 import { registerPushes } from './api/pushes.ts'
 import { registerRoutesOnly } from './api/routes.ts'
 import { registerRows } from './api/rows.ts'
@@ -47,6 +47,8 @@ const REQUEST_MS = 300_000
 const HEADERS_MS = 10_000
 /** ms for connections to close; whoever holds one open longer does not keep the process */
 const CLOSE_MS = 3000
+/** ms for answers that are decided to leave before connections close */
+const ANSWER_MS = 300
 /** joins in a minute from one address: a lab behind one router, and no storm */
 const JOINS_PER_MINUTE = 600
 
@@ -83,6 +85,8 @@ export interface CoordinatorOptions {
   readonly takeOver?: boolean
   /** instead of dataDir, for tests */
   readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
+  /** another coordinator took over, and this one has ended */
+  readonly onDeposed?: (why: string) => void
   /** a line for whoever runs the process */
   readonly log?: (line: string) => void
 }
@@ -118,6 +122,8 @@ class CoordinatorLife implements Coordinator {
   #parts: Parts | undefined
   #owner: FolderOwner | undefined
   #draining = false
+  /** why another coordinator has the jobs */
+  #deposedBy: string | undefined
 
   /** @throws GridError 'usage' */
   constructor(options: CoordinatorOptions) {
@@ -162,11 +168,13 @@ class CoordinatorLife implements Coordinator {
       store, blobs, audience: sessions, refusals: this.#refusals, shardProcesses: this.#shardProcesses,
       timing,
       onTrouble: (text) => this.#log(text),
+      onDeposed: (error) => void this.#deposed(error),
       onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
       onEnded: (run) => sessions.runEnded(run),
     })
     const app = await this.#createApp()
     app.addHook('onRequest', async () => opening) // requests wait for the moment that the journals need
+    for (const moment of ['onRequest', 'preHandler'] as const) app.addHook(moment, async (request) => this.#requireOwnership(request))
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
     const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
     this.#parts = { app, store, runs, sessions, watching }
@@ -189,6 +197,25 @@ class CoordinatorLife implements Coordinator {
     await this.#owner?.release()
   }
 
+  /**
+   * Another coordinator has the jobs: what waits is answered, sockets close, and volunteers find the other one at the same
+   * address. onDeposed says when this one has ended.
+   */
+  async #deposed(error: unknown): Promise<void> {
+    if (this.#deposedBy !== undefined) return
+    this.#deposedBy = describeError(error)
+    this.#log(`stopped: ${this.#deposedBy}`)
+    this.#parts?.sessions.stop('another coordinator took over')
+    await this.#parts?.runs.stop()
+    await delay(ANSWER_MS)
+    await this.stop()
+    this.#options.onDeposed?.(this.#deposedBy)
+  }
+
+  #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
+    if (this.#deposedBy !== undefined && url !== READY_PATH && url !== '/healthz') throw new GridError('coordinator-leaving', `this coordinator ends, ask again: ${this.#deposedBy}`)
+  }
+
   get #started(): Parts {
     if (this.#parts === undefined) throw new Error('internal: the coordinator was not started')
     return this.#parts
@@ -203,7 +230,7 @@ class CoordinatorLife implements Coordinator {
   async #openStorage(): Promise<{ readonly store: StateStore; readonly blobs: BlobStore }> {
     const { storage, dataDir, takeOver = false } = this.#options
     if (storage !== undefined) return storage
-    this.#owner = await FolderOwner.claim(dataDir, { takeOver, onDisplaced: (error) => this.#log(error.message) })
+    this.#owner = await FolderOwner.claim(dataDir, { takeOver, onDisplaced: (error) => void this.#deposed(error) })
     try {
       return { blobs: await openFolderBlobs(join(dataDir, 'blobs')), store: openSqliteState(join(dataDir, 'state.db')) }
     } catch (error) {
@@ -249,7 +276,7 @@ class CoordinatorLife implements Coordinator {
   }
 
   async #registerRoutes(app: FastifyInstance, { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore }): Promise<Watching> {
-    registerProbes(app, () => !this.#draining)
+    registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
     registerJobs(app, { runs, token: this.#options.token })
     registerShards(app, { runs, blobs })
     registerVersions(app, { runs, sessions })

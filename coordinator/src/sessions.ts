@@ -60,9 +60,9 @@ export class Sessions implements Audience, SessionDesk {
     this.#timer = setInterval(() => this.#check(), CHECK_MS)
   }
 
-  stop(): void {
+  stop(why = 'the coordinator stops'): void {
     clearInterval(this.#timer)
-    for (const session of [...this.#byId.values(), ...this.#strangers]) session.close(CLOSE_AWAY, 'the coordinator stops', { reason: 'the coordinator stopped', expected: true })
+    for (const session of [...this.#byId.values(), ...this.#strangers]) session.close(CLOSE_AWAY, why, { reason: 'the coordinator stopped', expected: true })
   }
 
   /** A new socket; it has to say hello, to one of these names of ours. */

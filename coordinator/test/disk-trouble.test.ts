@@ -92,17 +92,66 @@ test('while it drains it is not ready, and what was decided is durable when it h
   assert.ok(durable >= head, `${durable} steps are durable, ${head} were decided when it was told to stop`)
 })
 
-test('a coordinator that was taken over stops deciding and says so', async () => {
+test('a coordinator that was taken over answers what waits, says why it is not ready, and ends', async () => {
   const store = memoryState()
+  let hold = Promise.resolve()
+  const append: StateStore['append'] = async (...args) => {
+    await hold
+    return store.append(...args)
+  }
   const lines: string[] = []
-  const { url } = await startCoordinator({ storage: { store, blobs: memoryBlobs() }, log: (line) => lines.push(line) })
+  let told: (why: string) => void = () => undefined
+  const ended = new Promise<string>((resolve) => (told = resolve))
+  const { url, runs } = await startCoordinator({ storage: { store: { ...store, append }, blobs: memoryBlobs() }, log: (line) => lines.push(line), onDeposed: told })
+  const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1, mode: 'async' }))
+  const member = volunteer(url, { works: false })
+  const grant = await member.heard('grant')
+  const run = runs.find(id) ?? assert.fail()
+  let release = (): void => undefined
+  hold = new Promise((resolve) => (release = resolve))
+  const push = member.push(grant)
+  await until(url, 'the push', () => run.state.open.blocks.size > 0 || run.state.chain.head.v > 0)
+  await store.takeOver(run.job.id, 1, () => undefined)
+  release()
+  assert.deepEqual([(await push).status, (await push).code], [503, 'coordinator-leaving'])
+  assert.equal(await member.closed, 1001, 'volunteers dial the same address again')
+  const probe = await fetch(`${url}/readyz`)
+  assert.deepEqual([probe.status, ((await probe.json()) as { reason: string }).reason.includes('lease-stale')], [503, true])
+  assert.equal((await fetch(`${url}/api/jobs/${id}/export`)).status, 503)
+  const head = run.state.chain.head.v
+  run.feed({ type: 'tick' })
+  assert.match(await ended, /Another coordinator took over job/)
+  assert.equal(run.state.chain.head.v, head, 'it decides nothing any more')
+  assert.equal(lines.length, 1, lines.join('\n'))
+  assert.equal((await store.load(run.job.id)).at(-1)?.entry.type, 'owner')
+  await assert.rejects(fetch(`${url}/healthz`))
+})
+
+test('a defect in the middle of a decision costs no row that the state has already', async () => {
+  const store = memoryState()
+  const { url, runs } = await startCoordinator({ storage: { store, blobs: memoryBlobs() } })
   const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
-  volunteer(url, { stepMs: 5 })
-  const { job } = await until(url, 'steps', (run) => run.version.v > 3)
-  await store.takeOver(job.id, 1, () => undefined)
-  const run = await until(url, 'the end of its rule', ({ reason }) => reason.startsWith('stopped: '))
-  assert.match(run.reason, /lease-stale/)
-  assert.equal(lines.length, 1)
-  assert.equal((await store.load(job.id)).at(-1)?.entry.type, 'owner')
-  assert.equal((await runOf(url, id)).job.id, id)
+  volunteer(url, { stepMs: 20 })
+  await until(url, 'steps', ({ version }) => version.v > 1)
+  const run = runs.find(id) ?? assert.fail()
+  const [member] = run.state.members.values()
+  // Read behind the journal entry of a ballot, and never again.
+  let broken = false
+  const { state } = run
+  const real = state.members
+  Object.defineProperty(state, 'members', { configurable: true, get: () => {
+    const behind = new Error().stack?.includes('openBallot') === true
+    if (behind && !broken) {
+      broken = true
+      throw new Error('internal: a defect for this test')
+    }
+    return real
+  } })
+  const before = state.gen
+  run.feed({ type: 'member-lost', member: member?.id ?? assert.fail(), reason: 'test', expected: false })
+  const { gen } = state
+  assert.ok(broken && gen > before, 'the defect was met behind the entry')
+  await run.stop()
+  const ballots = (await store.load(run.job.id)).map(({ entry }) => (entry.type === 'ballot' ? entry.gen : 0))
+  assert.ok(ballots.includes(gen), `ballot ${gen} is in the state, and these are in the journal: ${ballots.join(' ')}`)
 })

@@ -215,6 +215,14 @@ test('a thread that dies makes its pool fail, now and later', async () => {
   await pool.stop()
 })
 
+test('a thread that does not answer in its time is given up, and its pool fails by name', async () => {
+  const { layout, optimizer } = largeForm
+  const memory = allocate(largeForm, { versions: 2, compensated: false, shared: true })
+  const parts = keyRanges(layout.total, 2).map((range) => ({ rule: { layout, optimizer }, range, memory }))
+  // A thread needs longer than a millisecond to start.
+  await assert.rejects(shardThreads(parts, 1), /a thread of the parameter server did not answer within 1 ms/)
+})
+
 test('a server with threads takes over, makes versions and writes them as one without', async () => {
   const wide = parseModelSpec({ input: [1100], layers: [{ type: 'linear', name: 'fc', out: 1000 }] })
   const wideForm: VersionForm = { spec: wide, layout: parameterLayout(wide), optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 } }

@@ -70,6 +70,24 @@ test('a second start on a folder in use is told who uses it, and changes nothing
   assert.equal((await fetch(`${coordinator.url}/readyz`)).status, 200)
 })
 
+test('a coordinator that is displaced on purpose ends by itself, and its volunteers go on at the same address', { timeout: 120_000 }, async () => {
+  const dataDir = await temporaryFolder()
+  const first = start(dataDir)
+  const { url, port } = await first.listening()
+  const { id } = await submit(url, smallJob({ epochs: EPOCHS, minVolunteers: 1 }))
+  const member = volunteer(url, { stepMs: 40 })
+  const { version } = await until(url, 'steps', (run) => run.version.v >= 5)
+  const second = spawnCoordinator(['--json', '--port', String(port), '--data-dir', dataDir, '--token', TOKEN, '--timing', JSON.stringify(QUICK), '--take-over'])
+  assert.equal(await member.closed, 1001)
+  assert.equal(await first.ended, 3)
+  assert.match(first.stderr.join('\n'), /another coordinator took over the data folder: process \d+ on /)
+  assert.equal((await second.listening()).url, url)
+  assert.ok((await runOf(url, id)).version.v >= version.v, 'nothing committed was lost')
+  const again = volunteer(url, { id: member.id, stepMs: 2 })
+  if (member.held !== undefined) again.held = member.held
+  await until(url, 'more steps', (run) => run.version.v > version.v + 3)
+})
+
 test('after SIGKILL the next start goes on at once', { timeout: 60_000 }, async () => {
   const dataDir = await temporaryFolder()
   const first = start(dataDir)

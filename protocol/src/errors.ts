@@ -16,6 +16,7 @@ export const ERROR_CODES = {
   'token-required': 'the route needs the owner token',
   'origin-refused': 'the request comes from a page that this coordinator does not serve',
   'grid-full': 'the coordinator takes no more volunteers now',
+  'coordinator-leaving': 'this coordinator ends, or another one took over; the same address is asked again',
   // fencing
   'generation-stale': 'the frame or message belongs to an older generation of the ring',
   'lease-stale': 'the lease was revoked, expired, or already used',

@@ -102,8 +102,10 @@ export class CoordinatorLink {
   async #connected(signal: AbortSignal, onWelcomed: () => void): Promise<never> {
     const socket = await this.#host.dialCoordinator(VOLUNTEER_PATH)
     return new Promise((_, reject) => {
+      const onAbort = (): void => fail(new GridError('cancelled', 'the volunteer was stopped'))
       const fail = (error: unknown): void => {
         clearTimeout(timer)
+        signal.removeEventListener('abort', onAbort) // the signal outlives the connection
         if (this.#socket === socket) this.#socket = undefined // an old socket may close long after the next has opened
         socket.onMessage = undefined
         socket.close()
@@ -111,7 +113,7 @@ export class CoordinatorLink {
       }
       this.#drop = fail
       const timer = setTimeout(() => fail(new GridError('coordinator-lost', 'the coordinator did not answer')), WELCOME_MS)
-      signal.addEventListener('abort', () => fail(new GridError('cancelled', 'the volunteer was stopped')), { once: true })
+      signal.addEventListener('abort', onAbort, { once: true })
       socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
       socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => (clearTimeout(timer), onWelcomed()) })
     })

@@ -60,3 +60,33 @@ test('a socket that is given up is followed by another of the same member, and i
   ending.abort()
   await running
 })
+
+test('a thousand reconnects leave one listener on the signal that ends the volunteer', async () => {
+  const sides: Side[] = []
+  const ending = new AbortController()
+  const listeners = new Set<unknown>()
+  const { signal } = ending
+  const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)]
+  let most = 0
+  Object.assign(signal, {
+    addEventListener: (type: string, listener: () => void, options?: AddEventListenerOptions) => (listeners.add(listener), (most = Math.max(most, listeners.size)), add(type, listener, options)),
+    removeEventListener: (type: string, listener: () => void) => (listeners.delete(listener), remove(type, listener)),
+  })
+  let reached: () => void = () => undefined
+  const done = new Promise<void>((resolve) => (reached = resolve))
+  let welcomes = 0
+  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, { incarnation: memberId('flapping'), name: 'flapping' }, {
+    onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))), onMessage: () => undefined, onRefused: () => undefined, onAway: () => undefined,
+  })
+  const random = Math.random
+  Math.random = () => 0 // no pause between attempts
+  try {
+    const running = link.run(signal)
+    await done
+    ending.abort()
+    await running
+  } finally {
+    Math.random = random
+  }
+  assert.ok(most <= 2, `${most} listeners at once`)
+})

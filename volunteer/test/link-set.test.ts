@@ -51,6 +51,24 @@ test('one side dials, the other waits for it, and frames go both ways in order',
   b.set.close()
 })
 
+test('links that were awaited and never came leave nothing behind, neither in the set nor on the signal', async () => {
+  const grid = new MemoryGrid()
+  const a = join(grid, near, noRelay, 5)
+  const ending = new AbortController()
+  let listeners = 0
+  const { signal } = ending
+  const counted = new Proxy(signal, {
+    get(target, key) {
+      if (key === 'addEventListener') return (...args: Parameters<AbortSignal['addEventListener']>) => (listeners++, target.addEventListener(...args))
+      if (key === 'removeEventListener') return (...args: Parameters<AbortSignal['removeEventListener']>) => (listeners--, target.removeEventListener(...args))
+      return Reflect.get(target, key, target) as unknown
+    },
+  })
+  for (let i = 0; i < 20; i++) await assert.rejects(a.set.ensure(memberId(`never-${i % 3}`), 'await', counted), { code: 'link-timeout' })
+  assert.deepEqual([a.set.awaited, listeners], [0, 0])
+  a.set.close()
+})
+
 test('what is no frame costs its sender the link, and says why', async () => {
   const grid = new MemoryGrid()
   const a = join(grid, near)

@@ -11,6 +11,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   'token-required': 401,
   'origin-refused': 403,
   'grid-full': 503,
+  'coordinator-leaving': 503,
   'generation-stale': 409,
   'lease-stale': 409,
   'mode-stale': 409,

@@ -24,8 +24,13 @@ export async function registerPages(app: FastifyInstance, webRoot: string | unde
   app.get('/dashboard', page('dashboard.html'))
 }
 
-/** healthz: the process answers. readyz: it takes work; 503 while it drains, so that a proxy sends nobody here any more. */
-export function registerProbes(app: FastifyInstance, ready: () => boolean): void {
+export const READY_PATH = '/readyz'
+
+/** healthz: the process answers. readyz: it takes work; 503 with the reason while it ends, so that a proxy sends requests elsewhere. */
+export function registerProbes(app: FastifyInstance, notReady: () => string | undefined): void {
   app.get('/healthz', async () => ({ ok: true }))
-  app.get('/readyz', async (_, reply) => reply.code(ready() ? 200 : 503).send({ ready: ready() }))
+  app.get(READY_PATH, async (_, reply) => {
+    const reason = notReady()
+    return reason === undefined ? { ready: true } : reply.code(503).send({ ready: false, reason })
+  })
 }

@@ -59,6 +59,7 @@ function registerUpload(app: FastifyInstance, { runs, sessions }: MemberRoutes):
     const member = requireSession(request, sessions)
     const run = runOf(runs, request.params.id)
     const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
+    run.requireOwned()
     run.feed({ type: 'uploaded', member, ...stored })
     return reply.code(CREATED).send({ sha256: stored.blob })
   })

@@ -3,6 +3,9 @@
 import { Worker } from 'node:worker_threads'
 import { Shard, type ShardCommand, type ShardParts } from './shard.ts'
 
+/** ms for a thread to answer: as for a process (shard-processes.ts) */
+const ANSWER_MS = 30_000
+
 export interface ShardPool {
   /** One command at a time. @throws when a thread died; the pool is of no use then */
   run(command: ShardCommand): Promise<readonly Float64Array[]>
@@ -17,9 +20,9 @@ export function localShards(shards: readonly ShardParts[]): ShardPool {
   return { run: async (command) => own.map((shard) => shard.run(command)), stop: async () => undefined }
 }
 
-/** Resolves when every thread has its shard. */
-export async function shardThreads(shards: readonly ShardParts[]): Promise<ShardPool> {
-  const threads = shards.map((parts) => new ShardThread(parts))
+/** Resolves when every thread has its shard. A thread that does not answer within `answerMs` is given up, as a process is. */
+export async function shardThreads(shards: readonly ShardParts[], answerMs = ANSWER_MS): Promise<ShardPool> {
+  const threads = shards.map((parts) => new ShardThread(parts, answerMs))
   let failure: unknown
   const pool: ShardPool = {
     async run(command) {
@@ -43,18 +46,21 @@ export async function shardThreads(shards: readonly ShardParts[]): Promise<Shard
 interface Waiting {
   readonly resolve: (answer: Float64Array) => void
   readonly reject: (error: Error) => void
+  readonly timer: ReturnType<typeof setTimeout>
 }
 
 class ShardThread {
   readonly ready: Promise<unknown>
   readonly #worker: Worker
+  readonly #answerMs: number
   #waiting: Waiting | undefined
   #failure: Error | undefined
 
-  constructor(parts: ShardParts) {
+  constructor(parts: ShardParts, answerMs: number) {
+    this.#answerMs = answerMs
     this.#worker = new Worker(new URL('./shard-bootstrap.mjs', import.meta.url), { workerData: parts })
     this.#worker.unref() // a process that ends does not wait for it
-    this.ready = new Promise<unknown>((resolve, reject) => (this.#waiting = { resolve, reject }))
+    this.ready = this.#answer()
     this.#worker.on('message', (answer: Float64Array) => this.#take()?.resolve(answer))
     this.#worker.on('error', (error) => this.#failed(error instanceof Error ? error : new Error(String(error))))
     this.#worker.on('exit', (code) => this.#failed(new Error(`a thread of the parameter server ended with code ${code}`)))
@@ -63,10 +69,21 @@ class ShardThread {
   async ask(command: ShardCommand): Promise<Float64Array> {
     if (this.#failure !== undefined) throw this.#failure
     if (this.#waiting !== undefined) throw new Error('internal: a shard takes one command at a time')
+    const answer = this.#answer()
+    this.#worker.postMessage(command)
+    return answer
+  }
+
+  #answer(): Promise<Float64Array> {
     return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject }
-      this.#worker.postMessage(command)
+      const timer = setTimeout(() => this.#hangs(), this.#answerMs)
+      this.#waiting = { resolve, reject, timer }
     })
+  }
+
+  #hangs(): void {
+    this.#failed(new Error(`a thread of the parameter server did not answer within ${this.#answerMs} ms`))
+    void this.stop()
   }
 
   async stop(): Promise<void> {
@@ -75,6 +92,7 @@ class ShardThread {
 
   #take(): Waiting | undefined {
     const waiting = this.#waiting
+    clearTimeout(waiting?.timer)
     this.#waiting = undefined
     return waiting
   }

@@ -18,15 +18,28 @@ import { advanceParking, park, parkingTick } from './parking.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import { standingTold } from './stalls.ts'
-import type { Decision, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
+import type { Decision, Effect, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Turn } from './turn.ts'
 import { grantValidation, validated, validationDue } from './validation.ts'
 
 export function decide(state: RunState, input: RunInput, now: number): Decision {
   const turn = new Turn(state, now)
-  take(turn, input)
-  for (let next = turn.followUps.shift(); next !== undefined; next = turn.followUps.shift()) follow(turn, next)
+  try {
+    take(turn, input)
+    for (let next = turn.followUps.shift(); next !== undefined; next = turn.followUps.shift()) follow(turn, next)
+  } catch (cause) {
+    throw new HalfDecided(turn.effects, cause)
+  }
   return { effects: turn.effects, reason: state.phaseReason }
+}
+
+/** A defect of ours. What was decided before it is in the state, so that its effects have to be carried out (R1). */
+export class HalfDecided extends Error {
+  readonly effects: readonly Effect[]
+  constructor(effects: readonly Effect[], cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    this.effects = effects
+  }
 }
 
 function take(turn: Turn, input: RunInput): void {

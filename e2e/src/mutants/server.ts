@@ -47,8 +47,9 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ['the last range misses an element', 'Math.min(total, Math.floor((blocks * i) / shards) * BLOCK_ELEMENTS)', 'Math.min(total - 1, Math.floor((blocks * i) / shards) * BLOCK_ELEMENTS)'],
   ]),
   ...mutantsOf(SHELLS, 'coordinator/src/outbox.ts', ['coordinator/test/disk-trouble'], [
-    ['R1: messages leave before their rows are on disk', 'if (rows.length > 0 && !(await this.#persistently(() => this.#parts.append(rows)))) return', 'if (rows.length > 0) void this.#persistently(() => this.#parts.append(rows))'],
+    ['R1: messages leave before their rows are on disk', 'if (!(await this.#persistently(() => this.#parts.append(rows)))) return false', 'void this.#persistently(() => this.#parts.append(rows))'],
     ['a deposed coordinator goes on sending', "if (isGridError(error) && error.code === 'lease-stale') return this.#deposed(error)", ''],
+    ['who waits is not answered when another coordinator took over', 'for (const decided of abandoned) this.#parts.onAbandoned(decided)', ''],
     ['a disk that failed once is not tried again', 'if (this.#closed) return false', 'return false'],
   ]),
   ...mutantsOf(SHELLS, 'coordinator/src/run-host.ts', ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/coordinator-restarts'], [

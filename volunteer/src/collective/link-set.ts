@@ -39,7 +39,8 @@ export class LinkSet {
   readonly #open = new Map<MemberId, Open[]>()
   /** members whose frames take the relay, whatever else is open */
   readonly #relayed = new Set<MemberId>()
-  readonly #arrivals = new Map<MemberId, (() => void)[]>()
+  /** who waits for a link that a member opens */
+  readonly #arrivals = new Map<MemberId, Set<() => void>>()
   readonly #beat: ReturnType<typeof setInterval>
   readonly #refusals = new Map<string, Refusal>()
   #beatAt = performance.now()
@@ -147,8 +148,12 @@ export class LinkSet {
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
     link.onFrame = (bytes) => this.#received(open, bytes)
     if (link.relayed) return
-    for (const arrived of this.#arrivals.get(link.peer) ?? []) arrived()
-    this.#arrivals.delete(link.peer)
+    for (const arrived of [...(this.#arrivals.get(link.peer) ?? [])]) arrived()
+  }
+
+  /** members whose links are waited for: shown to be bounded */
+  get awaited(): number {
+    return this.#arrivals.size
   }
 
   #othersBusy(than: PeerLink): boolean {
@@ -206,12 +211,24 @@ export class LinkSet {
       }
   }
 
+  /** Ends with the link, the time or the signal, and leaves nothing behind. */
   #arrival(member: MemberId, signal: AbortSignal): Promise<void> {
+    const waiting = this.#arrivals.get(member) ?? new Set()
+    this.#arrivals.set(member, waiting)
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new GridError('link-timeout', `no link from ${member.slice(0, 8)} within ${this.#linkOpenMs / 1000} s`)), this.#linkOpenMs)
-      const settle = (act: () => void): void => (clearTimeout(timer), act())
-      signal.addEventListener('abort', () => settle(() => reject(signal.reason)), { once: true })
-      this.#arrivals.set(member, [...(this.#arrivals.get(member) ?? []), () => settle(resolve)])
+      const settle = (act: () => void): void => {
+        clearTimeout(timer)
+        signal.removeEventListener('abort', onAbort)
+        waiting.delete(onLink)
+        if (waiting.size === 0 && this.#arrivals.get(member) === waiting) this.#arrivals.delete(member)
+        act()
+      }
+      const onLink = (): void => settle(resolve)
+      const onAbort = (): void => settle(() => reject(signal.reason))
+      const late = new GridError('link-timeout', `no link from ${member.slice(0, 8)} within ${this.#linkOpenMs / 1000} s`)
+      const timer = setTimeout(() => settle(() => reject(late)), this.#linkOpenMs)
+      signal.addEventListener('abort', onAbort, { once: true })
+      waiting.add(onLink)
     })
   }
 }
