@@ -83,7 +83,7 @@ test('a coordinator that is displaced on purpose ends by itself, and its volunte
   assert.match(first.stderr.join('\n'), /another coordinator took over the data folder: process \d+ on /)
   assert.equal((await second.listening()).url, url)
   assert.ok((await runOf(url, id)).version.v >= version.v, 'nothing committed was lost')
-  const again = volunteer(url, { id: member.id, stepMs: 2 })
+  const again = volunteer(url, { self: member.self, stepMs: 2 })
   if (member.held !== undefined) again.held = member.held
   await until(url, 'more steps', (run) => run.version.v > version.v + 3)
 })

@@ -75,7 +75,7 @@ test('a thousand reconnects leave one listener on the signal that ends the volun
   let reached: () => void = () => undefined
   const done = new Promise<void>((resolve) => (reached = resolve))
   let welcomes = 0
-  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, { incarnation: memberId('flapping'), name: 'flapping' }, {
+  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, 'flapping', {
     onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))), onMessage: () => undefined, onRefused: () => undefined, onAway: () => undefined,
   })
   const random = Math.random
