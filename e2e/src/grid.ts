@@ -26,6 +26,8 @@ export interface VolunteerOptions {
   readonly name?: string
   readonly executor?: 'webgpu' | 'reference'
   readonly adapter?: string
+  /** ends with the run */
+  readonly once?: boolean
   readonly entry?: string
   readonly env?: NodeJS.ProcessEnv
 }
@@ -87,8 +89,8 @@ export class Grid {
     return jobs.map(({ job }) => job.id)
   }
 
-  addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, entry, env }: VolunteerOptions = {}): Child {
-    const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter])]
+  addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, once = false, entry, env }: VolunteerOptions = {}): Child {
+    const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter]), ...(once ? ['--once'] : [])]
     const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), ...(env === undefined ? {} : { env }) })
     // Threads take it over from the one that starts them; so far there is only one.
     if (this.#options.volunteerNiceness !== undefined && child.process.pid !== undefined) setPriority(child.process.pid, this.#options.volunteerNiceness)

@@ -1,5 +1,5 @@
 // What a volunteer shows of itself, derived from its session; sent on change, at most ten times a second.
-import { describeError, isGridError, type JobTerms } from '@starling-grid/protocol'
+import { describeError, isGridError, type JobId, type JobTerms } from '@starling-grid/protocol'
 import type { VolunteerPhase, VolunteerStatus } from './host.ts'
 import type { JobSession } from './job-session.ts'
 
@@ -16,6 +16,9 @@ export class StatusBoard {
   #status = NOTHING
   #shownAt = 0
   #pending: ReturnType<typeof setTimeout> | undefined
+  #jobId: JobId | undefined
+  /** of mine in this job, by a session before the present one */
+  #earlierSamples = 0
   #pushedSamples = 0
   #pushedLoss: number | null = null
 
@@ -36,7 +39,9 @@ export class StatusBoard {
   away(why: string, retryMs: number): void {
     this.#set({ phase: 'connecting', detail: `${why}; trying again in ${(retryMs / 1000).toFixed(1)} s` })
   }
-  preparing({ name, owner, purpose }: JobTerms): void {
+  preparing({ id, name, owner, purpose }: JobTerms): void {
+    this.#earlierSamples = id === this.#jobId ? this.#status.samplesCommitted : 0
+    this.#jobId = id
     this.#pushedSamples = 0
     this.#pushedLoss = null
     this.#set({ phase: 'preparing', detail: 'fetching data, planning the model, measuring speed', job: { name, owner, purpose } })
@@ -77,7 +82,7 @@ export class StatusBoard {
       ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
       relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,
-      samplesCommitted: session.ring.samplesHeld + this.#pushedSamples,
+      samplesCommitted: this.#earlierSamples + session.ring.samplesHeld + this.#pushedSamples,
       version: core.version?.v ?? 0,
       loss: core.asyncEpoch !== undefined ? this.#pushedLoss : last === undefined ? this.#status.loss : last.lossSum / Math.max(last.targets, 1),
       bytesSent: ring.links.bytesSent,

@@ -38,7 +38,7 @@ function inWords(status: VolunteerStatus): string {
   if (PAUSING.includes(phase) && status.samplesCommitted > 0) return contributed(status)
   if (TRAINING.includes(phase)) return contributed(status) || 'Training: your first samples are on their way into a version.'
   if (phase === 'connecting') return 'Looking for the coordinator; this tab goes on by itself as soon as it answers.'
-  if (phase === 'finished') return `The run is finished. ${contributed(status)}`
+  if (phase === 'finished') return `The run is finished. ${contributed(status)} This tab waits for the next job.`
   return detail === '' ? `${PHASE_WORDS[phase]} …` : `${PHASE_WORDS[phase]}: ${detail}.`
 }
 

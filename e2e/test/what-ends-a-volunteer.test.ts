@@ -1,0 +1,100 @@
+// The whole list of what ends a volunteer (volunteer/src/fatal.ts), against real volunteers and a real coordinator: every code of
+// the table either ends one, with a sentence that says what to do, or it goes on by itself.
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
+import { encode, ERROR_CODES, type ErrorCode, GridError } from '@starling-grid/protocol'
+import { FATAL } from '@starling-grid/volunteer'
+import { type Life, live } from './lone-volunteer.ts'
+import { smallJob } from './small-job.ts'
+
+const CODES = Object.keys(ERROR_CODES) as ErrorCode[]
+/** volunteers that live at once */
+const AT_ONCE = 12
+
+let coordinator: Coordinator
+let dataDir: string
+before(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
+  coordinator = createCoordinator({ dataDir, token: 'the-owner-token-of-tests', port: 0 })
+  await coordinator.start()
+  await coordinator.runs.submit(smallJob({ maxSteps: 10, minVolunteers: 200 }))
+})
+after(async () => {
+  await coordinator.stop()
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+/** Ends with this code, and says what to do. */
+async function endsWith(code: ErrorCode, { ended, statuses }: Life): Promise<void> {
+  const error = await ended
+  assert.ok(error instanceof GridError, String(error))
+  assert.equal(error.code, code)
+  assert.ok(error.message.includes(`What to do: ${FATAL[code]}`), error.message)
+  while (statuses.at(-1)?.phase !== 'failed') await new Promise((resolve) => setTimeout(resolve, 20)) // statuses are paced
+}
+
+async function eachOf(codes: readonly ErrorCode[], check: (code: ErrorCode) => Promise<void>): Promise<void> {
+  for (let at = 0; at < codes.length; at += AT_ONCE) await Promise.all(codes.slice(at, at + AT_ONCE).map(check))
+}
+
+test('preparing fails with each code in turn: those of the list end the volunteer with their sentence, after the others it tries again', { timeout: 240_000 }, async () => {
+  await eachOf(CODES, async (code) => {
+    let made = 0
+    let again: () => void = () => undefined
+    const second = new Promise<void>((resolve) => (again = resolve))
+    const life = live(coordinator.url, (host) => ({
+      createExecutor: async (...asked) => {
+        if (++made === 1) throw new GridError(code, 'made up by the test.')
+        again()
+        return host.createExecutor(...asked)
+      },
+    }))
+    if (code in FATAL) return endsWith(code, life)
+    const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
+    assert.equal(first, undefined, `${code} is no reason to end`)
+    await life.stop()
+    assert.equal(await life.ended, undefined)
+  })
+})
+
+test('the coordinator puts a volunteer out with each code in turn: those of the list end it, after the others it comes back', { timeout: 240_000 }, async () => {
+  await eachOf(CODES, async (code) => {
+    let welcomes = 0
+    let back: () => void = () => undefined
+    const second = new Promise<void>((resolve) => (back = resolve))
+    const life = live(coordinator.url, (host) => ({
+      dialCoordinator: async (path) => {
+        const socket = await host.dialCoordinator(path)
+        return {
+          get onMessage() {
+            return socket.onMessage
+          },
+          set onMessage(listener) {
+            socket.onMessage = listener && ((text) => {
+              listener(text)
+              if (!text.includes('"type":"welcome"')) return
+              if (++welcomes === 1) listener(encode({ type: 'refused', code, message: 'made up by the test.', fatal: true }))
+              else back()
+            })
+          },
+          send: (text: string) => socket.send(text),
+          close: () => socket.close(),
+          get onClose() {
+            return socket.onClose
+          },
+          set onClose(listener) {
+            socket.onClose = listener
+          },
+        }
+      },
+    }))
+    if (code in FATAL) return endsWith(code, life)
+    const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
+    assert.equal(first, undefined, `${code} is no reason to end: ${String(first)}`)
+    await life.stop()
+  })
+})
