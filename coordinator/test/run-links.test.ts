@@ -83,6 +83,21 @@ describe('one member', () => {
     assert.deepEqual([found?.id, found?.why], ['e', 'it cannot link to 3 others'])
   })
 
+  test('threat 37: in a ring of four is not bad because two others say so, but because three do, or because digests show it twice', () => {
+    const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'closed', gen: 2 })]
+    assert.equal(judge(said, 'abcd'), undefined)
+    assert.equal(judge([...said, failed('cd', { why: 'silent', gen: 3 })], 'abcd')?.id, 'd')
+    assert.equal(judge(said.map((failure) => ({ ...failure, proven: true })), 'abcd')?.id, 'd')
+  })
+
+  test('threat 37: accusers of one network are one voice, unless the accused is of that network, too', () => {
+    const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'refused', gen: 2 }), failed('cd', { why: 'refused', gen: 3 })]
+    const judgeIn = (networks: Readonly<Record<string, string>>) => badMember(said, ids('abcd'), { now: 0, halfLifeMs: HALF_LIFE, networkOf: (id) => networks[id] })
+    assert.equal(judgeIn({ a: 'x', b: 'x', c: 'x', d: 'y' }), undefined)
+    assert.equal(judgeIn({ a: 'x', b: 'y', c: 'z', d: 'y' })?.id, 'd')
+    assert.equal(judgeIn({ a: 'x', b: 'x', c: 'x', d: 'x' })?.id, 'd')
+  })
+
   test('is not bad for accusing: whoever accuses several is himself in all these pairs', () => {
     const failures = [failed('ax', { why: 'closed' }), failed('bx', { why: 'closed', gen: 2 }), failed('cx', { why: 'closed', gen: 3 })]
     assert.equal(judge(failures, 'abcx')?.id, 'x')
@@ -249,4 +264,29 @@ test('a run goes back to the direct link when it opens again, between two steps'
 test('a run ignores a restored link that was not relayed', () => {
   const desk = ringOf('abc')
   assert.deepEqual(desk.say('a', { type: 'link-restored', peer: memberId('b') }), [])
+})
+
+test('threat 37: two liars that accuse an honest member again and again are out of the ring before it', () => {
+  const desk = new Desk({ minVolunteers: 4, timing: { excludeMs: 600_000 } })
+  const names = ['honest-1', 'honest-2', 'liar-1', 'liar-2']
+  desk.join(...names)
+  const outside = (): MemberId[] => [...desk.state.members.values()].filter(({ excludedUntil }) => excludedUntil > desk.now).map(({ id }) => id)
+  for (let i = 0; i < 12 && outside().length < 2; i++) {
+    desk.run(...names)
+    const liar = [`liar-${1 + (i % 2)}`, `liar-${2 - (i % 2)}`].find((name) => desk.members.includes(memberId(name)))
+    if (liar !== undefined) desk.accuse(liar, 'honest-1', 'refused')
+    assert.ok(!outside().includes(memberId('honest-1')), `honest-1 is out after ${i + 1} accusations`)
+  }
+  assert.deepEqual(outside().sort(), ['liar-1', 'liar-2'])
+})
+
+test('threat 37: one accusation keeps the two apart in the next ring, and no one is left out', () => {
+  const desk = new Desk({ minVolunteers: 4 })
+  desk.join('a', 'b', 'c', 'd')
+  desk.run('a', 'b', 'c', 'd')
+  const [first = '', second = ''] = desk.members
+  desk.accuse(first, second, 'refused')
+  desk.run('a', 'b', 'c', 'd')
+  assert.equal(desk.members.length, 4)
+  assert.equal(Math.abs(desk.members.indexOf(memberId(first)) - desk.members.indexOf(memberId(second))), 2)
 })

@@ -119,10 +119,44 @@ test('shares follow measured speeds with the next plan, and hidden tabs get half
   }
   speed('a', 104)
   assert.equal(commit(9)?.shares, undefined, 'some percent are no news')
-  speed('a', 300)
-  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 300 : 100)))
-  speed('a', 300, true)
-  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 150 : 100)))
+  speed('a', 160)
+  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 160 : 100)))
+  speed('a', 160, true)
+  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 80 : 100)))
+})
+
+test('a member that says it is enormously fast gets twice what is usual among the others, in FORM and in later plans', () => {
+  const desk = ringOf(['a', 'b', 'liar'], { blocks: 300, batchBlocks: 4 })
+  desk.feed({ type: 'speed', member: memberId('liar'), samplesPerSecond: 1e12 })
+  desk.accuse('a', 'b', 'closed')
+  desk.answer('a')
+  desk.answer('b')
+  desk.answer('liar')
+  assert.deepEqual(desk.sent('form')[0]?.shares, [100, 100, 200])
+  for (const name of ['a', 'b', 'liar']) desk.confirm(name)
+  for (let v = 1; v <= 40; v++) {
+    desk.now += 1000
+    desk.step(v)
+    assert.ok(desk.sent('plan').every(({ shares }) => shares === undefined))
+  }
+})
+
+test('a member that is faster than twice what is usual gets what its committed steps show', () => {
+  const desk = ringOf(['slow', 'slow2', 'fast'], { blocks: 4000, batchBlocks: 10, blockSamples: 100 })
+  desk.feed({ type: 'speed', member: memberId('fast'), samplesPerSecond: 800 })
+  for (let v = 1; v <= 300; v++) {
+    const { phase } = desk.state
+    if (phase.type !== 'ring') break
+    const shares = phase.planShares.get(v) ?? phase.shares
+    const blocks = desk.planned(v).length
+    const part = (place: number): number => (blocks * (shares[place] ?? 0)) / shares.reduce((sum, share) => sum + share, 0)
+    desk.now += 1000 * Math.max(...desk.members.map((id, place) => (100 * part(place)) / (id === 'fast' ? 800 : 100))) // a step takes as long as its slowest member
+    const record = { ...desk.record(v), samples: 100 * blocks }
+    for (const id of desk.members) desk.hold(id, record)
+  }
+  const { phase } = desk.state
+  assert.ok(phase.type === 'ring')
+  assert.deepEqual([...phase.planShares.values()].at(-1), desk.members.map((id) => (id === 'fast' ? 800 : 100)))
 })
 
 test('a plan lasts about a minute, so that slow steps are not bound to old shares', () => {

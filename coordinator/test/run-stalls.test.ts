@@ -162,7 +162,7 @@ describe('threat 36: a member that says it contributed and holds frames back', (
     }
   }
 
-  test('leaves a bad pair, which the next ring keeps apart, and two pairs leave it out', () => {
+  test('leaves a bad pair, which the next ring keeps apart, and pairs with others leave it out within a minute or so', () => {
     const desk = deskOf('abcd')
     const stallOf = (culprit: string): Record<string, Answer> => {
       const place = desk.members.indexOf(memberId(culprit))
@@ -174,15 +174,19 @@ describe('threat 36: a member that says it contributed and holds frames back', (
     desk.run('a', 'b', 'c', 'd')
     const [b, c] = [desk.members.indexOf(memberId('b')), desk.members.indexOf(memberId('c'))]
     assert.equal(Math.abs(b - c), 2, 'the two are no neighbours any more')
-    stall(desk, stallOf('b'))
-    for (const name of 'abcd') desk.answer(name, [])
+    for (let stalls = 2; stalls <= 4 && out(desk).length === 0; stalls++) {
+      stall(desk, stallOf('b'))
+      for (const name of 'abcd') desk.answer(name, [])
+      for (const name of 'abcd') desk.confirm(name)
+    }
     assert.deepEqual(out(desk), ['b'])
+    assert.ok(desk.now < 90_000, `it took ${desk.now} ms`)
   })
 
   test('a liar that says nothing comes is in the pair itself, and evicts nobody', () => {
     const desk = deskOf('abcd')
     const lie = (): Record<string, Answer> => Object.fromEntries(desk.members.map((id, i) => [id, { stage: 'reducing', received: id === memberId('c') ? 0 : 5, waitsFor: [(i + 3) % 4] }]))
-    for (let i = 0; i < 2; i++) {
+    for (let i = 0; i < 3; i++) {
       stall(desk, lie())
       for (const name of 'abcd') desk.answer(name, [])
       assert.ok(!out(desk).some((id) => id !== 'c'), out(desk).join())

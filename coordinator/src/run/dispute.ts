@@ -78,7 +78,7 @@ function suspectLinkTo(turn: Turn, { members, relayed, exchange }: Ring, id: Mem
   const place = (members.indexOf(id) + members.length - 1) % members.length
   const from = members[place]
   if (exchange.type === 'butterfly' || from === undefined || agreeing.includes(from)) return undefined
-  const failure = { pair: [from, id] as const, why: 'closed' as const, relayed: isRelayed({ members, relayed }, from, id), gen, at: turn.now }
+  const failure = { pair: [from, id] as const, why: 'closed' as const, proven: true, relayed: isRelayed({ members, relayed }, from, id), gen, at: turn.now }
   health.linkFailures = noteFailure(health.linkFailures, failure, { now: turn.now, halfLifeMs: config.timing.linkMemoryMs })
   return from
 }

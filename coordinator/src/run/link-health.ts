@@ -4,7 +4,9 @@ import type { LinkTrouble, MemberId } from '@starling-grid/protocol'
 
 export interface LinkFailure {
   readonly pair: readonly [MemberId, MemberId]
-  readonly why: LinkTrouble | 'stalled'
+  readonly why: LinkTrouble | 'stalled' | 'refused'
+  /** the digests of others show it: it is no member's word alone */
+  readonly proven?: boolean
   /** its frames went through the coordinator already */
   readonly relayed: boolean
   readonly gen: number
@@ -23,8 +25,8 @@ export interface Hindsight {
   readonly halfLifeMs: number
 }
 
-/** A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice; one that breaks may open again at once. */
-const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = { unopened: 1, stalled: 1, closed: 0.3, silent: 0.3 }
+/** A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice, and what was refused may come again; one that breaks may open again at once. */
+const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = { unopened: 1, stalled: 1, refused: 1, closed: 0.3, silent: 0.3 }
 /** Weight from which a link is bad: one that does not open at once, one that breaks the second time. */
 const BAD_FROM = 0.5
 /** Half-lives after which a failure is forgotten: it weighs less than a thirtieth. */
@@ -35,8 +37,10 @@ const MOST_FAILURES = 256
 const RETURN_MS = 10_000
 /** ms within which links that broke with several partners speak against the member (R17) */
 const BREAKS_MS = 60_000
-/** Partners whose link with a member broke, in as many generations: one of them may be the culprit himself. */
-const SEVERAL_BREAKS = 2
+/** Partners with which digests show a member's link to be bad, in as many generations: one of them may be the culprit himself. */
+const SEVERAL_PROVEN = 2
+/** Partners that say so of it; all others where there are fewer, but never one alone. */
+const SEVERAL_ACCUSERS = 3
 /** Partners that a member cannot reach: two neighbours may be unlucky, and an order without them was tried. */
 const SEVERAL_UNREACHED = 3
 /** Smallest ring in which members that cannot reach others are left out: in smaller ones all links can be relayed (R18). */
@@ -67,32 +71,45 @@ export function linkVerdict(failures: readonly LinkFailure[], a: MemberId, b: Me
   const weight = { direct: 0, relayed: 0 }
   for (const failure of failures) {
     if (failure.cured === true || !isPair(failure, a, b)) continue
-    weight[failure.relayed ? 'relayed' : 'direct'] += WEIGHTS[failure.why] * 2 ** ((failure.at - hindsight.now) / hindsight.halfLifeMs)
+    weight[failure.relayed && failure.why !== 'refused' ? 'relayed' : 'direct'] += WEIGHTS[failure.why] * 2 ** ((failure.at - hindsight.now) / hindsight.halfLifeMs)
   }
   if (weight.relayed >= BAD_FROM) return 'dead'
   return weight.direct >= BAD_FROM ? 'bad' : 'good'
 }
 
-/** Whoever has several bad pairs among these members, the worst first, of equals the one who came last; and why. */
-export function badMember(failures: readonly LinkFailure[], members: readonly MemberId[], hindsight: Hindsight): { readonly id: MemberId; readonly why: string } | undefined {
+/** member → its network, in words that only have to be equal or not; undefined: not known, so it is nobody else's */
+export type NetworkOf = (id: MemberId) => string | undefined
+
+/** The member with several bad pairs among these, the worst first, of equals the one who came last; and why. */
+export function badMember(failures: readonly LinkFailure[], members: readonly MemberId[], { networkOf = () => undefined, ...hindsight }: Hindsight & { readonly networkOf?: NetworkOf }): { readonly id: MemberId; readonly why: string } | undefined {
   let worst: { readonly id: MemberId; readonly why: string; readonly pairs: number } | undefined
   for (const id of members) {
     const others = members.filter((other) => other !== id)
-    const broke = brokenPartners(failures, id, others, hindsight.now)
-    const unreached = members.length < LEAST_ORDERED ? 0 : others.filter((other) => linkVerdict(failures, id, other, hindsight) !== 'good').length
+    const broke = brokenPartners(failures, id, { others, now: hindsight.now, networkOf })
+    const cannotReach = others.filter((other) => linkVerdict(failures, id, other, hindsight) !== 'good')
+    const unreached = members.length < LEAST_ORDERED ? 0 : voices(id, cannotReach, networkOf)
     const pairs = Math.max(broke, unreached < SEVERAL_UNREACHED ? 0 : unreached)
-    const why = broke >= SEVERAL_BREAKS ? `its links with ${broke} others broke` : `it cannot link to ${unreached} others`
+    const why = broke > 0 ? `its links with ${broke} others broke` : `it cannot link to ${unreached} others`
     if (pairs > 0 && pairs >= (worst?.pairs ?? 0)) worst = { id, why, pairs }
   }
   return worst
 }
 
-/** Partners with which a link of this member broke lately; 0 when it was one bad moment. */
-function brokenPartners(failures: readonly LinkFailure[], id: MemberId, others: readonly MemberId[], now: number): number {
+/** Partners with which a link of this member broke lately; 0 when it was one bad moment, or too few say so. */
+function brokenPartners(failures: readonly LinkFailure[], id: MemberId, { others, now, networkOf }: { readonly others: readonly MemberId[]; readonly now: number; readonly networkOf: NetworkOf }): number {
   const breaks = failures.filter(({ why, at, pair, cured }) => why !== 'unopened' && cured !== true && now - at < BREAKS_MS && pair.includes(id) && pair.some((end) => others.includes(end)))
-  const partners = new Set(breaks.flatMap(({ pair }) => pair.filter((end) => end !== id)))
-  const generations = new Set(breaks.map(({ gen }) => gen))
-  return generations.size < SEVERAL_BREAKS || partners.size < SEVERAL_BREAKS ? 0 : partners.size
+  const partnersIn = (some: readonly LinkFailure[]): MemberId[] => [...new Set(some.flatMap(({ pair }) => pair.filter((end) => end !== id)))]
+  const partners = partnersIn(breaks)
+  const accusers = voices(id, partners, networkOf)
+  const proven = partnersIn(breaks.filter((failure) => failure.proven === true)).length
+  const isBelieved = proven >= SEVERAL_PROVEN || accusers >= Math.max(2, Math.min(SEVERAL_ACCUSERS, others.length))
+  return isBelieved && new Set(breaks.map(({ gen }) => gen)).size > 1 ? partners.length : 0
+}
+
+/** How many of these accusers count: those of one network are one voice, unless the accused is of that network, too. */
+function voices(accused: MemberId, accusers: readonly MemberId[], networkOf: NetworkOf): number {
+  const own = networkOf(accused)
+  return new Set(accusers.map((id) => (networkOf(id) === own ? id : (networkOf(id) ?? id)))).size
 }
 
 function isPair({ pair }: LinkFailure, a: MemberId, b: MemberId): boolean {

@@ -3,6 +3,7 @@ import { MAX_BUTTERFLY_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef
 import { beginLearning, isLearning } from './learners.ts'
 import { exchangeOf } from './exchange-now.ts'
 import { forgetMember } from './link-health.ts'
+import { countedSpeeds } from './speed-trust.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -19,7 +20,7 @@ export function memberJoined(turn: Turn, info: MemberInfo, { samplesPerSecond, h
   const { state, now } = turn
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, hasHeld: false, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0, uploadRate: undefined, differed: 0, drifted: false }
+  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, stepsHeld: 0, shownSpeed: 0, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0, uploadRate: undefined, differed: 0, drifted: false }
   state.members.set(info.id, member)
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
@@ -112,15 +113,16 @@ function afterLoss(turn: Turn, id: MemberId, member: Member): void {
 /** What a hidden tab gets of what its speed would give it: the others wait for the rest if its browser suspends it. */
 const HIDDEN_SHARE = 0.5
 
-/** In proportion to measured speed; alike for all while nothing is measured. */
-export function sharesOf(members: readonly Pick<Member, 'samplesPerSecond' | 'hidden'>[]): number[] {
-  const known = members.some((member) => member.samplesPerSecond > 0)
-  return members.map(({ samplesPerSecond, hidden }) => (known ? Math.max(samplesPerSecond, 1e-3) : 1) * (hidden ? HIDDEN_SHARE : 1))
+/** In proportion to speed, as far as it is believed; alike for all while nothing is known. */
+export function sharesOf(members: readonly Member[]): number[] {
+  const speeds = countedSpeeds(members)
+  const known = speeds.some((speed) => speed > 0)
+  return members.map(({ hidden }, place) => (known ? Math.max(speeds[place] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_SHARE : 1))
 }
 
-/** Samples per second of these members. */
+/** Samples per second of these members, as far as they are believed. */
 export function speedsOf({ members }: RunState, ids: readonly MemberId[]): number[] {
-  return ids.map((id) => members.get(id)?.samplesPerSecond ?? 0)
+  return countedSpeeds(ids.flatMap((id) => members.get(id) ?? []))
 }
 
 /** Members that answered, in a stable ring order: longest here first. When all are excluded, one tries alone. */
@@ -137,13 +139,15 @@ export function chooseRing({ state, now }: Pick<Turn, 'state' | 'now'>, candidat
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
   const most = state.config.exchange.asked === 'butterfly' ? MAX_BUTTERFLY_MEMBERS : MAX_RING_MEMBERS
-  const fastest = [...candidates].sort((a, b) => b.samplesPerSecond - a.samplesPerSecond || longestFirst(a, b)).slice(0, most)
-  if (exchangeTimes.size === 0 || fastest.some(({ samplesPerSecond }) => samplesPerSecond <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
+  const counted = new Map(countedSpeeds(candidates).map((speed, i) => [candidates[i]?.id, speed]))
+  const speedOf = ({ id }: Member): number => counted.get(id) ?? 0
+  const fastest = [...candidates].sort((a, b) => speedOf(b) - speedOf(a) || longestFirst(a, b)).slice(0, most)
+  if (exchangeTimes.size === 0 || fastest.some((member) => speedOf(member) <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
   const butterflyMs = (size: number): number | undefined => {
     const { type, costs } = exchangeOf({ state, now }, fastest.slice(0, size).map(({ id }) => id))
     return type === 'butterfly' ? costs?.butterfly : undefined
   }
-  const choice = bestSize({ speeds: fastest.map(({ samplesPerSecond }) => samplesPerSecond), samples: stepSamples, times: exchangeTimes, butterflyMs })
+  const choice = bestSize({ speeds: fastest.map(speedOf), samples: stepSamples, times: exchangeTimes, butterflyMs })
   return { members: fastest.slice(0, choice.size).sort(longestFirst), choice }
 }
 
@@ -160,15 +164,6 @@ export function ringWouldChange(state: RunState, ring: readonly MemberId[], { no
   const recordMs = state.health.pace?.recordMs ?? 0
   if (choice === undefined || recordMs < WORTH_CHANGING * choice.stepMs) return undefined
   return `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead of ${Math.round(recordMs)}`
-}
-
-/** R17: it sent what nobody should send. One accuser may be the culprit himself; two different ones within a minute are believed. */
-export function blame(turn: Turn, blamed: MemberId, by: MemberId): void {
-  const { health } = turn.state
-  health.blames = health.blames.filter(({ at }) => turn.now - at < MINUTE_MS)
-  health.blames.push({ blamed, by, at: turn.now })
-  const accusers = new Set(health.blames.filter((entry) => entry.blamed === blamed).map((entry) => entry.by))
-  if (accusers.size >= 2) exclude(turn, blamed, `${accusers.size} neighbours could not work with it`)
 }
 
 /** R17: whoever ends k ballots within a minute, and no step between them, works without the ring for a while. */

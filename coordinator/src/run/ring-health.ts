@@ -13,8 +13,6 @@ export interface RingHealth {
   ballots: number[]
   /** of links, forgotten with time (link-health.ts) */
   linkFailures: readonly LinkFailure[]
-  /** (who sent what nobody should send, to whom, when), the last minute */
-  blames: { readonly blamed: MemberId; readonly by: MemberId; readonly at: number }[]
   /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
   aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
   /** last join, departure or abort */

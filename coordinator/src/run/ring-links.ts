@@ -1,9 +1,9 @@
 // Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly with
 // relays in their place (R18).
-import { isLinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
+import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import { exchangeOf } from './exchange-now.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
-import { blame, exclude } from './membership.ts'
+import { exclude } from './membership.ts'
 import { linkAll, orderRing } from './ring-order.ts'
 import type { Generation, Member, PlacePair, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -12,11 +12,12 @@ import type { Turn } from './turn.ts'
 export function accuse(turn: Turn, generation: Generation, by: MemberId, { blamed, why, links }: Pick<MessageFrom<'abort'>, 'blamed' | 'why' | 'links'>): void {
   const { state, now } = turn
   const { gen, members } = generation
-  if (why === 'refused' && blamed !== null && blamed !== by && members.includes(blamed)) return blame(turn, blamed, by)
-  if (!isLinkTrouble(why)) return
-  for (const peer of new Set(links)) {
-    if (!areLinked(generation, by, peer) || !state.members.has(peer)) continue
-    const failure = { pair: [by, peer] as const, why, relayed: isRelayed(generation, by, peer), gen, at: now }
+  const isRefusal = why === 'refused' && blamed !== null && members.includes(blamed)
+  if (!isRefusal && !isLinkTrouble(why)) return
+  for (const peer of new Set(isRefusal ? [blamed] : links)) {
+    const mayKnow = areLinked(generation, by, peer) || (isRefusal && peer !== by)
+    if (!mayKnow || !state.members.has(peer)) continue
+    const failure = { pair: [by, peer] as const, why: isRefusal ? ('refused' as const) : why as LinkTrouble, relayed: isRelayed(generation, by, peer), gen, at: now }
     state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsightOf(turn))
   }
 }
@@ -49,7 +50,7 @@ function withoutBadMembers(turn: Turn, ids: readonly MemberId[]): readonly Membe
   const { health, config } = turn.state
   let left = ids
   while (left.length > 1 && !config.off.has('R17')) {
-    const bad = badMember(health.linkFailures, left, hindsightOf(turn))
+    const bad = badMember(health.linkFailures, left, { ...hindsightOf(turn), networkOf: (id) => turn.state.members.get(id)?.network })
     if (bad === undefined) break
     exclude(turn, bad.id, bad.why)
     left = left.filter((id) => id !== bad.id)

@@ -5,7 +5,7 @@ import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute
 import { asInRing, GENERATION_MS, measuredNow } from './exchange-choice.ts'
 import { measure } from './exchange-cost.ts'
 import { exchangeLatency, exchangeOf } from './exchange-now.ts'
-import { countAbort, exclude, ringWouldChange, sharesOf } from './membership.ts'
+import { countAbort, exclude, ringWouldChange, sharesOf, speedsOf } from './membership.ts'
 import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
 import { learnersTick } from './learners.ts'
 import { nextMode } from './mode-policy.ts'
@@ -13,6 +13,7 @@ import { remember as rememberExchange } from './ring-size.ts'
 import { accuse, believesIn, isRelayed } from './ring-links.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
 import { movesTick } from './share-moves.ts'
+import { shownNow } from './speed-trust.ts'
 import { contributeMs, stallTick } from './stalls.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -66,7 +67,7 @@ function commitHeld(turn: Turn, phase: Ring): void {
     if (entry === undefined || phase.dispute?.v === head.v + 1) break
     if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break
     records.push(entry.record)
-    noteHolders(state, entry.by)
+    noteHolders(turn, phase, entry)
     phase.held.delete(entry.record.v)
     phase.planned.delete(entry.record.v)
     phase.moved.delete(entry.record.v)
@@ -83,16 +84,21 @@ function commitHeld(turn: Turn, phase: Ring): void {
   turn.then({ type: 'advance' })
 }
 
-function noteHolders({ members }: RunState, by: ReadonlySet<MemberId>): void {
-  for (const id of by) {
-    const member = members.get(id)
-    if (member !== undefined) member.hasHeld = true
+/** What a committed step shows of the members that held it; several at once took the same time together. */
+function noteHolders({ state, now }: Turn, phase: Ring, { record, by }: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }): void {
+  const shares = phase.planShares.get(record.v) ?? phase.shares
+  const total = shares.reduce((sum, share) => sum + share, 0)
+  for (const [place, id] of phase.members.entries()) {
+    const member = by.has(id) ? state.members.get(id) : undefined
+    if (member === undefined) continue
+    member.stepsHeld++
+    member.shownSpeed = shownNow(member, { samples: (record.samples * (shares[place] ?? 0)) / Math.max(total, 1e-3), ms: now - phase.progressAt })
   }
 }
 
 /** For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say nothing. */
 function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
-  const speed = phase.members.reduce((sum, id) => sum + (state.members.get(id)?.samplesPerSecond ?? 0), 0)
+  const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
   if (speed <= 0 || phase.progressAt <= phase.since) return
   const { health } = state
   health.pace = measure(health.pace, now - phase.progressAt, (1000 * samples) / speed)

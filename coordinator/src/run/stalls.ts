@@ -97,7 +97,7 @@ function judgeComputing(turn: Turn, phase: Ring, computing: readonly MemberId[])
   const { state, now } = turn
   const waitedMs = now - phase.progressAt
   const firstStepMs = FIRST_STEP_PATIENCE * contributeMs(state, phase)
-  const late = computing.filter((id) => state.members.get(id)?.hasHeld === true || waitedMs >= firstStepMs)
+  const late = computing.filter((id) => (state.members.get(id)?.stepsHeld ?? 0) > 0 || waitedMs >= firstStepMs)
   const others = phase.members.length - computing.length
   const isJudged = others >= computing.length || (others > 0 && phase.patience >= MOST_PATIENCE)
   if (isJudged && late.length > 0) return leaveOut(turn, phase, late, 'it does not contribute, and others did')

@@ -65,6 +65,8 @@ export interface MemberInfo {
   readonly name: string
   readonly client: 'node' | 'tab'
   readonly adapter: AdapterDescription
+  /** where its socket comes from, in words that only have to be equal or not: members of one network count as one voice */
+  readonly network?: string
 }
 
 export interface Member extends MemberInfo {
@@ -76,8 +78,9 @@ export interface Member extends MemberInfo {
   readonly joinedAt: number
   /** asked to leave */
   leaving: boolean
-  /** it held a step that was committed while it was in the ring */
-  hasHeld: boolean
+  /** committed steps that it held, and how fast they show it to be at least (speed-trust.ts) */
+  stepsHeld: number
+  shownSpeed: number
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
   /** how often in a row it was left out */

@@ -1,0 +1,44 @@
+// How fast a member counts as, for shares and plans. What it says of itself is a claim: it counts up to twice what is usual among the
+// others, and beyond that only as far as committed steps show that it did its share in time. Pure.
+
+/** What is known of one member's speed, in samples per second. */
+export interface Speed {
+  /** as it says; 0: not known */
+  readonly samplesPerSecond: number
+  /** of its share, over the whole time that a committed step took: it was at least so fast */
+  readonly shownSpeed: number
+  /** committed steps that it held */
+  readonly stepsHeld: number
+}
+
+/** Times the lower median of the others: what a member may claim at once. */
+const CLAIMED = 2
+/** Committed steps after which what they showed counts: about a plan. */
+const STEPS = 50
+/** Times what it showed: a step is also exchange, and shares have to grow before more can be shown. */
+const SHOWN = 4
+/** Times the lower median of the others at most: nobody checks yet what a share holds. */
+const MOST = 16
+/** Part of what was shown that is kept from step to step: a member that became slower is not fast for ever. */
+const KEPT = 0.98
+
+/** By place; 0 where nothing at all is known. */
+export function countedSpeeds(members: readonly Speed[]): number[] {
+  const known = members.filter(({ samplesPerSecond }) => samplesPerSecond > 0)
+  if (members.length === 1 || known.length < 2) return members.map(({ samplesPerSecond }) => (members.length === 1 ? samplesPerSecond : 0)) // nothing to compare a claim with
+  return members.map((member, place) => {
+    const usual = lowerMedian(members.flatMap(({ samplesPerSecond }, i) => (i === place || samplesPerSecond <= 0 ? [] : [samplesPerSecond])))
+    if (usual === undefined || member.samplesPerSecond <= 0) return usual ?? 0
+    const shown = member.stepsHeld < STEPS ? 0 : Math.min(MOST * usual, SHOWN * member.shownSpeed)
+    return Math.min(member.samplesPerSecond, Math.max(CLAIMED * usual, shown))
+  })
+}
+
+/** After a committed step: `samples` of its share, `ms` of the whole step. */
+export function shownNow({ shownSpeed }: Pick<Speed, 'shownSpeed'>, { samples, ms }: { readonly samples: number; readonly ms: number }): number {
+  return Math.max(KEPT * shownSpeed, (1000 * samples) / Math.max(ms, 1))
+}
+
+function lowerMedian(values: readonly number[]): number | undefined {
+  return [...values].sort((a, b) => a - b)[(values.length - 1) >> 1]
+}
