@@ -283,7 +283,7 @@ class CoordinatorLife implements Coordinator {
     registerPushes(app, { runs, sessions })
     registerRows(app, { runs, sessions })
     registerShardProcesses(app, { processes: this.#shardProcesses, token: this.#options.token })
-    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => sessions.admit(socket, this.#namesFor(request)))
+    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }))
     const watching = registerWatch(app, runs)
     await registerPages(app, this.#options.webRoot)
     return watching

@@ -58,11 +58,14 @@ export interface SessionParts {
   readonly token: string
   /** names and ports under which this coordinator is known */
   readonly names: readonly string[]
+  /** where the socket comes from (network.ts) */
+  readonly network: string
 }
 
 export class VolunteerSession {
   readonly token: string
   readonly #names: readonly string[]
+  readonly #network: string
   readonly #nonce = randomBytes(NONCE_BYTES).toString('hex')
   readonly #socket: WebSocket
   readonly #desk: SessionDesk
@@ -83,11 +86,12 @@ export class VolunteerSession {
   #aliveAt = now()
   #pingedAt = now()
 
-  constructor(socket: WebSocket, { desk, token, names }: SessionParts) {
+  constructor(socket: WebSocket, { desk, token, names, network }: SessionParts) {
     this.#socket = socket
     this.#desk = desk
     this.token = token
     this.#names = names
+    this.#network = network
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
     socket.on('pong', () => (this.#aliveAt = now()))
     socket.on('close', (code) => this.#end(code === BROKEN ? { reason: 'the connection broke', expected: false } : { reason: 'closed its connection', expected: true }))
@@ -257,7 +261,7 @@ export class VolunteerSession {
     const { incarnation: id, name, client } = this.#hello
     if (this.#run !== undefined) return this.#run.feed({ type: 'speed', member: id, samplesPerSecond })
     this.#run = run
-    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter }, samplesPerSecond, ...(holds ? { holds } : {}) })
+    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter, network: this.#network }, samplesPerSecond, ...(holds ? { holds } : {}) })
   }
 
   #beat({ job, activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, linkMs, refusals = [] }: OnWire<MessageFrom<'heartbeat'>>): void {

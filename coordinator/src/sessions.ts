@@ -4,6 +4,7 @@ import { type ErrorCode, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
+import { networkOf } from './network.ts'
 import type { Audience, RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
 import { CLOSE_AWAY, type Hello, type SessionDesk, VolunteerSession } from './session.ts'
@@ -65,9 +66,9 @@ export class Sessions implements Audience, SessionDesk {
     for (const session of [...this.#byId.values(), ...this.#strangers]) session.close(CLOSE_AWAY, why, { reason: 'the coordinator stopped', expected: true })
   }
 
-  /** A new socket; it has to say hello, to one of these names of ours. */
-  admit(socket: WebSocket, names: readonly string[]): void {
-    const session = new VolunteerSession(socket, { desk: this, token: randomBytes(TOKEN_BYTES).toString('hex'), names })
+  /** A new socket from this address; it has to say hello, to one of these names of ours. */
+  admit(socket: WebSocket, { names, address }: { readonly names: readonly string[]; readonly address: string }): void {
+    const session = new VolunteerSession(socket, { desk: this, token: randomBytes(TOKEN_BYTES).toString('hex'), names, network: networkOf(address) })
     if (this.#byId.size + this.#strangers.size >= MAX_VOLUNTEERS) {
       this.#parts.onRefused('grid-full', `there are ${MAX_VOLUNTEERS} volunteers`)
       return session.refuse('grid-full', `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`, true)

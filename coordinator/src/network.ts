@@ -1,0 +1,42 @@
+// What an IP address tells of who may be behind it: which network it is of, and whether only a local one reaches it. Pure.
+import { isIPv4, isIPv6 } from 'node:net'
+
+/** The network of an address, in words that only have to be equal or not: what one line or one provider's customer gets, /24 or /48. */
+export function networkOf(address: string): string {
+  const plain = withoutMapping(address)
+  if (isIPv4(plain)) return `${plain.split('.').slice(0, 3).join('.')}.0/24`
+  return isIPv6(plain) ? `${groupsOf(plain).slice(0, 3).map((group) => group.toString(16)).join(':')}::/48` : plain
+}
+
+/** Only a machine of the same network reaches it, or none: also what is no address at all, such as an mDNS name. */
+export function isLocal(address: string): boolean {
+  const plain = withoutMapping(address)
+  if (isIPv4(plain)) return isLocalV4(plain.split('.').map(Number))
+  return !isIPv6(plain) || isLocalV6(groupsOf(plain))
+}
+
+/** RFC 1918, 6598 (carrier's NAT), 3927 (link-local), 1122 (this host, loopback), 5771 and above (multicast, reserved). */
+function isLocalV4([a = 0, b = 0]: readonly number[]): boolean {
+  if (a === 0 || a === 10 || a === 127 || a >= 224) return true
+  return (a === 172 && b >= 16 && b < 32) || (a === 192 && b === 168) || (a === 169 && b === 254) || (a === 100 && b >= 64 && b < 128)
+}
+
+/** All but global unicast (2000::/3) is of the machine, the link, the site, or of nobody. */
+function isLocalV6([first = 0]: readonly number[]): boolean {
+  return first < 0x2000 || first > 0x3fff
+}
+
+/** ::ffff:192.0.2.1 is 192.0.2.1; a zone (%eth0) is of the machine that says it. */
+function withoutMapping(address: string): string {
+  const plain = address.replace(/%.*$/, '')
+  const mapped = /^::ffff:([0-9.]+)$/i.exec(plain)?.[1]
+  return mapped !== undefined && isIPv4(mapped) ? mapped : plain
+}
+
+/** The eight groups of an IPv6 address. */
+function groupsOf(address: string): number[] {
+  const [head = '', tail] = address.replace(/([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$/, (_, a, b, c, d) => `${((Number(a) << 8) | Number(b)).toString(16)}:${((Number(c) << 8) | Number(d)).toString(16)}`).split('::')
+  const numbers = (part: string): number[] => part.split(':').filter((group) => group !== '').map((group) => Number.parseInt(group, 16))
+  const [before, after] = [numbers(head), numbers(tail ?? '')]
+  return [...before, ...new Array<number>(tail === undefined ? 0 : Math.max(0, 8 - before.length - after.length)).fill(0), ...after]
+}
