@@ -39,7 +39,7 @@ test('beyond the most volunteers that a coordinator takes one more is refused by
   const sessions = new Sessions(parts as unknown as ConstructorParameters<typeof Sessions>[0])
   const admit = (): FakeSocket => {
     const socket = new FakeSocket()
-    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], [])
+    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], { names: [], address: '127.0.0.1' })
     return socket
   }
   const last = Array.from({ length: MAX_VOLUNTEERS }, admit).at(-1)
