@@ -57,6 +57,8 @@ test('the backward of an activation becomes the epilogue of the gradient that it
 test('a gradient that somebody else reads or adds to stays as it is', () => {
   const spec = model([linear('a', 6), { type: 'relu' }, { type: 'residual', layers: [linear('b', 6)] }, linear('c', 2)])
   assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), ['linear.inputGradient', 'linear.inputGradient', 'add.forward', 'relu.backward'])
+  const carried = model([linear('a', 6), { type: 'residual', layers: [{ type: 'relu' }] }, linear('c', 2)])
+  assert.deepEqual(backwards(fuseGraph(buildGraph(carried))), ['linear.inputGradient', 'relu.backward', 'add.forward'], 'the branch and what is carried past it read one gradient')
 })
 
 test('fused and unfused graphs compute the same bits', async () => {

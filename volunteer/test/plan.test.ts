@@ -63,6 +63,13 @@ for (const [name, spec, samples] of [
     })
 }
 
+test('every value of a plan lies where WebGPU can bind a buffer, whatever its size', () => {
+  const { parts, buffers } = planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 5 })
+  const pooled = Object.values(parts).flat().flatMap(({ resources }) => resources.filter(({ kind }) => kind === 'pooled'))
+  assert.ok(pooled.some(({ bytes }) => bytes % 256 !== 0) && pooled.some(({ byteOffset }) => byteOffset > 0) && buffers.length > 0)
+  for (const { byteOffset } of pooled) assert.equal(byteOffset % 256, 0)
+})
+
 test('the least memory is the most that lives at one time', () => {
   assert.equal(leastBytes([{ bytes: 5, first: -1, last: 2 }, { bytes: 7, first: 2, last: 3 }, { bytes: 6, first: 3, last: Infinity }]), 13)
 })

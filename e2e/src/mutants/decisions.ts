@@ -18,17 +18,19 @@ export const DECISIONS: readonly Mutant[] = [
     ['an abort from outside the ring ends it', 'if (!state.phase.members.includes(member)) return\n  state.health.disturbedAt', 'state.health.disturbedAt'],
     ['a ring that makes no progress is left alone', 'if (working && now - phase.progressAt > stallMs)', 'if (working && now - phase.progressAt > 1e9)'],
   ]),
-  ...mutantsOf(BALLOTS, 'coordinator/src/run/ballot.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-ring', 'coordinator/test/run-checkpoints', 'coordinator/test/run-async'], [
+  ...mutantsOf(BALLOTS, 'coordinator/src/run/ballot.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-ring', 'coordinator/test/run-checkpoints', 'coordinator/test/run-async', 'coordinator/test/run-agreement'], [
     ['R8: a ring starts with the first CONFIRM', "state.config.off.has('R8') ? 1 : phase.members.length", '1'],
     ['a CONFIRM of another version counts', "if (version.id !== phase.target.id) return turn.refuse", "if (version.v !== phase.target.v) return turn.refuse"],
-    ['who holds other parameters is not expelled', 'if (drifted.length > 0) return expelDrifted', 'if (drifted.length > 1e9) return expelDrifted'],
+    ['a member of other parameters goes on with them', 'member.drifted = phase.target.v > 0', 'member.drifted = false'],
     ['R8: a start commits nothing', "turn.journal({ type: 'start', gen: state.gen, members, records })", "turn.journal({ type: 'start', gen: state.gen, members, records: [] })"],
-    ['a rewind is not in the journal', "  turn.journal({ type: 'rewind', to: version })\n", ''],
     ['A7: what a round learned from is given out again', 'blocks.filter((block) => free.delete(block))', 'blocks.filter(() => false)'],
   ]),
   ...mutantsOf(COMMIT, 'coordinator/src/run/run.ts', ['coordinator/test/run-ring', 'coordinator/test/run-ballot', 'coordinator/test/run-checkpoints'], [
     ['the run ends before its last version is written', 'if (newestCheckpoint(state).version.id !== head.id) return\n', ''],
     ['an owner ends a run in the midst of an epoch', 'const epochs = currentEpoch(state) + 1', 'const epochs = currentEpoch(state)'],
+  ]),
+  ...mutantsOf(BALLOTS, 'coordinator/src/run/rewind.ts', ['coordinator/test/run-ballot'], [
+    ['a rewind is not in the journal', "  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const } : {}) })\n", ''],
   ]),
   ...mutantsOf(CLAIMS, 'coordinator/src/run/claims.ts', ['coordinator/test/run-ballot', 'coordinator/test/hostile-messages', 'coordinator/test/run-checkpoints'], [
     ['R4: a claim of another branch is a version', "if (!onChain && !config.off.has('R4')) return undefined", ''],
@@ -55,12 +57,12 @@ export const DECISIONS: readonly Mutant[] = [
     ['a validation result counts from a member without its lease', 'held.holder !== member || held.leaseEpoch', 'held.leaseEpoch'],
     ['the end of the run is not validated', 'if (trainingIsOver(state)) return true', ''],
   ]),
-  ...mutantsOf(QUEUE, 'protocol/src/order.ts', ['coordinator/test/run-ring', 'volunteer/test/share', 'coordinator/test/run-share-moves', 'simulation'], [
+  ...mutantsOf(QUEUE, 'protocol/src/order.ts', ['coordinator/test/run-ring', 'volunteer/test/share', 'coordinator/test/run-share-moves'], [
     ['shares of a step leave a block out', 'counts[i] = (counts[i] ?? 0) + 1', 'counts[i] = counts[i] ?? 0'],
     ['what is in two shares is a partition', 'given.size === all.length &&', ''],
   ]),
-  ...mutantsOf(COMMIT, 'coordinator/src/run/checkpoints.ts', ['coordinator/test/run-checkpoints'], [
-    ['the last version needs one digest', 'trainingIsOver(state) ? others.length :', 'trainingIsOver(state) ? Math.min(1, others.length) :'],
+  ...mutantsOf(COMMIT, 'coordinator/src/run/checkpoints.ts', ['coordinator/test/run-checkpoints', 'coordinator/test/run-agreement'], [
+    ['the last version needs one digest', 'const needed = isLast ? members.length - 1 :', 'const needed = isLast ? Math.min(1, members.length - 1) :'],
   ]),
   ...mutantsOf(MODES, 'coordinator/src/run/mode-policy.ts', ['coordinator/test/run-mode-policy'], [
     ['aborts in a row change nothing', 'health.consecutiveAborts >= timing.abortsBeforeFallback', 'health.consecutiveAborts > 1e9'],

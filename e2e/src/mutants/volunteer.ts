@@ -87,7 +87,7 @@ export const VOLUNTEER: readonly Mutant[] = [
     ['the reduced gradient of a step is not kept', 'this.#reduced.push({ version, sum })', ''],
   ]),
   ...mutantsOf(RECOVERY, 'volunteer/src/recovery/kept-state.ts', ['volunteer/test/kept-state'], [
-    ['a damaged state is believed', '=== new TextDecoder().decode(bytes.subarray(0, NAME_LENGTH)) ? state : undefined', "!== '' ? state : undefined"],
+    ['a damaged state is believed', 'return isWhole ? decode(rest) : undefined', 'return decode(rest)'],
     ['a state is written with every checkpoint', 'performance.now() - this.#keptAt >= KEEP_EVERY_MS', 'performance.now() >= this.#keptAt'],
   ]),
   ...mutantsOf(RECOVERY, 'volunteer/src/recovery/chunk-board.ts', ['volunteer/test/state-fetch'], [
