@@ -1,6 +1,6 @@
 // Runs one of several commands: the one place where a thrown error becomes a message and an exit code.
 import { CommanderError } from 'commander'
-import { describeError, isGridError } from '@starling-grid/protocol'
+import { describeError, isGridError, plainText } from '@starling-grid/protocol'
 
 export type RunCommand = (argv: string[]) => Promise<number>
 
@@ -28,7 +28,8 @@ export async function runCommand(commands: Readonly<Record<string, () => Promise
 function report(error: unknown, verbose: boolean): number {
   // Commander has said what is wrong, or shown the help that was asked for.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USE
-  console.error(describeError(error))
+  // What a coordinator said may be part of it: nothing of that moves the cursor or renames the window.
+  console.error(describeError(error).split('\n').map(plainText).join('\n'))
   if (verbose && error instanceof Error) console.error(error.stack)
   else if (!isGridError(error)) console.error('This is a defect. Run the command again with --verbose for details to report.')
   return isGridError(error) && error.code === 'usage' ? WRONG_USE : FAILURE

@@ -2,7 +2,7 @@
 // of the decisions. What is stored is enough to make the same again after a restart.
 import { randomBytes } from 'node:crypto'
 import {
-  ALL_RULES_ON, blockRanges, type BlockRange, type DatasetManifest, genesis, type GradientEncoding, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
+  ALL_RULES_ON, blockRanges, type BlockRanges, type DatasetManifest, genesis, type GradientEncoding, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
   MAX_STEP_BLOCKS, sha256Name,
 } from '@starling-grid/protocol'
 import { maxVersionBytes, type ModelSpec, modelHash, outerOptimizer, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
@@ -23,8 +23,8 @@ export interface Job {
   readonly form: VersionForm
   readonly terms: JobTerms
   readonly config: RunConfig
-  readonly training: readonly BlockRange[]
-  readonly validation: readonly BlockRange[]
+  readonly training: BlockRanges
+  readonly validation: BlockRanges
 }
 
 /** What is kept of a job, as JSON. */

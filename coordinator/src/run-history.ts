@@ -1,8 +1,7 @@
 // What people are shown of a run's past: made from journal rows that are durable, live and after a restart alike, so that
 // nothing that was shown is lost with the process. The events are notes beside it.
-import { epochOf, type MemberId, type RunEvent, type DepartureView, type StepPoint, type StepRecord, type ValidationPoint } from '@starling-grid/protocol'
+import { epochOf, type MemberId, plainText, type RunEvent, type DepartureView, type StepPoint, type StepRecord, type ValidationPoint } from '@starling-grid/protocol'
 import type { JournalRow } from './journal/state-store.ts'
-import { plainText } from './plain-text.ts'
 import type { RunState } from './run/state.ts'
 import { summary } from './run/validation.ts'
 

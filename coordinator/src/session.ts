@@ -2,14 +2,14 @@
 // strangers within their limits.
 import { randomBytes } from 'node:crypto'
 import {
-  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobId, type JobTerms, type MemberId, type MessageFrom, type OnWire, NONCE_BYTES, SILENCE_MS,
+  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobId, type JobTerms, type MemberId, type MessageFrom, type OnWire, NONCE_BYTES, plainText, SILENCE_MS,
   type ToCoordinator, type ToVolunteer, type VolunteerId, volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { requireProof } from './hello-proof.ts'
 import { requireHonestMessage } from './honest-counts.ts'
-import { plainText } from './plain-text.ts'
+
 import type { RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
 import { TokenBucket } from './token-bucket.ts'

@@ -384,7 +384,7 @@ export class FakeVolunteer {
 
   #range(block: BlockId, split: 'train' | 'validation') {
     if (this.terms === undefined) throw new Error('no job was given')
-    const range = blockRanges(this.terms.dataset[split], this.terms.blockSamples)[blockIndex(block)]
+    const range = blockRanges(this.terms.dataset[split], this.terms.blockSamples).at(blockIndex(block))
     if (range === undefined) throw new Error(`block ${block} is outside the dataset`)
     return range
   }

@@ -143,8 +143,9 @@ export class CoordinatorHttp {
     const silence = new AbortController()
     const timer = setTimeout(() => silence.abort(), this.#times.silenceMs + bytes / SLOWEST_LINE)
     try {
-      const headers = { ...init.headers, authorization: `Bearer ${this.#session()}` }
-      return await fetch(this.#url + path, { ...init, headers, signal: AbortSignal.any([this.#signal, silence.signal]) })
+      const headers = { ...init.headers, 'accept-encoding': 'identity', authorization: `Bearer ${this.#session()}` }
+      // Never followed: a redirect could name a machine of the volunteer's own network. It is an answer like any other refusal.
+      return await fetch(this.#url + path, { ...init, redirect: 'manual', headers, signal: AbortSignal.any([this.#signal, silence.signal]) })
     } catch (cause) {
       throw new Transient('coordinator-lost', `${path}: the coordinator did not answer`, { cause })
     } finally {
@@ -152,10 +153,13 @@ export class CoordinatorHttp {
     }
   }
 
-  /** @throws GridError 'message-too-large', 'coordinator-lost' when the rest does not come */
+  /** @throws GridError 'message-too-large', 'message-malformed', 'coordinator-lost' when the rest does not come */
   async #bytesOf(response: Response, path: string, maxBytes: number): Promise<Uint8Array> {
-    const announced = Number(response.headers.get('content-length') ?? 0)
-    if (announced > maxBytes) throw tooLarge(path, announced, maxBytes)
+    const refusal = refusalAtSight(response.headers, path, maxBytes)
+    if (refusal !== undefined) {
+      void response.body?.cancel().catch(() => undefined)
+      throw refusal
+    }
     const pieces: Uint8Array[] = []
     let length = 0
     for (const reader = response.body?.getReader(); reader !== undefined; ) {
@@ -179,6 +183,14 @@ class Transient extends GridError {}
 
 function isTransient(status: number): boolean {
   return TRANSIENT.has(status) || status >= SERVER_ERRORS
+}
+
+/** Before a byte of the body is read. What was encoded may become any size, and a small one says nothing of it. */
+function refusalAtSight(headers: Headers, path: string, maxBytes: number): GridError | undefined {
+  const encoding = headers.get('content-encoding') ?? 'identity'
+  const announced = Number(headers.get('content-length') ?? 0)
+  if (encoding !== 'identity') return new GridError('message-malformed', `expected ${path} as it is, got it encoded as ${encoding.slice(0, 40)}; remove what compresses between coordinator and volunteer`)
+  return announced > maxBytes ? tooLarge(path, announced, maxBytes) : undefined
 }
 
 function tooLarge(path: string, bytes: number, maxBytes: number): GridError {

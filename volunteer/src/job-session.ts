@@ -1,6 +1,6 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
 import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters, targetsPerSample } from '@starling-grid/model'
-import { ALL_RULES_ON, type BlockId, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, type BlockId, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, requirePossible, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
@@ -46,6 +46,13 @@ function floatsOf(bytes: Uint8Array, length: number): Float32Array {
   return floats
 }
 
+/** Before anything is fetched or allocated. @throws GridError 'shard-corrupt' */
+function requireDataOf(spec: ModelSpec, { dataset, blockSamples }: JobTerms): void {
+  const [wanted, got] = [spec.input.join(' × '), dataset.inputShape.join(' × ')]
+  if (wanted !== got) throw new GridError('shard-corrupt', `expected samples of ${wanted}, as the model takes them, got a dataset of ${got}`)
+  requirePossible(dataset, blockSamples)
+}
+
 /** @throws GridError 'cancelled' */
 function requireWanted(signal: AbortSignal): void {
   if (signal.aborted) throw new GridError('cancelled', 'another job came first')
@@ -86,6 +93,7 @@ export class JobSession {
   /** @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'cancelled'; whatever failed, the executor is released */
   static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {
     const spec = parseModelSpec(terms.model)
+    requireDataOf(spec, terms)
     const found = modelHash(spec)
     if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
     const library = terms.local && (await loaded(import('./sync/local-round.ts'))) // pages load it when there is such a job

@@ -1,5 +1,5 @@
 // What a volunteer shows of itself, derived from its session; sent on change, at most ten times a second.
-import { describeError, isGridError, type JobId, type JobTerms } from '@starling-grid/protocol'
+import { describeError, isGridError, type JobId, type JobTerms, plainText } from '@starling-grid/protocol'
 import type { VolunteerPhase, VolunteerStatus } from './host.ts'
 import type { JobSession } from './job-session.ts'
 
@@ -44,7 +44,8 @@ export class StatusBoard {
     this.#jobId = id
     this.#pushedSamples = 0
     this.#pushedLoss = null
-    this.#set({ phase: 'preparing', detail: 'fetching data, planning the model, measuring speed', job: { name, owner, purpose } })
+    const job = { name: plainText(name), owner: plainText(owner), purpose: plainText(purpose) }
+    this.#set({ phase: 'preparing', detail: 'fetching data, planning the model, measuring speed', job })
   }
   preparingAgain(why: string, waitMs: number): void {
     this.#set({ phase: 'preparing', detail: `${why}; trying again in ${(waitMs / 1000).toFixed(1)} s` })
@@ -68,7 +69,7 @@ export class StatusBoard {
   }
   failed(error: unknown): void {
     const code = isGridError(error) ? error.code : 'internal'
-    this.#set({ phase: 'failed', detail: describeError(error), error: { code, message: describeError(error) } })
+    this.#set({ phase: 'failed', detail: describeError(error), error: { code, message: plainText(describeError(error)) } })
   }
 
   /** The state of the work, whenever it changed. */
@@ -90,8 +91,10 @@ export class StatusBoard {
     })
   }
 
+  /** Texts may come from the coordinator: in a terminal they are lines without control characters. */
   #set(change: Partial<VolunteerStatus>): void {
-    this.#status = { ...this.#status, ...change }
+    const text = change.detail === undefined ? {} : { detail: plainText(change.detail) }
+    this.#status = { ...this.#status, ...change, ...text }
     const wait = this.#shownAt + INTERVAL_MS - performance.now()
     if (wait <= 0) return this.#flush()
     this.#pending ??= setTimeout(() => this.#flush(), wait)

@@ -1,5 +1,5 @@
 // Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
-import { type BlockId, blockIndex, type BlockRange, blockRanges, epochOf, type JobTerms, rangeOf, trainingBlock } from '@starling-grid/protocol'
+import { type BlockId, blockIndex, type BlockRange, type BlockRanges, blockRanges, elementsOf, epochOf, type JobTerms, rangeOf, trainingBlock } from '@starling-grid/protocol'
 import { randomWords } from '@starling-grid/model'
 import type { Batch } from '../graph/executor.ts'
 import type { Shard, Shards } from './shards.ts'
@@ -18,8 +18,8 @@ interface Filling {
 export class Batches {
   readonly #terms: JobTerms
   readonly #shards: Shards
-  readonly #train: readonly BlockRange[]
-  readonly #validation: readonly BlockRange[]
+  readonly #train: BlockRanges
+  readonly #validation: BlockRanges
   readonly #elements: number
 
   constructor(terms: JobTerms, shards: Shards) {
@@ -27,7 +27,7 @@ export class Batches {
     this.#shards = shards
     this.#train = blockRanges(terms.dataset.train, terms.blockSamples)
     this.#validation = blockRanges(terms.dataset.validation, terms.blockSamples)
-    this.#elements = terms.dataset.inputShape.reduce((product, size) => product * size, 1)
+    this.#elements = elementsOf(terms.dataset)
   }
 
   /** samples of a whole block; the last of a shard may have fewer */

@@ -1,0 +1,102 @@
+// What a coordinator that means harm can do to a volunteer: the real volunteer against a server that knows no limits.
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import { test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { MAX_SHARD_BYTES } from '@starling-grid/protocol'
+import { listening, startHostile, startVictim } from './hostile-coordinator.ts'
+
+/** bytes that the process may grow by: what it takes of a shard, several times, and the garbage of a test */
+const GROWTH = 150 * 1024 * 1024
+
+async function growth(work: () => Promise<unknown>): Promise<number> {
+  const before = process.memoryUsage().rss
+  let most = before
+  const timer = setInterval(() => (most = Math.max(most, process.memoryUsage().rss)), 5)
+  await work().finally(() => clearInterval(timer))
+  return Math.max(most, process.memoryUsage().rss) - before
+}
+
+test('threat 52: a body without an end is given up at its bound', { timeout: 120_000 }, async () => {
+  let sent = 0
+  const { url } = await startHostile({
+    shard: (_, response) => {
+      const piece = Buffer.alloc(1024 * 1024)
+      const go = (): void => {
+        while (!response.destroyed && response.write(piece)) sent += piece.length
+        sent += piece.length
+      }
+      response.on('drain', go)
+      go()
+    },
+  })
+  const victim = startVictim(url)
+  const grown = await growth(() => victim.status('a refusal of the body', ({ detail }) => /message-too-large/.test(detail)))
+  await victim.volunteer.stop()
+  assert.ok(sent > MAX_SHARD_BYTES, `${sent} bytes were sent`)
+  assert.ok(grown < GROWTH, `${grown} bytes`)
+})
+
+test('threat 52: a body that expands is refused before it is expanded', { timeout: 120_000 }, async () => {
+  const bomb = gzipSync(Buffer.alloc(512 * 1024 * 1024))
+  let wanted: string | undefined
+  const { url } = await startHostile({
+    shard: ({ headers }, response) => {
+      wanted = headers['accept-encoding'] as string
+      response.writeHead(200, { 'content-encoding': 'gzip', 'content-length': bomb.length }).end(bomb)
+    },
+  })
+  const victim = startVictim(url)
+  const grown = await growth(() => victim.status('a refusal of the encoding', ({ detail }) => /encoded as gzip/.test(detail)))
+  await victim.volunteer.stop()
+  assert.equal(wanted, 'identity')
+  assert.ok(grown < GROWTH, `${grown} bytes`)
+})
+
+test('threat 55: a redirect is not followed to another host', { timeout: 120_000 }, async () => {
+  const reached: string[] = []
+  const third = await listening(createServer((request, response) => (reached.push(request.url ?? ''), response.end())))
+  const { url, asked } = await startHostile({ shard: (_, response) => response.writeHead(302, { location: `${third}/latest/meta-data/secret` }).end() })
+  const victim = startVictim(url)
+  await victim.status('a request that failed', ({ detail }) => /HTTP 302/.test(detail))
+  await victim.volunteer.stop()
+  assert.ok(asked.some((path) => path.startsWith('/api/shards/')))
+  assert.deepEqual(reached, [])
+})
+
+test('threat 52: a manifest that claims more than its shards can hold is refused before anything is fetched or expanded', { timeout: 120_000 }, async () => {
+  const shards = Array.from({ length: 8 }, (_, i) => ({ sha256: String(i).repeat(64), bytes: 1000, samples: 10_000_000 }))
+  const { url, asked } = await startHostile({ job: (terms) => ({ ...terms, blockSamples: 1, dataset: { ...terms.dataset, train: shards } as typeof terms.dataset }) })
+  const victim = startVictim(url)
+  const grown = await growth(() => victim.status('a refusal of the blocks', ({ detail }) => /1000000 blocks/.test(detail)))
+  await victim.volunteer.stop()
+  assert.deepEqual(asked, [])
+  assert.ok(grown < GROWTH, `${grown} bytes`)
+  const few = await startHostile({ job: (terms) => ({ ...terms, dataset: { ...terms.dataset, train: [{ ...shards[0], samples: 1000 }] } as typeof terms.dataset }) })
+  const other = startVictim(few.url)
+  await other.status('a refusal of the samples', ({ detail }) => /1000 samples of 784/.test(detail))
+  await other.volunteer.stop()
+  assert.deepEqual(few.asked, [])
+})
+
+test('threat 52: samples of another shape than the model takes are refused before anything is fetched or allocated', { timeout: 120_000 }, async () => {
+  const { url, asked } = await startHostile({ job: (terms) => ({ ...terms, dataset: { ...terms.dataset, inputShape: [1000, 1000, 1000] } }) })
+  const victim = startVictim(url)
+  await victim.status('a refusal of the shape', ({ detail }) => /expected samples of 1 × 28 × 28/.test(detail))
+  await victim.volunteer.stop()
+  assert.deepEqual(asked, [])
+})
+
+test('threat 10: what a coordinator says reaches terminals and pages as text without control characters', { timeout: 120_000 }, async () => {
+  const evil = '\u001b]0;owned\u0007\u001b[2J\u202etxt'
+  const refused = JSON.stringify({ type: 'refused', code: 'session-unknown', message: `refused ${evil}`, fatal: true })
+  const { url, sockets } = await startHostile({
+    job: (terms) => ({ ...terms, name: `name ${evil}`, owner: `owner ${evil}`, purpose: `purpose ${evil}` }),
+    shard: () => sockets.forEach((socket) => socket.send(refused)),
+  })
+  const victim = startVictim(url)
+  const shown = JSON.stringify([await victim.status('the job', ({ job }) => job !== null), await victim.status('the end', ({ phase }) => phase === 'failed')])
+  assert.match(shown, /name \]0;owned\[2Jtxt/)
+  assert.match(shown, /refused \]0;owned/)
+  assert.doesNotMatch(shown, /\\u001b|\\u0007|\u202e|\\u202e/)
+})
