@@ -31,6 +31,36 @@ async function open(search = ''): Promise<WatchedPage> {
 const newestStep = (page: Page): Promise<string> => page.locator('section[aria-label="Training loss"] .readout span').first().innerText()
 const waitForStep = (page: Page, v: number): Promise<void> => page.locator('section[aria-label="Training loss"] .readout').getByText(`step ${v}`, { exact: true }).waitFor()
 
+test('threat 4: the owner token comes behind the #, leaves the address, is said in the first message, and stands in no request', async () => {
+  const { page, complaints } = await openPage(browser)
+  const asked: string[] = []
+  page.on('request', (request) => asked.push(request.url(), JSON.stringify(request.headers())))
+  page.on('websocket', (socket) => asked.push(socket.url()))
+  const words = server.said.length
+  await page.goto(`${server.url}/dashboard?x=time#token=owner-secret`)
+  await page.locator('.headline').waitFor()
+  assert.equal(page.url(), `${server.url}/dashboard?x=time`)
+  assert.equal(await page.evaluate(() => history.length), 2, 'the blank page and this one')
+  assert.deepEqual(server.said.slice(words), ['{"type":"owner","token":"owner-secret"}'])
+  await page.reload()
+  await page.locator('.headline').waitFor()
+  assert.equal(server.said.at(-1), '{"type":"owner","token":"owner-secret"}', 'a reload says it again')
+  assert.equal(asked.some((text) => text.includes('owner-secret')), false, 'in no address and in no header')
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('of a job that is not public the page shows curves and totals, and says who sees the rest', async () => {
+  server.first = { ...snapshotAt(330, { detail: 'totals', reason: '', modeReason: '', members: [], departed: [], refusals: {}, exportPath: null }), events: [] }
+  const { page, complaints } = await open()
+  const text = await page.innerText('body')
+  for (const words of ['Totals only', 'Handwritten digits', '95.7 %', 'to download by its owner']) assert.ok(text.includes(words), words)
+  assert.match(await page.locator('.figures').innerText(), /MEMBERS\s+4/i)
+  for (const words of ['marigold', 'GeForce', 'no heartbeat', 'generation-stale']) assert.equal(text.includes(words), false, words)
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
 test('everything that is known of the run is on the page', async () => {
   const { page, complaints } = await open()
   const text = await page.innerText('body')

@@ -69,6 +69,8 @@ export function runAt(v: number): RunView {
     epoch: Math.floor(v / STEPS_PER_EPOCH),
     queue: queueAt(v),
     validationQueue: { todo: 0, pending: 0, done: 8 },
+    detail: 'whole',
+    memberCount: members.length,
     members: members.map((member, position) => (mode === 'async' ? member : { ...member, position, share: 1 / members.length, relayed: member.name === RELAYED })),
     departed: killed ? [DEPARTED] : [],
     samplesCommitted: committed,

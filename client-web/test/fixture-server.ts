@@ -30,6 +30,8 @@ export interface FixtureServer {
   send(message: WatchMessage): void
   /** false: the stream breaks, and new ones are refused */
   answer(watchers: boolean): void
+  /** what watchers said, the newest last */
+  readonly said: readonly string[]
   /** resolves with the first message of the next volunteer that says something */
   heard(): Promise<string>
   stop(): Promise<void>
@@ -39,17 +41,22 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
   const server = createServer((request, response) => void serve(folder, request, response))
   const volunteers = new WebSocketServer({ noServer: true })
   const watchers = new WebSocketServer({ noServer: true })
+  const said: string[] = []
   let answering = true
   server.on('upgrade', (request, socket, head) => {
     if (request.url === VOLUNTEER_PATH) return volunteers.handleUpgrade(request, socket, head, (volunteer) => volunteers.emit('connection', volunteer))
     if (!answering || request.url !== '/api/watch') return void socket.destroy()
-    watchers.handleUpgrade(request, socket, head, (watcher) => watcher.send(JSON.stringify(fixture.first)))
+    watchers.handleUpgrade(request, socket, head, (watcher) => {
+      watcher.on('message', (data: Buffer) => said.push(data.toString()))
+      watcher.send(JSON.stringify(fixture.first))
+    })
   })
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
   const everyone = (act: (watcher: WebSocket) => void): void => watchers.clients.forEach(act)
   const fixture: FixtureServer = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     first,
+    said,
     send: (message) => everyone((watcher) => watcher.send(JSON.stringify(message))),
     answer(watching) {
       answering = watching

@@ -8,7 +8,7 @@ import { snapshotAt } from './fixture-run.ts'
 class FakeSocket {
   static dialled: FakeSocket[] = []
   onmessage: ((event: { readonly data: unknown }) => void) | null = null
-  onclose: (() => void) | null = null
+  onclose: ((event: { readonly reason: string }) => void) | null = null
 
   constructor() {
     FakeSocket.dialled.push(this)
@@ -21,7 +21,7 @@ class FakeSocket {
 function waits(socket: { readonly links: WatchLink[] }, breaks: number): number[] {
   return Array.from({ length: breaks }, () => {
     const dialled = FakeSocket.dialled.length
-    FakeSocket.dialled.at(-1)?.onclose?.()
+    FakeSocket.dialled.at(-1)?.onclose?.({ reason: '' })
     const link = socket.links.at(-1)
     assert.ok(link?.type === 'away')
     const waited = link.retryAt - Date.now()
@@ -39,7 +39,7 @@ test('a stream that breaks again and again is dialled less and less often, and s
   Object.assign(globalThis, { WebSocket: FakeSocket, location: { protocol: 'http:', host: 'grid' } })
   t.after(() => mock.reset())
   const links: WatchLink[] = []
-  const socket = new WatchSocket({ onMessage: () => undefined, onLink: (link) => links.push(link) })
+  const socket = new WatchSocket({ token: undefined, onTokenRefused: () => undefined, onMessage: () => undefined, onLink: (link) => links.push(link) })
   socket.start()
   assert.deepEqual(waits({ links }, 6), [500, 1000, 2000, 4000, 8000, 8000])
   FakeSocket.dialled.at(-1)?.onmessage?.({ data: JSON.stringify(snapshotAt(3)) })

@@ -10,10 +10,11 @@ import { now } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
 import type { Job } from './jobs.ts'
 import type { JournalRow, StateStore } from './journal/state-store.ts'
+import type { KeptFiles } from './kept-files.ts'
 import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
-import type { Refusals } from './refusals.ts'
+import { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { mayRelay } from './run/ring-links.ts'
 import { decide, HalfDecided } from './run/run.ts'
@@ -44,8 +45,8 @@ export interface RunParts {
   readonly job: Job
   readonly store: StateStore
   readonly blobs: BlobStore
+  readonly files: KeptFiles
   readonly audience: Audience
-  readonly refusals: Refusals
   readonly shardProcesses: ShardProcesses
   /** something worth a line in the log of the process */
   readonly onTrouble: (text: string) => void
@@ -83,6 +84,7 @@ export class RunHost {
   readonly #server: ParameterServer
   readonly #serverWork: ServerWork
   readonly #outbox: Outbox<PushContext | undefined>
+  readonly #refusals = new Refusals()
   readonly #departedAt = new Map<MemberId, number>()
   readonly #relayed = new Throughput()
   readonly #openedAt = now()
@@ -99,13 +101,13 @@ export class RunHost {
   }
 
   private constructor(parts: RunParts) {
-    const { job, blobs, store } = parts
+    const { job, blobs, files, store } = parts
     this.#parts = parts
     this.job = job
     this.state = createRunState(job.config)
     this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
     this.guests = new GuestSums(job.form.layout)
-    this.versions = new Versions({ job, state: this.state, blobs, server: this.#server })
+    this.versions = new Versions({ job, state: this.state, blobs, files, server: this.#server })
     this.#serverWork = new ServerWork({ server: this.#server, versions: this.versions, blobs, feed: (input) => this.feed(input), note: (text) => this.history.note('run', text, now()), onTrouble: (text) => this.#noteTrouble(text) })
     this.#outbox = new Outbox({
       append: (rows) => store.append(job.id, this.state.owner, rows),
@@ -196,8 +198,7 @@ export class RunHost {
 
   view(): RunView {
     const { job, state, history } = this
-    const { audience, refusals } = this.#parts
-    return runView({ job, state, history, present: audience.present(), relay: this.#relay(), refusals: refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
+    return runView({ job, state, history, present: this.#parts.audience.present(), relay: this.#relay(), refusals: this.#refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
   }
 
   /** Members of the run may open links to each other. */
@@ -263,7 +264,7 @@ export class RunHost {
 
   /** Counted; now and then it is also an event. */
   refused(code: ErrorCode, what: string): void {
-    if (this.#parts.refusals.count(code, now())) this.history.note('refusal', `refused (${code}): ${what}`, now())
+    if (this.#refusals.count(code, now())) this.history.note('refusal', `refused (${code}): ${what}`, now())
   }
 
   #left({ member, reason, expected }: Extract<RunInput, { type: 'member-lost' }>, at: number): void {

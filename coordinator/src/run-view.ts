@@ -1,6 +1,6 @@
 // A run as the dashboard sees it: read from what is durable of it, from the state of the decisions, which may be ahead of the
 // disk, and from who is connected. Changes nothing.
-import { type AdapterDescription, type MemberId, type MemberView, type Phase, type RunView, samplesIn } from '@starling-grid/protocol'
+import { type JobId, type MemberId, type MemberView, type Phase, type RunView, samplesIn } from '@starling-grid/protocol'
 import type { Job } from './jobs.ts'
 import { modelSize } from './model-size.ts'
 import { samplesExpected, speedOf } from './progress.ts'
@@ -11,16 +11,9 @@ import type { RunHistory } from './run-history.ts'
 
 /** Somebody with an open session, whether it takes part yet or not. */
 export interface Presence {
-  readonly id: MemberId
-  readonly name: string
-  readonly client: 'node' | 'tab'
-  readonly adapter: AdapterDescription | null
-  readonly activity: string
-  readonly samplesPerSecond: number
-  readonly bytesSent: number
-  readonly bytesReceived: number
-  /** ms since the epoch */
-  readonly joinedAt: number
+  /** the job that it was given last */
+  readonly job: JobId | undefined
+  readonly member: Pick<MemberView, 'id' | 'name' | 'client' | 'adapter' | 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'joinedAt'>
 }
 
 export interface ViewParts {
@@ -37,10 +30,27 @@ export interface ViewParts {
   readonly processStartedAt: number
 }
 
+/** Who looks at a run. The owner sees adapters by name, members their vendor, strangers of a job that is not public totals. */
+export type Reader = 'owner' | 'member' | 'stranger'
+
+/** What of a view this reader may see. */
+export function viewFor(reader: Reader, view: RunView): RunView {
+  if (reader === 'owner') return view
+  if (reader === 'stranger') return totalsOf(view)
+  return { ...view, members: view.members.map((member) => ({ ...member, adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor } })) }
+}
+
+/** Reasons name members, so they are left out, too. */
+function totalsOf(view: RunView): RunView {
+  const exchange = view.exchange && { ...view.exchange, reason: '' }
+  return { ...view, detail: 'totals', reason: '', modeReason: '', exchange, members: [], departed: [], refusals: {}, exportPath: null }
+}
+
 export function runView(parts: ViewParts): RunView {
   const { job, state, history, relay, refusals, trouble, now } = parts
   const { samplesCommitted } = history
   const expected = samplesExpected(job, state.config.epochs)
+  const members = [...parts.present].filter((presence) => presence.job === job.id).map(({ member }) => memberView(state, member))
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
     job: { ...describeJob(job), epochs: state.config.epochs },
@@ -55,7 +65,9 @@ export function runView(parts: ViewParts): RunView {
     epoch: shownEpoch(state),
     queue: queueOf(state),
     validationQueue: validationQueueOf(state),
-    members: [...parts.present].map((presence) => memberView(state, presence)),
+    detail: 'whole',
+    memberCount: members.length,
+    members,
     departed: history.departed,
     samplesCommitted,
     samplesExpected: expected,
@@ -124,7 +136,7 @@ function validationQueueOf({ validation, validated, chain, config }: RunState): 
   return { todo: Math.max(0, config.validationBlocks - done - pending), pending, done }
 }
 
-function memberView(state: RunState, presence: Presence): MemberView {
+function memberView(state: RunState, presence: Presence['member']): MemberView {
   const { phase } = state
   const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
   const relayed = phase.type === 'ring' && isRelayedFrom(position, phase)

@@ -3,9 +3,9 @@ import { describeError, type ErrorCode, GridError, isGridError, type JobId, type
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import { importJob, readJob } from './jobs.ts'
+import type { KeptFiles } from './kept-files.ts'
 import type { StateStore, StoredJob } from './journal/state-store.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
-import type { Refusals } from './refusals.ts'
 import type { Timing } from './run/timing.ts'
 import { type Audience, RunHost } from './run-host.ts'
 
@@ -13,7 +13,7 @@ export interface RunsParts {
   readonly store: StateStore
   readonly blobs: BlobStore
   readonly audience: Audience
-  readonly refusals: Refusals
+  readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing
   readonly onTrouble: (text: string) => void
@@ -39,7 +39,7 @@ export class Runs {
   readonly #parts: RunsParts
   /** oldest first */
   readonly #hosts: RunHost[] = []
-  readonly #shards = new Set<Sha256>()
+  readonly #shards = new Map<Sha256, RunHost[]>()
   readonly #damaged: DamagedJob[] = []
   #importing = 0
   #started = false
@@ -118,9 +118,9 @@ export class Runs {
     return this.#damaged
   }
 
-  /** Whether a blob is a shard of a dataset: versions are blobs, too, and have routes of their own. */
-  isShard(name: Sha256): boolean {
-    return this.#shards.has(name)
+  /** The runs whose dataset has this shard: versions are blobs, too, and have routes of their own. */
+  jobsOfShard(name: Sha256): readonly RunHost[] {
+    return this.#shards.get(name) ?? []
   }
 
   async stop(): Promise<void> {
@@ -148,7 +148,7 @@ export class Runs {
     const { timing, ...parts } = this.#parts
     const job = readJob(stored, timing)
     const host = await RunHost.open({ ...parts, job, onEnded: (run) => this.#ended(run), onParked: (run) => run === this.#given && this.#give(this.#newest()) })
-    for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation]) this.#shards.add(sha256)
+    for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation]) this.#shards.set(sha256, [...(this.#shards.get(sha256) ?? []), host])
     this.#hosts.push(host)
     return host
   }

@@ -7,13 +7,14 @@ import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { describeError, type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
+import { Access } from './api/access.ts'
 import { registerBodies } from './api/bodies.ts'
 import { registerErrors } from './api/errors.ts'
 import { registerGuards } from './api/guards.ts'
 import { registerJobs } from './api/jobs.ts'
 import { READY_PATH, registerPages, registerProbes } from './api/pages.ts'
 import { registerPushes } from './api/pushes.ts'
-import { registerRoutesOnly } from './api/routes.ts'
+import { registerRoutesOnly, type Route } from './api/routes.ts'
 import { registerRows } from './api/rows.ts'
 import { registerShardProcesses } from './api/shard-processes.ts'
 import { registerShards } from './api/shards.ts'
@@ -21,13 +22,12 @@ import { registerVersions } from './api/versions.ts'
 import { registerWatch, type Watching } from './api/watch.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
-import { now } from './clock.ts'
 import { FolderOwner } from './folder-owner.ts'
 import { openSqliteState } from './journal/sqlite.ts'
 import type { StateStore } from './journal/state-store.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { ShardProcesses } from './parameter-server/shard-processes.ts'
-import { Refusals } from './refusals.ts'
+import { KeptFiles } from './kept-files.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
@@ -100,6 +100,8 @@ export interface Coordinator {
   readonly url: string
   readonly port: number
   readonly runs: Runs
+  /** every address that it answers, with its methods */
+  readonly routes: readonly Route[]
 }
 
 /** @example const coordinator = createCoordinator({ dataDir: 'data', token }); await coordinator.start() */
@@ -117,13 +119,13 @@ interface Parts {
 
 class CoordinatorLife implements Coordinator {
   readonly #options: CoordinatorOptions
-  readonly #refusals = new Refusals()
   readonly #shardProcesses = new ShardProcesses()
   #parts: Parts | undefined
   #owner: FolderOwner | undefined
   #draining = false
   /** why another coordinator has the jobs */
   #deposedBy: string | undefined
+  #routes: readonly Route[] = []
 
   /** @throws GridError 'usage' */
   constructor(options: CoordinatorOptions) {
@@ -133,6 +135,10 @@ class CoordinatorLife implements Coordinator {
 
   get runs(): Runs {
     return this.#started.runs
+  }
+
+  get routes(): readonly Route[] {
+    return this.#routes
   }
 
   get port(): number {
@@ -147,6 +153,7 @@ class CoordinatorLife implements Coordinator {
 
   async start(): Promise<void> {
     const { store, blobs } = await this.#openStorage()
+    const files = await KeptFiles.open(join(this.#options.dataDir, 'encoded')) // the folder is ours from here on
     let opened = (): void => undefined
     const opening = new Promise<void>((resolve) => (opened = resolve))
     const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
@@ -165,7 +172,7 @@ class CoordinatorLife implements Coordinator {
       relayedLinks: () => relay.links,
     })
     const runs: Runs = new Runs({
-      store, blobs, audience: sessions, refusals: this.#refusals, shardProcesses: this.#shardProcesses,
+      store, blobs, files, audience: sessions, shardProcesses: this.#shardProcesses,
       timing,
       onTrouble: (text) => this.#log(text),
       onDeposed: (error) => void this.#deposed(error),
@@ -251,7 +258,7 @@ class CoordinatorLife implements Coordinator {
       crossOriginEmbedderPolicy: false,
     })
     registerGuards(app, { host, publicUrl })
-    registerRoutesOnly(app)
+    this.#routes = registerRoutesOnly(app)
     registerBodies(app)
     await app.register(fastifyRateLimit, { global: false })
     await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
@@ -276,15 +283,16 @@ class CoordinatorLife implements Coordinator {
   }
 
   async #registerRoutes(app: FastifyInstance, { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore }): Promise<Watching> {
+    const access = new Access({ runs, sessions, token: this.#options.token })
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
-    registerJobs(app, { runs, token: this.#options.token })
-    registerShards(app, { runs, blobs })
-    registerVersions(app, { runs, sessions })
-    registerPushes(app, { runs, sessions })
-    registerRows(app, { runs, sessions })
-    registerShardProcesses(app, { processes: this.#shardProcesses, token: this.#options.token })
+    registerJobs(app, { runs, access })
+    registerShards(app, { access, blobs })
+    registerVersions(app, access)
+    registerPushes(app, access)
+    registerRows(app, access)
+    registerShardProcesses(app, { processes: this.#shardProcesses, access })
     app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }))
-    const watching = registerWatch(app, runs)
+    const watching = registerWatch(app, { runs, access })
     await registerPages(app, this.#options.webRoot)
     return watching
   }
@@ -304,11 +312,9 @@ class CoordinatorLife implements Coordinator {
     }
   }
 
-  /** Counted for the dashboard, and now and then an event of the run on show. */
+  /** Counted with the run on show, and now and then an event of it. */
   #refused(code: ErrorCode, what: string): void {
-    const run = this.#parts?.runs.shown()
-    if (run === undefined) this.#refusals.count(code, now())
-    else run.refused(code, what)
+    this.#parts?.runs.shown()?.refused(code, what)
   }
 
   #log(line: string): void {

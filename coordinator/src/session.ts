@@ -44,6 +44,8 @@ export interface SessionDesk {
   refused(code: ErrorCode, what: string): void
   nameOf(member: MemberId): string
   gone(session: VolunteerSession): void
+  /** a member was told of a job */
+  offered(member: MemberId, job: JobId): void
 }
 
 /** Why a session is over. */
@@ -73,7 +75,7 @@ export class VolunteerSession {
   readonly #openedAt = now()
   #hello: Hello | undefined
   #ready: MessageFrom<'ready'> | undefined
-  #report: Pick<Presence, 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = { activity: 'preparing', samplesPerSecond: 0, bytesSent: 0, bytesReceived: 0 }
+  #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = { activity: 'preparing', samplesPerSecond: 0, bytesSent: 0, bytesReceived: 0 }
   /** the newest job that this volunteer was told of */
   #offered: JobTerms | undefined
   /** the run that it takes part in: messages of another job never reach it */
@@ -118,7 +120,7 @@ export class VolunteerSession {
   get presence(): Presence | undefined {
     if (this.#hello === undefined) return undefined
     const { incarnation, client } = this.#hello
-    return { id: incarnation, name: this.#who, client, adapter: this.#ready?.adapter ?? null, ...this.#report, joinedAt: this.#openedAt }
+    return { job: this.#offered?.id, member: { id: incarnation, name: this.#who, client, adapter: this.#ready?.adapter ?? null, ...this.#report, joinedAt: this.#openedAt } }
   }
 
   get run(): RunHost | undefined {
@@ -137,6 +139,7 @@ export class VolunteerSession {
     this.#leaveRun({ reason: 'went on to another job', expected: true })
     this.#ready = undefined
     this.#offered = terms
+    if (this.id !== undefined) this.#desk.offered(this.id, terms.id)
     this.send(wrap(terms))
   }
 

@@ -38,6 +38,8 @@ interface Remembered {
   offered: string
   /** that the member is known to have */
   used: string | undefined
+  /** jobs that its sessions were told of */
+  readonly jobs: Set<JobId>
   /** undefined while connected */
   leftAt: number | undefined
 }
@@ -101,7 +103,7 @@ export class Sessions implements Audience, SessionDesk {
   }
 
   nameOf(member: MemberId): string {
-    return this.#byId.get(member)?.presence?.name ?? member.slice(0, 8)
+    return this.#byId.get(member)?.presence?.member.name ?? member.slice(0, 8)
   }
 
   gone(session: VolunteerSession): void {
@@ -155,6 +157,16 @@ export class Sessions implements Audience, SessionDesk {
     return id
   }
 
+  /** Whether a member was given this job, now or before. */
+  takesPart(member: MemberId, job: JobId): boolean {
+    return this.#remembered.get(member)?.jobs.has(job) ?? false
+  }
+
+  /** What belongs to this job the member may fetch from here on. */
+  offered(member: MemberId, job: JobId): void {
+    this.#remembered.get(member)?.jobs.add(job)
+  }
+
   /** Everybody hears of a job that began after their welcome. */
   announce(terms: JobTerms): void {
     for (const session of this.#byId.values()) session.offer(terms, (job) => ({ type: 'job', job }))
@@ -168,7 +180,7 @@ export class Sessions implements Audience, SessionDesk {
   #offerToken(id: MemberId, tokenHash: string): void {
     const before = this.#remembered.get(id)
     if (before !== undefined && before.offered !== before.used) this.#byTokenHash.delete(before.offered)
-    this.#remembered.set(id, { offered: tokenHash, used: before?.used, leftAt: undefined })
+    this.#remembered.set(id, { offered: tokenHash, used: before?.used, jobs: before?.jobs ?? new Set(), leftAt: undefined })
     this.#byTokenHash.set(tokenHash, id)
   }
 

@@ -2,8 +2,10 @@
 import { decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, type VersionState } from '@starling-grid/model'
 import { GridError, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
+import type { Stored } from './blobs/stored.ts'
 import { now } from './clock.ts'
 import type { Job } from './jobs.ts'
+import type { KeptFiles } from './kept-files.ts'
 import type { ParameterServer } from './parameter-server/parameter-server.ts'
 import { decodePushMemory, type PushMemory } from './parameter-server/push-memory.ts'
 import { newestCheckpoint } from './run/journal-replay.ts'
@@ -15,10 +17,29 @@ const KEPT_CHECKPOINTS = 3
 /** ms after which an upload that became no checkpoint never will */
 const UPLOAD_LIFE_MS = 120_000
 
+/** A model to take home. */
+export interface Exported {
+  readonly version: VersionRef
+  readonly etag: string
+  /** undefined before it is encoded */
+  readonly bytes: number | undefined
+  readonly stored: () => Promise<Stored>
+}
+
+export interface KeptCheckpoint {
+  readonly v: number
+  readonly id: VersionId
+  readonly bytes: number
+  /** a second member sent the same digest (R15) */
+  readonly witnessed: boolean
+  readonly sha256: Sha256
+}
+
 export interface VersionParts {
   readonly job: Job
   readonly state: RunState
   readonly blobs: BlobStore
+  readonly files: KeptFiles
   readonly server: ParameterServer
 }
 
@@ -57,12 +78,12 @@ export class Versions {
   }
 
   /** The whole state, from a checkpoint or the seed; undefined when it is not kept. */
-  async state(id: VersionId): Promise<Uint8Array | undefined> {
-    const { state, job, blobs } = this.#parts
+  async state(id: VersionId): Promise<Stored | undefined> {
+    const { state, job, blobs, files } = this.#parts
     const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
     if (checkpoint === undefined) return undefined
-    if (checkpoint.blob === undefined) return encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() })
-    return blobs.get(checkpoint.blob)
+    if (checkpoint.blob !== undefined) return blobs.read(checkpoint.blob)
+    return files.file(`${job.id} seed`, id, async () => encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() }))
   }
 
   /** Only the parameters: of a recent version of the parameter server, or of a checkpoint. */
@@ -99,17 +120,37 @@ export class Versions {
     return decodePushMemory(bytes, version, job.config.async.delayCompensation === undefined ? 0 : job.form.layout.trained)
   }
 
-  /** The newest durable version for download; undefined before the first checkpoint. */
-  async export(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array } | undefined> {
-    const { state, job } = this.#parts
+  /** The newest durable version for download, encoded when it is first asked for; undefined before the first checkpoint. */
+  export(): Exported | undefined {
+    const { state, job, files } = this.#parts
     const checkpoint = newestCheckpoint(state)
     if (checkpoint.blob === undefined) return undefined
+    const { version } = checkpoint
+    const { validated, config } = state
+    const measured = config.validationBlocks > 0 && validated.get(version.id)?.size === config.validationBlocks
+    const etag = measured ? `${version.id}-validated` : version.id
+    const slot = `${job.id} export`
+    const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, measured))
+    return { version, etag, bytes: files.peek(slot, etag)?.bytes, stored }
+  }
+
+  /** Checkpoints whose bytes are kept, the oldest first: whole states, as members upload them. */
+  async kept(): Promise<readonly KeptCheckpoint[]> {
+    const { state, blobs } = this.#parts
+    const kept: KeptCheckpoint[] = []
+    for (const { version, blob, witnessed } of state.checkpoints) {
+      const found = blob && (await blobs.stat(blob))
+      if (blob !== undefined && found) kept.push({ v: version.v, id: version.id, bytes: found.bytes, witnessed, sha256: blob })
+    }
+    return kept
+  }
+
+  async #encodeExport(checkpoint: Checkpoint, measured: boolean): Promise<Uint8Array> {
+    const { state, job } = this.#parts
     const { version, parameters } = await this.load(checkpoint)
-    const measured = state.validated.get(version.id)?.size === state.config.validationBlocks && state.config.validationBlocks > 0
     const { vocabulary } = job.manifest
     const known = { ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}), ...(vocabulary === undefined ? {} : { vocabulary }) }
-    const bytes = exportModel({ ...job.form, version, parameters, ...known })
-    return { version, bytes }
+    return exportModel({ ...job.form, version, parameters, ...known })
   }
 
   /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */

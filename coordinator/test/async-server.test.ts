@@ -4,12 +4,12 @@ import { mock, test } from 'node:test'
 import type { StepRecord } from '@starling-grid/protocol'
 import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
-import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import { OWNER, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const BLOCKS = 36
 
 async function assertEachBlockOnce(url: string, id: string): Promise<void> {
-  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }
+  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
   const blocks = records.flatMap((record) => record.blocks)
   assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS, BLOCKS])
 }

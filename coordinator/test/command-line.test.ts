@@ -9,7 +9,7 @@ import { CommanderError } from 'commander'
 import { parseOptions, timingOf } from '../src/options.ts'
 import { ownerToken } from '../src/owner-token.ts'
 import { spawnCoordinator } from './coordinator-process.ts'
-import { smallJob, temporaryFolder, TOKEN } from './fixture.ts'
+import { OWNER, smallJob, temporaryFolder, TOKEN } from './fixture.ts'
 
 async function failed(args: readonly string[]): Promise<{ readonly code: number | string; readonly lines: readonly string[] }> {
   const coordinator = spawnCoordinator(args)
@@ -78,7 +78,7 @@ test('a job file is submitted at the first start and goes on at the second', asy
   const jobs = async (): Promise<string[]> => {
     const coordinator = spawnCoordinator(['--json', '--port', '0', '--data-dir', join(folder, 'data'), '--token', TOKEN, '--job', join(folder, 'job.json')])
     const { url } = await coordinator.listening()
-    const { jobs } = (await (await fetch(`${url}/api/jobs`)).json()) as { jobs: { job: { id: string } }[] }
+    const { jobs } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as { jobs: { job: { id: string } }[] }
     coordinator.child.kill('SIGINT')
     assert.equal(await coordinator.ended, 0)
     return jobs.map(({ job }) => job.id)

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import type { StepRecord } from '@starling-grid/protocol'
 import { spawnCoordinator } from './coordinator-process.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
-import { QUICK, runOf, smallJob, submit, temporaryFolder, TOKEN, until, volunteer } from './fixture.ts'
+import { OWNER, QUICK, runOf, smallJob, submit, temporaryFolder, TOKEN, until, volunteer } from './fixture.ts'
 
 const EPOCHS = 8
 const BLOCKS = 36
@@ -25,7 +25,7 @@ function comeBack(url: string, members: readonly FakeVolunteer[]): FakeVolunteer
 }
 
 async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return ((await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }).records
+  return ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }).records
 }
 
 for (const mode of ['ring', 'async'] as const)
@@ -54,5 +54,5 @@ for (const mode of ['ring', 'async'] as const)
     coordinator = await start(dataDir, port)
     const again = await runOf(url, id)
     assert.deepEqual([again.phase, again.version, again.finishedAt, again.samplesCommitted], ['finished', run.version, run.finishedAt, run.samplesCommitted])
-    assert.equal((await fetch(`${url}/api/jobs/${id}/export`)).status, 200)
+    assert.equal((await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })).status, 200)
   })

@@ -5,7 +5,7 @@ import { GridError } from '@starling-grid/protocol'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { memoryState } from '../src/journal/memory.ts'
 import type { StateStore } from '../src/journal/state-store.ts'
-import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import { OWNER, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 /** A journal whose n-th append and the ones after it fail while `broken` says so. */
 function fragile(broken: (append: number) => boolean): { readonly store: StateStore; readonly failures: () => number } {
@@ -42,7 +42,7 @@ test('with a full disk nothing is sent; with space again the run goes on to its 
   const committed = rows.flatMap(({ entry }) => (entry.type === 'commit' || entry.type === 'start' ? entry.records : []))
   const { version, samplesCommitted } = await runOf(url, id)
   assert.deepEqual([version.v, samplesCommitted], [committed.length, committed.reduce((sum, { samples }) => sum + samples, 0)], 'what people see is durable')
-  assert.deepEqual(((await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: unknown }).records, committed)
+  assert.deepEqual(((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: unknown }).records, committed)
   full = false
   await Promise.all(members.map((member) => member.heard('finished')))
   assert.ok(failures() > 0, 'the fault happened')

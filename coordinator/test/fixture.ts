@@ -3,12 +3,14 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
-import type { JobSpec, RunView, WatchMessage } from '@starling-grid/protocol'
+import type { JobSpec, RunView, StepRecord, WatchMessage } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
 import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 
 export const TOKEN = 'the-owner-token-of-tests'
+
+export const OWNER = { authorization: `Bearer ${TOKEN}` }
 
 /** Short times: the rules do not change. Fakes do not learn while a ring runs, and nobody waits long for that. */
 export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 10_000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000, learnMs: 500 }
@@ -56,7 +58,7 @@ export function volunteer(url: string, options: FakeOptions = {}): FakeVolunteer
 }
 
 export async function runOf(url: string, id: string): Promise<RunView> {
-  return (await (await fetch(`${url}/api/jobs/${id}`)).json()) as RunView
+  return (await (await fetch(`${url}/api/jobs/${id}`, { headers: OWNER })).json()) as RunView
 }
 
 /** Resolves when `state` holds of the run; the stream wakes it, not the clock. */
@@ -77,7 +79,12 @@ export async function until(url: string, what: string, state: (run: RunView) => 
   throw new Error(`gave up waiting for ${what}; ${last}`)
 }
 
-/** The dashboard's stream as an iterable; dials again when it breaks, until stopped. */
+/** The committed chain, as its owner sees it. */
+export async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
+  return ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }).records
+}
+
+/** The dashboard's stream as its owner sees it; dials again when it breaks, until stopped. */
 export function watch(url: string): { readonly messages: AsyncIterable<WatchMessage>; readonly stop: () => void } {
   const queue: WatchMessage[] = []
   let stopped = false
@@ -85,7 +92,14 @@ export function watch(url: string): { readonly messages: AsyncIterable<WatchMess
   let socket: WebSocket
   const dial = (): void => {
     socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`)
-    socket.on('message', (data) => (queue.push(JSON.parse(String(data)) as WatchMessage), wake()))
+    const own = socket
+    socket.on('open', () => own.send(JSON.stringify({ type: 'owner', token: TOKEN })))
+    socket.on('message', (data) => {
+      const message = JSON.parse(String(data)) as WatchMessage
+      if (message.type !== 'none' && message.run.detail === 'totals') return // what it said before it knew the token
+      queue.push(message)
+      wake()
+    })
     socket.on('error', () => undefined) // close follows
     socket.on('close', () => !stopped && setTimeout(dial, 100))
   }

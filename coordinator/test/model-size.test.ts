@@ -1,7 +1,7 @@
 // What a submitted model asks of volunteers is said before and after it is accepted.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { runOf, smallJob, startCoordinator, submit, TOKEN } from './fixture.ts'
+import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN } from './fixture.ts'
 
 async function dry(url: string, job: unknown, wish = 'true') {
   const response = await fetch(`${url}/api/jobs?dry=${wish}`, {
@@ -15,7 +15,7 @@ test('a dry submission says parameters and activation memory, and starts nothing
   // flatten makes 784 values of a sample, the linear layer 10
   assert.deepEqual(await dry(url, smallJob()), { status: 200, body: { model: { parameters: 7850, activationBytes: 4 * 794 } } })
   assert.equal((await dry(url, smallJob(), 'yes')).status, 422)
-  assert.deepEqual(await (await fetch(`${url}/api/jobs`)).json(), { jobs: [] })
+  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [] })
   const wrong = await dry(url, smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }))
   assert.equal(wrong.status, 422)
   assert.match(wrong.body.message ?? '', /layer 0 `conv2d` expects an image .* gets the shape \[3\]/)

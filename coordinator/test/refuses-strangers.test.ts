@@ -7,7 +7,7 @@ import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, PROTOCOL_VERSION, type 
 import { WebSocket } from 'ws'
 import type { Timing } from '@starling-grid/coordinator/run'
 import { type FakeVolunteer, unprovenHello } from './fake-volunteer.ts'
-import { QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
+import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 /** A run of two honest members that is in its ring. */
 async function running(timing: Partial<Timing> = {}, stepMs = 10) {
@@ -197,7 +197,7 @@ test('a model that cannot be built, or does not fit the data, is refused when it
   assert.match((await refused({ encoding: 'int4' })).message ?? '', /encoding/)
   assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
   assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
-  assert.deepEqual(await (await fetch(`${url}/api/jobs`)).json(), { jobs: [] })
+  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [] })
 })
 
 test('job control needs the owner token, and a form of another site cannot send it', async () => {
@@ -235,11 +235,11 @@ function statusFor(port: number, host: string): Promise<number> {
 test('only shards of a dataset are served as shards, whole or in part, for ever', async () => {
   const { url, id, honest } = await running()
   const shard = honest[0]?.terms?.dataset.train[0] ?? assert.fail()
-  const whole = await fetch(`${url}/api/shards/${shard.sha256}`)
+  const whole = await fetch(`${url}/api/shards/${shard.sha256}`, { headers: OWNER })
   const bytes = new Uint8Array(await whole.arrayBuffer())
   assert.equal(bytes.byteLength, shard.bytes)
   assert.deepEqual([whole.headers.get('etag'), /immutable/.test(whole.headers.get('cache-control') ?? '')], [`"${shard.sha256}"`, true])
-  const get = (headers: Record<string, string>) => fetch(`${url}/api/shards/${shard.sha256}`, { headers })
+  const get = (headers: Record<string, string>) => fetch(`${url}/api/shards/${shard.sha256}`, { headers: { ...OWNER, ...headers } })
   const part = await get({ range: 'bytes=10-19' })
   assert.deepEqual([part.status, part.headers.get('content-range'), new Uint8Array(await part.arrayBuffer())], [206, `bytes 10-19/${shard.bytes}`, bytes.slice(10, 20)])
   assert.deepEqual(new Uint8Array(await (await get({ range: 'bytes=-5' })).arrayBuffer()), bytes.slice(-5))
@@ -248,6 +248,6 @@ test('only shards of a dataset are served as shards, whole or in part, for ever'
 
   const { checkpoint } = await until(url, 'a checkpoint', (run) => run.checkpoint !== null)
   assert.ok(checkpoint !== null)
-  for (const name of [sha256Name('0'.repeat(64)), '..%2f..%2fetc%2fpasswd', '%00', 'CON']) assert.ok([400, 404].includes((await fetch(`${url}/api/shards/${name}`)).status), name)
+  for (const name of [sha256Name('0'.repeat(64)), '..%2f..%2fetc%2fpasswd', '%00', 'CON']) assert.ok([400, 404].includes((await fetch(`${url}/api/shards/${name}`, { headers: OWNER })).status), name)
   await assertUnharmed(url, id)
 })

@@ -11,7 +11,7 @@ import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { ShardProcesses } from '../src/parameter-server/shard-processes.ts'
 import { serveShard } from '../src/parameter-server/shard-process.ts'
 import { ShardHost } from '../src/parameter-server/shard-host.ts'
-import { runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer, watch } from './fixture.ts'
+import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer, watch } from './fixture.ts'
 
 const BLOCKS = 36
 
@@ -33,7 +33,7 @@ async function shardProcess(url: string, range: string, token = TOKEN): Promise<
 }
 
 async function assertEachBlockOnce(url: string, id: string, epochs = 1): Promise<void> {
-  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }
+  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
   const blocks = records.flatMap((record) => record.blocks)
   assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS * epochs, BLOCKS * epochs])
 }

@@ -11,7 +11,7 @@ import { readJob } from '../src/jobs.ts'
 import { openSqliteState } from '../src/journal/sqlite.ts'
 import { DEFAULT_TIMING, replay } from '../src/run/index.ts'
 import { type CoordinatorProcess, spawnCoordinator } from './coordinator-process.ts'
-import { QUICK, runOf, smallJob, startCoordinator, submit, temporaryFolder, TOKEN, until, volunteer } from './fixture.ts'
+import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, temporaryFolder, TOKEN, until, volunteer } from './fixture.ts'
 
 const SLOW = fileURLToPath(new URL('slow-take-over.ts', import.meta.url))
 const BLOCKS = 36
@@ -32,7 +32,7 @@ for (const gapMs of GAPS)
     const members = [volunteer(first.url, { stepMs: 60 }), volunteer(first.url, { stepMs: 60 })]
     await until(first.url, 'steps', (run) => run.version.v >= 5)
     const second = await spawnCoordinator([dataDir, TOKEN, JSON.stringify(QUICK), String(gapMs)], SLOW).listening()
-    const { records } = (await (await fetch(`${second.url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }
+    const { records } = (await (await fetch(`${second.url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
     const returned = members.map((member) => {
       member.close()
       const again = volunteer(second.url, { self: member.self, stepMs: 2 })
@@ -141,12 +141,12 @@ test('one damaged job is listed with its error and left as it is, and the others
   const before = [rowsOf(torn), rowsOf(contradictory)]
   const lines: string[] = []
   const { url } = await startCoordinator({ dataDir, log: (line) => lines.push(line) })
-  const { jobs, damaged } = (await (await fetch(`${url}/api/jobs`)).json()) as { jobs: { job: { id: string } }[]; damaged: { id: string; code: string; message: string }[] }
+  const { jobs, damaged } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as { jobs: { job: { id: string } }[]; damaged: { id: string; code: string; message: string }[] }
   assert.deepEqual(jobs.map(({ job }) => job.id), [whole])
   assert.deepEqual(damaged.map(({ id, code }) => [id, code]), [[torn, 'journal-damaged'], [contradictory, 'journal-damaged']])
   assert.match(damaged[1]?.message ?? '', /record 7 cannot follow version 0/)
   assert.deepEqual(lines, damaged.map(({ message }) => message))
-  const answer = await fetch(`${url}/api/jobs/${torn}`)
+  const answer = await fetch(`${url}/api/jobs/${torn}`, { headers: OWNER })
   assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [500, 'journal-damaged'])
   await volunteer(url).heard('finished')
   assert.deepEqual([rowsOf(torn), rowsOf(contradictory)], before, 'their rows are untouched')

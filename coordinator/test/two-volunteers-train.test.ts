@@ -3,13 +3,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readSafetensors, type StepRecord } from '@starling-grid/protocol'
 import { readParameters } from '@starling-grid/model'
-import { runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
+import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 const STEPS_PER_EPOCH = 9
 const BLOCKS = 36
 
 async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return ((await (await fetch(`${url}/api/jobs/${id}/records`)).json()) as { records: StepRecord[] }).records
+  return ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }).records
 }
 
 function assertEachBlockOnce(records: readonly StepRecord[], epochs: number): void {
@@ -31,7 +31,7 @@ test('two members train every block once an epoch, validate, and leave a model t
   assert.deepEqual([run.checkpoint?.v, run.checkpoint?.witnessed, run.checkpoint?.agreeing], [18, true, 2])
   assertEachBlockOnce(await recordsOf(url, id), 2)
 
-  const model = await fetch(url + (run.exportPath ?? ''))
+  const model = await fetch(url + (run.exportPath ?? ''), { headers: OWNER })
   assert.match(model.headers.get('content-disposition') ?? '', /small-digits-[0-9a-f]{6}-v18\.safetensors/)
   const bytes = new Uint8Array(await model.arrayBuffer())
   assert.deepEqual(readParameters(bytes, first.form.layout), first.held?.parameters)

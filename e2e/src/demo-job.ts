@@ -25,6 +25,7 @@ export function demoJob({ epochs, seed, mode = 'auto', minVolunteers = 1, maxSte
     name: 'Handwritten digits',
     owner: 'the Starling demo',
     purpose: 'Teaches a small convolutional network (LeNet-5) to read handwritten digits.',
+    public: true,
     model: { ...lenet5({ pooling: 'maximum' }), label_smoothing: LABEL_SMOOTHING },
     dataset: data === undefined ? { source: 'digits' } : { source: 'mnist', folder: data },
     optimizer,

@@ -60,7 +60,7 @@ export class Grid {
     this.coordinator = child
     this.direct = url
     this.proxy = proxy
-    this.watch = new Watch(this.url)
+    this.watch = new Watch(this.url, token)
   }
 
   /** Where volunteers and people reach it. */
@@ -68,9 +68,13 @@ export class Grid {
     return this.proxy?.url ?? this.direct
   }
 
+  get #owner(): { readonly authorization: string } {
+    return { authorization: `Bearer ${this.token}` }
+  }
+
   /** @throws GridError what the coordinator refused, with its code */
   async submit(job: JobSpec): Promise<string> {
-    const response = await fetch(`${this.direct}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' }, body: JSON.stringify(job) })
+    const response = await fetch(`${this.direct}/api/jobs`, { method: 'POST', headers: { ...this.#owner, 'content-type': 'application/json' }, body: JSON.stringify(job) })
     const answer = (await response.json()) as { id?: string; code?: GridError['code']; message?: string }
     if (!response.ok || answer.id === undefined) throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
     return answer.id
@@ -84,7 +88,7 @@ export class Grid {
 
   /** Ids of the jobs that its data folder holds, the oldest first. */
   async jobs(): Promise<string[]> {
-    const response = await fetch(`${this.url}/api/jobs`)
+    const response = await fetch(`${this.url}/api/jobs`, { headers: this.#owner })
     const { jobs } = (await response.json()) as { jobs: { job: { id: string } }[] }
     return jobs.map(({ job }) => job.id)
   }
@@ -123,18 +127,18 @@ export class Grid {
 
   /** The committed chain of a job. */
   async records(job: string): Promise<StepRecord[]> {
-    const response = await fetch(`${this.direct}/api/jobs/${job}/records`)
+    const response = await fetch(`${this.direct}/api/jobs/${job}/records`, { headers: this.#owner })
     return ((await response.json()) as { records: StepRecord[] }).records
   }
 
   /** A job's run as the dashboard sees it. */
   async run(job: string): Promise<RunView> {
-    const response = await fetch(`${this.direct}/api/jobs/${job}`)
+    const response = await fetch(`${this.direct}/api/jobs/${job}`, { headers: this.#owner })
     return (await response.json()) as RunView
   }
 
   async exportModel(job: string, file: string): Promise<void> {
-    const response = await fetch(`${this.direct}/api/jobs/${job}/export`)
+    const response = await fetch(`${this.direct}/api/jobs/${job}/export`, { headers: this.#owner })
     if (!response.ok) throw new GridError('unsupported', `the model could not be exported: HTTP ${response.status} ${await response.text()}`)
     await writeFile(file, new Uint8Array(await response.arrayBuffer()))
   }

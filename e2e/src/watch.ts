@@ -7,6 +7,7 @@ const RETRY_MS = 300
 
 export class Watch {
   readonly #url: string
+  readonly #token: string
   readonly #listeners = new Set<() => void>()
   readonly #waits = new Set<string>()
   #socket: WebSocket | undefined
@@ -20,7 +21,8 @@ export class Watch {
   /** the members when there were last some: they leave when the run is finished */
   members: RunView['members'] = []
 
-  constructor(coordinatorUrl: string) {
+  constructor(coordinatorUrl: string, token: string) {
+    this.#token = token
     this.#url = `${coordinatorUrl.replace(/^http/, 'ws')}/api/watch`
     this.#dial()
   }
@@ -70,6 +72,7 @@ export class Watch {
   #dial(): void {
     const socket = new WebSocket(this.#url)
     this.#socket = socket
+    socket.on('open', () => socket.send(JSON.stringify({ type: 'owner', token: this.#token })))
     socket.on('message', (data) => this.#take(JSON.parse(String(data)) as WatchMessage))
     socket.on('error', () => undefined) // close follows
     socket.on('close', () => {
@@ -78,6 +81,8 @@ export class Watch {
   }
 
   #take(message: WatchMessage): void {
+    // What was sent before the coordinator read the token.
+    if (message.type !== 'none' && message.run.detail === 'totals') return
     switch (message.type) {
       case 'none':
         break

@@ -7,7 +7,7 @@ import { within } from '../src/chaos/deadline.ts'
 import { Watch } from '../src/watch.ts'
 
 const server = createServer().listen(0, '127.0.0.1')
-const watch = new Watch(`http://127.0.0.1:${(server.address() as AddressInfo | null)?.port ?? 0}`)
+const watch = new Watch(`http://127.0.0.1:${(server.address() as AddressInfo | null)?.port ?? 0}`, 'no-token')
 after(() => {
   watch.stop()
   server.close()

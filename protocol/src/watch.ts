@@ -1,9 +1,14 @@
 // What the dashboard and the contribute page see of a run: GET /api/jobs, GET /api/jobs/ID, and the WebSocket /api/watch,
 // which sends one `snapshot` and then `update`s at most twice a second.
+import * as Type from 'typebox'
 import type { Exchange, Mode } from './job.ts'
 import type { AdapterDescription } from './adapter.ts'
 import type { VersionRef } from './chain.ts'
 import type { JobId, MemberId } from './ids.ts'
+import { strict } from './schema.ts'
+
+/** Characters of an owner's token. */
+const MAX_TOKEN_LENGTH = 1000
 
 /** Where a run is: waiting for volunteers, agreeing on a version, training, or over. */
 export type Phase = 'waiting' | 'freeze' | 'forming' | 'ring' | 'handover' | 'async' | 'validating' | 'lost' | 'finished'
@@ -74,6 +79,9 @@ export interface RunView {
   readonly epoch: number
   readonly queue: { readonly todo: number; readonly pending: number; readonly done: number; readonly quarantined: number }
   readonly validationQueue: { readonly todo: number; readonly pending: number; readonly done: number }
+  /** whole: all of it; totals: no names, no reasons and no member by itself, for readers without a token of a job that is not public */
+  readonly detail: 'whole' | 'totals'
+  readonly memberCount: number
   readonly members: readonly MemberView[]
   readonly departed: readonly DepartureView[]
   readonly samplesCommitted: number
@@ -115,6 +123,9 @@ export interface RunEvent {
   readonly kind: 'mode' | 'generation' | 'member' | 'checkpoint' | 'rewind' | 'validation' | 'refusal' | 'run'
   readonly text: string
 }
+
+/** The one message that a page may send, as its first: the owner's token. It is in no address, so in no log. */
+export const WatchTokenSchema = strict({ type: Type.Literal('owner'), token: Type.String({ maxLength: MAX_TOKEN_LENGTH }) })
 
 export type WatchMessage =
   | { readonly type: 'none'; readonly reason: string }

@@ -44,7 +44,7 @@ export function ContributePage(props: ContributePageProps) {
 function eyebrow(run: RunView | null, noRun: string | null): string {
   if (run === null) return noRun === null ? 'Asking the coordinator …' : 'No job runs at the moment'
   if (run.finishedAt !== null) return 'This run is finished'
-  const others = run.members.length
+  const others = run.memberCount
   return others === 0 ? 'Waiting for its first volunteer' : `${plural(others, 'volunteer')} training now`
 }
 

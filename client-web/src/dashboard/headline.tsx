@@ -46,7 +46,7 @@ export function Figures(props: { readonly history: RunHistory; readonly run: Run
       <Figure term="Validation accuracy" note={validation === undefined ? 'after the first epoch' : `of version ${count(validation.v)}`}>
         {validation === undefined ? 'not yet' : percent(validation.accuracy)}
       </Figure>
-      <Figure term="Members" note={run.departed.length === 0 ? 'nobody has left' : `${plural(run.departed.length, 'has', 'have')} left`}>{count(run.members.length)}</Figure>
+      <Figure term="Members" note={run.departed.length === 0 ? 'nobody has left' : `${plural(run.departed.length, 'has', 'have')} left`}>{count(run.memberCount)}</Figure>
     </dl>
   )
 }

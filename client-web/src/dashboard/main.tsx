@@ -6,9 +6,10 @@ import '../style/ring-picture.css'
 import '../style/dashboard.css'
 import { render } from 'preact'
 import { createLiveRun } from '../live/live-run.ts'
+import { takeOwnerToken } from '../live/owner-token.ts'
 import { DashboardPage } from './page.tsx'
 
-const live = createLiveRun()
+const live = createLiveRun(takeOwnerToken())
 const app = document.getElementById('app')
 if (app !== null) render(<DashboardPage live={live} />, app)
 live.start()

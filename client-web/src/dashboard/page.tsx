@@ -31,7 +31,7 @@ export function DashboardPage(props: { readonly live: LiveRun }) {
         {history.run === null ? (
           <NoRun reason={history.noRun} />
         ) : (
-          <Run history={history} run={history.run} frozen={frozen !== null} onFreeze={() => setFrozen(frozen === null ? newest : null)} />
+          <Run history={history} run={history.run} token={props.live.token.value} frozen={frozen !== null} onFreeze={() => setFrozen(frozen === null ? newest : null)} />
         )}
       </main>
     </div>
@@ -41,6 +41,7 @@ export function DashboardPage(props: { readonly live: LiveRun }) {
 interface RunProps {
   readonly history: RunHistory
   readonly run: RunView
+  readonly token: string | undefined
   readonly frozen: boolean
   readonly onFreeze: () => void
 }
@@ -68,16 +69,32 @@ function Run(props: RunProps) {
           <WorkQueue run={run} />
         </div>
         <div>
-          <Members members={run.members} />
-          <Departed departed={run.departed} />
-          <Events events={history.events} />
+          {run.detail === 'totals' ? (
+            <OnlyTotals />
+          ) : (
+            <>
+              <Members members={run.members} />
+              <Departed departed={run.departed} />
+              <Events events={history.events} />
+            </>
+          )}
         </div>
         <div>
-          <Versions run={run} />
-          <Refusals refusals={run.refusals} />
+          <Versions run={run} token={props.token} />
+          {run.detail === 'whole' && <Refusals refusals={run.refusals} />}
         </div>
       </div>
     </>
+  )
+}
+
+/** A job that is not public shows strangers no member by itself. */
+function OnlyTotals() {
+  return (
+    <section class="members" aria-label="Members">
+      <h2>Totals only</h2>
+      <p class="soft">This job is not public: members, events and the model are shown to its owner, by the link to this page that was printed when the coordinator started.</p>
+    </section>
   )
 }
 

@@ -1,10 +1,11 @@
 // What is committed and what is safe on disk; how the ring stands; what was refused.
 import { ERROR_CODES, type RunView } from '@starling-grid/protocol'
 import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
 import { bytes, clockTime, count, plural, shortHash } from '../format.ts'
 
-export function Versions(props: { readonly run: RunView }) {
-  const { version, checkpoint, generation, modeEpoch, exportPath } = props.run
+export function Versions(props: { readonly run: RunView; readonly token: string | undefined }) {
+  const { version, checkpoint, generation, modeEpoch } = props.run
   return (
     <section class="versions" aria-label="Versions">
       <h2>Versions</h2>
@@ -17,11 +18,39 @@ export function Versions(props: { readonly run: RunView }) {
           {count(generation)}, mode epoch {count(modeEpoch)}
         </Row>
         <Row term="Model">
-          {exportPath === null ? 'to download after the first checkpoint' : <a href={exportPath} download>Download safetensors</a>}
+          <Model {...props} />
         </Row>
       </dl>
     </section>
   )
+}
+
+function Model(props: { readonly run: RunView; readonly token: string | undefined }) {
+  const { exportPath, detail } = props.run
+  const { token } = props
+  const [trouble, setTrouble] = useState('')
+  if (detail === 'totals') return <>to download by its owner</>
+  if (exportPath === null) return <>to download after the first checkpoint</>
+  if (token === undefined) return <a href={exportPath} download>Download safetensors</a>
+  const save = (): void => void download(exportPath, token).then(() => setTrouble(''), (error: unknown) => setTrouble(String(error)))
+  return (
+    <>
+      <button type="button" class="quiet" onClick={save}>Download safetensors</button>
+      {trouble !== '' && <small>{trouble}</small>}
+    </>
+  )
+}
+
+/** A link cannot carry a token other than in its address, where logs would keep it. */
+async function download(path: string, token: string): Promise<void> {
+  const response = await fetch(path, { headers: { authorization: `Bearer ${token}` } })
+  if (!response.ok) throw new Error(`The coordinator answered ${response.status}.`)
+  const url = URL.createObjectURL(await response.blob())
+  const link = document.createElement('a')
+  link.href = url
+  link.download = /filename="([^"]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'model.safetensors'
+  link.click()
+  URL.revokeObjectURL(url)
 }
 
 function Checkpoint(props: { readonly checkpoint: NonNullable<RunView['checkpoint']> }) {

@@ -1,21 +1,30 @@
 // The run as signals: history and state of the stream. Both pages read it; neither knows of sockets.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { applyWatch, EMPTY_HISTORY, type RunHistory } from './run-history.ts'
+import { forgetOwnerToken } from './owner-token.ts'
 import { type WatchLink, WatchSocket } from './watch-socket.ts'
 
 export interface LiveRun {
   readonly history: ReadonlySignal<RunHistory>
   readonly link: ReadonlySignal<WatchLink>
+  /** the owner's; undefined for everybody else, and after it was refused */
+  readonly token: ReadonlySignal<string | undefined>
   start(): void
   retryNow(): void
 }
 
-export function createLiveRun(): LiveRun {
+export function createLiveRun(ownerToken?: string): LiveRun {
+  const token = signal(ownerToken)
   const history = signal<RunHistory>(EMPTY_HISTORY)
   const link = signal<WatchLink>({ type: 'connecting' })
   const socket = new WatchSocket({
+    token: ownerToken,
+    onTokenRefused: () => {
+      token.value = undefined
+      forgetOwnerToken()
+    },
     onMessage: (message) => (history.value = applyWatch(history.value, message)),
     onLink: (next) => (link.value = next),
   })
-  return { history, link, start: () => socket.start(), retryNow: () => socket.retryNow() }
+  return { history, link, token, start: () => socket.start(), retryNow: () => socket.retryNow() }
 }

@@ -1,6 +1,8 @@
 // The watch stream: a WebSocket that comes back by itself, and says when it will.
-import type { WatchMessage } from '@starling-grid/protocol'
+import type { ErrorCode, WatchMessage } from '@starling-grid/protocol'
 
+/** Reason of a close: the token is not this coordinator's. */
+const TOKEN_REFUSED: ErrorCode = 'token-required'
 const WATCH_PATH = '/api/watch'
 /** First wait after the stream broke; doubles up to the longest. Jittered, so that pages do not return all at once. */
 const FIRST_WAIT_MS = 500
@@ -13,6 +15,9 @@ export type WatchLink =
   | { readonly type: 'away'; readonly retryAt: number }
 
 export interface WatchHandlers {
+  /** shown to the coordinator first, so that it tells all */
+  readonly token: string | undefined
+  readonly onTokenRefused: () => void
   readonly onMessage: (message: WatchMessage) => void
   readonly onLink: (link: WatchLink) => void
 }
@@ -22,9 +27,11 @@ export class WatchSocket {
   #socket: WebSocket | undefined
   #timer: ReturnType<typeof setTimeout> | undefined
   #failures = 0
+  #token: string | undefined
 
   constructor(handlers: WatchHandlers) {
     this.#handlers = handlers
+    this.#token = handlers.token
   }
 
   start(): void {
@@ -32,7 +39,8 @@ export class WatchSocket {
     const socket = new WebSocket(watchUrl(location))
     this.#socket = socket
     socket.onmessage = (event: MessageEvent<unknown>) => this.#received(event.data)
-    socket.onclose = () => this.#lost()
+    socket.onopen = () => this.#token !== undefined && socket.send(JSON.stringify({ type: 'owner', token: this.#token }))
+    socket.onclose = ({ reason }) => this.#lost(reason)
   }
 
   stop(): void {
@@ -52,12 +60,18 @@ export class WatchSocket {
   #received(data: unknown): void {
     const message = parseWatchMessage(data)
     if (message === undefined) return
+    // What it said before it had read the token.
+    if (this.#token !== undefined && message.type !== 'none' && message.run.detail === 'totals') return
     this.#failures = 0
     this.#handlers.onLink({ type: 'live' })
     this.#handlers.onMessage(message)
   }
 
-  #lost(): void {
+  #lost(reason: string): void {
+    if (reason === TOKEN_REFUSED) {
+      this.#token = undefined
+      this.#handlers.onTokenRefused()
+    }
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.#failures) * (0.75 + Math.random() / 2)
     this.#failures++
     this.#handlers.onLink({ type: 'away', retryAt: Date.now() + wait })

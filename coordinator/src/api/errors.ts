@@ -36,9 +36,12 @@ export function statusOf(code: ErrorCode): number {
 /** A GridError that has another status than its code usually has. */
 export class HttpRefusal extends GridError {
   readonly status: number
-  constructor(status: number, code: ErrorCode, message: string) {
+  /** seconds after which the same request may be taken */
+  readonly retryAfter: number | undefined
+  constructor(status: number, code: ErrorCode, message: string, retryAfter?: number) {
     super(code, message)
     this.status = status
+    this.retryAfter = retryAfter
   }
 }
 
@@ -62,6 +65,7 @@ export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: Er
     if (code !== 'message-unexpected') onRefused(code, message)
     // The rest of a body that was refused is not read.
     if (announcesBody(request)) void reply.header('connection', 'close')
+    if (refusal.retryAfter !== undefined) void reply.header('retry-after', refusal.retryAfter)
     return reply.code(refusal.status).send({ code, message })
   })
   // A refused upgrade leaves its connection outside the server's list: it would stay open as long as the client likes.

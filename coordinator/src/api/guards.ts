@@ -1,10 +1,8 @@
-// What every request passes before a route sees it: our own name in Host (DNS rebinding), our own page or none in Origin
-// (other sites' scripts), and tokens that are compared in constant time.
-import { createHash, timingSafeEqual } from 'node:crypto'
+// What every request passes before a route sees it: our own name in Host (DNS rebinding), and our own page or none in Origin
+// (other sites' scripts).
 import { isIP } from 'node:net'
-import { GridError, type MemberId } from '@starling-grid/protocol'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Sessions } from '../sessions.ts'
+import { GridError } from '@starling-grid/protocol'
+import type { FastifyInstance } from 'fastify'
 import { HttpRefusal } from './errors.ts'
 
 const WILDCARDS = new Set(['0.0.0.0', '::'])
@@ -40,26 +38,4 @@ function sameOrigin(origin: string, host: string, { publicUrl }: Names): boolean
 /** "[::1]:80" → "::1" */
 function hostname(host: string): string {
   return host.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase()
-}
-
-export function bearer(request: FastifyRequest): string {
-  const { authorization = '' } = request.headers
-  return authorization.startsWith('Bearer ') ? authorization.slice('Bearer '.length) : ''
-}
-
-/** @throws GridError 'token-required' */
-export function requireOwner(request: FastifyRequest, token: string): void {
-  if (!equal(bearer(request), token)) throw new GridError('token-required', 'this needs the owner token that was printed at the first start: Authorization: Bearer TOKEN')
-}
-
-/** Whose session it is. @throws GridError 'session-unknown' */
-export function requireSession(request: FastifyRequest, sessions: Sessions): MemberId {
-  const member = sessions.authenticate(bearer(request))
-  if (member === undefined) throw new GridError('session-unknown', 'this needs the session token of a volunteer: Authorization: Bearer TOKEN')
-  return member
-}
-
-function equal(a: string, b: string): boolean {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
-  return timingSafeEqual(digest(a), digest(b))
 }

@@ -3,30 +3,34 @@ import { parseModelSpec } from '@starling-grid/model'
 import { GridError, parseJobSpec } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import { modelSize } from '../model-size.ts'
-import type { RunHost } from '../run-host.ts'
+import { viewFor } from '../run-view.ts'
 import type { Runs } from '../runs.ts'
-import type { Sessions } from '../sessions.ts'
+import type { Access } from './access.ts'
+import { addressOf } from './addresses.ts'
+import { sendStored } from './downloads.ts'
 import { notFound } from './errors.ts'
-import { requireOwner } from './guards.ts'
+import { Seats } from './seats.ts'
 
-/** Submissions in a minute from one address: also the rate at which tokens can be guessed. */
+/** Submissions in a minute from one address. */
 const SUBMISSIONS_PER_MINUTE = 30
 
-/** What routes for members of a run need. */
-export interface MemberRoutes {
-  readonly runs: Runs
-  readonly sessions: Sessions
+/** Exports on their way at once, and of one address: each holds a file open for as long as its reader likes. */
+const MAX_EXPORTS = 32
+const MAX_EXPORTS_PER_ADDRESS = 4
+
+interface OneJob {
+  Params: { id: string }
 }
 
 export interface JobRoutes {
   readonly runs: Runs
-  readonly token: string
+  readonly access: Access
 }
 
-export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): void {
+export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes): void {
   app.post<{ Querystring: { dry?: string } }>('/api/jobs', {
     config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
-    onRequest: async (request) => requireOwner(request, token),
+    onRequest: async (request) => access.requireOwner(request),
   }, async (request, reply) => {
     const spec = parseJobSpec(request.body)
     if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
@@ -34,27 +38,46 @@ export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): 
     return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
   })
 
-  app.post<{ Params: { id: string } }>('/api/jobs/:id/stop', { onRequest: async (request) => requireOwner(request, token) }, async ({ params }, reply) => {
-    const run = runOf(runs, params.id)
+  app.post<{ Params: { id: string } }>('/api/jobs/:id/stop', { onRequest: async (request) => access.requireOwner(request) }, async ({ params }, reply) => {
+    const run = access.requireRun(params.id)
     run.feed({ type: 'end-with-epoch' })
     return reply.code(202).send({ epochs: run.state.config.epochs })
   })
 
-  app.get('/api/jobs', async () => ({ jobs: runs.list().map((run) => run.view()), damaged: runs.damaged() }))
+  app.get('/api/jobs', async (request) => {
+    const readable = runs.list().map((run) => ({ run, reader: access.readerOf(request, run) })).filter(({ reader }) => reader !== 'stranger')
+    const jobs = readable.map(({ run, reader }) => viewFor(reader, run.view()))
+    return access.isOwner(request) ? { jobs, damaged: runs.damaged() } : { jobs }
+  })
 
-  app.get<{ Params: { id: string } }>('/api/jobs/:id', async ({ params }) => runOf(runs, params.id).view())
+  app.get<OneJob>('/api/jobs/:id', async (request) => {
+    const { run, reader } = access.requireReader(request, request.params.id)
+    return viewFor(reader, run.view())
+  })
 
-  app.get<{ Params: { id: string } }>('/api/jobs/:id/records', async ({ params }) => ({ records: runOf(runs, params.id).records }))
+  app.get<OneJob>('/api/jobs/:id/records', async (request) => ({ records: access.requireReader(request, request.params.id).run.records }))
 
-  app.get<{ Params: { id: string } }>('/api/jobs/:id/export', async ({ params }, reply) => {
-    const run = runOf(runs, params.id)
-    const model = await run.versions.export()
-    if (model === undefined) throw notFound('this run has no checkpoint yet; ask again after its first')
-    return reply
-      .type('application/octet-stream')
-      .header('content-disposition', `attachment; filename="${run.job.id}-v${model.version.v}.safetensors"`)
-      .header('etag', `"${model.version.id}"`)
-      .send(model.bytes)
+  registerExport(app, access)
+}
+
+function registerExport(app: FastifyInstance, access: Access): void {
+  const seats = new Seats(MAX_EXPORTS, MAX_EXPORTS_PER_ADDRESS)
+  app.route<OneJob>({
+    method: ['GET', 'HEAD'],
+    url: '/api/jobs/:id/export',
+    handler: async (request, reply) => {
+      const { run } = access.requireReader(request, request.params.id)
+      const model = run.versions.export()
+      if (model === undefined) throw notFound('this run has no checkpoint yet; ask again after its first')
+      return sendStored(request, reply, {
+        ...model,
+        fileName: `${run.job.id}-v${model.version.v}.safetensors`,
+        stored: () => {
+          seats.take(addressOf(request), reply)
+          return model.stored()
+        },
+      })
+    },
   })
 }
 
@@ -62,13 +85,4 @@ export function registerJobs(app: FastifyInstance, { runs, token }: JobRoutes): 
 function isDry({ dry }: { readonly dry?: string }): boolean {
   if (dry === undefined || dry === 'true') return dry === 'true'
   throw new GridError('job-invalid', '`dry` expects true, or to be left out')
-}
-
-/** @throws HttpRefusal 404; GridError 'journal-damaged' */
-export function runOf(runs: Runs, id: string): RunHost {
-  const run = runs.find(id)
-  const damaged = runs.damaged().find((job) => job.id === id)
-  if (damaged !== undefined) throw new GridError(damaged.code, damaged.message)
-  if (run === undefined) throw notFound('there is no such job')
-  return run
 }

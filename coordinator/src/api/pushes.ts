@@ -7,8 +7,7 @@ import { requireHonestCounts } from '../honest-counts.ts'
 import type { RunHost } from '../run-host.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'
-import { requireSession } from './guards.ts'
-import { type MemberRoutes, runOf } from './jobs.ts'
+import type { Access } from './access.ts'
 
 /** Carries what a push says about its body. */
 export const PUSH_HEADER = 'x-starling-push'
@@ -22,23 +21,23 @@ interface Announced {
   readonly form: GradientForm
 }
 
-export function registerPushes(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
+export function registerPushes(app: FastifyInstance, access: Access): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
-  registerGuestSums(app, { runs, sessions })
+  registerGuestSums(app, access)
 
   app.post<Route>('/api/jobs/:id/pushes', {
     bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
     onRequest: async (request) => {
-      const member = requireSession(request, sessions)
-      const { layout } = runOf(runs, request.params.id).job.form
+      const { member, run } = access.requireMember(request, request.params.id)
+      const { layout } = run.job.form
       requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
       const push = readPush(request)
       if (push.incarnation !== member) throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
       announced.set(request, { push, form: gradientForm(layout, push.sparse) })
     },
   }, async (request, reply) => {
-    const run = runOf(runs, request.params.id)
+    const { run } = access.requireMember(request, request.params.id)
     const { verdict, message } = await decided(run, announced.get(request), request)
     const status = verdict === 'received' ? 200 : statusOf(verdict)
     return reply.code(status).send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
@@ -46,11 +45,11 @@ export function registerPushes(app: FastifyInstance, { runs, sessions }: MemberR
 }
 
 /** What guests pushed, for the member of the ring that was given it (A1). */
-function registerGuestSums(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
-  app.get<{ Params: { id: string; sum: string } }>('/api/jobs/:id/guests/:sum', { onRequest: async (request) => void requireSession(request, sessions) }, async (request, reply) => {
-    const run = runOf(runs, request.params.id)
+function registerGuestSums(app: FastifyInstance, access: Access): void {
+  app.get<{ Params: { id: string; sum: string } }>('/api/jobs/:id/guests/:sum', { onRequest: async (request) => void access.requireMember(request, request.params.id) }, async (request, reply) => {
+    const { member, run } = access.requireMember(request, request.params.id)
     const { given } = run.state
-    const bytes = given?.to === requireSession(request, sessions) && String(given.id) === request.params.sum ? run.guests.bytes(given.id) : undefined
+    const bytes = given?.to === member && String(given.id) === request.params.sum ? run.guests.bytes(given.id) : undefined
     if (bytes === undefined) throw notFound('this sum of guests is not kept for this member, or not any more')
     return reply.type('application/octet-stream').send(bytes)
   })

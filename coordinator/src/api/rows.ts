@@ -5,8 +5,7 @@ import { GridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Sp
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { bytesOf, requireLength } from './bodies.ts'
 import { HttpRefusal } from './errors.ts'
-import { requireSession } from './guards.ts'
-import { type MemberRoutes, runOf } from './jobs.ts'
+import type { Access } from './access.ts'
 
 /** Says of which matrices how many rows are asked for; the body is their numbers. */
 export const ROWS_HEADER = 'x-starling-rows'
@@ -17,17 +16,17 @@ interface Route {
   Params: { id: string; versionId: string }
 }
 
-export function registerRows(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
+export function registerRows(app: FastifyInstance, access: Access): void {
   app.post<Route>('/api/jobs/:id/versions/:versionId/rows', {
     bodyLimit: MAX_PARAMETERS * WORD_BYTES,
     onRequest: async (request) => {
-      requireSession(request, sessions)
+      const { run } = access.requireMember(request, request.params.id)
       const parts = readParts(request)
-      gradientForm(runOf(runs, request.params.id).job.form.layout, parts)
+      gradientForm(run.job.form.layout, parts)
       requireLength(request, WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0))
     },
   }, async (request, reply) => {
-    const { job, versions } = runOf(runs, request.params.id)
+    const { job, versions } = access.requireMember(request, request.params.id).run
     const { layout } = job.form
     const rows = readRowNumbers(bytesOf(request), gradientForm(layout, readParts(request)))
     const parameters = versions.recent(request.params.versionId as VersionId) // only compared with ids of versions that we have

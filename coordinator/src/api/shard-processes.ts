@@ -2,18 +2,18 @@
 import { GridError, isGridError } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { ShardProcesses, ShardSeat } from '../parameter-server/shard-processes.ts'
-import { requireOwner } from './guards.ts'
+import type { Access } from './access.ts'
 
 export const SHARDS_PATH = '/api/parameter-server'
 /** Processes that one parameter server may be cut into. */
 const MAX_SHARDS = 64
 const CLOSE_POLICY = 1008
 
-export function registerShardProcesses(app: FastifyInstance, { processes, token }: { readonly processes: ShardProcesses; readonly token: string }): void {
+export function registerShardProcesses(app: FastifyInstance, { processes, access }: { readonly processes: ShardProcesses; readonly access: Access }): void {
   app.get(SHARDS_PATH, {
     websocket: true,
     onRequest: async (request) => {
-      requireOwner(request, token)
+      access.requireOwner(request)
       seatOf(request)
     },
   }, (socket, request) => {

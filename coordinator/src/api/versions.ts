@@ -1,20 +1,25 @@
 // Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
-import { type MemberId, parse, type VersionId, type VersionRef, VersionRefSchema } from '@starling-grid/protocol'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { MAX_VOLUNTEERS, type MemberId, parse, type VersionId, type VersionRef, VersionRefSchema } from '@starling-grid/protocol'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { type Stored, storedInMemory } from '../blobs/stored.ts'
 import type { RunHost } from '../run-host.ts'
+import type { Versions } from '../versions.ts'
+import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
+import { sendStored } from './downloads.ts'
 import { HttpRefusal, notFound } from './errors.ts'
-import { requireSession } from './guards.ts'
-import { type MemberRoutes, runOf } from './jobs.ts'
+import { Seats } from './seats.ts'
 
 /** Bytes of the largest version that any model within our limits has: three vectors of 256 MiB and a header. */
 const MAX_VERSION_BYTES = 1024 * 1024 * 1024
-/** Whole states that are being downloaded at once: each is in memory until it left. The others of a herd wait. */
-const MAX_DOWNLOADS = 8
+/** Whole states that are being downloaded at once, one of each member: together they share the coordinator's line. The others of a herd wait. */
+const MAX_DOWNLOADS = 64
 
 const CREATED = 201
+/** Checkpoints on their way to the owner at once. */
+const MAX_CHECKPOINTS = 8
 
-interface Download {
+interface Wanted {
   Params: { id: string; versionId: string }
   Querystring: { part?: string }
 }
@@ -22,73 +27,97 @@ interface Upload {
   Params: { id: string; v: string; versionId: string }
 }
 
-export function registerVersions(app: FastifyInstance, routes: MemberRoutes): void {
-  registerDownload(app, routes)
-  registerUpload(app, routes)
+export function registerVersions(app: FastifyInstance, access: Access): void {
+  registerDownload(app, access)
+  registerUpload(app, access)
+  registerCheckpoints(app, access)
 }
 
-function registerDownload(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
-  let downloads = 0
-  app.get<Download>('/api/jobs/:id/versions/:versionId', { onRequest: async (request) => void requireSession(request, sessions) }, async (request, reply) => {
-    const { params, query } = request
-    const { versions } = runOf(runs, params.id)
-    const id = params.versionId as VersionId // only compared with ids of versions that we have
-    if (query.part === 'parameters') return reply.type('application/octet-stream').header('etag', `"${id}-parameters"`).send(kept(await versions.parameters(id)))
-    if (downloads >= MAX_DOWNLOADS) throw new HttpRefusal(429, 'rate-exceeded', `${MAX_DOWNLOADS} members are downloading a state; ask again in a moment`)
-    downloads++
-    reply.raw.once('close', () => downloads--)
-    return sendFrom(request, reply.type('application/octet-stream').header('etag', `"${id}"`), kept(await versions.state(id)))
+/** Kept checkpoints, for the owner: what each is, and its whole state. */
+function registerCheckpoints(app: FastifyInstance, access: Access): void {
+  const seats = new Seats(MAX_CHECKPOINTS, MAX_CHECKPOINTS)
+  app.get<{ Params: { id: string } }>('/api/jobs/:id/checkpoints', { onRequest: async (request) => access.requireOwner(request) }, async ({ params }) => ({ checkpoints: await access.requireRun(params.id).versions.kept() }))
+  app.route<{ Params: { id: string; v: string } }>({
+    method: ['GET', 'HEAD'],
+    url: '/api/jobs/:id/checkpoints/:v',
+    onRequest: async (request) => access.requireOwner(request),
+    handler: async (request, reply) => {
+      const { params: { id, v } } = request
+      const { job, versions } = access.requireRun(id)
+      const checkpoint = (await versions.kept()).findLast((kept) => String(kept.v) === v)
+      if (checkpoint === undefined) throw notFound('this checkpoint is not kept; ask for the list of those that are')
+      const stored = async (): Promise<Stored> => {
+        seats.take('the owner', reply)
+        return kept(await versions.state(checkpoint.id))
+      }
+      return sendStored(request, reply, { etag: checkpoint.sha256, bytes: checkpoint.bytes, fileName: `${job.id}-checkpoint-v${v}.safetensors`, stored })
+    },
   })
 }
 
-function registerUpload(app: FastifyInstance, { runs, sessions }: MemberRoutes): void {
-  const uploading = new Set<MemberId>()
+function registerDownload(app: FastifyInstance, access: Access): void {
+  const states = new Seats(MAX_DOWNLOADS, 1)
+  const parts = new Seats(MAX_VOLUNTEERS, 1)
+  app.route<Wanted>({
+    method: ['GET', 'HEAD'],
+    url: '/api/jobs/:id/versions/:versionId',
+    onRequest: async (request) => void access.requireMember(request, request.params.id),
+    handler: async (request, reply) => {
+      const { params, query } = request
+      const { member, run: { versions } } = access.requireMember(request, params.id)
+      const id = params.versionId as VersionId // only compared with ids of versions that we have
+      const whole = query.part !== 'parameters'
+      const found = async (): Promise<Stored> => {
+        ;(whole ? states : parts).take(member, reply)
+        return kept(whole ? await versions.state(id) : await parametersOf(versions, id))
+      }
+      return sendStored(request, reply, { etag: whole ? id : `${id}-parameters`, bytes: undefined, stored: found })
+    },
+  })
+}
+
+async function parametersOf(versions: Versions, id: VersionId): Promise<Stored | undefined> {
+  const bytes = await versions.parameters(id)
+  return bytes && storedInMemory(bytes)
+}
+
+function kept(stored: Stored | undefined): Stored {
+  if (stored === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
+  return stored
+}
+
+function registerUpload(app: FastifyInstance, access: Access): void {
+  const seats = new Seats(MAX_VOLUNTEERS, 1)
   app.put<Upload>('/api/jobs/:id/versions/:v/:versionId', {
     bodyLimit: MAX_VERSION_BYTES,
     // All of this before the first byte of the body.
     onRequest: async (request, reply) => {
       const { params } = request
-      const member = requireSession(request, sessions)
-      const { versions } = runOf(runs, params.id)
+      const { member, run } = access.requireMember(request, params.id)
+      const { versions } = run
       if (!versions.expects(member, readVersion(params))) throw new HttpRefusal(409, 'message-unexpected', 'this version was not asked of this member, or not any more')
       requireLength(request, versions.maxBytes)
-      if (uploading.has(member)) throw new HttpRefusal(429, 'rate-exceeded', 'one upload at a time')
-      begin(runOf(runs, params.id), { member, version: readVersion(params), reply })
+      seats.take(member, reply)
+      begin(run, { member, version: readVersion(params), reply })
     },
   }, async (request, reply) => {
-    const member = requireSession(request, sessions)
-    const run = runOf(runs, request.params.id)
+    const { member, run } = access.requireMember(request, request.params.id)
     const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
     run.requireOwned()
     run.feed({ type: 'uploaded', member, ...stored })
     return reply.code(CREATED).send({ sha256: stored.blob })
   })
-
-  /** From the first byte to the last of the answer, also when the connection breaks between them. */
-  function begin(run: RunHost, { member, version, reply }: { readonly member: MemberId; readonly version: VersionRef; readonly reply: FastifyReply }): void {
-    uploading.add(member)
-    run.feed({ type: 'upload-begun', member, version })
-    reply.raw.once('close', () => {
-      uploading.delete(member)
-      if (reply.raw.statusCode !== CREATED || !reply.raw.writableEnded) run.feed({ type: 'upload-failed', member, version })
-    })
-  }
 }
 
-function kept(bytes: Uint8Array | undefined): Uint8Array {
-  if (bytes === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
-  return bytes
+/** From the first byte to the last of the answer, also when the connection breaks between them. */
+function begin(run: RunHost, { member, version, reply }: { readonly member: MemberId; readonly version: VersionRef; readonly reply: FastifyReply }): void {
+  run.feed({ type: 'upload-begun', member, version })
+  reply.raw.once('close', () => {
+    if (reply.raw.statusCode !== CREATED || !reply.raw.writableEnded) run.feed({ type: 'upload-failed', member, version })
+  })
 }
 
 function readVersion({ v, versionId }: Upload['Params']) {
   if (!/^[0-9]{1,15}$/.test(v)) throw notFound('there is no such version')
   return parse(VersionRefSchema, { v: Number(v), id: versionId }, 'the version')
-}
-
-/** `Range: bytes=N-`: a member that has the first N bytes already. Other ranges are answered with everything (RFC 9110 §14.2). */
-function sendFrom(request: FastifyRequest, reply: FastifyReply, bytes: Uint8Array): FastifyReply {
-  const from = Number(/^bytes=([0-9]{1,15})-$/.exec(request.headers.range ?? '')?.[1] ?? 0)
-  if (from === 0) return reply.header('accept-ranges', 'bytes').send(bytes)
-  if (from >= bytes.byteLength) throw new HttpRefusal(416, 'message-malformed', `there are ${bytes.byteLength} bytes, asked for those from ${from} on`)
-  return reply.code(206).header('content-range', `bytes ${from}-${bytes.byteLength - 1}/${bytes.byteLength}`).send(bytes.subarray(from))
 }

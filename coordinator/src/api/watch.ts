@@ -1,24 +1,54 @@
 // The dashboard's stream: one snapshot, then what is new, twice a second. A page that reads too slowly misses updates and gets
-// a new snapshot; it never costs more memory than one.
-import type { StepPoint, WatchMessage } from '@starling-grid/protocol'
+// a new snapshot; it never costs more memory than one. A page says at most one thing: the owner's token.
+import { GridError, isGridError, parse, parseJson, type RunEvent, type RunView, type StepPoint, type WatchMessage, WatchTokenSchema } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import type { WebSocket } from 'ws'
+import { now } from '../clock.ts'
 import type { RunHost } from '../run-host.ts'
+import { type Reader, viewFor } from '../run-view.ts'
 import type { Runs } from '../runs.ts'
+import type { Access } from './access.ts'
+import { addressOf } from './addresses.ts'
 
 const UPDATE_MS = 500
 /** bytes that wait for one page before it is skipped */
 const MAX_BACKLOG_BYTES = 1024 * 1024
+/** Pages of strangers. */
 const MAX_WATCHERS = 500
 /** steps in a snapshot: more than a chart has pixels. A longer run is thinned; its last steps are all there */
 const MAX_SNAPSHOT_STEPS = 4000
-/** RFC 6455: try again later; going away */
+/** RFC 6455: try again later; going away; policy violation */
 const CLOSE_FULL = 1013
 const CLOSE_AWAY = 1001
+const CLOSE_POLICY = 1008
+/** ms for a page that said something else to close */
+const CLOSE_MS = 1000
+
+/** Pages of strangers from one address: a room of volunteers behind one router. */
+const MAX_WATCHERS_PER_ADDRESS = 64
+/** Pages that find the stream full and may still say that they are the owner's, and the ms that they have for it. */
+const MAX_UNPROVEN = 16
+const PROOF_MS = 5000
+/** ms between pings, and of silence after which a page is gone */
+const PING_MS = 15_000
+const SILENT_MS = 45_000
+/** Bytes of the one message of a page. */
+const MAX_WORD_BYTES = 4096
+/** Dials in a minute from one address. */
+const DIALS_PER_MINUTE = 600
 
 /** How far one page has been told. */
 interface Watcher {
   readonly socket: WebSocket
+  readonly address: string
+  owner: boolean
+  /** ms: when it came, when it last answered a ping, when it was last pinged */
+  readonly openedAt: number
+  aliveAt: number
+  pingedAt: number
+  /** it found no place among strangers: it is told nothing before it says that it is the owner's */
+  readonly unproven: boolean
+  spoke: boolean
   run: RunHost | undefined
   /** true: the next message is a snapshot */
   fresh: boolean
@@ -34,17 +64,28 @@ export interface Watching {
   stop(): void
 }
 
-export function registerWatch(app: FastifyInstance, runs: Runs): Watching {
-  const watchers = new Set<Watcher>()
-  const timer = setInterval(() => tell(watchers, runs), UPDATE_MS)
+export interface WatchRoutes {
+  readonly runs: Runs
+  readonly access: Access
+}
 
-  app.get('/api/watch', { websocket: true }, (socket) => {
+export function registerWatch(app: FastifyInstance, { runs, access }: WatchRoutes): Watching {
+  const watchers = new Set<Watcher>()
+  const timer = setInterval(() => {
+    for (const watcher of watchers) check(watcher)
+    tell(watchers, runs)
+  }, UPDATE_MS)
+
+  app.get('/api/watch', { websocket: true, config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => {
     // The close event follows and does what is to do.
     socket.on('error', () => {})
-    if (watchers.size >= MAX_WATCHERS) return socket.close(CLOSE_FULL, 'too many pages watch already')
-    const watcher: Watcher = { socket, run: undefined, fresh: true, v: 0, validations: 0, events: 0, rewinds: 0, view: '' }
+    const seat = seatFor(watchers, addressOf(request))
+    if (seat === 'none') return socket.close(CLOSE_FULL, 'too many pages watch already')
+    const watcher = newWatcher(socket, addressOf(request), seat === 'unproven')
     watchers.add(watcher)
     socket.on('close', () => watchers.delete(watcher))
+    socket.on('pong', () => (watcher.aliveAt = now()))
+    socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, access, runs }))
     tell([watcher], runs)
   })
 
@@ -56,48 +97,124 @@ export function registerWatch(app: FastifyInstance, runs: Runs): Watching {
   }
 }
 
-function nothingToShow(runs: Runs): string {
-  return ['no job was submitted yet', ...runs.damaged().map(({ message }) => message)].at(-1) ?? ''
+/** What is damaged is its owner's to know. */
+function nothingToShow({ owner }: Watcher, runs: Runs): string {
+  return ['no job was submitted yet', ...(owner ? runs.damaged() : []).map(({ message }) => message)].at(-1) ?? ''
+}
+
+function newWatcher(socket: WebSocket, address: string, unproven: boolean): Watcher {
+  const at = now()
+  const heard = { owner: false, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
+  return { socket, address, ...heard, run: undefined, fresh: true, v: 0, validations: 0, events: 0, rewinds: 0, view: '' }
+}
+
+/** Owners are not counted: strangers take no place from them. */
+function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unproven' | 'none' {
+  const strangers = [...watchers].filter(({ owner, unproven }) => !owner && !unproven)
+  const here = strangers.filter((watcher) => watcher.address === address)
+  if (strangers.length < MAX_WATCHERS && here.length < MAX_WATCHERS_PER_ADDRESS) return 'free'
+  const unproven = [...watchers].filter((watcher) => watcher.unproven && !watcher.owner)
+  return unproven.length < MAX_UNPROVEN ? 'unproven' : 'none'
+}
+
+interface Word {
+  readonly data: Buffer
+  readonly isBinary: boolean
+  readonly access: Access
+  readonly runs: Runs
+}
+
+/** The one word of a page is its token; anything else, or more, ends the stream. */
+function heard(watcher: Watcher, { data, isBinary, access, runs }: Word): void {
+  const { socket, address } = watcher
+  if (socket.readyState !== socket.OPEN) return
+  try {
+    if (watcher.spoke || isBinary || data.byteLength > MAX_WORD_BYTES) throw new GridError('message-unexpected', 'a page says its token once, and nothing else')
+    watcher.spoke = true
+    const { token } = parse(WatchTokenSchema, parseJson(data.toString('utf8'), MAX_WORD_BYTES, 'the token'), 'the token')
+    if (!access.isToken(token, address)) throw new GridError('token-required', 'this is not the owner token')
+  } catch (error) {
+    if (!isGridError(error)) throw error
+    socket.close(CLOSE_POLICY, error.code)
+    socket.pause() // what it says meanwhile is not read
+    setTimeout(() => socket.terminate(), CLOSE_MS).unref()
+    return
+  }
+  const more = runs.shown() !== undefined || runs.damaged().length > 0
+  Object.assign(watcher, { owner: true, fresh: watcher.fresh || more })
+  tell([watcher], runs)
+}
+
+/** Pings, and ends the stream of a page that is gone or did not say its token in time. */
+function check(watcher: Watcher): void {
+  const { socket, unproven, owner, openedAt } = watcher
+  const at = now()
+  if (unproven && !owner && at - openedAt > PROOF_MS) return socket.close(CLOSE_FULL, 'too many pages watch already')
+  if (at - watcher.aliveAt > SILENT_MS) return socket.terminate()
+  if (at - watcher.pingedAt < PING_MS || socket.readyState !== socket.OPEN) return
+  watcher.pingedAt = at
+  socket.ping()
+}
+
+/** A view and its text; made once for all who may see the same. */
+interface Shown {
+  readonly value: RunView
+  readonly text: string
 }
 
 function tell(watchers: Iterable<Watcher>, runs: Runs): void {
   const run = runs.shown()
-  let view: { readonly value: ReturnType<RunHost['view']>; readonly text: string } | undefined
+  const views = new Map<Reader, Shown>()
   for (const watcher of watchers) {
+    if (watcher.unproven && !watcher.owner) continue
     if (watcher.socket.bufferedAmount > MAX_BACKLOG_BYTES) {
       watcher.fresh = true
       continue
     }
     if (watcher.run !== run) Object.assign(watcher, { run, fresh: true })
     if (run === undefined) {
-      if (watcher.fresh) send(watcher, { type: 'none', reason: nothingToShow(runs) })
+      if (watcher.fresh) send(watcher, { type: 'none', reason: nothingToShow(watcher, runs) })
       watcher.fresh = false
       continue
     }
-    if (view === undefined) {
-      const value = run.view()
-      view = { value, text: JSON.stringify(value) }
-    }
+    const reader = readerOf(watcher, run)
+    const view = views.get(reader) ?? shown(reader, run)
+    views.set(reader, view)
     const message = watcher.fresh ? snapshot(run, view.value) : update(watcher, run, view)
     if (message !== undefined) send(watcher, message)
     told(watcher, run, view.text)
   }
 }
 
-function snapshot({ history }: RunHost, run: ReturnType<RunHost['view']>): WatchMessage {
-  return { type: 'snapshot', run, steps: thinned(history.steps), validations: history.validations, events: history.events }
+function readerOf({ owner }: Watcher, { job }: RunHost): Reader {
+  if (owner) return 'owner'
+  return job.spec.public === true ? 'member' : 'stranger'
 }
 
-function update(watcher: Watcher, { history }: RunHost, view: { readonly value: ReturnType<RunHost['view']>; readonly text: string }): WatchMessage | undefined {
+function shown(reader: Reader, run: RunHost): Shown {
+  const value = viewFor(reader, run.view())
+  return { value, text: JSON.stringify(value) }
+}
+
+function snapshot({ history }: RunHost, run: RunView): WatchMessage {
+  return { type: 'snapshot', run, steps: thinned(history.steps), validations: history.validations, events: eventsFor(run, history.events) }
+}
+
+function update(watcher: Watcher, { history }: RunHost, view: Shown): WatchMessage | undefined {
   const rewound = history.rewinds.slice(watcher.rewinds)
   const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)
   const from = Math.min(watcher.v, rewoundTo ?? watcher.v)
   const steps = history.steps.slice(from)
   const validations = rewoundTo === undefined ? history.validations.slice(watcher.validations) : history.validations.filter(({ v }) => v > rewoundTo)
   const news = history.eventCount - watcher.events
-  const events = news > 0 ? history.events.slice(-news) : []
+  const events = news > 0 ? eventsFor(view.value, history.events.slice(-news)) : []
   if (view.text === watcher.view && steps.length + validations.length + events.length === 0 && rewoundTo === undefined) return undefined
   return { type: 'update', run: view.value, steps, validations, events, ...(rewoundTo === undefined ? {} : { rewoundTo }) }
+}
+
+/** Events name members. */
+function eventsFor({ detail }: RunView, events: readonly RunEvent[]): readonly RunEvent[] {
+  return detail === 'whole' ? events : []
 }
 
 function told(watcher: Watcher, { history }: RunHost, view: string): void {

@@ -19,7 +19,11 @@ export function requireName(name: Sha256): void {
 
 /** @throws GridError('shard-corrupt') */
 export function requireIntact(name: Sha256, bytes: Uint8Array, where: string): void {
-  const found = nameOf(bytes)
+  requireDigest(name, nameOf(bytes), `${where} (${bytes.byteLength} bytes)`)
+}
+
+/** @throws GridError('shard-corrupt') */
+export function requireDigest(name: Sha256, found: string, where: string): void {
   if (found === name) return
-  throw new GridError('shard-corrupt', `Blob ${name} in ${where} is damaged: its ${bytes.byteLength} bytes have SHA-256 ${found}. Import the dataset again, which replaces it.`)
+  throw new GridError('shard-corrupt', `Blob ${name} in ${where} is damaged: its SHA-256 is ${found}. Import the dataset again, which replaces it.`)
 }

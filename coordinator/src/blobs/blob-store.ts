@@ -1,6 +1,7 @@
 // The seam to where bytes are kept: shards of datasets and stored versions, each named by its SHA-256.
 // Implemented in memory and in a folder; all run test/blob-store-suite.ts.
 import type { Sha256 } from '@starling-grid/protocol'
+import type { Stored } from './stored.ts'
 
 export interface BlobStore {
   /**
@@ -13,6 +14,8 @@ export interface BlobStore {
    * @throws GridError('shard-corrupt') naming the blob
    */
   get(name: Sha256): Promise<Uint8Array | undefined>
+  /** The same to be read piece by piece, checked once in the life of this process. @throws GridError('shard-corrupt') naming the blob */
+  read(name: Sha256): Promise<Stored | undefined>
   has(name: Sha256): Promise<boolean>
   /** Size without reading, undefined when there is no such blob. */
   stat(name: Sha256): Promise<{ readonly bytes: number } | undefined>

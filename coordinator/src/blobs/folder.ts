@@ -1,20 +1,25 @@
 // Blobs as files under one folder. A file appears under its name only when its bytes are on the disk:
 // temporary file → fsync → rename → fsync of the folder that now lists it.
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
+import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describeError, GridError, type Sha256 } from '@starling-grid/protocol'
-import { isBlobName, nameOf, requireIntact, requireName } from './blob-name.ts'
+import { isBlobName, nameOf, requireDigest, requireIntact, requireName } from './blob-name.ts'
 import type { BlobStore } from './blob-store.ts'
+import { storedInFile } from './stored.ts'
 
 const UNFINISHED = 'unfinished'
+/** What is kept for the group and others: nothing. */
+const OWN_FOLDER = 0o700
+const OWN_FILE = 0o600
 /** Writing a blob takes seconds at most; what is this old was left by a process that died. */
 const ABANDONED_AFTER_MS = 60 * 60 * 1000
 
 /** @throws GridError('folder-unwritable') */
 export async function openFolderBlobs(root: string): Promise<BlobStore> {
   try {
-    const created = await mkdir(join(root, UNFINISHED), { recursive: true })
+    const created = await mkdir(join(root, UNFINISHED), { recursive: true, mode: OWN_FOLDER })
     if (created !== undefined) await syncFolder(dirname(created))
     await removeAbandoned(join(root, UNFINISHED))
   } catch (cause) {
@@ -24,6 +29,8 @@ export async function openFolderBlobs(root: string): Promise<BlobStore> {
 }
 
 function folderBlobs(root: string): BlobStore {
+  /** blobs that this process has found intact */
+  const checked = new Set<Sha256>()
   const pathOf = (name: Sha256) => {
     requireName(name)
     return join(root, name)
@@ -39,6 +46,14 @@ function folderBlobs(root: string): BlobStore {
       if (bytes) requireIntact(name, bytes, root)
       return bytes
     },
+    async read(name) {
+      const path = pathOf(name)
+      const found = await ifPresent(stat(path))
+      if (found === undefined) return undefined
+      if (!checked.has(name)) await requireIntactFile(name, path, root)
+      checked.add(name)
+      return storedInFile(path, found.size)
+    },
     has: async (name) => (await ifPresent(stat(pathOf(name)))) !== undefined,
     async stat(name) {
       const found = await ifPresent(stat(pathOf(name)))
@@ -47,8 +62,22 @@ function folderBlobs(root: string): BlobStore {
     async *list() {
       yield* (await readdir(root)).filter(isBlobName)
     },
-    delete: async (name) => rm(pathOf(name), { force: true }),
+    async delete(name) {
+      checked.delete(name)
+      await rm(pathOf(name), { force: true })
+    },
   }
+}
+
+/** Piece by piece: a large blob does not hold up the event loop. */
+async function requireIntactFile(name: Sha256, path: string, root: string): Promise<void> {
+  const hash = createHash('sha256')
+  let bytes = 0
+  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {
+    hash.update(chunk)
+    bytes += chunk.byteLength
+  }
+  requireDigest(name, hash.digest('hex'), `${root} (${bytes} bytes)`)
 }
 
 async function holds(path: string, name: Sha256): Promise<boolean> {
@@ -69,7 +98,7 @@ async function writeDurably(root: string, name: Sha256, bytes: Uint8Array): Prom
 }
 
 async function writeAndSync(path: string, bytes: Uint8Array): Promise<void> {
-  const file = await open(path, 'wx')
+  const file = await open(path, 'wx', OWN_FILE)
   try {
     await file.writeFile(bytes)
     await file.sync()

@@ -2,6 +2,7 @@
 import type { Sha256 } from '@starling-grid/protocol'
 import { nameOf, requireIntact, requireName } from './blob-name.ts'
 import type { BlobStore } from './blob-store.ts'
+import { storedInMemory } from './stored.ts'
 
 /** @param kept what the store holds; given only by those who want to look at it, or damage it */
 export function memoryBlobs(kept: Map<Sha256, Uint8Array> = new Map()): BlobStore {
@@ -19,6 +20,10 @@ export function memoryBlobs(kept: Map<Sha256, Uint8Array> = new Map()): BlobStor
       const bytes = lookUp(name)
       if (bytes) requireIntact(name, bytes, 'memory')
       return bytes?.slice()
+    },
+    async read(name) {
+      const bytes = await this.get(name)
+      return bytes && storedInMemory(bytes)
     },
     has: async (name) => lookUp(name) !== undefined,
     async stat(name) {
