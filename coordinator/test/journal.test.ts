@@ -64,6 +64,18 @@ test('a commit is on the disk before it is acknowledged: every connection syncs 
   await store.close()
 })
 
+test('threat 26: an append leaves a reserve on the disk, and works again when there is room', async () => {
+  let left = 1e6
+  const store = openSqliteState(join(await temporaryFolder(), 'state.db'), () => left)
+  await store.createJob({ id: jobId('j'), description: '{}' })
+  await store.takeOver(jobId('j'), 1, () => undefined)
+  await assert.rejects(store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }]), { code: 'disk-failed' })
+  left = 1e9
+  await store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }])
+  assert.equal((await store.load(jobId('j'))).length, 2)
+  await store.close()
+})
+
 test('a folder that is a file, or that may not be written, is refused with its name', async () => {
   const folder = await temporaryFolder()
   await writeFile(join(folder, 'taken'), '')

@@ -22,6 +22,17 @@ test('a lease is in the journal before it is granted', () => {
   assert.ok(order.indexOf('journal') < order.indexOf('grant'))
 })
 
+test('threat 26: ten thousand requests for work write a handful of journal rows, and a restart repeats no number', () => {
+  const { desk } = asyncDesk(['a'])
+  const before = desk.entries.length
+  for (let i = 0; i < 10_000; i++) desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  assert.ok(desk.entries.length - before <= 12, `${desk.entries.length - before} rows`)
+  const given = desk.state.leaseEpoch
+  assert.ok(given > 10_000)
+  const restarted = new Desk({}, desk)
+  assert.ok(restarted.state.leaseEpoch >= given, 'R16')
+})
+
 test('a push counts once', () => {
   const { desk, grants: [a] } = asyncDesk(['a'])
   assert.ok(a)

@@ -1,5 +1,5 @@
 // The journal in one SQLite file. libsql's calls are synchronous: a commit returns when its fsync did.
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Database from 'libsql'
 import { describeError, GridError, type JobId } from '@starling-grid/protocol'
@@ -23,21 +23,29 @@ export interface SqliteState extends StateStore {
   pragmas(): { readonly journal_mode: string; readonly synchronous: number }
 }
 
-/** @throws GridError 'folder-unwritable' */
-export function openSqliteState(file: string): SqliteState {
+/** bytes that stay free: a full disk would also stop what makes room, and other programs */
+const RESERVE_BYTES = 64 * 1024 * 1024
+
+/** `free`: bytes that the disk has left. @throws GridError 'folder-unwritable' */
+export function openSqliteState(file: string, free = (): number => freeBytes(dirname(file))): SqliteState {
   try {
     mkdirSync(dirname(file), { recursive: true })
     const database = new Database(file)
     for (const pragma of PRAGMAS) database.prepare(`PRAGMA ${pragma}`).all()
     // Written, not only read: a read-only file shows itself now and not in the middle of a run.
     database.exec(`BEGIN IMMEDIATE; ${SCHEMA} COMMIT`)
-    return sqliteState(database, file)
+    return sqliteState(database, file, free)
   } catch (cause) {
     throw new GridError('folder-unwritable', `The data folder ${dirname(file)} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`, { cause })
   }
 }
 
-function sqliteState(database: Database.Database, file: string): SqliteState {
+function freeBytes(folder: string): number {
+  const { bavail, bsize } = statfsSync(folder)
+  return bavail * bsize
+}
+
+function sqliteState(database: Database.Database, file: string, free: () => number): SqliteState {
   const insertJob = database.prepare('INSERT INTO jobs (id, fence, description) VALUES (?, 0, ?) ON CONFLICT (id) DO NOTHING')
   const allJobs = database.prepare('SELECT id, description FROM jobs ORDER BY number')
   const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
@@ -74,6 +82,12 @@ function sqliteState(database: Database.Database, file: string): SqliteState {
     return (rowsOf.all(job) as { at: number; entry: string }[]).map(({ at, entry }) => ({ at, entry: JSON.parse(entry) as JournalEntry }))
   }
 
+  /** @throws GridError 'disk-failed' */
+  function requireSpace(): void {
+    const left = free()
+    if (left < RESERVE_BYTES) throw new GridError('disk-failed', `expected ${RESERVE_BYTES} free bytes beside ${file}, got ${left}; make room, the run goes on by itself`)
+  }
+
   function jobNumber(job: JobId): { readonly number: number; readonly fence: number } {
     const found = fenceOf.get(job) as { number: number; fence: number } | undefined
     if (found === undefined) throw new Error(`internal: job ${job} was never created`)
@@ -96,6 +110,7 @@ function sqliteState(database: Database.Database, file: string): SqliteState {
       })
     },
     async append(job, owner, rows) {
+      requireSpace()
       writing(() => {
         const { number, fence } = jobNumber(job)
         requireFence(job, fence, owner)

@@ -92,6 +92,7 @@ function take(turn: Turn, input: RunInput): void {
 /** R2: a restarted coordinator, whose fence is raised in the journal already, opens a new ballot; it never continues an old generation. */
 function started(turn: Turn): void {
   const { state } = turn
+  state.leaseEpoch = state.leasesReserved
   const lastRing = [...state.rings.values()].at(-1) ?? []
   if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, { members: lastRing, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, shares: lastRing.map(() => 1) })
   if (state.finished !== undefined) {

@@ -1,7 +1,7 @@
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it does no
 // I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
 import type {
-  AdapterDescription, BlockId, Claim, Consumed, JobId, LeaseToken, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, Exchange, RunEvent,
+  AdapterDescription, BlockId, Claim, Consumed, JobId, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, Exchange, RunEvent,
 } from '@starling-grid/protocol'
 import type { OpenSum } from './accumulator.ts'
 import type { PushWeights } from '../parameter-server/add-push.ts'
@@ -53,7 +53,7 @@ export type JournalEntry =
   /** `final`: members disagreed about what is cut off, so that it cannot come back with them */
   | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
-  | { readonly type: 'lease'; readonly holder: MemberId; readonly leases: readonly LeaseToken[] }
+  | { readonly type: 'lease'; readonly reserved: number }
   | { readonly type: 'quarantine'; readonly block: BlockId }
   | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly targets: number; readonly correct: number; readonly lossSum: number }
   /** the owner ended the run early: it has this many epochs now */
@@ -265,7 +265,8 @@ export interface RunState {
   mode: Mode
   modeEpoch: number
   modeReason: string
-  readonly leaseEpochs: Map<BlockId, number>
+  /** numbers of leases up to here may be in use (R16) */
+  leasesReserved: number
   readonly quarantined: Set<BlockId>
   /** version id → finished validation results by block */
   readonly validated: Map<string, Map<BlockId, ValidationResult>>
@@ -275,6 +276,8 @@ export interface RunState {
   /** members of the last generations that started: whom to wait for after a restart, and whose claims bound each other (R5) */
   readonly rings: Map<number, readonly MemberId[]>
   // ---- volatile ----
+  /** number of the last lease; after a restart the last reserved one */
+  leaseEpoch: number
   phase: RunPhase
   phaseReason: string
   /** another job gets the volunteers, since when and why (parking.ts) */

@@ -38,14 +38,17 @@ export function grantValidation(turn: Turn, members: readonly MemberId[]): void 
   turn.reason(`validating version ${version.v}: ${results.size} of ${state.config.validationBlocks} blocks`)
 }
 
-/** A lease bumps the block's epoch: an older holder's answer is stale. Durable before it is sent. */
+/** Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing. */
+const LEASES_RESERVED = 1000
+
+/** A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is sent. */
 export function lease(turn: Turn, holder: MemberId, blocks: readonly BlockId[], leases: Map<BlockId, Lease>): LeaseToken[] {
   const { state, now } = turn
-  const tokens = blocks.map((block) => ({ block, leaseEpoch: (state.leaseEpochs.get(block) ?? 0) + 1 }))
-  turn.journal({ type: 'lease', holder, leases: tokens })
+  const leaseEpoch = ++state.leaseEpoch
+  if (leaseEpoch > state.leasesReserved) turn.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
   const deadline = now + leaseMs(state, holder)
-  for (const { block, leaseEpoch } of tokens) leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
-  return tokens
+  for (const block of blocks) leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  return blocks.map((block) => ({ block, leaseEpoch }))
 }
 
 /** Times as long a lease for a hidden tab: browsers slow those down without a word. */

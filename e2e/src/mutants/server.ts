@@ -22,7 +22,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(JOURNAL, 'coordinator/src/run/journal-replay.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-async', 'coordinator/test/run-checkpoints'], [
     ['a ballot is forgotten', 'state.gen = entry.gen\n      return', 'return'],
     ['a block that was set aside comes back', 'state.quarantined.add(entry.block)', ''],
-    ['lease epochs begin anew', 'state.leaseEpochs.set(block, leaseEpoch)', 'state.leaseEpochs.set(block, 0)'],
+    ['lease epochs begin anew', 'state.leasesReserved = entry.reserved', ''],
   ]),
   ...mutantsOf(SERVER, 'coordinator/src/parameter-server/norm-clip.ts', ['coordinator/test/parameter-server'], [
     ['a push moves the parameters as far as it likes', 'return factor < 1 ? factor : 1', 'return 1'],

@@ -137,6 +137,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
         return this.#append(effect.entries)
       case 'send':
         if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW) this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
+        if (this.current && (effect.message.type === 'grant' || effect.message.type === 'validate')) this.#records.chronicle.granted(effect.message.leases)
         if (effect.message.type === 'moved') this.#countMoved(effect.to, effect.message)
         return this.sessions.get(effect.to)?.toMember(effect.message)
       case 'refuse':

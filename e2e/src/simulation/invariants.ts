@@ -87,9 +87,9 @@ function replayed(config: RunState['config'], entries: Parameters<typeof replay>
 }
 
 function durable(state: RunState): string {
-  const { owner, gen, chain, checkpoints, mode, modeEpoch, leaseEpochs, quarantined, validated, finished, abandoned, rings } = state
+  const { owner, gen, chain, checkpoints, mode, modeEpoch, leasesReserved, quarantined, validated, finished, abandoned, rings } = state
   const results = [...validated].map(([id, blocks]) => [id, blocks.size])
-  return JSON.stringify([owner, gen, chain.head, checkpoints, mode, modeEpoch, [...leaseEpochs], [...quarantined], results, finished, abandoned, [...rings]])
+  return JSON.stringify([owner, gen, chain.head, checkpoints, mode, modeEpoch, leasesReserved, [...quarantined], results, finished, abandoned, [...rings]])
 }
 
 /** Before an entry takes effect: a start needs all members at its version, a rewind nobody who holds more. */

@@ -1,6 +1,6 @@
 // The durable journal with its fence, and what may never happen in it: counters that repeat (I7), a chain that changes (I5),
 // two kinds of writers in one mode epoch (I8), epochs that mix.
-import { type Mode, type BlockId, epochOf, extend, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type Mode, type BlockId, epochOf, extend, type LeaseToken, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
 import type { Counts } from './counts.ts'
 import { digestOf, type History, type Replica } from './replica.ts'
@@ -41,6 +41,7 @@ export class Chronicle {
   readonly #started = new Set<number>()
   readonly #kinds = new Map<number, StepRecord['kind']>()
   readonly #leaseEpochs = new Map<BlockId, number>()
+  #leasesReserved = 0
   readonly #quarantined = new Set<BlockId>()
   readonly #checkpoints: VersionRef[]
   #abandoned: VersionRef | undefined
@@ -92,10 +93,8 @@ export class Chronicle {
         this.#mode = entry.mode
         return
       case 'lease':
-        for (const { block, leaseEpoch } of entry.leases) {
-          this.#raise(`lease epoch of block ${block}`, this.#leaseEpochs.get(block) ?? 0, leaseEpoch)
-          this.#leaseEpochs.set(block, leaseEpoch)
-        }
+        this.#raise('the reservation of leases', this.#leasesReserved, entry.reserved)
+        this.#leasesReserved = entry.reserved
         return
       case 'quarantine':
         this.#counts.quarantines++
@@ -110,6 +109,15 @@ export class Chronicle {
         return this.#finish()
       default:
         entry satisfies never
+    }
+  }
+
+  /** I7: what is granted was never granted before, and is reserved. */
+  granted(leases: readonly LeaseToken[]): void {
+    for (const { block, leaseEpoch } of leases) {
+      this.#raise(`lease epoch of block ${block}`, this.#leaseEpochs.get(block) ?? 0, leaseEpoch)
+      this.#leaseEpochs.set(block, leaseEpoch)
+      if (leaseEpoch > this.#leasesReserved) this.#violations.report('I7', `lease ${leaseEpoch} of block ${block} is not reserved`)
     }
   }
 
