@@ -46,7 +46,9 @@ function say(text: string): void {
 
 /** A kernel's text. */
 async function readText(url: URL): Promise<string> {
-  const response = await fetch(url)
+  const response = await fetch(url).catch((cause: unknown) => {
+    throw new GridError('coordinator-lost', `${url.pathname} could not be fetched: the coordinator did not answer.`, { cause })
+  })
   if (!response.ok) throw new GridError('coordinator-lost', `${url.pathname} could not be fetched (${response.status}); reload the page.`)
   return response.text()
 }

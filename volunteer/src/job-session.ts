@@ -29,6 +29,7 @@ export interface JobSessionParts {
   onChange(): void
   /** samples of mine that the parameter server took, and their mean loss */
   onPushed(samples: number, loss: number): void
+  /** work failed in a way that no request explains: fatal.ts says whether that ends the volunteer or the session */
   onFatal(error: unknown): void
 }
 
@@ -87,6 +88,7 @@ export class JobSession {
   readonly #kept: KeptState
   /** of a ring (A1): its base is a checkpoint, of which rows are not served */
   #isGuest = false
+  #isStopped = false
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
@@ -128,7 +130,8 @@ export class JobSession {
     this.#kept = new KeptState(parts.host.shards, terms.id)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
-    const { http, network, linkOpenMs, openRelay, send, onChange, onFatal } = parts
+    const { http, network, linkOpenMs, openRelay, send, onChange } = parts
+    const onFatal = this.#failed
     const layout = parameterLayout(spec)
     const rounds = local && openRounds?.({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
     this.ring = new RingMode({
@@ -153,7 +156,7 @@ export class JobSession {
 
   /** The coordinator says something about the run. */
   heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished' }>): void {
-    if (message.type === 'validate') return void this.#validate(message).catch(this.#parts.onFatal) // only what is fatal comes here
+    if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
     if (!isRunOrder(message)) return
     if (ENDS_WORK.has(message.type)) this.#rest()
@@ -187,7 +190,13 @@ export class JobSession {
     await this.#kept.forget()
   }
 
+  /** Work that was under way when the session stopped may fail for want of its executor: the session is over, and no failure. */
+  #failed = (error: unknown): void => {
+    if (!this.#isStopped) this.#parts.onFatal(error)
+  }
+
   stop(): void {
+    this.#isStopped = true
     this.#async.stop()
     this.ring.stop()
     this.compute.executor.destroy()
@@ -204,7 +213,7 @@ export class JobSession {
 
   #granted(grant: MessageTo<'grant'>): void {
     this.#isGuest = grant.guest === true
-    if (grant.modeEpoch === this.core.asyncEpoch) void this.#async.granted(grant).catch(this.#parts.onFatal)
+    if (grant.modeEpoch === this.core.asyncEpoch) void this.#async.granted(grant).catch(this.#failed)
   }
 
   /** A new ballot or mode: what was under way for the old one ends. */
