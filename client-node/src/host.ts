@@ -5,6 +5,7 @@ import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { openSigner } from './signer.ts'
 import { openShardCache } from './shard-cache.ts'
+import { witnessIn } from './witness-folder.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
 export { openWebRtc } from './rtc-link.ts'
@@ -27,6 +28,7 @@ export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOp
     signer: openSigner,
     openPeerNetwork,
     shards: openShardCache(),
+    ...witnessIn(process.env['STARLING_WITNESS']),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     async createExecutor(spec, blockSamples) {

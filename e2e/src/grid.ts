@@ -18,6 +18,8 @@ export interface GridOptions {
   readonly volunteerNiceness?: number
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
   readonly timing?: Readonly<Record<string, number>>
+  /** volunteers keep what an audit of all steps needs (audit-steps.ts) */
+  readonly audited?: boolean
   /** volunteers and the watch reach the coordinator through this proxy, which a scenario breaks at will */
   readonly proxied?: (target: string) => Promise<FaultProxy>
 }
@@ -72,6 +74,11 @@ export class Grid {
     return { authorization: `Bearer ${this.token}` }
   }
 
+  /** Folder of what its volunteers keep for audits. */
+  get witness(): string {
+    return join(this.dataDir, 'witness')
+  }
+
   /** @throws GridError what the coordinator refused, with its code */
   async submit(job: JobSpec): Promise<string> {
     const response = await fetch(`${this.direct}/api/jobs`, { method: 'POST', headers: { ...this.#owner, 'content-type': 'application/json' }, body: JSON.stringify(job) })
@@ -95,7 +102,8 @@ export class Grid {
 
   addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, once = false, entry, env }: VolunteerOptions = {}): Child {
     const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter]), ...(once ? ['--once'] : [])]
-    const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), ...(env === undefined ? {} : { env }) })
+    const kept = this.#options.audited === true ? { STARLING_WITNESS: this.witness } : {}
+    const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), env: { ...kept, ...env } })
     // Threads take it over from the one that starts them; so far there is only one.
     if (this.#options.volunteerNiceness !== undefined && child.process.pid !== undefined) setPriority(child.process.pid, this.#options.volunteerNiceness)
     this.volunteers.push(child)

@@ -1,7 +1,7 @@
 // Everything that differs between a tab and a Node process, in one object. Shared code touches web-standard globals only
 // (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the same names.
 import type { ModelSpec } from '@starling-grid/model'
-import type { Sha256, Signer } from '@starling-grid/protocol'
+import type { JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import type { RelaySocket } from './collective/relay-link.ts'
 import type { Executor } from './graph/executor.ts'
@@ -18,6 +18,14 @@ export interface CoordinatorSocket {
 export interface ShardCache {
   get(name: Sha256): Promise<Uint8Array | undefined>
   put(name: Sha256, bytes: Uint8Array): Promise<void>
+}
+
+/** Keeps what an audit of the committed steps of one job needs (recovery/step-audit.ts). */
+export interface StepWitness {
+  /** this member applied Σ gradients `sum`, which stays as it is */
+  applied(record: StepRecord, sum: Float32Array): void
+  /** this member took over a whole version that it did not compute */
+  adopted(version: VersionRef, state: () => Uint8Array): void
 }
 
 export interface VolunteerHost {
@@ -40,6 +48,8 @@ export interface VolunteerHost {
   /** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
   dialRelay(path: string): Promise<RelaySocket>
   readonly shards: ShardCache
+  /** absent: nothing is kept for an audit */
+  witness?(terms: JobTerms): StepWitness
   /** A tab that nobody looks at: its browser may slow it down. Absent: never. */
   isHidden?(): boolean
 }

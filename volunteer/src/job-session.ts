@@ -135,7 +135,7 @@ export class JobSession {
     const layout = parameterLayout(spec)
     const rounds = local && openRounds?.({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal,
+      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal, witness: parts.host.witness?.(terms),
       guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),

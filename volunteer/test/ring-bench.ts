@@ -13,7 +13,7 @@ export const [A, B] = [memberId('a'), memberId('b')]
 export const BLOCKS = [0, 1, 2, 3].map((i) => trainingBlock(0, i))
 export const BLOCK_SAMPLES = 4
 const OWNER = 1
-const OPTIMIZER = { type: 'sgd', lr: 0.1, momentum: 0.9 } as const
+export const BENCH_OPTIMIZER = { type: 'sgd', lr: 0.1, momentum: 0.9 } as const
 const ROUNDS = { innerSteps: 2, outerLr: 0.7, outerMomentum: 0.9 } as const
 
 /** Something that waits until it is let go. */
@@ -118,7 +118,7 @@ export class BenchMember {
 
   constructor(id: MemberId, grid: MemoryGrid, { spec, encoding = 'f32', fragments, speed = 1e9, wrap = (executor) => executor }: BenchOptions) {
     const outer = fragments === undefined ? {} : { outer: outerOptimizer(ROUNDS) }
-    this.held = new HeldVersion({ spec, optimizer: OPTIMIZER, clipNorm: undefined, ...outer })
+    this.held = new HeldVersion({ spec, optimizer: BENCH_OPTIMIZER, clipNorm: undefined, ...outer })
     this.core = createMember(id, ZERO)
     this.executor = new GatedExecutor(createReferenceExecutor(spec))
     this.compute = new Compute(wrap(this.executor), this.held)
@@ -129,7 +129,7 @@ export class BenchMember {
     }
     this.batches = { blockSamples: BLOCK_SAMPLES, blockTargets: BLOCK_SAMPLES, of: batch } as unknown as Batches
     const { held, compute, batches, core } = this
-    const rule = { layout: held.layout, optimizer: OPTIMIZER }
+    const rule = { layout: held.layout, optimizer: BENCH_OPTIMIZER }
     const targetsOf = async (blocks: readonly BlockId[]): Promise<number> => blocks.length * BLOCK_SAMPLES
     const rounds = fragments === undefined ? undefined : openLocalRounds({ rule, clipNorm: undefined, innerSteps: ROUNDS.innerSteps, compute, batches, targetsOf }, fragments)
     this.ring = new RingMode({

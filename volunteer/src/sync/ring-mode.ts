@@ -7,6 +7,7 @@ import { RankFailure } from '../collective/rank-failure.ts'
 import type { Compute } from '../compute.ts'
 import { isFatal } from '../fatal.ts'
 import type { Batches } from '../data/batch.ts'
+import type { StepWitness } from '../host.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
@@ -42,6 +43,8 @@ export interface RingModeParts {
   readonly genesis: VersionRef
   readonly seed: number
   readonly fromCoordinator: CatchUpSources['fromCoordinator']
+  /** of audits */
+  readonly witness?: StepWitness | undefined
   send(message: ToCoordinator): void
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
   /** Σ gradients of guests (A1) */

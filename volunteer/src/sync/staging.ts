@@ -1,6 +1,7 @@
 // What a member is about to become: a fetched state or a reduced sum waits here until the protocol says adopt or apply, which
 // then happens in one piece (I6, R10).
 import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import type { StepWitness } from '../host.ts'
 import type { HeldVersion, VersionState } from '../recovery/held-version.ts'
 import { type CatchUpEffect, type CatchUpSources, catchUpBytes } from './catch-up.ts'
 
@@ -9,6 +10,8 @@ export interface StagingParts {
   /** version 0 and the seed that makes it */
   readonly genesis: VersionRef
   readonly seed: number
+  /** of audits */
+  readonly witness?: StepWitness | undefined
 }
 
 export class Staging {
@@ -39,13 +42,20 @@ export class Staging {
   adopt(version: VersionRef): void {
     const { held, seed } = this.#parts
     if (this.#state === undefined) held.adoptInitial(version, seed)
-    else held.adopt(this.#state, version)
+    else this.#adoptState(this.#state, version)
     this.#state = undefined
+  }
+
+  #adoptState(state: VersionState, version: VersionRef): void {
+    const { held, witness } = this.#parts
+    held.adopt(state, version)
+    witness?.adopted(version, () => held.encode())
   }
 
   apply(record: StepRecord, version: VersionRef): void {
     if (this.#sum === undefined) throw new Error('internal: nothing staged to apply')
     this.#parts.held.apply(record, version, this.#sum)
+    this.#parts.witness?.applied(record, this.#sum)
     this.#sum = undefined
   }
 }
