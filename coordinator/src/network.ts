@@ -15,6 +15,16 @@ export function isLocal(address: string): boolean {
   return !isIPv6(plain) || isLocalV6(groupsOf(plain))
 }
 
+export function isLoopback(address: string): boolean {
+  const plain = withoutMapping(address)
+  return plain === '::1' || plain.startsWith('127.')
+}
+
+/** Whether two volunteers may hear each other's local addresses: both come from one that is local, or through one router. */
+export function shareNetwork(a: string, b: string): boolean {
+  return (isLocal(a) && isLocal(b)) || withoutMapping(a) === withoutMapping(b)
+}
+
 /** RFC 1918, 6598 (carrier's NAT), 3927 (link-local), 1122 (this host, loopback), 5771 and above (multicast, reserved). */
 function isLocalV4([a = 0, b = 0]: readonly number[]): boolean {
   if (a === 0 || a === 10 || a === 127 || a >= 224) return true

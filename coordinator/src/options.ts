@@ -23,6 +23,7 @@ export interface StartOptions {
   readonly turnSecret?: string
   /** seconds */
   readonly linkOpen: number
+  readonly lan?: boolean
   readonly timing?: Partial<Timing>
   readonly json?: boolean
 }
@@ -41,6 +42,7 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .option('--web-root <folder>', 'the built web pages', builtPages())
     .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478')
     .addOption(new Option('--turn-secret <secret>', "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time").env('STARLING_TURN_SECRET'))
+    .option('--lan', 'volunteers may tell each other their private addresses wherever they come from: for jobs within one network')
     .option('--link-open <seconds>', 'for two volunteers to open a link, before their frames go through this coordinator; more where networks are slow', readLinkOpen, LINK_OPEN_MS / SECOND_MS)
     .option('--json', 'one JSON line with url, port and token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())

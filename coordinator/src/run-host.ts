@@ -8,6 +8,7 @@ import {
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
+import { Introductions } from './introductions.ts'
 import type { Job } from './jobs.ts'
 import type { JournalRow, StateStore } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
@@ -69,9 +70,6 @@ interface PushContext {
   readonly answer: (answer: PushAnswer) => void
 }
 
-/** ms that a departed member's signalling is still let through: candidates are on their way when it goes */
-const LINGER_MS = 60_000
-
 const LEAVING = { verdict: 'coordinator-leaving', message: 'this coordinator ends; ask again at the same address' } as const
 
 export class RunHost {
@@ -85,7 +83,7 @@ export class RunHost {
   readonly #serverWork: ServerWork
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #refusals = new Refusals()
-  readonly #departedAt = new Map<MemberId, number>()
+  readonly #introductions = new Introductions()
   readonly #relayed = new Throughput()
   readonly #openedAt = now()
   #trouble: string | undefined
@@ -201,9 +199,9 @@ export class RunHost {
     return runView({ job, state, history, present: this.#parts.audience.present(), relay: this.#relay(), refusals: this.#refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
   }
 
-  /** Members of the run may open links to each other. */
+  /** Neighbours of a generation, and those that fetch state from each other, may open links. */
   mayTalk(a: MemberId, b: MemberId): boolean {
-    return this.#known(a) && this.#known(b)
+    return this.#introductions.mayTalk(a, b, now())
   }
 
   /** R18: neighbours of the present generation whose link is to go through us. */
@@ -220,16 +218,13 @@ export class RunHost {
     return { links, bytes: this.#relayed.total, bytesPerSecond: this.#relayed.perSecond(now()) }
   }
 
-  #known(id: MemberId): boolean {
-    return this.state.members.has(id) || now() - (this.#departedAt.get(id) ?? 0) < LINGER_MS
-  }
-
   #carryOut(effect: Effect, { at, context }: Decided<PushContext | undefined>): Promise<void> | void {
     switch (effect.type) {
       case 'journal': // durable already: the outbox wrote it first
         if (effect.entries.some(({ type }) => type === 'checkpoint')) void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
         return
       case 'send':
+        this.#introductions.told(effect.to, effect.message, at)
         return this.#parts.audience.send(effect.to, named(this.job.id, effect.message))
       case 'refuse':
         this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`)
@@ -271,8 +266,7 @@ export class RunHost {
     const known = this.state.members.get(member)
     if (known === undefined) return
     this.history.left(known, { reason, expected }, at)
-    this.#departedAt.set(member, at)
-    for (const [id, leftAt] of this.#departedAt) if (at - leftAt > LINGER_MS) this.#departedAt.delete(id)
+    this.#introductions.left(member, at)
   }
 
   #nameOf(id: MemberId): string {

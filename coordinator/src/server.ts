@@ -28,6 +28,7 @@ import type { StateStore } from './journal/state-store.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { KeptFiles } from './kept-files.ts'
+import { isLoopback, shareNetwork } from './network.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
@@ -80,6 +81,8 @@ export interface CoordinatorOptions {
   /** folder of the built pages */
   readonly webRoot?: string
   readonly ice?: IceOptions
+  /** volunteers hear each other's private addresses, also those that come from elsewhere */
+  readonly lan?: boolean
   readonly timing?: Partial<Timing>
   /** displace the coordinator that uses dataDir now */
   readonly takeOver?: boolean
@@ -270,6 +273,7 @@ class CoordinatorLife implements Coordinator {
     const authenticate = (id: MemberId, token: string): boolean => sessions.authenticate(token) === id
     const signalling = registerSignalling(app, {
       path: SIGNALLING_PATH, authenticate,
+      shareNetwork: (a, b) => this.#shareNetwork(a, b),
       mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
       onRefusal: (code) => this.#refused(code, 'signalling'),
     })
@@ -301,6 +305,12 @@ class CoordinatorLife implements Coordinator {
   #namesFor({ headers: { host = '' } }: FastifyRequest): readonly string[] {
     const { publicUrl } = this.#options
     return publicUrl === undefined ? [host] : [host, publicUrl.host]
+  }
+
+  /** Behind a proxy of this machine all come from it, which tells nothing. */
+  #shareNetwork(a: string, b: string): boolean {
+    const { lan = false, publicUrl } = this.#options
+    return lan || (shareNetwork(a, b) && !(publicUrl !== undefined && isLoopback(a)))
   }
 
   async #listen(app: FastifyInstance): Promise<void> {

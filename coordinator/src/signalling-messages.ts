@@ -3,17 +3,19 @@
 import { GridError, MemberIdSchema, parse, parseJson, type MemberId } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
+import { isLocal } from './network.ts'
 
 /** Bytes of session description in an offer or answer; ours have about 500, browsers' with candidates about 2000. */
 const MAX_SDP_BYTES = 16 * 1024
 /** Bytes of one signalling message: a session description in JSON and what is around it. */
 export const MAX_SIGNAL_BYTES = MAX_SDP_BYTES + 4 * 1024
-/** Candidates inside one session description: all interfaces of an ordinary machine, not a list of targets. */
-const MAX_SDP_CANDIDATES = 20
 /** Below are the ports of services that strangers should not be made to knock at. */
 const LOWEST_PORT = 1024
 /** Stands for "no port" in candidates of active TCP (RFC 6544). */
 const DISCARD_PORT = 9
+
+/** Candidates of one end of a connection, in its session description and after it: all interfaces of a machine, not a list of targets. */
+export const MAX_CANDIDATES = 20
 
 const ConnectionId = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
 const description = <T extends 'offer' | 'answer'>(type: T) => Type.Object({ type: Type.Literal(type), sdp: Type.String({ maxLength: MAX_SDP_BYTES }) })
@@ -100,7 +102,7 @@ function checkedSdp(sdp: string): string {
   if (media.length !== 1 || media[0]?.startsWith('m=application ') !== true)
     throw malformed('a session description has one section, of type application')
   const candidates = lines.filter((line) => line.startsWith('a=candidate:'))
-  if (candidates.length > MAX_SDP_CANDIDATES) throw malformed(`a session description has at most ${MAX_SDP_CANDIDATES} candidates`)
+  if (candidates.length > MAX_CANDIDATES) throw malformed(`a session description has at most ${MAX_CANDIDATES} candidates`)
   for (const line of candidates) requirePlausibleCandidate(line.slice('a='.length))
   return sdp
 }
@@ -112,6 +114,40 @@ function requirePlausibleCandidate(candidate: string): void {
   const noPort = port === DISCARD_PORT && match?.[1]?.toLowerCase() === 'tcp'
   if (noPort || (port >= LOWEST_PORT && port <= 0xffff)) return
   throw malformed(`a candidate has a transport, an address, a port from ${LOWEST_PORT} and a type`)
+}
+
+/** Candidates that a message carries. */
+export function candidatesIn(signal: Signal): number {
+  if (signal.type === 'CANDIDATE') return 1
+  if (signal.type !== 'OFFER' && signal.type !== 'ANSWER') return 0
+  return signal.payload.sdp.sdp.split(/\r?\n/).filter((line) => line.startsWith('a=candidate:')).length
+}
+
+/** The same message for a volunteer of another network, which local addresses tell about this one's and lead to nothing of it; undefined: nothing is left. */
+export function withoutLocalAddresses(signal: Signal): Signal | undefined {
+  if (signal.type === 'CANDIDATE') {
+    const { candidate } = signal.payload.candidate
+    return isLocal(addressOf(candidate)) ? undefined : { ...signal, payload: { ...signal.payload, candidate: { ...signal.payload.candidate, candidate: withoutBase(candidate) } } }
+  }
+  if (signal.type === 'OFFER') return { ...signal, payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } } }
+  if (signal.type === 'ANSWER') return { ...signal, payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } } }
+  return signal
+}
+
+function sdpWithoutLocal(sdp: string): string {
+  const lines = sdp.split(/\r?\n/)
+  const kept = lines.filter((line) => !line.startsWith('a=candidate:') || !isLocal(addressOf(line)))
+  return kept.map((line) => (line.startsWith('a=candidate:') ? withoutBase(line) : line)).join('\r\n')
+}
+
+/** candidate:foundation component transport priority ADDRESS port … */
+function addressOf(candidate: string): string {
+  return candidate.split(' ')[4] ?? ''
+}
+
+/** The address behind the router, which a reflexive candidate names for debugging. */
+function withoutBase(candidate: string): string {
+  return candidate.replace(/ raddr [0-9A-Za-z.:-]+ rport [0-9]+/i, ' raddr 0.0.0.0 rport 9')
 }
 
 function malformed(message: string): GridError {

@@ -4,7 +4,7 @@ import { GridError, isGridError, newMemberId, type ErrorCode, type MemberId } fr
 import type {} from '@fastify/websocket'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
-import { MAX_SIGNAL_BYTES, readSignal, type Signal, type SignalOut } from './signalling-messages.ts'
+import { candidatesIn, MAX_CANDIDATES, MAX_SIGNAL_BYTES, readSignal, withoutLocalAddresses, type Signal, type SignalOut } from './signalling-messages.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 /** Messages a client may send at once: two links opened and retried, with all candidates of a large machine. */
@@ -29,6 +29,8 @@ export interface SignallingOptions {
   authenticate(id: MemberId, token: string): boolean
   /** may `src` send an offer, answer or candidate to `dst` now? */
   mayTalk(src: MemberId, dst: MemberId): boolean
+  /** may volunteers at these addresses hear each other's local ones? */
+  shareNetwork(a: string, b: string): boolean
   onRefusal(code: ErrorCode): void
 }
 
@@ -42,6 +44,10 @@ interface Client {
   readonly id: MemberId
   readonly socket: WebSocket
   readonly bucket: TokenBucket
+  /** where its socket comes from */
+  readonly address: string
+  /** destination → the connection that it negotiates, and candidates passed on for it */
+  readonly candidates: Map<MemberId, { readonly connectionId: string; count: number }>
 }
 
 /** Registers the routes; `@fastify/websocket` must be registered before. @example const signalling = registerSignalling(app, options) */
@@ -54,7 +60,7 @@ export function registerSignalling(app: FastifyInstance, options: SignallingOpti
       options.onRefusal('session-unknown')
       await reply.code(401).send({ code: 'session-unknown' })
     },
-  }, (socket, request) => desk.admit(socket, (request.query as { id: MemberId }).id))
+  }, (socket, request) => desk.admit(socket, (request.query as { id: MemberId }).id, request.ip))
   // PeerJS asks for an id when it was given none; ours always are.
   app.get(`${options.path}/peerjs/id`, async (_, reply) => reply.type('text/plain').send(newMemberId()))
   return desk
@@ -85,8 +91,8 @@ class SignallingDesk implements Signalling {
     this.#clients.get(id)?.socket.close(CLOSE_DROPPED, 'the session ended')
   }
 
-  admit(socket: WebSocket, id: MemberId): void {
-    const client: Client = { id, socket, bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST) }
+  admit(socket: WebSocket, id: MemberId, address: string): void {
+    const client: Client = { id, socket, address, bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST), candidates: new Map() }
     this.#clients.get(id)?.socket.close(CLOSE_REPLACED, 'another socket speaks for this member')
     this.#clients.set(id, client)
     socket.on('message', (data: Buffer) => this.#receive(client, data))
@@ -111,11 +117,17 @@ class SignallingDesk implements Signalling {
     if (signal.type === 'HEARTBEAT') return
     const destination = this.#clients.get(signal.dst)
     const allowed = this.#options.mayTalk(client.id, signal.dst)
+    if (allowed) countCandidates(client, signal)
     const reachable = allowed && destination !== undefined && destination.socket.bufferedAmount < MAX_WAITING_BYTES
-    if (reachable) send(destination, { ...withoutDestination(signal), src: client.id })
+    if (reachable) this.#pass(client, destination, signal)
     // The same answer for absent and forbidden members: an offer must not tell strangers who is here.
     else if (signal.type === 'OFFER') send(client, { type: 'EXPIRE', src: signal.dst })
     if (!allowed) throw new GridError('message-unexpected', `${client.id} and ${signal.dst} are no neighbours`)
+  }
+
+  #pass(from: Client, to: Client, signal: Exclude<Signal, { type: 'HEARTBEAT' }>): void {
+    const passed = this.#options.shareNetwork(from.address, to.address) ? signal : withoutLocalAddresses(signal)
+    if (passed !== undefined && passed.type !== 'HEARTBEAT') send(to, { ...withoutDestination(passed), src: from.id })
   }
 
   #refuse({ socket, bucket }: Client, error: unknown): void {
@@ -128,6 +140,17 @@ class SignallingDesk implements Signalling {
     // No close handshake: it would go on reading the flood.
     if (error.code === 'rate-exceeded') socket.terminate()
   }
+}
+
+/** @throws GridError 'message-unexpected' */
+function countCandidates({ candidates }: Client, signal: Exclude<Signal, { type: 'HEARTBEAT' }>): void {
+  if (signal.type === 'LEAVE') return void candidates.delete(signal.dst)
+  const { connectionId } = signal.payload
+  const known = candidates.get(signal.dst)
+  const entry = known?.connectionId === connectionId ? known : { connectionId, count: 0 }
+  entry.count += candidatesIn(signal)
+  candidates.set(signal.dst, entry)
+  if (entry.count > MAX_CANDIDATES) throw new GridError('message-unexpected', `expected at most ${MAX_CANDIDATES} candidates for a connection, got ${entry.count}`)
 }
 
 function withoutDestination(signal: Exclude<Signal, { type: 'HEARTBEAT' }>): { type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; payload?: unknown } {

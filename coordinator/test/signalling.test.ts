@@ -19,7 +19,7 @@ interface Server {
 const closers: (() => Promise<void>)[] = []
 after(() => Promise.all(closers.map((close) => close())))
 
-async function startServer(): Promise<Server> {
+async function startServer(shareNetwork = true): Promise<Server> {
   const app = Fastify()
   await app.register(fastifyWebsocket)
   const refusals: ErrorCode[] = []
@@ -28,6 +28,7 @@ async function startServer(): Promise<Server> {
     path: '/signalling',
     authenticate: (id, token) => token === `token of ${id}`,
     mayTalk: (src, dst) => !forbidden.has(src) && !forbidden.has(dst),
+    shareNetwork: () => shareNetwork,
     onRefusal: (code) => refusals.push(code),
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
@@ -235,4 +236,34 @@ test('who asks for an id gets one', async () => {
   const server = await startServer()
   const response = await fetch(`http://${server.url}/signalling/peerjs/id`)
   assert.match(await response.text(), /^[0-9a-f]{32}$/)
+})
+
+const publicCandidate = 'candidate:1 1 UDP 1686052863 203.0.113.9 50000 typ srflx raddr 192.168.1.5 rport 50001'
+const privateCandidate = 'candidate:2 1 UDP 2130706431 192.168.1.5 50001 typ host'
+
+test('threat 28: volunteers of different networks hear no private address of each other, and no name of a machine', async () => {
+  const server = await startServer(false)
+  const [near, far] = [await Client.open(server), await Client.open(server)]
+  near.send(offerTo(far.id, `${sdp}a=${privateCandidate}\r\na=${publicCandidate}\r\n`))
+  for (const local of [privateCandidate, privateCandidate.replace('192.168.1.5', 'fd00::2'), privateCandidate.replace('192.168.1.5', 'f3a1-77.local'), privateCandidate.replace('192.168.1.5', '127.0.0.1')]) near.send(candidateTo(far.id, local))
+  near.send(candidateTo(far.id, publicCandidate))
+  const offer = JSON.stringify(await far.next())
+  assert.match(offer, /203\.0\.113\.9/)
+  assert.doesNotMatch(offer, /192\.168/)
+  const candidate = await far.next()
+  assert.match(JSON.stringify(candidate), /203\.0\.113\.9 50000 typ srflx raddr 0\.0\.0\.0 rport 9/, 'the first candidate that is passed on')
+  assert.deepEqual(server.refusals, [], 'an honest volunteer sends them without knowing')
+})
+
+test('threat 29: at most 20 candidates of a connection are passed on, those that trickle in counted with those of the offer', async () => {
+  const server = await startServer()
+  const [near, far] = [await Client.open(server), await Client.open(server)]
+  const many = Array.from({ length: 15 }, (_, i) => `a=${publicCandidate.replace('50000', String(50_000 + i))}\r\n`).join('')
+  near.send(offerTo(far.id, sdp + many))
+  for (let i = 0; i < 7; i++) near.send(candidateTo(far.id, publicCandidate))
+  near.send({ type: 'LEAVE', dst: far.id })
+  const heard: unknown[] = []
+  for (let message = await far.next(); (message as { type: string }).type !== 'LEAVE'; message = await far.next()) heard.push(message)
+  assert.equal(heard.length, 1 + 5)
+  assert.deepEqual(server.refusals, ['message-unexpected', 'message-unexpected'])
 })

@@ -38,7 +38,7 @@ before(async () => {
   signalling = registerSignalling(app, {
     path: PATH,
     authenticate: (id, token) => tokens.get(id) === token,
-    mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
+    shareNetwork: () => true, mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
     onRefusal: (code) => refusals.push(code),
   })
   registerRelay(app, {

@@ -77,7 +77,7 @@ export function isRelayed({ members, relayed }: Pick<Generation, 'members' | 're
 }
 
 /** Whether frames of a step go from one of these two to the other. */
-function areLinked({ members, exchange }: Pick<Generation, 'members' | 'exchange'>, a: MemberId, b: MemberId): boolean {
+export function areLinked({ members, exchange }: { readonly members: readonly MemberId[]; readonly exchange: Pick<Generation['exchange'], 'type'> }, a: MemberId, b: MemberId): boolean {
   const [i, j] = [members.indexOf(a), members.indexOf(b)]
   if (i < 0 || j < 0 || i === j) return false
   return exchange.type === 'butterfly' || (i + 1) % members.length === j || (j + 1) % members.length === i

@@ -1,0 +1,72 @@
+// Who may open links to whom: those that the coordinator named to each other, and nobody else.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { genesis, jobId, type MemberId, memberId, type MessageTo } from '@starling-grid/protocol'
+import { WebSocket } from 'ws'
+import { Introductions } from '../src/introductions.ts'
+import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+
+const ZERO = genesis(jobId('test'), 'model', 1)
+const names = (text: string): MemberId[] => [...text].map(memberId)
+const [a, b, c, d, x] = names('abcdx') as [MemberId, MemberId, MemberId, MemberId, MemberId]
+
+function formOf(members: string, change: Partial<MessageTo<'form'>> = {}): MessageTo<'form'> {
+  return { type: 'form', owner: 1, gen: 1, members: names(members), shares: [...members].map(() => 1), relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: false, modeEpoch: 0, kind: 'ring', ...change }
+}
+
+function introduced(form: MessageTo<'form'>): Introductions {
+  const introductions = new Introductions()
+  for (const id of form.members) introductions.told(id, form, 0)
+  return introductions
+}
+
+test('threat 27: around a ring neighbours may talk, in direct exchange all, and no member to a stranger', () => {
+  const ring = introduced(formOf('abcd'))
+  assert.deepEqual([ring.mayTalk(a, b, 1), ring.mayTalk(d, a, 1), ring.mayTalk(a, c, 1), ring.mayTalk(a, x, 1)], [true, true, false, false])
+  const direct = introduced(formOf('abcd', { exchange: { type: 'butterfly', reason: 'test' } }))
+  assert.deepEqual([direct.mayTalk(a, c, 1), direct.mayTalk(x, a, 1)], [true, false])
+})
+
+test('a member may talk to its sources of state, a newcomer to those that keep copies for it', () => {
+  assert.equal(introduced(formOf('abcd', { sources: [c] })).mayTalk(a, c, 1), true)
+  const learning = introduced(formOf('ab'))
+  learning.told(x, { type: 'prefetch', owner: 1, gen: 1, version: ZERO, sources: [b], coordinatorHolds: false }, 0)
+  assert.deepEqual([learning.mayTalk(b, x, 1), learning.mayTalk(a, x, 1)], [true, false])
+  learning.told(x, { type: 'follow', owner: 1, gen: 1, records: [], sources: [a] } as unknown as MessageTo<'follow'>, 1)
+  assert.equal(learning.mayTalk(x, a, 2), true)
+})
+
+test('what was allowed lingers for a minute when the next generation forms or a member goes, and not longer', () => {
+  const introductions = introduced(formOf('ab'))
+  for (const id of [a, c]) introductions.told(id, formOf('ac'), 1000)
+  introductions.left(b, 1000)
+  assert.equal(introductions.mayTalk(a, b, 60_000), true)
+  assert.equal(introductions.mayTalk(a, b, 61_001), false)
+})
+
+test('threat 27: a stranger that is in no ring cannot make an offer to a member of one, on a real coordinator', async () => {
+  const { url } = await startCoordinator()
+  await submit(url, smallJob({ minVolunteers: 2, epochs: 200 }))
+  const [one, two, stranger] = [volunteer(url), volunteer(url), volunteer(url, { obedient: false })]
+  await stranger.heard('challenge')
+  await until(url, 'a ring of two', (run) => run.phase === 'ring')
+  stranger.hello()
+  await stranger.heard('welcome')
+  const dial = async (from: typeof one): Promise<WebSocket> => {
+    const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/signalling/peerjs?key=peerjs&id=${from.id}&token=${from.session}&version=1.5.5`)
+    await once(socket, 'message')
+    return socket
+  }
+  const [near, far, outside] = [await dial(one), await dial(two), await dial(stranger)]
+  const sdp = ['v=0', 'o=- 1 2 IN IP4 127.0.0.1', 's=-', 't=0 0', 'm=application 9 UDP/DTLS/SCTP webrtc-datachannel', 'c=IN IP4 0.0.0.0', ''].join('\r\n')
+  const offer = (dst: MemberId): string => JSON.stringify({ type: 'OFFER', dst, payload: { type: 'data', connectionId: 'dc_1', label: 'dc_1', reliable: true, serialization: 'raw', sdp: { type: 'offer', sdp } } })
+  const answered = once(outside, 'message')
+  outside.send(offer(two.id))
+  assert.equal((JSON.parse(String((await answered)[0])) as { type: string }).type, 'EXPIRE')
+  const heard = once(far, 'message')
+  near.send(offer(two.id))
+  assert.equal((JSON.parse(String((await heard)[0])) as { src: MemberId }).src, one.id)
+  for (const socket of [near, far, outside]) socket.close()
+  for (const fake of [one, two, stranger]) fake.close()
+})
