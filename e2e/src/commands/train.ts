@@ -40,7 +40,8 @@ export async function train(argv: string[]): Promise<number> {
   const stopped = stopOnSignal()
   try {
     const [known] = await grid.jobs()
-    const id = known ?? (await grid.submit(job))
+    // its coordinator answers this machine alone: the dashboard needs no token, unless the job says so
+    const id = known ?? (await grid.submit({ public: true, ...job }))
     line.say(about(file, folder, known !== undefined))
     nextSteps(line, grid.url)
     const { executor, adapter } = options
