@@ -72,6 +72,15 @@ test('several pushes make one version: their mean over all targets, each scaled 
   assert.deepEqual(parametersAt(server, 1), expected)
 })
 
+test('a sum that overflows moves no parameter, and no version is made of nothing', async () => {
+  const server = await serverAt0()
+  await assert.rejects(server.close(ref(1), TARGETS), /internal: version 1 cannot follow 0 with 0 pushes/)
+  const enormous = new Float32Array(total).fill(3e38)
+  for (let i = 0; i < 2; i++) await server.add({ gradient: dense(enormous), targets: TARGETS, base: ref(0), damping: 1 })
+  assert.equal(await server.close(ref(1), 2 * TARGETS), Number.POSITIVE_INFINITY)
+  assert.deepEqual(parametersAt(server, 1), initial().parameters)
+})
+
 test('parameters of recent versions are there under their id, older ones are gone, and none changes', async () => {
   const server = await serverAt0()
   const seen: Float32Array[] = []

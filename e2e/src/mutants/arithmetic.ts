@@ -90,7 +90,7 @@ export const ARITHMETIC: readonly Mutant[] = [
   ...mutantsOf(REFERENCE, 'shaders/src/reference/row-norm.ts', ['volunteer/test/gradients'], [
     ['the gradient forgets the mean', 'const shift = mean ? average(columns, g) : 0', 'const shift = 0'],
   ]),
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/conv2d.ts', ['volunteer/test/gradients'], [
+  ...mutantsOf(REFERENCE, 'shaders/src/reference/conv2d.ts', ['gpu-operators'], [
     ['padding moves the input down a row', '(row * stride + ky - padding) * width', '(row * stride + ky) * width'],
   ]),
   ...mutantsOf(REFERENCE, 'shaders/src/reference/attention.ts', ['volunteer/test/gradients', 'volunteer/test/golden'], [
