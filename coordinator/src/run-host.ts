@@ -23,6 +23,7 @@ import type { Effect, RunInput, RunState } from './run/state.ts'
 import { eventOf, RunHistory } from './run-history.ts'
 import { type Presence, runView } from './run-view.ts'
 import { ServerWork } from './server-work.ts'
+import { ShardCheck } from './shard-check.ts'
 import { Throughput } from './throughput.ts'
 import { Versions } from './versions.ts'
 
@@ -81,6 +82,7 @@ export class RunHost {
   readonly #parts: RunParts
   readonly #server: ParameterServer
   readonly #serverWork: ServerWork
+  readonly #shardCheck: ShardCheck
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #refusals = new Refusals()
   readonly #introductions = new Introductions()
@@ -107,6 +109,7 @@ export class RunHost {
     this.guests = new GuestSums(job.form.layout)
     this.versions = new Versions({ job, state: this.state, blobs, files, server: this.#server })
     this.#serverWork = new ServerWork({ server: this.#server, versions: this.versions, blobs, feed: (input) => this.feed(input), note: (text) => this.history.note('run', text, now()), onTrouble: (text) => this.#noteTrouble(text) })
+    this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
     this.#outbox = new Outbox({
       append: (rows) => store.append(job.id, this.state.owner, rows),
       onDurable: (rows) => {
@@ -237,6 +240,8 @@ export class RunHost {
         return this.#end()
       case 'parked':
         return this.#parts.onParked(this)
+      case 'check-blocks':
+        return void this.#shardCheck.check(effect.blocks).catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
       case 'server-load':
       case 'server-add':
       case 'server-close':

@@ -137,6 +137,8 @@ const toCoordinator = {
   validated: strict({ type: literal('validated'), version: VersionRefSchema, lease: LeaseTokenSchema, samples: Count, targets: Count, correct: Count, lossSum: FiniteNumber }),
   /** these leases are not computed, and will not be by this member: what they need could not be had */
   'gave-back': strict({ type: literal('gave-back'), leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }), code: ErrorCodeSchema, message: Text }),
+  /** the shard of these blocks cannot be had or is damaged as it comes: the coordinator looks at its own copy */
+  unreadable: strict({ type: literal('unreadable'), blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: 256 }), code: ErrorCodeSchema, message: Text }),
   /** async mode: free for work */
   'lease-request': strict({ type: literal('lease-request'), modeEpoch: Count }),
   /** closing on purpose: leases go back at once */

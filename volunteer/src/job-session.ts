@@ -1,6 +1,6 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
 import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters, targetsPerSample } from '@starling-grid/model'
-import { ALL_RULES_ON, type BlockId, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, requirePossible, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, type BlockId, describeError, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, requirePossible, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
@@ -66,6 +66,14 @@ function loaded<T>(part: Promise<T>): Promise<T> {
   })
 }
 
+/** The coordinator answered, and what it has is missing or damaged. Lines that break say nothing of a shard. */
+function reportUnreadable(blocks: readonly BlockId[], error: unknown, send: (message: ToCoordinator) => void): void {
+  if (!isGridError(error) || (error.code !== 'shard-corrupt' && error.code !== 'message-unexpected')) return
+  send({ type: 'unreadable', blocks: blocks.slice(0, MOST_REPORTED), code: error.code, message: describeError(error).slice(0, MOST_TEXT) })
+}
+const MOST_REPORTED = 256
+const MOST_TEXT = 300
+
 interface Prepared {
   readonly terms: JobTerms
   readonly spec: ModelSpec
@@ -126,7 +134,7 @@ export class JobSession {
     const { optimizer, clipNorm, local, encoding = 'f32' } = terms
     this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held)
-    this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards))
+    this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards), (blocks, error) => reportUnreadable(blocks, error, parts.send))
     this.#kept = new KeptState(parts.host.shards, terms.id)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)

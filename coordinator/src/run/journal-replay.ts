@@ -16,8 +16,8 @@ export function createRunState(config: RunConfig): RunState {
   return {
     config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
     mode: config.mode === 'auto' ? 'ring' : config.mode, modeEpoch: 0, modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
-    leasesReserved: 0, leaseEpoch: 0, quarantined: new Set(), validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
-    phase: { type: 'waiting' }, phaseReason: '', parking: undefined, members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), validation: undefined,
+    leasesReserved: 0, leaseEpoch: 0, quarantined: new Set(), restorations: 0, validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
+    phase: { type: 'waiting' }, phaseReason: '', parking: undefined, members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), damaged: new Map(), validation: undefined,
     provisional: undefined, checkpointAsked: undefined, digests: new Map(), copies: new Map(),
     health: { consecutiveAborts: 0, ballots: [], linkFailures: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0 }, everPlanned: new Set(),
   }
@@ -67,6 +67,10 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       return
     case 'quarantine':
       state.quarantined.add(entry.block)
+      return
+    case 'restored':
+      for (const block of entry.blocks) state.quarantined.delete(block)
+      state.restorations++
       return
     case 'validated':
       return addResult(state, entry)

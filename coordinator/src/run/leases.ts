@@ -3,14 +3,16 @@ import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push } from
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
 import { guestPushed, isGuest } from './guests.ts'
-import { releaseAll } from './membership.ts'
+import { memberLost, releaseAll } from './membership.ts'
+import { failed } from './quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { lease, leaseMs, rest } from './validation.ts'
 
-/** A block that failed this often is set aside, visibly (DESIGN §5). */
-const MAX_FAILURES = 3
+/** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
+const REFUSED_FOR_A_REST = 3
+const REFUSED_FOR_THE_END = 6
 /** weight of the newest measurement in the moving average of push times */
 const NEWEST_WEIGHT = 0.3
 
@@ -55,11 +57,11 @@ function gaveUp(state: RunState, id: MemberId): void {
 export function grantTraining(turn: Turn): void {
   const { state } = turn
   if (trainingIsOver(state)) return
-  const hungry = [...state.members.values()].filter((member) => member.hungry).sort((a, b) => a.misses - b.misses)
+  const hungry = [...state.members.values()].filter((member) => member.hungry && member.noWorkUntil <= turn.now).sort((a, b) => a.misses - b.misses)
   for (const member of hungry) {
     if (!mayRunAhead(state, stalenessBound(state))) return turn.reason('parameter server: members wait for the slowest')
-    const blocks = nextLease(state)
-    if (blocks.length === 0) return
+    const blocks = nextLease(state, member.id)
+    if (blocks.length === 0) continue
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
     turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: state.chain.head, leases, deadlineMs: leaseMs(state, member.id) })
@@ -72,11 +74,12 @@ function stalenessBound({ config }: RunState): number {
   return config.async.maxStaleness ?? config.timing.stalenessBound
 }
 
-/** A block that was in a failed push is leased alone, so that only the culprit is set aside. */
-function nextLease(state: RunState): BlockId[] {
+/** A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where there is one. */
+function nextLease(state: RunState, member: MemberId): BlockId[] {
   const most = blocksPerLease(state)
   const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
-  const [first] = free
+  const mayTry = (block: BlockId): boolean => !(state.failures.get(block)?.has(member) ?? false) || [...state.members.keys()].every((id) => state.failures.get(block)?.has(id))
+  const [first] = free.filter(mayTry)
   if (first !== undefined && state.failures.has(first)) return [first]
   return free.filter((block) => !state.failures.has(block)).slice(0, most)
 }
@@ -134,13 +137,15 @@ function measure(turn: Turn, push: Push): void {
   if (member === undefined || held === undefined) return
   const took = turn.now - held.grantedAt
   member.misses = 0
+  member.refusedPushes = 0
   member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took
 }
 
 /** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
 export function pushRefused(turn: Turn, push: Push, code: ErrorCode): void {
   const { state } = turn
-  for (const { block, leaseEpoch } of push.leases) if (holds(state, push.incarnation, block, leaseEpoch)) fail(turn, block)
+  for (const { block, leaseEpoch } of push.leases) if (holds(state, push.incarnation, block, leaseEpoch)) fail(turn, block, push.incarnation)
+  countRefused(turn, push.incarnation)
   turn.refuse(push.incarnation, code, 'the push was refused')
   turn.then({ type: 'advance' })
 }
@@ -149,15 +154,26 @@ export function expireLeases(turn: Turn): void {
   const { leases } = turn.state
   const overdue = [...leases].filter(([, { deadline }]) => deadline < turn.now)
   for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(turn.state, id)
-  for (const [block] of overdue) fail(turn, block)
+  for (const [block, { holder }] of overdue) fail(turn, block, holder)
 }
 
-function fail(turn: Turn, block: BlockId): void {
-  const { state } = turn
-  const failures = (state.failures.get(block) ?? 0) + 1
-  state.leases.delete(block)
-  state.failures.set(block, failures)
-  if (failures <= MAX_FAILURES) return
-  turn.journal({ type: 'quarantine', block })
-  turn.note('refusal', `block ${block} failed ${failures} times and is set aside`)
+function fail(turn: Turn, block: BlockId, member: MemberId): void {
+  turn.state.leases.delete(block)
+  failed(turn, block, member)
+}
+
+/** One member's failures cost that member its work, then its session, and no other member anything. */
+function countRefused(turn: Turn, id: MemberId): void {
+  const { state, now } = turn
+  const member = state.members.get(id)
+  if (member === undefined) return
+  member.refusedPushes++
+  if (member.refusedPushes >= REFUSED_FOR_THE_END) {
+    memberLost(turn, id, { reason: `${member.refusedPushes} of its pushes in a row were refused` })
+    return
+  }
+  if (member.refusedPushes < REFUSED_FOR_A_REST) return
+  const { excludeMs } = state.config.timing
+  member.noWorkUntil = now + excludeMs * 2 ** (member.refusedPushes - REFUSED_FOR_A_REST)
+  turn.note('member', `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ${member.refusedPushes} of its pushes in a row were refused`)
 }

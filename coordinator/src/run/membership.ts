@@ -20,7 +20,7 @@ export function memberJoined(turn: Turn, info: MemberInfo, { samplesPerSecond, h
   const { state, now } = turn
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, stepsHeld: 0, shownSpeed: 0, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0, uploadRate: undefined, differed: 0, drifted: false }
+  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, stepsHeld: 0, shownSpeed: 0, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0, uploadRate: undefined, refusedPushes: 0, noWorkUntil: 0, differed: 0, drifted: false }
   state.members.set(info.id, member)
   state.health.disturbedAt = now
   turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)

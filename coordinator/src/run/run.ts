@@ -13,6 +13,7 @@ import { gaveBack, grantTraining, leaseRequested, pushed, pushRefused } from './
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
+import { blocksUnreadable, pausedBecause, quarantineTick, shardChecked } from './quarantine.ts'
 import { rewind } from './rewind.ts'
 import { advanceParking, park, parkingTick } from './parking.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
@@ -62,6 +63,8 @@ function take(turn: Turn, input: RunInput): void {
     }
     case 'message':
       return heard(turn, input.member, input.message)
+    case 'shard-checked':
+      return shardChecked(turn, input)
     case 'upload-begun':
       handoverBegun(turn, input.member)
       return uploadBegun(turn, input.member, input.version)
@@ -146,6 +149,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return considerHandover(turn)
     case 'validated':
       return validated(turn, member, message)
+    case 'unreadable':
+      return blocksUnreadable(turn, member, message)
     case 'gave-back':
       return gaveBack(turn, member, message)
     case 'lease-request':
@@ -231,12 +236,15 @@ function advance(turn: Turn): void {
   const { state } = turn
   const { phase } = state
   if (phase.type !== 'ring' && phase.type !== 'async') return
+  quarantineTick(turn)
   if (phase.type === 'async') closeWhenDue(turn)
   const idle = phase.type === 'ring' ? phase.plannedTo === state.chain.head.v : state.leases.size === 0
   if (phase.type === 'ring') considerUpload(turn)
   if (state.parking !== undefined) return advanceParking(turn, phase)
   if (idle && validationDue(state)) return validate(turn)
   if (idle && trainingIsOver(state)) return finish(turn)
+  const paused = pausedBecause(state)
+  if (idle && paused !== undefined) return turn.reason(paused)
   if (phase.type === 'async') return grantTraining(turn)
   if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(turn, phase)
   topUp(turn, phase)

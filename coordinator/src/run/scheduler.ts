@@ -7,15 +7,24 @@ import type { RunState } from './state.ts'
 export function currentEpoch(state: RunState): number {
   const last = state.chain.records.at(-1)?.blocks[0]
   let epoch = last === undefined ? 0 : epochOf(last)
-  while (epoch < state.config.epochs && remaining(state, epoch) === 0) epoch++
+  while (epoch < state.config.epochs && remaining(state, epoch) === 0 && !isMostlySetAside(state, epoch)) epoch++
   return epoch
 }
 
 /** Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names. */
 export function remaining(state: RunState, epoch: number): number {
-  let quarantined = 0
-  for (const block of state.quarantined) if (epochOf(block) === epoch && !state.chain.isDone(block)) quarantined++
-  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch).size - quarantined)
+  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch).size - setAsideIn(state, epoch))
+}
+
+function setAsideIn(state: RunState, epoch: number): number {
+  let count = 0
+  for (const block of state.quarantined) if (epochOf(block) === epoch && !state.chain.isDone(block)) count++
+  return count
+}
+
+/** More than half of an epoch is set aside: it is no epoch, and the run rests instead of ending without it. */
+export function isMostlySetAside(state: RunState, epoch: number): boolean {
+  return 2 * setAsideIn(state, epoch) > state.config.blocks
 }
 
 /** No step may follow: the last epoch is on the chain, or maxSteps is reached. */
@@ -95,7 +104,7 @@ const fronts = new WeakMap<RunState, Front>()
 /** Remembered, not state: blocks before it stay done or set aside until a rewind. */
 function frontOf(state: RunState, epoch: number): Front {
   const known = fronts.get(state)
-  const { truncations } = state.chain
+  const truncations = state.chain.truncations + state.restorations // both bring blocks back
   if (known?.epoch === epoch && known.truncations === truncations) return known
   const { seed, blocks } = state.config
   const front = { epoch, truncations, order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks), index: 0 }

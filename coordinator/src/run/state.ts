@@ -55,6 +55,8 @@ export type JournalEntry =
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly reserved: number }
   | { readonly type: 'quarantine'; readonly block: BlockId }
+  /** their shard is whole again */
+  | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
   | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly targets: number; readonly correct: number; readonly lossSum: number }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
@@ -101,6 +103,9 @@ export interface Member extends MemberInfo {
   pushMs: number
   /** bytes a ms of its uploads, when last measured */
   uploadRate: number | undefined
+  /** pushes in a row that were refused for what they held, and until when it gets no work for that */
+  refusedPushes: number
+  noWorkUntil: number
   /** how often it held other bytes than others, and whether its state is to be fetched anew at the next FORM */
   differed: number
   drifted: boolean
@@ -141,6 +146,13 @@ export interface Provisional {
   readonly from: MemberId
   /** ms */
   readonly at: number
+}
+
+export interface DamagedShard {
+  readonly split: 'training' | 'validation'
+  readonly indexes: readonly number[]
+  /** ms */
+  checkedAt: number
 }
 
 /** What members said of the bytes of one version number. */
@@ -268,6 +280,8 @@ export interface RunState {
   /** numbers of leases up to here may be in use (R16) */
   leasesReserved: number
   readonly quarantined: Set<BlockId>
+  /** how often blocks came back from there */
+  restorations: number
   /** version id → finished validation results by block */
   readonly validated: Map<string, Map<BlockId, ValidationResult>>
   finished: string | undefined
@@ -292,7 +306,10 @@ export interface RunState {
   readonly guestNorms: GuestNorms
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
-  readonly failures: Map<BlockId, number>
+  /** block → members that could not compute it */
+  readonly failures: Map<BlockId, Set<MemberId>>
+  /** shards that are damaged on the coordinator's disk, by name, and their blocks */
+  readonly damaged: Map<string, DamagedShard>
   validation: ValidationRun | undefined
   provisional: Provisional | undefined
   checkpointAsked: CheckpointAsked | undefined
@@ -314,6 +331,8 @@ export type RunInput =
   | { readonly type: 'member-leaving'; readonly member: MemberId }
   | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number; readonly hidden?: boolean; readonly linkMs?: number }
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
+  /** the coordinator looked at its own copy of a shard; `problem` undefined: it is whole */
+  | { readonly type: 'shard-checked'; readonly split: 'training' | 'validation'; readonly indexes: readonly number[]; readonly file: string; readonly problem: string | undefined }
   /** a member begins to send its state */
   | { readonly type: 'upload-begun'; readonly member: MemberId; readonly version: VersionRef }
   /** the upload that it began broke off, or was refused */
@@ -334,7 +353,7 @@ export type RunInput =
   | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'standing' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'gave-back' | 'lease-request'>
+export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'standing' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'gave-back' | 'unreadable' | 'lease-request'>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =
@@ -346,6 +365,8 @@ export type Effect =
   | { readonly type: 'ended' }
   /** the run paused: its volunteers may go to another job */
   | { readonly type: 'parked' }
+  /** look at the shards of these blocks on our own disk, and answer with shard-checked */
+  | { readonly type: 'check-blocks'; readonly blocks: readonly BlockId[] }
   /** the parameter server takes over this version (A5) */
   | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
   /** the push that this decision is about joins the open sum, scaled by `damping` (A2) */

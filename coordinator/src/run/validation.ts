@@ -11,12 +11,19 @@ const BLOCKS_PER_LEASE = 16
 /** Every n-th epoch's end, and always the end of the run. */
 export function validationDue(state: RunState): boolean {
   const { config, chain } = state
-  if (config.validationBlocks === 0 || chain.head.v === 0) return false
-  if (resultsOf(state, chain.head.id).size === config.validationBlocks) return false
+  if (validationBlocks(state) === 0 || chain.head.v === 0) return false
+  if (resultsOf(state, chain.head.id).size >= validationBlocks(state)) return false
   if (trainingIsOver(state)) return true
   const last = chain.records.at(-1)?.blocks[0]
   const ended = last !== undefined && currentEpoch(state) > Number(last.slice(0, last.indexOf(':')))
   return ended && currentEpoch(state) % config.validateEvery === 0
+}
+
+/** Without those that are set aside. */
+export function validationBlocks({ config, quarantined }: RunState): number {
+  let aside = 0
+  for (const block of quarantined) if (block.startsWith('v:')) aside++
+  return config.validationBlocks - aside
 }
 
 /** Grants what is left to the given members, round and round, and renews what is overdue. */
@@ -29,13 +36,13 @@ export function grantValidation(turn: Turn, members: readonly MemberId[]): void 
   if (members.every((member) => late.has(member))) late.clear() // all in turn again
   const results = resultsOf(state, version.id)
   const busy = new Set([...leases.values()].map((lease) => lease.holder))
-  const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block))
+  const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block) && !state.quarantined.has(block))
   for (const member of members) {
     if (busy.has(member) || late.has(member) || now < (resting.get(member)?.until ?? 0) || free.length === 0) continue
     const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
     turn.send(member, { type: 'validate', version, leases: granted })
   }
-  turn.reason(`validating version ${version.v}: ${results.size} of ${state.config.validationBlocks} blocks`)
+  turn.reason(`validating version ${version.v}: ${results.size} of ${validationBlocks(state)} blocks`)
 }
 
 /** Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing. */
@@ -74,7 +81,7 @@ export function validated(turn: Turn, member: MemberId, message: MessageFrom<'va
   state.validation.late.delete(member)
   if (state.phase.type === 'ring') state.phase.progressAt = turn.now
   turn.journal({ type: 'validated', version, block: token.block, samples, targets, correct, lossSum })
-  if (resultsOf(state, version.id).size === state.config.validationBlocks) {
+  if (resultsOf(state, version.id).size >= validationBlocks(state)) {
     const { accuracy } = summary(state, version.id)
     turn.note('validation', `version ${version.v}: accuracy ${(100 * accuracy).toFixed(2)} %`)
   }

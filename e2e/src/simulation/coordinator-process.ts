@@ -149,6 +149,8 @@ export class CoordinatorProcess implements CoordinatorEnd {
       case 'ended':
       case 'parked':
         return
+      case 'check-blocks': // its blobs are whole
+        return
       case 'server-load':
         return this.#server.load(effect.checkpoint)
       case 'server-add':

@@ -107,6 +107,8 @@ export class Chronicle {
         return
       case 'finished':
         return this.#finish()
+      case 'restored':
+        return
       default:
         entry satisfies never
     }

@@ -22,7 +22,11 @@ export class Batches {
   readonly #validation: BlockRanges
   readonly #elements: number
 
-  constructor(terms: JobTerms, shards: Shards) {
+  readonly #onUnreadable: (blocks: readonly BlockId[], error: unknown) => void
+
+  /** `onUnreadable`: these blocks of one shard could not be had */
+  constructor(terms: JobTerms, shards: Shards, onUnreadable: (blocks: readonly BlockId[], error: unknown) => void = () => undefined) {
+    this.#onUnreadable = onUnreadable
     this.#terms = terms
     this.#shards = shards
     this.#train = blockRanges(terms.dataset.train, terms.blockSamples)
@@ -47,10 +51,19 @@ export class Batches {
     const batch = this.#empty(samples)
     let at = 0
     for (const [i, range] of ranges.entries()) {
-      this.#copy(await this.#shards.get(range.shard), { range, block: blocks[i] ?? trainingBlock(0, 0) }, { ...batch, at })
+      this.#copy(await this.#shardOf(range, blocks, ranges), { range, block: blocks[i] ?? trainingBlock(0, 0) }, { ...batch, at })
       at += range.samples
     }
     return { ...batch, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
+  }
+
+  async #shardOf({ shard }: BlockRange, blocks: readonly BlockId[], ranges: readonly BlockRange[]): Promise<Shard> {
+    try {
+      return await this.#shards.get(shard)
+    } catch (error) {
+      this.#onUnreadable(blocks.filter((_, i) => ranges[i]?.shard === shard), error)
+      throw error
+    }
   }
 
   /** without loading any of them */

@@ -1,0 +1,108 @@
+// Blocks that cannot be computed are set aside, visibly, and the run goes on without them: when three different members failed on
+// one, or when the coordinator finds the shard damaged on its own disk. One member alone sets nothing aside.
+import { type BlockId, blockIndex, epochOf, type MemberId, type MessageFrom, trainingBlock, validationBlock } from '@starling-grid/protocol'
+import { currentEpoch, isMostlySetAside } from './scheduler.ts'
+import type { RunInput, RunState } from './state.ts'
+import type { Turn } from './turn.ts'
+
+/** Different members that a block must fail with. */
+const ACCUSERS = 3
+/** ms between looks at shards that were found damaged: an owner may have put the file back */
+const LOOK_AGAIN_MS = 30_000
+
+/** Returns whether the block is set aside now. */
+export function failed(turn: Turn, block: BlockId, member: MemberId): void {
+  const { state } = turn
+  const by = state.failures.get(block) ?? new Set<MemberId>()
+  state.failures.set(block, by.add(member))
+  if (by.size < ACCUSERS || state.quarantined.has(block)) return
+  setAside(turn, [block])
+  turn.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
+}
+
+/** A member cannot get these blocks: the coordinator looks at its own copy. */
+export function blocksUnreadable(turn: Turn, member: MemberId, { blocks, message }: MessageFrom<'unreadable'>): void {
+  const { state } = turn
+  if (!state.members.has(member)) return
+  const open = blocks.filter((block) => exists(state, block) && !state.quarantined.has(block) && !state.chain.isDone(block))
+  if (open.length === 0) return
+  turn.note('member', `${state.members.get(member)?.name ?? member} cannot read ${open.length} blocks: ${message}`)
+  for (const block of open) failed(turn, block, member)
+  turn.effect({ type: 'check-blocks', blocks: open })
+  planAnew(turn)
+  turn.then({ type: 'advance' })
+}
+
+function exists({ config }: RunState, block: BlockId): boolean {
+  const index = blockIndex(block)
+  return block.startsWith('v:') ? index < config.validationBlocks : index < config.blocks && epochOf(block) < config.epochs
+}
+
+/** What the coordinator found on its own disk settles it at once, for all blocks of the shard. */
+export function shardChecked(turn: Turn, { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>): void {
+  const { state } = turn
+  const known = state.damaged.get(file)
+  if (problem === undefined) return known === undefined ? undefined : repaired(turn, file)
+  state.damaged.set(file, { split, indexes, checkedAt: turn.now })
+  setAside(turn, blocksOf(state, { split, indexes }))
+  if (known === undefined) turn.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
+  planAnew(turn)
+  turn.then({ type: 'advance' })
+}
+
+function repaired(turn: Turn, file: string): void {
+  const { state } = turn
+  const damaged = state.damaged.get(file)
+  if (damaged === undefined) return
+  state.damaged.delete(file)
+  const blocks = blocksOf(state, damaged, true)
+  if (blocks.length > 0) turn.journal({ type: 'restored', blocks })
+  turn.note('run', `the shard ${file} is whole again: ${blocks.length} blocks come back`)
+  turn.then({ type: 'advance' })
+}
+
+/** Those of the current epoch; `isAside`: of them those that are set aside. */
+function blocksOf(state: RunState, { split, indexes }: { readonly split: 'training' | 'validation'; readonly indexes: readonly number[] }, isAside = false): BlockId[] {
+  const epoch = currentEpoch(state)
+  const blocks = indexes.map((index) => (split === 'training' ? trainingBlock(epoch, index) : validationBlock(index)))
+  return blocks.filter((block) => state.quarantined.has(block) === isAside && (split === 'validation' || (epoch < state.config.epochs && !state.chain.isDone(block))))
+}
+
+function setAside(turn: Turn, blocks: readonly BlockId[]): void {
+  const { state } = turn
+  if (blocks.length === 0) return
+  turn.journal(...blocks.map((block) => ({ type: 'quarantine' as const, block })))
+  for (const block of blocks) {
+    state.leases.delete(block)
+    state.validation?.leases.delete(block)
+    state.failures.delete(block)
+  }
+}
+
+/** A running generation must not go on with a plan that names them. */
+function planAnew(turn: Turn): void {
+  const { phase, quarantined } = turn.state
+  if (phase.type !== 'ring') return
+  const isPlanned = [...phase.planned.values()].some((blocks) => blocks.some((block) => quarantined.has(block)))
+  if (isPlanned) turn.then({ type: 'ballot', reason: 'planned blocks are set aside', trouble: false })
+}
+
+/** Shards that were found damaged are so in every epoch; now and then they are looked at again. */
+export function quarantineTick(turn: Turn): void {
+  const { state, now } = turn
+  for (const damaged of state.damaged.values()) {
+    setAside(turn, blocksOf(state, damaged))
+    if (now - damaged.checkedAt < LOOK_AGAIN_MS) continue
+    damaged.checkedAt = now
+    turn.effect({ type: 'check-blocks', blocks: damaged.indexes.slice(0, 1).map((index) => (damaged.split === 'training' ? trainingBlock(0, index) : validationBlock(index))) })
+  }
+}
+
+/** Why the run rests: most of its epoch is set aside, and an end without it would be a lie. */
+export function pausedBecause(state: RunState): string | undefined {
+  const epoch = currentEpoch(state)
+  if (epoch >= state.config.epochs || !isMostlySetAside(state, epoch)) return undefined
+  const files = [...state.damaged.keys()]
+  const cause = files.length > 0 ? `damaged: ${files.join(', ')}; put the file back` : 'members fail on them; see the events'
+  return `paused: most blocks of epoch ${epoch + 1} are set aside (${cause})`
+}

@@ -1,0 +1,89 @@
+// Blocks that cannot be read: what the coordinator finds on its own disk settles it, and the run goes on without them.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type BlockId, trainingBlock, validationBlock } from '@starling-grid/protocol'
+import { Desk, type DeskOptions } from './run-desk.ts'
+
+function ringOf(options: DeskOptions = {}): Desk {
+  const desk = new Desk({ minVolunteers: 2, blocks: 6, batchBlocks: 2, epochs: 2, ...options })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  return desk
+}
+
+const unreadable = (desk: Desk, name: string, blocks: readonly BlockId[]) => desk.say(name, { type: 'unreadable', blocks: [...blocks], code: 'shard-corrupt', message: 'test' })
+const checked = (desk: Desk, indexes: readonly number[], problem: string | undefined, split: 'training' | 'validation' = 'training') => desk.feed({ type: 'shard-checked', split, indexes, file: 'f'.repeat(64), problem })
+const settle = (desk: Desk): void => {
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  for (const name of ['a', 'b']) desk.confirm(name)
+}
+
+test('in a ring a shard that is damaged on the coordinator\'s disk is set aside at once, in this epoch and the next, and the run ends', () => {
+  const desk = ringOf()
+  unreadable(desk, 'a', [desk.planned(1)[0] ?? assert.fail()])
+  assert.equal(desk.effects.filter(({ type }) => type === 'check-blocks').length, 1)
+  assert.equal(desk.state.quarantined.size, 0, 'one voice sets nothing aside')
+  checked(desk, [0, 1], 'Blob f… is damaged')
+  assert.deepEqual([...desk.state.quarantined], ['0:0', '0:1'])
+  assert.equal(desk.phase, 'freeze')
+  for (let i = 0; i < 10 && desk.state.chain.head.v < 4; i++) {
+    if (desk.phase === 'freeze') settle(desk)
+    desk.step(desk.state.chain.head.v + 1)
+  }
+  const done = desk.state.chain.records.flatMap(({ blocks }) => blocks)
+  assert.equal(done.length, 8)
+  for (const block of ['0:0', '0:1', '1:0', '1:1'] as BlockId[]) assert.ok(!done.includes(block) && desk.state.quarantined.has(block))
+})
+
+test('where the coordinator\'s copy is whole, three different members set a block aside, not one member three times', () => {
+  const desk = ringOf()
+  desk.join('c')
+  const [block] = desk.planned(1)
+  for (const name of ['a', 'a', 'a', 'b', 'b']) {
+    unreadable(desk, name, [block ?? assert.fail()])
+    checked(desk, [0, 1, 2], undefined)
+  }
+  assert.equal(desk.state.quarantined.size, 0)
+  unreadable(desk, 'c', [block ?? assert.fail()])
+  assert.deepEqual([...desk.state.quarantined], [block])
+})
+
+test('a damaged shard of validation is left out, and the rest is validated', () => {
+  const desk = ringOf({ validationBlocks: 2, epochs: 1 })
+  for (let v = 1; v <= 3; v++) desk.step(v)
+  unreadable(desk, 'a', [validationBlock(1)])
+  checked(desk, [1], 'Blob f… is damaged', 'validation')
+  assert.deepEqual([...desk.state.quarantined], ['v:1'])
+  const [lease] = [...(desk.state.validation?.leases ?? [])]
+  assert.ok(lease !== undefined && lease[0] === validationBlock(0))
+  desk.say(lease[1].holder, { type: 'validated', version: desk.state.chain.head, lease: { block: lease[0], leaseEpoch: lease[1].leaseEpoch }, samples: 1, targets: 1, correct: 1, lossSum: 1 })
+  assert.match(desk.state.phaseReason, /trained/)
+})
+
+test('a run of which most is damaged rests and names the file; when it is put back the run goes on', () => {
+  const desk = ringOf({ epochs: 1 })
+  unreadable(desk, 'a', [trainingBlock(0, 0)])
+  checked(desk, [0, 1, 2, 3, 4, 5], 'Blob f… is damaged')
+  settle(desk)
+  desk.wait(200)
+  assert.match(desk.state.phaseReason, /paused: most blocks of epoch 1 are set aside \(damaged: ffff/)
+  desk.wait(30_000)
+  assert.equal(desk.effects.filter(({ type }) => type === 'check-blocks').length, 1)
+  checked(desk, [0, 1, 2, 3, 4, 5], undefined)
+  assert.equal(desk.state.quarantined.size, 0)
+  desk.wait(200)
+  for (let v = 1; v <= 3; v++) desk.step(v)
+  assert.equal(desk.state.chain.doneIn(0).size, 6)
+})
+
+test('blocks that do not exist, are done, or come from strangers make no work', () => {
+  const desk = ringOf()
+  desk.step(1)
+  const done = desk.state.chain.records[0]?.blocks ?? []
+  for (const blocks of [[trainingBlock(0, 6)], [trainingBlock(2, 0)], [validationBlock(0)], done]) {
+    unreadable(desk, 'a', blocks)
+    assert.deepEqual(desk.effects, [])
+  }
+  unreadable(desk, 'stranger', [trainingBlock(1, 0)])
+  assert.deepEqual(desk.effects, [])
+})
