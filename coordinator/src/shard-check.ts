@@ -28,15 +28,15 @@ export class ShardCheck {
     for (const block of blocks) {
       const split = block.startsWith('v:') ? 'validation' : 'training'
       const ranges = split === 'validation' ? validation : training
-      const range = ranges[blockIndex(block)]
+      const range = ranges.at(blockIndex(block))
       if (range !== undefined) await this.#look(range.shard.sha256, split, ranges)
     }
   }
 
-  async #look(file: Sha256, split: 'training' | 'validation', ranges: readonly BlockRange[]): Promise<void> {
+  async #look(file: Sha256, split: 'training' | 'validation', ranges: Iterable<BlockRange>): Promise<void> {
     if (now() - (this.#looked.get(file) ?? Number.NEGATIVE_INFINITY) < BELIEVED_MS) return
     this.#looked.set(file, now())
-    const indexes = ranges.flatMap(({ shard }, index) => (shard.sha256 === file ? [index] : []))
+    const indexes = [...ranges].flatMap(({ shard }, index) => (shard.sha256 === file ? [index] : []))
     const problem = await this.#problemOf(file)
     if (problem !== 'unknown') this.#parts.feed({ type: 'shard-checked', split, indexes, file, problem })
   }
