@@ -1,6 +1,6 @@
 // A process that appends rows until it is killed, and says on stdout which of them are durable.
 import { writeSync } from 'node:fs'
-import { jobId } from '@starling-grid/protocol'
+import { jobId, trainingBlock } from '@starling-grid/protocol'
 import { openSqliteState } from '../src/journal/sqlite.ts'
 
 const STDOUT = 1
@@ -8,9 +8,9 @@ const JOB = jobId('j')
 const store = openSqliteState(process.argv[2] ?? '')
 if ((await store.jobs()).length === 0) await store.createJob({ id: JOB, description: '{}' })
 const rows = await store.takeOver(JOB, 0, (all) => all)
-const owner = rows.filter(({ entry }) => entry.type === 'owner').length
-for (let gen = rows.length - owner + 1; ; gen++) {
-  await store.append(JOB, owner, [{ at: 0, entry: { type: 'ballot', gen } }])
+const owner = Math.max(...rows.map(({ entry }) => (entry.type === 'owner' ? entry.owner : 0)))
+for (let number = rows.filter(({ entry }) => entry.type === 'quarantine').length + 1; ; number++) {
+  await store.append(JOB, owner, [{ at: 0, entry: { type: 'quarantine', block: trainingBlock(0, number) } }])
   // Synchronous: what was not written yet would die with the process.
-  writeSync(STDOUT, `${gen}\n`)
+  writeSync(STDOUT, `${number}\n`)
 }

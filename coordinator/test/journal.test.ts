@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { isGridError, jobId } from '@starling-grid/protocol'
+import { blockIndex, isGridError, jobId } from '@starling-grid/protocol'
 import { memoryState } from '../src/journal/memory.ts'
 import { openSqliteState } from '../src/journal/sqlite.ts'
 import { stateStoreSuite } from './state-store-suite.ts'
@@ -39,7 +39,7 @@ test('every row that a killed process acknowledged is in its journal, in order a
   for (let kill = 0; kill < KILLS; kill++) {
     acknowledged = await appendUntilKilled(file, 20 + 7 * kill)
     const store = openSqliteState(file)
-    const gens = (await store.load(jobId('j'))).flatMap(({ entry }) => (entry.type === 'ballot' ? [entry.gen] : []))
+    const gens = (await store.load(jobId('j'))).flatMap(({ entry }) => (entry.type === 'quarantine' ? [blockIndex(entry.block)] : []))
     await store.close()
     assert.deepEqual(gens, gens.map((_, i) => i + 1))
     assert.ok(gens.length >= acknowledged, `${acknowledged} rows were acknowledged, ${gens.length} are there`)

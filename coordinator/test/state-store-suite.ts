@@ -1,7 +1,7 @@
 // What every StateStore does, wherever it keeps its rows.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { jobId } from '@starling-grid/protocol'
+import { jobId, trainingBlock } from '@starling-grid/protocol'
 import type { JournalRow, StateStore } from '../src/journal/state-store.ts'
 
 export interface OpenedState {
@@ -71,6 +71,18 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual(seen.map((rows) => rows.at(-1)), [owner(1), owner(2), owner(3)])
     await assert.rejects(store.append(JOB, 2, [ballot(1)]), { code: 'lease-stale' })
     await store.append(JOB, 3, [ballot(1)])
+  })
+
+  test(`${where}: a take-over drops what later rows supersede, so that restarts and ballots do not make the journal longer`, async () => {
+    const store = await opened()
+    const kept = { at: 1, entry: { type: 'quarantine', block: trainingBlock(0, 1) } } as const
+    for (let fence = 1; fence <= 50; fence++) {
+      await takeOver(store)
+      await store.append(JOB, fence, [ballot(2 * fence), ballot(2 * fence + 1)])
+      if (fence === 1) await store.append(JOB, fence, [kept])
+    }
+    assert.deepEqual((await takeOver(store)).length, 7)
+    assert.deepEqual(await store.load(JOB), [owner(1), kept, ballot(101), owner(51)])
   })
 
   test(`${where}: a take-over whose reader fails writes nothing, and the owner before goes on`, async () => {

@@ -1,5 +1,6 @@
 // The journal for tests and for runs that nobody needs to survive.
 import { GridError, type JobId } from '@starling-grid/protocol'
+import { superseded } from '../run/superseded.ts'
 import { ownerRow, requireFence } from './fence.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
@@ -31,6 +32,7 @@ export function memoryState(): StateStore {
       const result = read(structuredClone([...journal.rows, row]))
       journal.fence = row.entry.owner
       journal.rows.push(row)
+      for (const place of superseded(journal.rows.map(({ entry }) => entry))) journal.rows.splice(place, 1)
       return result
     },
     async append(job, owner, rows) {

@@ -4,6 +4,7 @@ import { dirname } from 'node:path'
 import Database from 'libsql'
 import { describeError, GridError, type JobId } from '@starling-grid/protocol'
 import type { JournalEntry } from '../run/state.ts'
+import { superseded } from '../run/superseded.ts'
 import { ownerRow, requireFence } from './fence.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
@@ -51,7 +52,8 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
   const setFence = database.prepare('UPDATE jobs SET fence = ? WHERE number = ?')
   const insertRow = database.prepare('INSERT INTO journal (job, at, entry) VALUES (?, ?, ?)')
-  const rowsOf = database.prepare('SELECT at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number')
+  const rowsOf = database.prepare('SELECT number, at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number')
+  const deleteRow = database.prepare('DELETE FROM journal WHERE number = ?')
   const putValue = database.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
   const getValue = database.prepare('SELECT value FROM settings WHERE key = ?')
 
@@ -77,9 +79,13 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
     if (database.inTransaction) database.exec('ROLLBACK')
   }
 
+  function numbered(job: JobId): (JournalRow & { readonly number: number })[] {
+    return (rowsOf.all(job) as { number: number; at: number; entry: string }[]).map(({ number, at, entry }) => ({ number, at, entry: JSON.parse(entry) as JournalEntry }))
+  }
+
   /** Our own rows, written below: as typed as they were then. */
   function loaded(job: JobId): JournalRow[] {
-    return (rowsOf.all(job) as { at: number; entry: string }[]).map(({ at, entry }) => ({ at, entry: JSON.parse(entry) as JournalEntry }))
+    return numbered(job).map(({ at, entry }) => ({ at, entry }))
   }
 
   /** @throws GridError 'disk-failed' */
@@ -106,7 +112,10 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
         const row = ownerRow(fence, at)
         setFence.run(row.entry.owner, number)
         insertRow.run(number, at, JSON.stringify(row.entry))
-        return read(loaded(job))
+        const rows = numbered(job)
+        const result = read(rows.map(({ at: writtenAt, entry }) => ({ at: writtenAt, entry })))
+        for (const place of superseded(rows.map(({ entry }) => entry))) deleteRow.run(rows[place]?.number)
+        return result
       })
     },
     async append(job, owner, rows) {

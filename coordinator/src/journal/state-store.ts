@@ -22,8 +22,8 @@ export interface StateStore {
   jobs(): Promise<readonly StoredJob[]>
   /**
    * R2: raises the fence of a job by an `owner` row and gives the whole journal, that row included, to `read`, as one
-   * transaction: an append of the owner before is in what `read` gets, or it is refused. When `read` throws, nothing is
-   * written. Durable when it resolves.
+   * transaction: an append of the owner before is in what `read` gets, or it is refused. Rows that later ones supersede
+   * (run/superseded.ts) are dropped then. When `read` throws, nothing is written. Durable when it resolves.
    * @throws GridError 'disk-failed'; what `read` throws; Error when a row cannot be parsed
    */
   takeOver<T>(job: JobId, at: number, read: (rows: readonly JournalRow[]) => T): Promise<T>

@@ -5,7 +5,9 @@ import { ChainIndex } from './chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
 /** Generations whose members are remembered: claims are of the newest few. */
-const RINGS_KEPT = 64
+export const RINGS_KEPT = 64
+/** Validated versions whose results by block are kept: the newest ones. */
+const VALIDATED_KEPT = 4
 
 /** Version 0, made from the seed: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
@@ -106,4 +108,5 @@ function addResult(state: RunState, { version, block, samples, targets, correct,
   const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()
   results.set(block, { samples, targets, correct, lossSum })
   state.validated.set(version.id, results)
+  for (const old of state.validated.keys()) if (state.validated.size > VALIDATED_KEPT) state.validated.delete(old)
 }

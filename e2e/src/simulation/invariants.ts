@@ -1,5 +1,5 @@
 // What must hold after every event (COMMIT.md §2), of members and of the coordinator that owns the journal.
-import { type JournalEntry, replay, type RunState } from '@starling-grid/coordinator/run'
+import { type JournalEntry, replay, superseded, type RunState } from '@starling-grid/coordinator/run'
 import { fold, sameVersion, trainingBlock, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore } from '@starling-grid/volunteer'
 import { LATENCY_MS } from './agenda.ts'
@@ -75,6 +75,14 @@ function checkDone(context: Context, { state }: CoordinatorProcess): void {
 export function checkReplay(context: Context, { state }: CoordinatorProcess, entries: Parameters<typeof replay>[1]): void {
   const [known, written] = [durable(state), replayed(state.config, entries)]
   if (known !== written) context.violations.report('replay', `the journal makes ${written}, the coordinator knows ${known}`)
+  const kept = replayed(state.config, compacted([...entries]))
+  if (kept !== written) context.violations.report('replay', `the journal makes ${written}, and ${kept} without what later rows supersede`)
+}
+
+/** As the next take-over leaves it. */
+function compacted(entries: readonly { readonly entry: JournalEntry; readonly at: number }[]): Parameters<typeof replay>[1] {
+  const places = new Set(superseded(entries.map(({ entry }) => entry)))
+  return entries.filter((_, place) => !places.has(place))
 }
 
 /** A journal that two wrote may lead nowhere. */
