@@ -7,7 +7,7 @@ import { calmNeeded, countFallback, nextMode } from '../src/run/mode-policy.ts'
 const auto = { mode: 'auto', timing: DEFAULT_TIMING, roundSteps: 16 } as const
 
 function health(changed: Partial<RingHealth> = {}): RingHealth {
-  return { consecutiveAborts: 0, ballots: [], linkFailures: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0, ...changed }
+  return { consecutiveAborts: 0, ballots: [], linkFailures: [], failedAdmissions: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0, ...changed }
 }
 
 test('the ring is kept through single aborts and left after several in a row', () => {

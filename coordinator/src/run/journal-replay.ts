@@ -21,7 +21,7 @@ export function createRunState(config: RunConfig): RunState {
     leasesReserved: 0, leaseEpoch: 0, quarantined: new Set(), restorations: 0, validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
     phase: { type: 'waiting' }, phaseReason: '', parking: undefined, members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), damaged: new Map(), validation: undefined,
     provisional: undefined, checkpointAsked: undefined, digests: new Map(), copies: new Map(),
-    health: { consecutiveAborts: 0, ballots: [], linkFailures: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0 }, everPlanned: new Set(),
+    health: { consecutiveAborts: 0, ballots: [], linkFailures: [], failedAdmissions: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0 }, everPlanned: new Set(),
   }
 }
 

@@ -1,5 +1,6 @@
 // Who takes part: joins, departures, and who may be in the next ring.
 import { MAX_BUTTERFLY_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
+import { mayBeAdmitted } from './admissions.ts'
 import { beginLearning, isLearning } from './learners.ts'
 import { exchangeOf } from './exchange-now.ts'
 import { forgetMember } from './link-health.ts'
@@ -130,7 +131,7 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   const here = [...state.members.values()].filter((member) => answered(member.id))
   const welcome = here.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0) return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
-  const able = welcome.filter((member) => !isLearning(member, state, now))
+  const able = welcome.filter((member) => !isLearning(member, state, now) && mayBeAdmitted(state, member, now))
   return chooseRing({ state, now }, able.length === 0 ? welcome : able).members
 }
 
@@ -156,7 +157,7 @@ export function chooseRing({ state, now }: Pick<Turn, 'state' | 'now'>, candidat
  * that would be faster by far.
  */
 export function ringWouldChange(state: RunState, ring: readonly MemberId[], { now, calm }: { readonly now: number; readonly calm: boolean }): string | undefined {
-  const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now && !isLearning(member, state, now))
+  const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now && !isLearning(member, state, now) && mayBeAdmitted(state, member, now))
   const { members, choice } = chooseRing({ state, now }, ready)
   const newcomers = members.filter(({ id }) => !ring.includes(id)).length
   if (newcomers === 0 && members.length === ring.length) return undefined

@@ -1,5 +1,6 @@
 // What decisions about modes, links and members remember of how the ring fares. Volatile: a restarted coordinator finds out anew.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
+import type { FailedAdmission } from './admissions.ts'
 import type { MeasuredExchanges } from './exchange-choice.ts'
 import type { Pace } from './exchange-cost.ts'
 import type { LinkFailure } from './link-health.ts'
@@ -15,6 +16,8 @@ export interface RingHealth {
   linkFailures: readonly LinkFailure[]
   /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
   aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
+  /** newcomers that stopped a ring and did not confirm (admissions.ts) */
+  failedAdmissions: readonly FailedAdmission[]
   /** last join, departure or abort */
   disturbedAt: number
   /** fallbacks to async with no long time of a working ring between them */

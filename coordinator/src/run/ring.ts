@@ -10,7 +10,9 @@ import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
 import { learnersTick } from './learners.ts'
 import { nextMode } from './mode-policy.ts'
 import { remember as rememberExchange } from './ring-size.ts'
-import { accuse, believesIn, isRelayed } from './ring-links.ts'
+import { accuse, areLinked, believesIn, isRelayed } from './ring-links.ts'
+import { noteFailedAdmission } from './admissions.ts'
+import { noteFailure } from './link-health.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
 import { movesTick } from './share-moves.ts'
 import { shownNow } from './speed-trust.ts'
@@ -20,6 +22,7 @@ import type { Turn } from './turn.ts'
 import { validationDue } from './validation.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
+type Form = Extract<RunPhase, { type: 'form' }>
 
 /** Steps beyond C after which members change: nobody has begun the one after it when the message arrives. */
 const DRAIN_STEPS = 2
@@ -162,13 +165,28 @@ export function linkRestored(turn: Turn, member: MemberId, { peer }: MessageFrom
   drain(turn, phase, 'a relayed link is direct again')
 }
 
-/** R17: who did not confirm in time is out of this ballot. */
-export function formTimedOut(turn: Turn, phase: Extract<RunPhase, { type: 'form' }>): void {
+/** R17: a member that did not confirm in time is out of this ballot; a newcomer for which all others wait, sooner. */
+export function formTimedOut(turn: Turn, phase: Form): void {
   const { state, now } = turn
-  if (now - phase.since < state.config.timing.formMs) return
+  const { formMs, newcomerMs } = state.config.timing
   const late = phase.members.filter((id) => !phase.confirmed.has(id))
-  for (const id of late) exclude(turn, id, `it did not reach version ${phase.target.v} in time`)
+  const isNewcomer = (id: MemberId): boolean => (state.members.get(id)?.stepsHeld ?? 0) === 0
+  const onlyNewcomers = late.length > 0 && late.every(isNewcomer) && !phase.members.every(isNewcomer)
+  if (now - phase.since < (onlyNewcomers ? Math.min(formMs, newcomerMs) : formMs)) return
+  for (const id of late) {
+    exclude(turn, id, `it did not reach version ${phase.target.v} in time`)
+    if (!onlyNewcomers) continue
+    noteFailedAdmission(state, id, now)
+    noteUnopened(turn, phase, id)
+  }
   turn.then({ type: 'ballot', reason: `${late.length} member(s) did not reach version ${phase.target.v} in time`, trouble: true })
+}
+
+/** Perhaps its links do not open: next time they are relayed, or it has other neighbours (R18). */
+function noteUnopened({ state, now }: Turn, phase: Form, id: MemberId): void {
+  const hindsight = { now, halfLifeMs: state.config.timing.linkMemoryMs }
+  for (const peer of phase.members.filter((other) => areLinked(phase, id, other)))
+    state.health.linkFailures = noteFailure(state.health.linkFailures, { pair: [id, peer], why: 'unopened', relayed: isRelayed(phase, id, peer), gen: state.gen, at: now }, hindsight)
 }
 
 export function ringTick(turn: Turn, phase: Ring): void {

@@ -13,6 +13,8 @@ export interface Timing {
   readonly linkOpenMs: number
   /** without CONFIRM: out of the ballot (R17) */
   readonly formMs: number
+  /** for a newcomer to CONFIRM when all that worked in a ring before have: then the others go on without it */
+  readonly newcomerMs: number
   /** without a commit, and three times what the step is expected to take: members are asked who holds it up (stalls.ts) */
   readonly contributeMs: number
   /** without a commit although steps are planned: new ballot */
@@ -52,6 +54,7 @@ export const DEFAULT_TIMING: Timing = {
   lostMs: 60_000, // T_lost of R6: everybody vanishing is mostly our own network
   linkOpenMs: LINK_OPEN_MS,
   formMs: 30_000, // fetch of a state plus linkOpenMs for the links
+  newcomerMs: 10_000, // it has its state already, or nearly; links open within a second or two
   contributeMs: 10_000, // a browser's hiccup, a GPU that is shared with a game, a line that is renewed
   stallMs: 60_000, // the net below contributeMs
   admitMs: 2000, // joins come in bunches: one ballot for all of them

@@ -41,7 +41,7 @@ export interface Scenario {
 
 /** Everything a few times shorter than in production, but in the same proportions. */
 const TIMING: Timing = {
-  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, linkOpenMs: 3000, formMs: 8000, contributeMs: 5000, stallMs: 15_000, admitMs: 800, learnMs: 6000, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000, parkMs: 10_000,
+  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, linkOpenMs: 3000, formMs: 8000, newcomerMs: 4000, contributeMs: 5000, stallMs: 15_000, admitMs: 800, learnMs: 6000, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000, parkMs: 10_000,
   leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, retryMs: 250, retryMaxMs: 8000, excludeMs: 10_000, linkMemoryMs: 60_000, stalenessBound: 3,
 }
 
