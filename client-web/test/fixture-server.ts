@@ -9,7 +9,7 @@ import type { WatchMessage } from '@starling-grid/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 
 export const CSP = [
-  "default-src 'self'", "style-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "worker-src 'self'", "connect-src 'self' ws: wss:",
+  "default-src 'none'", "style-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "worker-src 'self'", "connect-src 'self' ws: wss:",
   "img-src 'self' data:", "font-src 'self'", "frame-ancestors 'none'",
 ].join('; ')
 

@@ -17,6 +17,7 @@ import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { Refusals } from './refusals.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
+import { pushRefusal } from './run/leases.ts'
 import { mayRelay } from './run/ring-links.ts'
 import { decide, HalfDecided } from './run/run.ts'
 import type { Effect, RunInput, RunState } from './run/state.ts'
@@ -184,6 +185,13 @@ export class RunHost {
   /** @throws GridError 'coordinator-leaving' when another coordinator owns the run */
   requireOwned(): void {
     if (this.#deposedBy !== undefined) throw new GridError(LEAVING.verdict, LEAVING.message)
+  }
+
+  /** Why a push would not be taken now, whatever its gradient is; counted as what it is. */
+  refusesPush(push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
+    const refusal = pushRefusal(this.state, push, now())
+    if (refusal !== undefined) this.refused(refusal.verdict, `a push: ${refusal.message}`)
+    return refusal
   }
 
   /** A push whose gradients were checked; answered when it is durable. */

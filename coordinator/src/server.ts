@@ -1,4 +1,5 @@
 // The coordinator as one thing that starts and stops: storage, runs, sessions, and the HTTP server around them.
+import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -8,7 +9,9 @@ import fastifyWebsocket from '@fastify/websocket'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { describeError, type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
 import { Access } from './api/access.ts'
+import { addressOf } from './api/addresses.ts'
 import { registerBodies } from './api/bodies.ts'
+import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, guardConnections } from './api/connections.ts'
 import { registerErrors } from './api/errors.ts'
 import { registerGuards } from './api/guards.ts'
 import { registerJobs } from './api/jobs.ts'
@@ -46,6 +49,8 @@ const VOLUNTEER_PATH = '/api/volunteer'
 const REQUEST_MS = 300_000
 /** ms for its headers */
 const HEADERS_MS = 10_000
+/** ms between looks for connections whose time is over; Node looks every 30 s by itself */
+const CHECK_CONNECTIONS_MS = 2000
 /** ms for connections to close; whoever holds one open longer does not keep the process */
 const CLOSE_MS = 3000
 /** ms for answers that are decided to leave before connections close */
@@ -53,14 +58,17 @@ const ANSWER_MS = 300
 /** joins in a minute from one address: a lab behind one router, and no storm */
 const JOINS_PER_MINUTE = 600
 
-// No inline scripts or styles, nothing from elsewhere; ws: and wss: because 'self' does not cover them in every browser.
+/** Our own WebSockets: 'self' does not cover them in every browser. Guards have refused a Host that is not ours. */
+const socketsOf = ({ headers: { host = '' } }: IncomingMessage): string => (/^[\w.:[\]-]+$/.test(host) ? `ws://${host} wss://${host}` : "'self'")
+
+// No inline scripts or styles, nothing from elsewhere.
 const CONTENT_SECURITY_POLICY = {
-  'default-src': ["'self'"],
+  'default-src': ["'none'"],
   'style-src': ["'self'"],
   // Optimizer steps are WebAssembly, which is compiled from our own bytes and from nothing that was fetched.
   'script-src': ["'self'", "'wasm-unsafe-eval'"],
   'worker-src': ["'self'"],
-  'connect-src': ["'self'", 'ws:', 'wss:'],
+  'connect-src': ["'self'", socketsOf],
   'img-src': ["'self'", 'data:'],
   'font-src': ["'self'"],
   'base-uri': ["'none'"],
@@ -78,6 +86,9 @@ export interface CoordinatorOptions {
   readonly port?: number
   /** how people reach it through a proxy */
   readonly publicUrl?: URL
+  /** addresses or networks of proxies in front of it, whose X-Forwarded-For says who asks */
+  readonly trustedProxies?: readonly string[]
+  readonly connections?: Partial<ConnectionLimits>
   /** folder of the built pages */
   readonly webRoot?: string
   readonly ice?: IceOptions
@@ -250,8 +261,12 @@ class CoordinatorLife implements Coordinator {
   }
 
   async #createApp(): Promise<FastifyInstance> {
-    const app = Fastify({ requestTimeout: REQUEST_MS, forceCloseConnections: true, exposeHeadRoutes: true, http: { headersTimeout: HEADERS_MS } })
-    const { host = DEFAULT_HOST, publicUrl } = this.#options
+    const { host = DEFAULT_HOST, publicUrl, trustedProxies = [], connections } = this.#options
+    const app = Fastify({
+      requestTimeout: REQUEST_MS, forceCloseConnections: true, exposeHeadRoutes: true,
+      trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
+      http: { headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_CONNECTIONS_MS },
+    })
     registerErrors(app, { onRefused: (code, what) => this.#refused(code, what), onDefect: (text) => this.#log(text) })
     // Before what refuses: a refusal carries these headers, too.
     await app.register(fastifyHelmet, {
@@ -263,7 +278,8 @@ class CoordinatorLife implements Coordinator {
     registerGuards(app, { host, publicUrl })
     this.#routes = registerRoutesOnly(app)
     registerBodies(app)
-    await app.register(fastifyRateLimit, { global: false })
+    guardConnections(app, { proxies: trustedProxies, limits: { ...DEFAULT_CONNECTION_LIMITS, ...connections } })
+    await app.register(fastifyRateLimit, { global: false, keyGenerator: addressOf })
     await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
     return app
   }

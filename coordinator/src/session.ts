@@ -20,9 +20,14 @@ const BROKEN = 1006
 const HELLO_MS = 5000
 /** ms without a sign of life before `ready`: planning a model may keep a volunteer's event loop busy */
 const PREPARING_SILENCE_MS = 60_000
+/** ms for a volunteer to plan a job, compile its kernels and say that it is ready */
+const READY_MS = 300_000
 /** messages per second in the long run, and at once: a fast ring of a small model commits some hundred steps a second */
 const MESSAGES_PER_SECOND = 500
 const MESSAGE_BURST = 1000
+/** bytes per second in the long run, and at once: eight of the largest messages, whose reading takes some 20 ms each */
+const BYTES_PER_SECOND = 512 * 1024
+const BYTES_BURST = 2 * 1024 * 1024
 /** refused messages before the socket is closed */
 const MAX_REFUSED = 8
 /** bytes that wait for a volunteer which does not read */
@@ -60,6 +65,8 @@ export interface SessionParts {
   readonly token: string
   /** names and ports under which this coordinator is known */
   readonly names: readonly string[]
+  /** of the socket: an IPv4 address, or an IPv6 /64 */
+  readonly address: string
   /** where the socket comes from (network.ts) */
   readonly network: string
 }
@@ -67,17 +74,21 @@ export interface SessionParts {
 export class VolunteerSession {
   readonly token: string
   readonly #names: readonly string[]
-  readonly #network: string
+  readonly network: string
+  readonly address: string
   readonly #nonce = randomBytes(NONCE_BYTES).toString('hex')
   readonly #socket: WebSocket
   readonly #desk: SessionDesk
   readonly #bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGE_BURST)
+  readonly #bytes = new TokenBucket(BYTES_PER_SECOND, BYTES_BURST)
   readonly #openedAt = now()
   #hello: Hello | undefined
   #ready: MessageFrom<'ready'> | undefined
   #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = { activity: 'preparing', samplesPerSecond: 0, bytesSent: 0, bytesReceived: 0 }
   /** the newest job that this volunteer was told of */
   #offered: JobTerms | undefined
+  /** ms: when it was told of that job */
+  #offeredAt = now()
   /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
   #refused = 0
@@ -88,12 +99,13 @@ export class VolunteerSession {
   #aliveAt = now()
   #pingedAt = now()
 
-  constructor(socket: WebSocket, { desk, token, names, network }: SessionParts) {
+  constructor(socket: WebSocket, { desk, token, names, network, address }: SessionParts) {
     this.#socket = socket
     this.#desk = desk
     this.token = token
     this.#names = names
-    this.#network = network
+    this.network = network
+    this.address = address
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
     socket.on('pong', () => (this.#aliveAt = now()))
     socket.on('close', (code) => this.#end(code === BROKEN ? { reason: 'the connection broke', expected: false } : { reason: 'closed its connection', expected: true }))
@@ -139,12 +151,14 @@ export class VolunteerSession {
     this.#leaveRun({ reason: 'went on to another job', expected: true })
     this.#ready = undefined
     this.#offered = terms
+    this.#offeredAt = now()
     if (this.id !== undefined) this.#desk.offered(this.id, terms.id)
     this.send(wrap(terms))
   }
 
   /** The end of a run is durable: a volunteer that only prepares for it is told here, a member was told by the run. */
   runEnded(run: RunHost): void {
+    this.#offeredAt = Number.POSITIVE_INFINITY // it waits for the next job, which is no fault of its own
     if (this.#run === run) return this.#leaveRun({ reason: 'the run ended', expected: true })
     if (this.#run === undefined && this.#offered?.id === run.job.id) this.#tellEnd(run)
   }
@@ -173,6 +187,7 @@ export class VolunteerSession {
   check(silenceMs = SILENCE_MS): void {
     const at = now()
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
+    if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS) return this.terminate(`not ready within ${READY_MS / 1000} s`)
     if (this.#run !== undefined && at - this.#heardAt > silenceMs) return this.terminate(`silent for ${silenceMs / 1000} s`)
     if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS) return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
     if (at - this.#pingedAt < HEARTBEAT_MS || this.#socket.readyState !== this.#socket.OPEN) return
@@ -189,6 +204,10 @@ export class VolunteerSession {
     if (!this.#bucket.take()) {
       this.#desk.refused('rate-exceeded', `${this.#who} sends more than ${MESSAGES_PER_SECOND} messages a second`)
       return this.terminate('too many messages')
+    }
+    if (!this.#bytes.pay(data.byteLength)) {
+      this.#desk.refused('rate-exceeded', `${this.#who} sends more than ${BYTES_PER_SECOND} bytes a second`)
+      return this.terminate('too many bytes')
     }
     this.#heardAt = now()
     try {
@@ -264,7 +283,7 @@ export class VolunteerSession {
     const { incarnation: id, name, client } = this.#hello
     if (this.#run !== undefined) return this.#run.feed({ type: 'speed', member: id, samplesPerSecond })
     this.#run = run
-    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter, network: this.#network }, samplesPerSecond, ...(holds ? { holds } : {}) })
+    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter, network: this.network }, samplesPerSecond, ...(holds ? { holds } : {}) })
   }
 
   #beat({ job, activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, linkMs, refusals = [] }: OnWire<MessageFrom<'heartbeat'>>): void {

@@ -4,12 +4,15 @@ import { type ErrorCode, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
+import { subscriberOf } from './api/addresses.ts'
 import { networkOf } from './network.ts'
 import type { Audience, RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
 import { CLOSE_AWAY, type Hello, type SessionDesk, VolunteerSession } from './session.ts'
 
 const TOKEN_BYTES = 32
+/** volunteers of one address: a few rooms behind one router */
+const MAX_PER_ADDRESS = 256
 /** ms between looks at the clock */
 const CHECK_MS = 500
 /** ms that the token of a departed member is good for: what it asked for just before may still be under way */
@@ -70,13 +73,37 @@ export class Sessions implements Audience, SessionDesk {
 
   /** A new socket from this address; it has to say hello, to one of these names of ours. */
   admit(socket: WebSocket, { names, address }: { readonly names: readonly string[]; readonly address: string }): void {
-    const session = new VolunteerSession(socket, { desk: this, token: randomBytes(TOKEN_BYTES).toString('hex'), names, network: networkOf(address) })
-    if (this.#byId.size + this.#strangers.size >= MAX_VOLUNTEERS) {
+    const session = new VolunteerSession(socket, { desk: this, token: randomBytes(TOKEN_BYTES).toString('hex'), names, network: networkOf(address), address: subscriberOf(address) })
+    if (this.#byId.size + this.#strangers.size >= MAX_VOLUNTEERS && !this.#makeRoom(session.address)) {
       this.#parts.onRefused('grid-full', `there are ${MAX_VOLUNTEERS} volunteers`)
       return session.refuse('grid-full', `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`, true)
     }
+    if (this.#here(session.address) >= MAX_PER_ADDRESS) {
+      this.#parts.onRefused('grid-full', `there are ${MAX_PER_ADDRESS} volunteers of one address`)
+      return session.refuse('grid-full', `this coordinator takes ${MAX_PER_ADDRESS} volunteers of one address at most; try again later`, true)
+    }
     this.#strangers.add(session)
     session.challenge()
+  }
+
+  #here(address: string): number {
+    return [...this.#byId.values(), ...this.#strangers].filter((session) => session.address === address).length
+  }
+
+  /** Places are shared by addresses: the one that has most gives way, by the session that does least, the newest of those. */
+  #makeRoom(newcomer: string): boolean {
+    const all = [...this.#strangers, ...this.#byId.values()]
+    const counts = new Map<string, VolunteerSession[]>()
+    for (const session of all) {
+      const crowd = counts.get(session.address)
+      if (crowd === undefined) counts.set(session.address, [session])
+      else crowd.push(session)
+    }
+    const [crowd = []] = [...counts.values()].sort((a, b) => b.length - a.length)
+    if (crowd.length <= (counts.get(newcomer)?.length ?? 0) + 1) return false
+    const leaving = crowd.findLast(({ run }) => run === undefined) ?? crowd.at(-1)
+    leaving?.refuse('grid-full', 'this coordinator is full, and its places are shared by addresses; try again later', true)
+    return true
   }
 
   // ---- for one session ----

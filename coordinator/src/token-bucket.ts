@@ -22,6 +22,14 @@ export class TokenBucket {
     return true
   }
 
+  /** What costs so much at once; false when there is not enough. */
+  pay(cost: number): boolean {
+    this.#tokens += 1 - cost
+    if (this.take()) return true
+    this.#tokens -= 1 - cost
+    return false
+  }
+
   /** What costs more than a message; it may owe some, and takes nothing until that is paid. */
   charge(cost: number): void {
     this.#tokens -= cost

@@ -9,10 +9,10 @@ const MAPPED = /^::ffff:(?=\d+\.\d+\.\d+\.\d+$)/i
 
 /** The network of who asks; behind a proxy that `--trusted-proxy` names, of who asked the proxy. */
 export function addressOf(request: FastifyRequest): string {
-  return networkOf(request.ip)
+  return subscriberOf(request.ip)
 }
 
-export function networkOf(ip: string): string {
+export function subscriberOf(ip: string): string {
   const plain = ip.replace(MAPPED, '').replace(/%.*$/, '')
   if (isIPv4(plain) || !isIPv6(plain)) return plain
   const [head = '', tail] = plain.toLowerCase().split('::')

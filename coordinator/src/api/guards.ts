@@ -18,6 +18,7 @@ export interface Names {
 export function registerGuards(app: FastifyInstance, names: Names): void {
   app.addHook('onRequest', async (request) => {
     const { host = '', origin } = request.headers
+    if (request.raw.rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === 'host').length > 1) throw new HttpRefusal(400, 'message-malformed', 'a request has one Host')
     if (!isOurs(hostname(host), names)) throw new HttpRefusal(421, 'origin-refused', `this coordinator does not answer to "${host.slice(0, 80)}". Use its address as printed at start, or start it with --public-url.`)
     const changes = request.method !== 'GET' && request.method !== 'HEAD'
     const upgrades = request.headers.upgrade !== undefined

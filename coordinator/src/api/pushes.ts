@@ -1,12 +1,13 @@
 // Gradients of async mode and of guests: checked here for form and honesty of their numbers, decided about in run/leases.ts.
 import { createHash } from 'node:crypto'
 import { type GradientForm, gradientForm, readGradient } from '@starling-grid/model'
-import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, MAX_VOLUNTEERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireHonestCounts } from '../honest-counts.ts'
 import type { RunHost } from '../run-host.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'
+import { Seats } from './seats.ts'
 import type { Access } from './access.ts'
 
 /** Carries what a push says about its body. */
@@ -24,16 +25,21 @@ interface Announced {
 export function registerPushes(app: FastifyInstance, access: Access): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
+  const seats = new Seats(MAX_VOLUNTEERS, 1)
   registerGuestSums(app, access)
 
   app.post<Route>('/api/jobs/:id/pushes', {
     bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
-    onRequest: async (request) => {
+    // All of this before the first byte of the body.
+    onRequest: async (request, reply) => {
       const { member, run } = access.requireMember(request, request.params.id)
       const { layout } = run.job.form
       requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
       const push = readPush(request)
       if (push.incarnation !== member) throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
+      const stale = run.refusesPush(push)
+      if (stale !== undefined) return reply.code(statusOf(stale.verdict)).header('connection', 'close').send({ ...stale, code: stale.verdict })
+      seats.take(member, reply)
       announced.set(request, { push, form: gradientForm(layout, push.sparse) })
     },
   }, async (request, reply) => {

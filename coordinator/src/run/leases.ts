@@ -104,20 +104,31 @@ export function pushed(turn: Turn, input: PushInput): void {
 }
 
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */
-function refusePush({ state, now }: Turn, push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
+function refusePush({ state, now }: Turn, push: Push): PushRefusal | undefined {
+  const refusal = pushRefusal(state, push, now)
+  if (refusal !== undefined || state.config.off.has('A2')) return refusal
+  if (push.samples === 0) return { verdict: 'message-malformed', message: 'a push holds at least one sample' }
+  if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > stalenessBound(state)) {
+    for (const { block } of push.leases) release(state, block)
+    return { verdict: 'base-stale', message: `version ${push.base.v} is too old: now at ${state.chain.head.v}` }
+  }
+  return undefined
+}
+
+export interface PushRefusal {
+  readonly verdict: ErrorCode
+  readonly message: string
+}
+
+/** A2: what is known before the gradient is read: mode epoch, holders and lease epochs, and what is counted already. Changes nothing. */
+export function pushRefusal(state: RunState, push: Push, now: number): PushRefusal | undefined {
   if (state.phase.type !== 'async' && !isGuest(state, push.incarnation, now)) return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
   if (state.config.off.has('A2')) return undefined
   if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
   const blocks = push.leases.map(({ block }) => block)
   if (new Set(blocks).size < blocks.length || blocks.some((block) => state.chain.isDone(block) || state.open.blocks.has(block))) return { verdict: 'duplicate', message: 'a block of this push is already counted' }
   const stale = push.leases.find(({ block, leaseEpoch }) => !holds(state, push.incarnation, block, leaseEpoch))
-  if (stale !== undefined) return { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
-  if (push.samples === 0) return { verdict: 'message-malformed', message: 'a push holds at least one sample' }
-  if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > stalenessBound(state)) {
-    for (const block of blocks) release(state, block)
-    return { verdict: 'base-stale', message: `version ${push.base.v} is too old: now at ${state.chain.head.v}` }
-  }
-  return undefined
+  return stale && { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
 }
 
 function holds(state: RunState, holder: MemberId, block: BlockId, leaseEpoch: number): boolean {

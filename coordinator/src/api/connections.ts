@@ -1,0 +1,96 @@
+// Connections of strangers: so many of one address, a floor under how fast what was asked for is read and what was announced is
+// sent, and a bound on the bytes of all bodies that are on their way.
+import { BlockList, isIPv6, type Socket } from 'node:net'
+import type { Server } from 'node:http'
+import type { FastifyInstance } from 'fastify'
+import { subscriberOf } from './addresses.ts'
+import { announcesBody, HttpRefusal } from './errors.ts'
+
+export interface ConnectionLimits {
+  /** Open connections of one address. A tab has up to ten: a hundred volunteers behind one router. */
+  readonly perAddress: number
+  /** Bytes a second that a caller reads at least of what waits for it, and sends at least of its body: a modem line. */
+  readonly slowest: number
+  /** ms over which the floor is measured, and that a body has besides */
+  readonly graceMs: number
+  /** Bytes of all bodies on their way: one of the largest versions, or many gradients. */
+  readonly bodyBytes: number
+}
+
+export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = { perAddress: 1024, slowest: 16 * 1024, graceMs: 20_000, bodyBytes: 1024 * 1024 * 1024 }
+
+/** bytes that a body counts for when it announces no length: the largest JSON */
+const UNANNOUNCED_BYTES = 512 * 1024
+const RETRY_SECONDS = 2
+
+/** How far a reader was when the present window began. */
+interface Reading {
+  at: number
+  read: number
+}
+
+/** @param proxies addresses whose connections carry many callers */
+export function guardConnections(app: FastifyInstance, { proxies, limits }: { readonly proxies: readonly string[]; readonly limits: ConnectionLimits }): void {
+  const trusted = blockList(proxies)
+  const open = new Map<string, number>()
+  const readers = new Map<Socket, Reading>()
+  app.server.on('connection', (socket: Socket) => {
+    const { remoteAddress: ip = '' } = socket
+    const address = subscriberOf(ip)
+    const count = (open.get(address) ?? 0) + 1
+    if (count > limits.perAddress && !trusted.check(ip, isIPv6(ip) ? 'ipv6' : 'ipv4')) return void socket.destroy()
+    open.set(address, count)
+    readers.set(socket, { at: performance.now(), read: 0 })
+    socket.once('close', () => {
+      readers.delete(socket)
+      const left = (open.get(address) ?? 1) - 1
+      if (left > 0) open.set(address, left)
+      else open.delete(address)
+    })
+  })
+  // WebSockets have bounds of their own.
+  ;(app.server as Server).prependListener('upgrade', (_, socket) => readers.delete(socket as Socket))
+  const timer = setInterval(() => cutSlowReaders(readers, limits), limits.graceMs / 4)
+  app.addHook('onClose', async () => clearInterval(timer))
+  boundBodies(app, limits)
+}
+
+function cutSlowReaders(readers: ReadonlyMap<Socket, Reading>, { slowest, graceMs }: ConnectionLimits): void {
+  const at = performance.now()
+  for (const [socket, reading] of readers) {
+    const read = socket.bytesWritten - socket.writableLength
+    const took = at - reading.at
+    if (socket.writableLength > 0 && took < graceMs) continue
+    if (socket.writableLength > 0 && read - reading.read < (slowest * took) / 1000) socket.destroy()
+    Object.assign(reading, { at, read })
+  }
+}
+
+/** A body counts from its headers to the end of its answer, and has as long as its announced length needs. */
+function boundBodies(app: FastifyInstance, { slowest, graceMs, bodyBytes }: ConnectionLimits): void {
+  let onTheirWay = 0
+  app.addHook('preParsing', async (request, reply) => {
+    if (!announcesBody(request)) return
+    const bytes = Number(request.headers['content-length'] ?? UNANNOUNCED_BYTES)
+    if (onTheirWay > 0 && onTheirWay + bytes > bodyBytes) throw new HttpRefusal(429, 'rate-exceeded', 'too many bytes are on their way here; send this again in a moment', RETRY_SECONDS)
+    onTheirWay += bytes
+    const late = setTimeout(() => request.raw.destroy(), graceMs + (1000 * bytes) / slowest)
+    request.raw.once('end', () => clearTimeout(late))
+    reply.raw.once('close', () => {
+      clearTimeout(late)
+      onTheirWay -= bytes
+    })
+  })
+}
+
+/** "10.0.0.0/8" or "192.0.2.1" */
+function blockList(proxies: readonly string[]): BlockList {
+  const list = new BlockList()
+  for (const proxy of proxies) {
+    const [address = '', bits] = proxy.split('/')
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+    if (bits === undefined) list.addAddress(address, family)
+    else list.addSubnet(address, Number(bits), family)
+  }
+  return list
+}
