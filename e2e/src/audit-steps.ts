@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { type WitnessPaths, witnessPaths } from '@starling-grid/client-node/witness-folder'
 import { outerOptimizer, parseModelSpec, readParameters } from '@starling-grid/model'
-import { extend, genesis, GridError, type JobTerms, JobTermsSchema, jobId, MAX_MESSAGE_BYTES, parse, parseJson, type StepRecord } from '@starling-grid/protocol'
+import { extend, genesis, GridError, type JobTerms, JobTermsSchema, jobId, MAX_MESSAGE_BYTES, parse, parseJson, readSafetensors, type StepRecord } from '@starling-grid/protocol'
 import { Batches, Compute, HeldVersion, Shards, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
 import type { Grid } from './grid.ts'
 
@@ -56,6 +56,17 @@ export async function auditSteps(grid: Grid, job: string, options: AuditOptions)
 export function auditText({ audited, auditFailed, auditSkipped, auditWorst }: StepsAudited): string {
   const skipped = auditSkipped === 0 ? '' : `; ${auditSkipped} cannot be computed again`
   return `${audited} steps computed again, ${auditFailed} wrong; gradients differ by ${auditWorst === null ? 'nothing known' : auditWorst.toPrecision(2)} at most${skipped}`
+}
+
+/** Of several jobs. */
+export function joinedAudits(all: readonly StepsAudited[]): StepsAudited {
+  const sum = (of: (one: StepsAudited) => number): number => all.reduce((total, one) => total + of(one), 0)
+  const worst = all.flatMap(({ auditWorst }) => auditWorst ?? [])
+  const known = all.flatMap(({ auditReached }) => auditReached ?? [])
+  return {
+    audited: sum((one) => one.audited), auditFailed: sum((one) => one.auditFailed), auditSkipped: sum((one) => one.auditSkipped),
+    auditWorst: worst.length === 0 ? null : Math.max(...worst), auditReached: known.length === 0 ? null : known.every(Boolean),
+  }
 }
 
 interface Desk {
@@ -112,8 +123,8 @@ async function adoptKept({ held, audit }: Desk, paths: WitnessPaths, version: De
 async function exported(grid: Grid, job: string, { held }: Desk): Promise<{ readonly id: string; readonly parameters: Float32Array } | undefined> {
   const response = await fetch(`${grid.direct}/api/jobs/${job}/export`, { headers: { authorization: `Bearer ${grid.token}` } })
   if (!response.ok) return undefined
-  const id = (response.headers.get('etag') ?? '').replaceAll('"', '')
-  return { id, parameters: readParameters(new Uint8Array(await response.arrayBuffer()), held.layout) }
+  const bytes = new Uint8Array(await response.arrayBuffer())
+  return { id: readSafetensors(bytes).metadata['id'] ?? '', parameters: readParameters(bytes, held.layout) }
 }
 
 function summary(verdicts: readonly StepVerdict[]): Omit<StepsAudited, 'auditReached'> {

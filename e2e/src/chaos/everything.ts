@@ -4,6 +4,7 @@ import { readdir, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { RunView } from '@starling-grid/protocol'
 import { type Audit, auditChain } from '../audit.ts'
+import { auditSteps, auditText, joinedAudits, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import { FaultProxy } from '../fault-proxy.ts'
 import { Grid } from '../grid.ts'
@@ -17,12 +18,14 @@ export interface EverythingOptions {
   readonly executor: 'webgpu' | 'reference'
   readonly random: () => number
   readonly seed: number
+  /** at the end the gradient of every committed step is computed once more */
+  readonly audit: boolean
   /** a line that stays, and one that changes */
   readonly say: (text: string) => void
   readonly show: (text: string) => void
 }
 
-export interface EverythingResult extends Audit {
+export interface EverythingResult extends Audit, Partial<StepsAudited> {
   /** how often each kind of fault struck */
   readonly faults: Readonly<Record<string, number>>
   readonly jobs: number
@@ -58,7 +61,7 @@ const LONG_JOB_EPOCHS = 6
 const MODES = ['ring', 'auto', 'async', 'local'] as const
 
 export async function everything(options: EverythingOptions): Promise<EverythingResult> {
-  const grid = await Grid.start({ volunteerNiceness: 5, timing: TIMING, proxied: (target) => FaultProxy.start(target, options.random) })
+  const grid = await Grid.start({ volunteerNiceness: 5, timing: TIMING, audited: options.audit, proxied: (target) => FaultProxy.start(target, options.random) })
   const ordeal = new Ordeal(grid, options)
   try {
     return await ordeal.run()
@@ -253,7 +256,17 @@ class Ordeal {
       coordinatorsDeposed: this.#deposed,
       network: this.#proxy.hits,
       seconds: Math.round((Date.now() - this.#began) / 1000),
+      ...(this.#options.audit ? await this.#audited() : {}),
     }
+  }
+
+  async #audited(): Promise<StepsAudited> {
+    const { executor, say } = this.#options
+    const found: StepsAudited[] = []
+    for (const { id } of this.#jobs) found.push(await auditSteps(this.#grid, id, { executor, say }))
+    const all = joinedAudits(found)
+    say(`audit: ${auditText(all)}`)
+    return all
   }
 
   async #ended(job: Job): Promise<{ readonly view: RunView; readonly audit: Audit }> {

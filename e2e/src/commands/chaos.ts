@@ -4,6 +4,7 @@ import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/
 import { Argument, Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { type Audit, auditChain } from '../audit.ts'
+import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { within } from '../chaos/deadline.ts'
 import { everything, type EverythingResult } from '../chaos/everything.ts'
 import { ATTACKS, hostile } from '../chaos/hostile.ts'
@@ -25,6 +26,7 @@ interface Options {
   readonly executor: 'webgpu' | 'reference'
   readonly exchange: NonNullable<JobSpec['exchange']>
   readonly log?: string
+  readonly audit?: boolean
   readonly json?: boolean
 }
 
@@ -52,7 +54,7 @@ const EVERYTHING_MINUTES = 10
 /** ms between two lines of progress, also while nothing happens */
 const PROGRESS_MS = 1000
 
-export interface ChaosResult extends Audit {
+export interface ChaosResult extends Audit, Partial<StepsAudited> {
   readonly faults: number
   readonly replicasIdentical: boolean
   /** from a fault to the next committed step; of attacks, the longest time between two steps */
@@ -78,6 +80,7 @@ export async function chaos(argv: string[]): Promise<number> {
     .addOption(new Option('--exchange <way>', 'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only').choices(['ring', 'butterfly', 'auto']).default('ring'))
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
     .option('--minutes <n>', `of faults, in the scenario ${EVERYTHING} (${EVERYTHING_MINUTES}); after which another fails and says what it waits for (${LONGEST_MINUTES})`, wholeNumber(1))
+    .option('--audit', 'at the end, compute the gradient of every committed step once more from its record, and compare')
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
@@ -89,27 +92,27 @@ export async function chaos(argv: string[]): Promise<number> {
   const faults = options.faults ?? options.kills ?? scenario.faults
   const result = await runScenario(name, scenario, { ...options, faults, minutes: options.minutes ?? LONGEST_MINUTES })
   if (options.json === true) console.log(JSON.stringify(result))
-  return result.faults === faults && result.lost === 0 && result.duplicated === 0 && result.replicasIdentical ? 0 : 1
+  return result.faults === faults && result.lost === 0 && result.duplicated === 0 && result.replicasIdentical && (result.auditFailed ?? 0) === 0 && result.auditReached !== false ? 0 : 1
 }
 
-async function everythingBreaks({ minutes = EVERYTHING_MINUTES, seed, volunteers, executor, json }: Options): Promise<number> {
+async function everythingBreaks({ minutes = EVERYTHING_MINUTES, seed, volunteers, executor, audit = false, json }: Options): Promise<number> {
   const line = new ProgressLine()
-  const result = await everything({ minutes, seed, volunteers, executor, random: random32(seed), say: (text) => line.say(text), show: (text) => line.show(text) })
+  const result = await everything({ minutes, seed, volunteers, executor, audit, random: random32(seed), say: (text) => line.say(text), show: (text) => line.show(text) })
   const { lost, duplicated, jobs, jobsEnded, volunteersEnded, recoverySeconds } = result
   line.say(`${jobsEnded} of ${jobs} jobs ended; ${result.blocksCommitted} of ${result.blocksExpected} blocks committed, ${lost} lost, ${duplicated} duplicated; ${volunteersEnded.length} volunteers ended by themselves; recovery ${recoverySeconds.p50} s (median), ${recoverySeconds.max} s at most`)
   if (json === true) console.log(JSON.stringify(result))
   return survived(result) ? 0 : 1
 }
 
-function survived({ lost, duplicated, replicasIdentical, jobs, jobsEnded, volunteersEnded }: EverythingResult): boolean {
-  return lost === 0 && duplicated === 0 && replicasIdentical && jobsEnded === jobs && volunteersEnded.length === 0
+function survived({ lost, duplicated, replicasIdentical, jobs, jobsEnded, volunteersEnded, auditFailed = 0, auditReached = null }: EverythingResult): boolean {
+  return auditFailed === 0 && auditReached !== false && lost === 0 && duplicated === 0 && replicasIdentical && jobsEnded === jobs && volunteersEnded.length === 0
 }
 
 type Asked = Options & { readonly faults: number; readonly minutes: number }
 
 async function runScenario(name: string, scenario: Scenario, options: Asked): Promise<ChaosResult> {
   const line = new ProgressLine()
-  const grid = await Grid.start({ volunteerNiceness: VOLUNTEER_NICENESS })
+  const grid = await Grid.start({ volunteerNiceness: VOLUNTEER_NICENESS, audited: options.audit === true })
   try {
     grid.watch.limitMs = 60_000 * options.minutes
     return await within(60_000 * options.minutes, grid.watch, struckRun({ name, scenario, grid, line }, options))
@@ -123,6 +126,12 @@ interface Stage {
   readonly scenario: Scenario
   readonly grid: Grid
   readonly line: ProgressLine
+}
+
+async function audited({ grid, line }: Stage, job: string, executor: Options['executor']): Promise<StepsAudited> {
+  const found = await auditSteps(grid, job, { executor, say: (text) => line.say(text) })
+  line.say(`audit: ${auditText(found)}`)
+  return found
 }
 
 async function struckRun({ name, scenario, grid, line }: Stage, options: Asked): Promise<ChaosResult> {
@@ -156,7 +165,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: Asked):
     await noteRecovery(struck.at(-1))
     const rate = ((run.samplesCommitted - began.samples) * 1000) / (performance.now() - began.at)
     const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
-    const result = { faults: struck.length, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, ...summary(recoveries, struck), goodput: rounded(rate / calm) }
+    const result = { faults: struck.length, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, ...summary(recoveries, struck), goodput: rounded(rate / calm), ...(options.audit === true ? await audited({ name, scenario, grid, line }, job, executor) : {}) }
     if (options.log !== undefined) keep(options.log, [{ scenario: name, seed, volunteers, ...result }])
     line.say(`${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
     return result
