@@ -92,7 +92,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ['any name is our own', 'return WILDCARDS.has(host) && isIP(name) !== 0', 'return true'],
     ['pages of other sites change things', '!sameOrigin(origin, host, names)) throw', 'false) throw'],
   ]),
-  ...mutantsOf(GUARDS, 'coordinator/src/api/guards.ts', ['coordinator/test/bounds'], [
+  ...mutantsOf(GUARDS, 'coordinator/src/api/access.ts', ['coordinator/test/bounds'], [
     ['tokens are compared in variable time', 'return timingSafeEqual(digest(a), digest(b))', 'return a === b'],
   ]),
 ]
