@@ -50,7 +50,7 @@ export const DECISIONS: readonly Mutant[] = [
     ['A2: a block counts twice', 'state.chain.isDone(block) || state.open.blocks.has(block))', 'false)'],
     ['A2: a lease that another member has is as good', 'held.holder === holder && held.leaseEpoch', 'held.leaseEpoch'],
     ['A2: an older lease of the same block is as good', 'held.holder === holder && held.leaseEpoch === leaseEpoch', 'held.holder === holder'],
-    ['a lease that ran out stays with its member', 'for (const [block] of overdue) fail(turn, block)', ''],
+    ['a lease that ran out stays with its member', 'for (const [block, { holder }] of overdue) fail(turn, block, holder)', ''],
     ['blocks of a failed push are leased together', 'if (first !== undefined && state.failures.has(first)) return [first]', ''],
   ]),
   ...mutantsOf(QUEUE, 'coordinator/src/run/validation.ts', ['coordinator/test/run-validation'], [
