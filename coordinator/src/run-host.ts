@@ -196,7 +196,7 @@ export class RunHost {
 
   /** A push whose gradients were checked; answered when it is durable. */
   push(push: Push, gradient: PushedGradient, gradDigest: Sha256): Promise<PushAnswer> {
-    const norms = this.state.phase.type === 'ring' ? this.guests.normsOf(gradient, push.targets) : undefined
+    const norms = this.state.phase.type === 'ring' || this.state.phase.type === 'async' ? this.guests.normsOf(gradient, push.targets) : undefined
     return new Promise((answer) => this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }))
   }
 

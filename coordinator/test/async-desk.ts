@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { type BlockId, memberId, type MessageTo, type Push } from '@starling-grid/protocol'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
+const USUAL = { gradient: 1, statistics: 1 }
+
 export type Grant = MessageTo<'grant'>
 
 /** In async mode, each member with a grant. */
@@ -10,6 +12,7 @@ export function asyncDesk(names: readonly string[], options: DeskOptions = {}): 
   const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
   desk.join(...names)
   for (const name of names) desk.answer(name)
+  for (const name of names) desk.state.guestNorms.set(memberId(name), [USUAL]) // each has pushed before
   return { desk, grants: names.map((name) => ask(desk, name)) }
 }
 
@@ -20,9 +23,10 @@ export function ask(desk: Desk, name: string): Grant {
   return grant
 }
 
-export function push(desk: Desk, name: string, { modeEpoch, base, leases }: Grant, changed: Partial<Push> = {}): string | undefined {
+export function push(desk: Desk, name: string, { modeEpoch, base, leases }: Grant, changed: Partial<Push> = {}, norms?: typeof USUAL): string | undefined {
+  if (norms === undefined) for (const id of desk.state.members.keys()) if (!desk.state.guestNorms.has(id)) desk.state.guestNorms.set(id, [USUAL])
   const samples = leases.length
-  desk.feed({ type: 'push', gradDigest: hashOf('sum'), push: { incarnation: memberId(name), modeEpoch, base, leases, samples, targets: samples, lossSum: 1, correct: 0, ...changed } })
+  desk.feed({ type: 'push', gradDigest: hashOf('sum'), norms: norms ?? USUAL, push: { incarnation: memberId(name), modeEpoch, base, leases, samples, targets: samples, lossSum: 1, correct: 0, ...changed } })
   return desk.verdict
 }
 

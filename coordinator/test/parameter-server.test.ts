@@ -6,6 +6,7 @@ import { encodeVersionState, gradientForm, initialVersionState, nextVersion, par
 import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient } from '@starling-grid/shaders'
 import { allocate, keptVersions } from '../src/parameter-server/memory.ts'
 import { ParameterServer, type ServerOptions } from '../src/parameter-server/parameter-server.ts'
+import { firstBound, NormClip } from '../src/parameter-server/norm-clip.ts'
 import { BLOCK_ELEMENTS, blockSquares, keyRanges, layoutOfRange, normOf, threadsFor } from '../src/parameter-server/ranges.ts'
 import { localShards, shardThreads } from '../src/parameter-server/shard-pool.ts'
 
@@ -76,7 +77,7 @@ test('a sum that overflows moves no parameter, and no version is made of nothing
   const server = await serverAt0()
   await assert.rejects(server.close(ref(1), TARGETS), /internal: version 1 cannot follow 0 with 0 pushes/)
   const enormous = new Float32Array(total).fill(3e38)
-  for (let i = 0; i < 2; i++) await server.add({ gradient: dense(enormous), targets: TARGETS, base: ref(0), damping: 1 })
+  for (let i = 0; i < 2; i++) await server.add({ gradient: dense(enormous), targets: TARGETS, base: ref(0), damping: 3e38 }) // bounded pushes overflow in no other way
   assert.equal(await server.close(ref(1), 2 * TARGETS), Number.POSITIVE_INFINITY)
   assert.deepEqual(parametersAt(server, 1), initial().parameters)
 })
@@ -267,4 +268,22 @@ test('a version made of sparse pushes has the bytes of one made of dense ones', 
     return digest((await server.encode()).bytes)
   }))
   assert.equal(one, other)
+})
+
+test('a clipped norm is remembered as its bound: ever larger pushes do not raise the median', () => {
+  const clip = new NormClip(new Array<number>(20).fill(1))
+  for (let i = 0; i < 60; i++) assert.ok(clip.factorOf(1000) * 1000 < 4 ** 4, `push ${i}`)
+  assert.ok(Math.max(...clip.norms) < 4 ** 4)
+  assert.ok(clip.norms.slice(20, 30).every((norm) => norm === 4))
+})
+
+test('threat 40: the first pushes are bounded, too, and zeros switch no bound off', () => {
+  const first = firstBound(Float32Array.of(3, 4), 0.5)
+  assert.equal(first, 100)
+  assert.equal(firstBound(new Float32Array(4), 0.5), 20)
+  const clip = new NormClip([], first)
+  assert.ok(clip.factorOf(1e37) * 1e37 < 100.01)
+  for (let i = 0; i < 60; i++) clip.factorOf(0)
+  assert.deepEqual(clip.norms, [100])
+  assert.ok(clip.factorOf(1e37) * 1e37 < 100.01)
 })

@@ -283,3 +283,31 @@ test('a hidden tab gets twice as long for its lease, until it is seen again', ()
   }
   assert.deepEqual([look(true), look(false)], [2 * (first?.deadlineMs ?? 0), first?.deadlineMs])
 })
+
+test('threat 40: the first pushes wait until two members agree how large gradients are, and then an enormous one counts as four usual ones', () => {
+  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  desk.state.guestNorms.clear()
+  assert.ok(a && b)
+  assert.equal(push(desk, 'a', a, {}, { gradient: 1e37, statistics: 0 }), 'gradient-unproven')
+  assert.equal(desk.state.chain.head.v, 0)
+  assert.equal(push(desk, 'b', b), 'received')
+  assert.equal(push(desk, 'a', ask(desk, 'a'), {}, { gradient: 1e37, statistics: 0 }), 'received')
+  const added = desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : []))
+  assert.ok((added[0] ?? 1) * 1e37 < 5, `${(added[0] ?? 1) * 1e37} times a usual one`)
+})
+
+test('threat 45: pushes of zeros are no work, bound nothing and let no later push through', () => {
+  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  assert.ok(a && b)
+  assert.equal(push(desk, 'a', a, {}, { gradient: 0, statistics: 0 }), 'gradient-outlier')
+  assert.equal(desk.state.chain.head.v, 0)
+  assert.deepEqual(desk.state.guestNorms.get(memberId('a')), [{ gradient: 1, statistics: 1 }])
+  assert.equal(push(desk, 'b', b), 'received')
+})
+
+test('a member alone is not compared with others that gave up, and works', () => {
+  const { desk, grants: [a] } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  desk.state.guestNorms.clear()
+  desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  assert.equal(push(desk, 'a', a ?? assert.fail(), {}, { gradient: 3, statistics: 0 }), 'received')
+})

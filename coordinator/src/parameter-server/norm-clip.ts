@@ -15,12 +15,24 @@ export function clipFactor(norm: number, bound: number): number {
   return factor < 1 ? factor : 1
 }
 
+/** Times their own norm, or 1 where they begin at zero, that a first step of plain descent may move the parameters: above honest ones by far. */
+const FIRST_STEP = 10
+
+export function firstBound(parameters: Float32Array, lr: number): number {
+  let squares = 0
+  for (const value of parameters) squares += value * value
+  return (FIRST_STEP * Math.max(1, Math.sqrt(squares))) / lr
+}
+
 export class NormClip {
   readonly #norms: number[]
 
-  /** `norms`: of pushes before, oldest first */
-  constructor(norms: readonly number[] = []) {
+  readonly #first: number
+
+  /** `norms`: of pushes before, oldest first; `first`: the bound while too few are known */
+  constructor(norms: readonly number[] = [], first = Number.POSITIVE_INFINITY) {
     this.#norms = [...norms]
+    this.#first = first
   }
 
   get norms(): readonly number[] {
@@ -35,15 +47,14 @@ export class NormClip {
   }
 
   #bound(): number {
-    if (this.#norms.length < ENOUGH) return Number.POSITIVE_INFINITY
+    if (this.#norms.length < ENOUGH) return this.#first
     const sorted = this.#norms.toSorted((a, b) => a - b)
-    const median = sorted[sorted.length >> 1] ?? 0
-    return median > 0 ? FACTOR * median : Number.POSITIVE_INFINITY // zeros bound nothing, or nothing would ever move again
+    return FACTOR * (sorted[sorted.length >> 1] ?? this.#first)
   }
 
   /** What was clipped counts as the bound: a stranger cannot raise the median by pushing ever more. */
   #remember(norm: number): void {
-    if (!Number.isFinite(norm)) return
+    if (!Number.isFinite(norm) || norm === 0) return // zeros say nothing of how large gradients are
     this.#norms.push(norm)
     if (this.#norms.length > REMEMBERED) this.#norms.shift()
   }

@@ -5,7 +5,7 @@ import { encodeVersionState, type PushedGradient, type VersionForm, type Version
 import type { VersionId, VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
-import { clipFactor, NormClip } from './norm-clip.ts'
+import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
 import { keyRanges, normOf, threadsFor } from './ranges.ts'
 import { encodePushMemory, type PushMemory } from './push-memory.ts'
 import { localShards, type ShardPool, shardThreads } from './shard-pool.ts'
@@ -86,7 +86,7 @@ export class ParameterServer {
     const pool = processes !== undefined ? await remoteShards(processes, { rule, memory, compensated: this.#compensates }) : threads > 0 ? await shardThreads(shards) : localShards(shards)
     const { step, scalars } = optimizerState
     const place = processes !== undefined ? `${processes.length} processes` : threads > 0 ? `${shards.length} threads` : 'the coordinator\'s own thread'
-    this.#running = { memory, pool, place, clip: new NormClip(remembered.norms), normsAtHead: remembered.norms, kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
+    this.#running = { memory, pool, place, clip: new NormClip(remembered.norms, firstBound(parameters, optimizer.lr)), normsAtHead: remembered.norms, kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
     await pool.run({ type: 'load', step, scalars })
   }
 

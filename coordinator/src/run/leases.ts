@@ -2,6 +2,8 @@
 import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
+import type { PushWeights } from '../parameter-server/add-push.ts'
+import { type PushNorms, weighPush } from './guest-norms.ts'
 import { guestPushed, isGuest } from './guests.ts'
 import { memberLost, releaseAll } from './membership.ts'
 import { failed } from './quarantine.ts'
@@ -94,13 +96,38 @@ export function pushed(turn: Turn, input: PushInput): void {
   if (refusal !== undefined) return turn.effect({ type: 'push-verdict', ...refusal })
   measure(turn, push)
   if (state.phase.type === 'ring') return guestPushed(turn, input)
+  if (input.norms === undefined) throw new Error('internal: a push that was not measured')
+  if (input.norms.gradient === 0 && push.targets > 0) return noWork(turn, push)
+  const weights = weigh(turn, push.incarnation, input.norms)
+  if (weights === undefined) {
+    for (const { block } of push.leases) state.leases.delete(block)
+    turn.effect({ type: 'push-verdict', verdict: 'gradient-unproven', message: 'how large gradients are here is known when a second member has pushed' })
+    return turn.then({ type: 'advance' })
+  }
   addToSum(turn, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
   state.workers.add(push.incarnation)
   const { head } = state.chain
-  turn.effect({ type: 'server-add', base: push.base, targets: push.targets, damping: dampingOf(state.config.async, head.v - push.base.v) })
+  turn.effect({ type: 'server-add', base: push.base, targets: push.targets, damping: weights.gradient * dampingOf(state.config.async, head.v - push.base.v) })
   turn.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })
   turn.then({ type: 'advance' })
+}
+
+/** Zeros move nothing: they are no work, and a block that makes them with one member goes to another. */
+function noWork(turn: Turn, push: Push): void {
+  for (const { block } of push.leases) fail(turn, block, push.incarnation)
+  countRefused(turn, push.incarnation)
+  turn.effect({ type: 'push-verdict', verdict: 'gradient-outlier', message: 'a gradient of zeros alone is no work' })
+  turn.then({ type: 'advance' })
+}
+
+/** Not further than is usual, and what is usual no single member decides, from the first push on; undefined: nothing is known yet. */
+function weigh({ state }: Turn, id: MemberId, norms: PushNorms): PushWeights | undefined {
+  const { guestNorms, members, leases, workers } = state
+  for (const known of guestNorms.keys()) if (!members.has(known)) guestNorms.delete(known)
+  const holders = new Set([...leases.values()].map(({ holder }) => holder))
+  const active = [...members.values()].filter((member) => member.id === id || (member.misses === 0 && (workers.has(member.id) || holders.has(member.id))))
+  return weighPush(guestNorms, id, norms, active.length)
 }
 
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */

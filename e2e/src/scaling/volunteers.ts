@@ -175,7 +175,7 @@ export class ModelVolunteer {
     coordinator.transfer(gradientBytes, () => this.#later((1000 * gradientBytes) / links.down + links.latencyMs + (1000 * samples) / this.samplesPerSecond + (1000 * gradientBytes) / links.up, () =>
       coordinator.transfer(gradientBytes, () => {
         if (!current()) return
-        coordinator.receive({ type: 'push', push, gradDigest: digestAt(base) }, push)
+        coordinator.receive({ type: 'push', push, gradDigest: digestAt(base), norms: { gradient: 1, statistics: 1 } }, push)
         this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () => this.#send({ type: 'lease-request', modeEpoch }))
       })))
   }
