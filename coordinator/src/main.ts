@@ -7,6 +7,8 @@ import { type OwnerToken, ownerToken } from './owner-token.ts'
 import { type Coordinator, createCoordinator } from './server.ts'
 
 const FAILURE = 1
+/** what other users of this machine may do with files that are made here: nothing */
+const OWN_FILES = 0o077
 const WRONG_USE = 2
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
@@ -15,9 +17,10 @@ const DEPOSED = 3
 
 async function start(argv: readonly string[]): Promise<void> {
   const options = parseOptions(argv)
+  process.umask(OWN_FILES) // data, models and the journal are of this user alone
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
   const owner = await ownerToken(options.dataDir, options.token)
-  const coordinator = createCoordinator({ ...options, timing: timingOf(options), token: owner.token, ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say, onDeposed: () => process.exit(DEPOSED) })
+  const coordinator = createCoordinator({ ...options, timing: timingOf(options), token: owner.token, trustedProxies: options.trustedProxy ?? [], ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say, onDeposed: () => process.exit(DEPOSED) })
   drainOnSignal(() => coordinator.stop())
   await coordinator.start()
   const unfinished = coordinator.runs.current()
@@ -48,7 +51,7 @@ function nextSteps({ url, runs }: Coordinator, { token, made }: OwnerToken): str
     `  take part with a browser:   ${url}/`,
     `  take part with this Node:   npm run volunteer -- ${url}`,
     `  watch the run:              ${url}/dashboard`,
-    ...(made === undefined ? [] : [`  owner token (shown once):   ${token}`, `                              kept in ${made}`]),
+    ...(made === undefined ? [] : [`  owner's dashboard (once):   ${url}/dashboard#token=${token}`, `  owner token (shown once):   ${token}`, `                              kept in ${made}`]),
     '',
     'Ctrl-C drains and stops; twice stops at once.',
   ].join('\n')

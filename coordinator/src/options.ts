@@ -19,6 +19,7 @@ export interface StartOptions {
   readonly token?: string
   readonly webRoot?: string
   readonly publicUrl?: URL
+  readonly trustedProxy?: readonly string[]
   readonly iceServer?: readonly string[]
   readonly turnSecret?: string
   /** seconds */
@@ -39,6 +40,7 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
     .addOption(new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env('STARLING_TOKEN'))
     .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
+    .option('--trusted-proxy <address...>', 'proxies in front of it, such as 127.0.0.1 or 10.0.0.0/8: their X-Forwarded-For says who asks')
     .option('--web-root <folder>', 'the built web pages', builtPages())
     .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478')
     .addOption(new Option('--turn-secret <secret>', "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time").env('STARLING_TURN_SECRET'))
