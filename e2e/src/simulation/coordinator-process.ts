@@ -5,6 +5,7 @@ import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator } fr
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
+import { type Decided, Disk, type DiskUser, type Row } from './disk.ts'
 import type { Chronicle, Journal } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
@@ -20,8 +21,9 @@ export interface Records {
   watch(process: CoordinatorProcess, entry: JournalEntry): void
 }
 
-export class CoordinatorProcess implements CoordinatorEnd {
+export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   readonly name: string
+  readonly disk: Disk
   readonly state: RunState
   readonly sessions = new Map<MemberId, Connection>()
   readonly #context: Context
@@ -31,8 +33,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
   /** Σ gradients of guests (A1); they die with the process */
   #guests: { open: Float32Array | undefined; given: { readonly id: number; readonly sum: Float32Array } | undefined } = { open: undefined, given: undefined }
   #fence: number
-  #gradient: Float32Array | undefined
-  #unsaved: JournalEntry[] = []
+  #unsaved: Row[] = []
   /** the next decision with two effects or more is its last, and is cut */
   doomed = false
   alive = true
@@ -46,6 +47,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
     this.state = replay(context.scenario.config, records.journal.entries)
     records.chronicle.observe(taken)
     this.#server = new ParameterServer(context, records)
+    this.disk = new Disk(context, this)
   }
 
   start(): void {
@@ -95,9 +97,8 @@ export class CoordinatorProcess implements CoordinatorEnd {
 
   pushed(push: Push, gradient: Float32Array): boolean {
     if (!this.alive) return false
-    this.#gradient = gradient
     const finite = gradient.every(Number.isFinite)
-    if (finite) this.decide({ type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)), norms: SIMULATED_NORMS })
+    if (finite) this.decide({ type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)), norms: SIMULATED_NORMS }, gradient)
     else this.decide({ type: 'push-refused', push, code: 'gradient-not-finite' })
     return this.alive
   }
@@ -113,28 +114,30 @@ export class CoordinatorProcess implements CoordinatorEnd {
     this.decide({ type: 'uploaded', member, version: replica.version, blob, bytes: replica.counts.byteLength })
   }
 
-  decide(input: RunInput): void {
+  decide(input: RunInput, gradient?: Float32Array): void {
     if (!this.alive || !this.#save()) return
     const before = { phase: this.state.phase.type, gen: this.state.gen, given: this.state.given?.blocks ?? [] }
     const { effects } = decide(this.state, input, this.#context.agenda.now)
     if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen) this.#context.counts.lateReturns++
     if (this.state.given === undefined && before.given.every((block) => this.state.chain.isDone(block))) this.#context.counts.guestBlocks += before.given.length
-    this.#carryOutAll(effects)
+    for (const effect of effects) if (effect.type === 'journal') for (const entry of effect.entries) this.#records.watch(this, entry)
+    if (effects.length > 0) this.disk.add({ effects, at: this.#context.agenda.now, gradient })
     this.#context.touched()
   }
 
-  #carryOutAll(effects: readonly Effect[]): void {
+  /** R1: the rows of all that is decided come first; then the rest leaves, in its order, or as much of it as the process lives for. */
+  carryOut({ effects, gradient }: Decided): void {
     const cut = this.doomed && effects.length > 1 ? this.#context.dice.between(1, effects.length - 1) : effects.length
-    for (const effect of effects.slice(0, cut)) if (this.alive) this.#carryOut(effect)
+    for (const effect of effects.slice(0, cut)) if (this.alive) this.#carryOut(effect, gradient)
     if (cut === effects.length || !this.alive) return
     this.#context.counts.faults['crash-between-effects']++
     this.die(`between two of ${effects.length} effects, after ${cut}`)
   }
 
-  #carryOut(effect: Effect): void {
+  #carryOut(effect: Effect, gradient: Float32Array | undefined): void {
     switch (effect.type) {
-      case 'journal':
-        return this.#append(effect.entries)
+      case 'journal': // durable already
+        return
       case 'send':
         if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW) this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
         if (this.current && (effect.message.type === 'grant' || effect.message.type === 'validate')) this.#records.chronicle.granted(effect.message.leases)
@@ -154,7 +157,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
       case 'server-load':
         return this.#server.load(effect.checkpoint)
       case 'server-add':
-        return this.#server.add(this.#gradient)
+        return this.#server.add(gradient)
       case 'server-close':
         return this.#server.close(effect.record, effect.version)
       case 'server-checkpoint':
@@ -162,7 +165,7 @@ export class CoordinatorProcess implements CoordinatorEnd {
       case 'server-unload':
         return this.#server.unload()
       case 'guest-add':
-        this.#guests.open = plus(this.#guests.open ?? new Float32Array(this.#context.history.length), this.#gradient ?? new Float32Array())
+        this.#guests.open = plus(this.#guests.open ?? new Float32Array(this.#context.history.length), gradient ?? new Float32Array())
         return
       case 'guest-give':
         this.#context.counts.guestSums++
@@ -185,26 +188,26 @@ export class CoordinatorProcess implements CoordinatorEnd {
     for (const move of moves) if (phase.members[move.to] === to) this.#context.counts.movedBlocks += move.blocks.length
   }
 
-  /** R1: durable before the next effect. Switched off: shown now, kept until the next event, lost with the process. */
-  #append(entries: readonly JournalEntry[]): void {
-    if (this.#context.scenario.off.has('R1')) this.#unsaved.push(...entries)
-    else if (!this.#write(entries)) return
-    for (const entry of entries) {
+  /** R1: durable before any effect leaves. Switched off: shown now, kept until the next event, lost with the process. */
+  append(rows: readonly Row[]): boolean {
+    if (this.#context.scenario.off.has('R1')) this.#unsaved.push(...rows)
+    else if (!this.#write(rows)) return false
+    for (const { entry } of rows) {
       this.#context.trace(() => `${this.name} journals ${JSON.stringify(entry).slice(0, 200)}`)
-      this.#records.watch(this, entry)
       this.#records.chronicle.observe(entry)
     }
+    return true
   }
 
   #save(): boolean {
-    const entries = this.#unsaved
+    const rows = this.#unsaved
     this.#unsaved = []
-    return entries.length === 0 || this.#write(entries)
+    return rows.length === 0 || this.#write(rows)
   }
 
   /** Every append is conditional on the fence: a coordinator that was replaced stops here. */
-  #write(entries: readonly JournalEntry[]): boolean {
-    if (!this.#records.journal.append(entries, this.#fence, this.#context.agenda.now)) {
+  #write(rows: readonly Row[]): boolean {
+    if (!this.#records.journal.append(rows, this.#fence)) {
       this.#context.counts.fencedAppends++
       this.die('another coordinator owns the journal')
       return false

@@ -4,6 +4,8 @@ export const FAULTS = [
   'member-crash', 'member-leave', 'socket-loss', 'socket-loss-in-exchange', 'all-sockets-lost', 'coordinator-crash', 'crash-between-effects', 'takeover', 'spurious-abort', 'link-partition', 'bad-gradient', 'everybody-dies',
   // a laptop's lid, a computation that hangs, a network that is gone, links that stop and go on one by one
   'suspended-member', 'stuck-member', 'network-outage', 'swizzle',
+  // a disk that takes nothing for a while
+  'disk-failure',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
@@ -37,6 +39,12 @@ const COUNTED = [
   'pushesTaken', 'pushesRefused', 'validations',
   /** an append with an old fence failed */
   'fencedAppends',
+  /** a decision waited for the disk; what waited was lost with its process (R1) */
+  'slowAppends', 'lostDecisions',
+  /** an answer over HTTP was lost although its request arrived */
+  'lostAnswers',
+  /** whole states that members began to upload */
+  'uploads',
   /** a coordinator restarted while a parameter server ran */
   'serverRestarts',
 ] as const

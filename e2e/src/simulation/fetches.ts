@@ -52,9 +52,11 @@ export class Fetches {
   }
 
   /** A1: over HTTP, while the coordinator keeps it. */
-  beginGuest({ gen, id }: { readonly gen: number; readonly id: number }, stage: (sum: { readonly id: number; readonly sum: Float32Array }) => void): void {
+  beginGuest(wanted: { readonly gen: number; readonly id: number }, stage: (sum: { readonly id: number; readonly sum: Float32Array }) => void): void {
+    const { gen, id } = wanted
     const { agenda, dice, scenario } = this.#context
     agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} gets sum ${id} of guests, g${gen}`, () => {
+      if (this.#isLost()) return this.beginGuest(wanted, stage)
       const { connection, core } = this.#asker
       const sum = connection?.up === true ? connection.coordinator.guestSum(id) : undefined
       if (sum === undefined || core.ring?.gen !== gen) return
@@ -82,11 +84,20 @@ export class Fetches {
     this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', gen, version })
   }
 
-  #download({ gen, target, coordinatorHolds }: Wanted): void {
+  /** The coordinator answered, and the answer is lost: the request is made again. */
+  #isLost(): boolean {
+    const lost = this.#context.dice.chance(this.#context.scenario.lostAnswers)
+    if (lost) this.#context.counts.lostAnswers++
+    return lost
+  }
+
+  #download(wanted: Wanted): void {
+    const { gen, target, coordinatorHolds } = wanted
     if (coordinatorHolds !== true) return this.#failed(gen, null)
     const { agenda, dice, scenario } = this.#context
     agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} downloads version ${target.v}`, () => {
       if (!this.#wants(gen)) return
+      if (this.#isLost()) return this.#download(wanted)
       const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
       if (stored === undefined) return this.#failed(gen, null)
       this.#context.counts.coordinatorFetches++

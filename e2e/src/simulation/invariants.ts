@@ -14,7 +14,7 @@ export function checkInvariants(context: Context, volunteers: readonly Volunteer
   const alive = volunteers.filter((volunteer) => volunteer.alive)
   for (const volunteer of alive) checkReplica(context, volunteer)
   checkGenerations(context, alive)
-  if (coordinator === undefined) return
+  if (coordinator?.disk.idle !== true) return // it knows more than the disk, and than has left it
   checkDone(context, coordinator)
   checkPrefix(context, alive, coordinator)
 }

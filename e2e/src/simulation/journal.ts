@@ -3,11 +3,12 @@
 import { type Mode, type BlockId, epochOf, extend, type LeaseToken, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
 import type { Counts } from './counts.ts'
+import type { Row } from './disk.ts'
 import { digestOf, type History, type Replica } from './replica.ts'
 import type { Violations } from './violations.ts'
 
 export class Journal {
-  readonly entries: { readonly entry: JournalEntry; readonly at: number }[] = []
+  readonly entries: Row[] = []
   /** the last owner entry: appends of other owners fail */
   fence = 0
 
@@ -18,9 +19,9 @@ export class Journal {
     return entry
   }
 
-  append(entries: readonly JournalEntry[], fence: number, at: number): boolean {
+  append(rows: readonly Row[], fence: number): boolean {
     if (fence !== this.fence) return false
-    for (const entry of entries) this.entries.push({ entry, at })
+    this.entries.push(...rows)
     return true
   }
 }

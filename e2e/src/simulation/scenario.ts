@@ -35,8 +35,16 @@ export interface Scenario {
   readonly faultRate: number
   /** frames from the first to the second seat never arrive (R17) */
   readonly brokenLink: readonly [number, number] | undefined
-  /** of whoever takes the first seat */
+  /** of the member that takes the first seat */
   readonly defect: Defect | undefined
+  /** ms that an append to the journal takes at most; 0: it is durable at once */
+  readonly diskMs: number
+  /** ms between raising the fence and the first decision of a coordinator, at most: it reads its journal in between */
+  readonly gapMs: number
+  /** ms that an upload of a whole state takes at most; undefined: as long as a message */
+  readonly uploadMs: number | undefined
+  /** of the answers over HTTP: how many are lost although the request arrived */
+  readonly lostAnswers: number
 }
 
 /** Everything a few times shorter than in production, but in the same proportions. */
@@ -64,6 +72,9 @@ const SLOW_MS = 4000
 /** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
+/** ms of a slow upload, below TIMING.uploadMs */
+const SLOW_UPLOAD_MS = 4000
+
 /** of the runs: how many exchange gradients from each member to each instead of around the ring */
 const BUTTERFLIES = 0.3
 
@@ -89,7 +100,18 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
   const asked = dice.chance(BUTTERFLIES) ? 'butterfly' : 'ring'
-  return { seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 }, seats, faults, faultRate, brokenLink, defect }
+  return { ...worldOf(seed), seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 }, seats, faults, faultRate, brokenLink, defect }
+}
+
+/** What is around the processes. Drawn apart, so that it changes nothing else of a seed. */
+function worldOf(seed: number): Pick<Scenario, 'diskMs' | 'gapMs' | 'uploadMs' | 'lostAnswers'> {
+  const dice = new Dice(Math.imul(seed, 0x85ebca6b) ^ 0xd15c)
+  return {
+    diskMs: dice.pick([0, 0, 0, 20, 200]) ?? 0,
+    gapMs: dice.pick([0, 20, 300]) ?? 0,
+    uploadMs: dice.pick([undefined, undefined, undefined, SLOW_UPLOAD_MS]),
+    lostAnswers: dice.pick([0, 0, 0.1]) ?? 0,
+  }
 }
 
 function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {

@@ -281,7 +281,21 @@ export class VolunteerProcess implements Peer {
   #upload(): void {
     const { connection } = this
     if (this.replica === undefined || connection === undefined || this.#context.has('no-uploads', this)) return
-    const replica = { ...this.replica, counts: this.replica.counts.slice() }
-    this.#context.agenda.send(`${this.id}⇈`, () => `${this.id} uploads version ${replica.version.v}`, () => connection.coordinator.uploaded(this.id, replica))
+    this.#context.counts.uploads++
+    this.#sendUp(connection, { ...this.replica, counts: this.replica.counts.slice() })
+  }
+
+  /** Training goes on meanwhile. When the answer is lost it is sent again. */
+  #sendUp(connection: Connection, replica: Replica): void {
+    const { agenda, dice, scenario, counts } = this.#context
+    const what = (): string => `${this.id} uploads version ${replica.version.v}`
+    const arrive = (): void => {
+      connection.coordinator.uploaded(this.id, replica)
+      if (!dice.chance(scenario.lostAnswers) || connection !== this.connection) return
+      counts.lostAnswers++
+      this.#sendUp(connection, replica)
+    }
+    if (scenario.uploadMs === undefined) agenda.send(`${this.id}⇈`, what, arrive)
+    else agenda.later(dice.between(0, scenario.uploadMs), what, arrive)
   }
 }

@@ -107,7 +107,7 @@ export class World implements Context, Victims {
   /** After the last. */
   checkEnd(): void {
     const coordinator = this.coordinator()
-    if (coordinator !== undefined) checkReplay(this, coordinator, this.journal.entries)
+    if (coordinator?.disk.idle === true) checkReplay(this, coordinator, this.journal.entries)
   }
 
   moment(member: MemberId, moment: Moment): void {
