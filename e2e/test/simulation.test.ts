@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test'
 import { type Rule, SWITCHABLE_RULES, type VersionRef } from '@starling-grid/protocol'
 import { campaign, type Campaign, firstCaught } from '../src/simulation/campaign.ts'
 import { type Counted, FAULTS } from '../src/simulation/counts.ts'
-import type { Scenario } from '../src/simulation/scenario.ts'
+import { type Scenario, SHELL_MUTANTS, type ShellMutant } from '../src/simulation/scenario.ts'
 import { explain, type Play, simulate } from '../src/simulation/simulate.ts'
 import type { World } from '../src/simulation/world.ts'
 
@@ -81,6 +81,10 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'let newcomers fetch a version while the ring runs': 'prefetches',
     'let newcomers follow the steps since': 'followedSteps',
     'send a bucket of a gradient before the rest is computed, and lose it to a ballot': 'voidBuckets',
+    'wait for a disk that is slow or fails': 'slowAppends',
+    'lose what was decided and not yet durable': 'lostDecisions',
+    'lose answers whose requests arrived': 'lostAnswers',
+    'come back with a state that was kept': 'warmStarts',
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))
@@ -111,6 +115,15 @@ test('the same seed gives the same run', () => {
   const [one, other] = [simulate(7), simulate(7)]
   assert.deepEqual(one.counts, other.counts)
   assert.equal(one.events, other.events)
+})
+
+describe('a shell that is broken is noticed', () => {
+  for (const [mutant, promise] of Object.entries(SHELL_MUTANTS) as [ShellMutant, string][])
+    test(`${mutant}: ${promise}`, (context) => {
+      const caught = firstCaught([], SEEDS_TO_CATCH, { mutant })
+      assert.ok(caught, `not noticed in ${SEEDS_TO_CATCH} seeds`)
+      context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
+    })
 })
 
 describe('a rule that is switched off is missed', () => {

@@ -1,6 +1,6 @@
 // One WebSocket between a member and a coordinator. When it breaks, some of what is under way is lost, and either end hears
 // of it later: what a half that does not know yet sends into it vanishes.
-import type { MemberId, Push, ToCoordinator, ToVolunteer } from '@starling-grid/protocol'
+import type { MemberId, Push, ToCoordinator, ToVolunteer, VersionRef } from '@starling-grid/protocol'
 import type { Agenda } from './agenda.ts'
 import { describe } from './describe.ts'
 import type { Dice } from './dice.ts'
@@ -35,6 +35,8 @@ export class Connection {
   readonly #agenda: Agenda
   readonly #dice: Dice
   readonly #lane: string
+  /** what the member says that it holds when it joins */
+  holds: VersionRef | undefined
   #up = true
   /** which ends still take what arrives */
   readonly #open = { member: true, coordinator: true }

@@ -1,6 +1,6 @@
 // One coordinator process: sockets in, decisions of the real reducer, effects out in their order. It can die between any two
 // effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
-import { decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
+import { applyEntry, decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
 import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator } from '@starling-grid/protocol'
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
@@ -19,6 +19,8 @@ export interface Records {
   readonly blobs: Map<Sha256, Replica>
   /** Looks at every entry before it is carried out. */
   watch(process: CoordinatorProcess, entry: JournalEntry): void
+  /** The run paused: its members go to another job. */
+  switchJob(process: CoordinatorProcess): void
 }
 
 export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
@@ -34,23 +36,42 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   #guests: { open: Float32Array | undefined; given: { readonly id: number; readonly sum: Float32Array } | undefined } = { open: undefined, given: undefined }
   #fence: number
   #unsaved: Row[] = []
+  #parkedAt = 0
   /** the next decision with two effects or more is its last, and is cut */
   doomed = false
   alive = true
+  listens = false
 
   constructor(context: Context, records: Records, number: number) {
     this.name = `c${number}`
     this.#context = context
     this.#records = records
-    const taken = records.journal.takeOver(context.agenda.now)
-    this.#fence = taken.owner
+    this.#fence = this.#isNaive ? records.journal.fence : this.#takeOver().owner
     this.state = replay(context.scenario.config, records.journal.entries)
-    records.chronicle.observe(taken)
     this.#server = new ParameterServer(context, records)
     this.disk = new Disk(context, this)
   }
 
+  /** R2: in one transaction, before anything is read. */
+  #takeOver(): Extract<JournalEntry, { type: 'owner' }> {
+    const taken = this.#records.journal.takeOver(this.#context.agenda.now)
+    this.#records.chronicle.observe(taken)
+    return taken
+  }
+
+  get #isNaive(): boolean {
+    return this.#context.scenario.mutant === 'reads-before-fence'
+  }
+
+  /** It has read its journal and listens. */
   start(): void {
+    if (!this.alive) return
+    if (this.#isNaive) {
+      const taken = this.#takeOver()
+      this.#fence = taken.owner
+      applyEntry(this.state, taken, this.#context.agenda.now)
+    }
+    this.listens = true
     if (this.state.mode === 'async') this.#context.counts.serverRestarts++
     this.decide({ type: 'coordinator-started' })
   }
@@ -91,6 +112,17 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     }
   }
 
+  /** Another job gets the members. */
+  park(): void {
+    this.#parkedAt = this.#context.agenda.now
+    if (this.#context.scenario.mutant === 'parks-without-checkpoint') this.#records.switchJob(this)
+    else this.decide({ type: 'park', reason: 'another job was submitted' })
+  }
+
+  get parkedInTime(): boolean {
+    return this.#context.agenda.now - this.#parkedAt < this.#context.scenario.config.timing.parkMs
+  }
+
   tick(): void {
     this.decide({ type: 'tick' })
   }
@@ -115,7 +147,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   }
 
   decide(input: RunInput, gradient?: Float32Array): void {
-    if (!this.alive || !this.#save()) return
+    if (!this.alive || !this.listens || !this.#save()) return
     const before = { phase: this.state.phase.type, gen: this.state.gen, given: this.state.given?.blocks ?? [] }
     const { effects } = decide(this.state, input, this.#context.agenda.now)
     if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen) this.#context.counts.lateReturns++
@@ -150,10 +182,10 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       case 'note':
         return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
       case 'ended':
-      case 'parked':
-        return
       case 'check-blocks': // its blobs are whole
         return
+      case 'parked':
+        return this.#records.switchJob(this)
       case 'server-load':
         return this.#server.load(effect.checkpoint)
       case 'server-add':
@@ -225,7 +257,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     this.sessions.set(incarnation, connection)
     const adapter = { name: 'none', vendor: 'simulation', software: true, executor: 'reference' } as const
     const samplesPerSecond = this.#context.dice.pick([0, 100, 100, 250]) ?? 0
-    this.decide({ type: 'member-joined', member: { id: incarnation, name, client: 'node', adapter }, samplesPerSecond })
+    this.decide({ type: 'member-joined', member: { id: incarnation, name, client: 'node', adapter }, samplesPerSecond, ...(connection.holds ? { holds: connection.holds } : {}) })
   }
 
   #lost(connection: Connection, reason: string, expected: boolean): void {

@@ -6,6 +6,8 @@ export const FAULTS = [
   'suspended-member', 'stuck-member', 'network-outage', 'swizzle',
   // a disk that takes nothing for a while
   'disk-failure',
+  // another job gets all members for a while
+  'job-switch',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
@@ -43,6 +45,8 @@ const COUNTED = [
   'slowAppends', 'lostDecisions',
   /** an answer over HTTP was lost although its request arrived */
   'lostAnswers',
+  /** members came back with a state that they had kept */
+  'warmStarts',
   /** whole states that members began to upload */
   'uploads',
   /** a coordinator restarted while a parameter server ran */

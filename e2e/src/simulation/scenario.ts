@@ -12,7 +12,16 @@ export interface SimulationOptions {
   readonly heavy?: boolean
   /** only long epochs of slow steps, with a member that cannot be in the ring (A1) */
   readonly guests?: boolean
+  readonly mutant?: ShellMutant
 }
+
+/** What a shell around the reducers can do wrong; each must be noticed. */
+export const SHELL_MUTANTS = {
+  'reads-before-fence': 'a coordinator raises its fence before it reads the journal (R2)',
+  'keeps-no-proof': 'a state that is kept for the next visit is kept with the records since the last acknowledged version (R4)',
+  'parks-without-checkpoint': 'a run that pauses for another job has a checkpoint, or its members keep what they hold',
+} as const
+export type ShellMutant = keyof typeof SHELL_MUTANTS
 
 /** What a member that is connected can fail to do for the whole run; the others must finish without it. */
 export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation', 'no-ring-steps'] as const
@@ -45,6 +54,9 @@ export interface Scenario {
   readonly uploadMs: number | undefined
   /** of the answers over HTTP: how many are lost although the request arrived */
   readonly lostAnswers: number
+  /** members keep their state for the next visit, and bring it along (R4, R6) */
+  readonly warm: boolean
+  readonly mutant: ShellMutant | undefined
 }
 
 /** Everything a few times shorter than in production, but in the same proportions. */
@@ -100,17 +112,18 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
   const asked = dice.chance(BUTTERFLIES) ? 'butterfly' : 'ring'
-  return { ...worldOf(seed), seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 }, seats, faults, faultRate, brokenLink, defect }
+  return { ...worldOf(seed), mutant: options.mutant, seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 }, seats, faults, faultRate, brokenLink, defect }
 }
 
 /** What is around the processes. Drawn apart, so that it changes nothing else of a seed. */
-function worldOf(seed: number): Pick<Scenario, 'diskMs' | 'gapMs' | 'uploadMs' | 'lostAnswers'> {
+function worldOf(seed: number): Pick<Scenario, 'diskMs' | 'gapMs' | 'uploadMs' | 'lostAnswers' | 'warm'> {
   const dice = new Dice(Math.imul(seed, 0x85ebca6b) ^ 0xd15c)
   return {
     diskMs: dice.pick([0, 0, 0, 20, 200]) ?? 0,
     gapMs: dice.pick([0, 20, 300]) ?? 0,
     uploadMs: dice.pick([undefined, undefined, undefined, SLOW_UPLOAD_MS]),
     lostAnswers: dice.pick([0, 0, 0.1]) ?? 0,
+    warm: dice.chance(0.5),
   }
 }
 

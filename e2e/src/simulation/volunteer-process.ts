@@ -1,7 +1,7 @@
 // One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
 // in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type BlockId, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, neighbours, react } from '@starling-grid/volunteer'
+import { type BlockId, type Claim, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
+import { claimOf, createMember, goOnFrom, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, neighbours, react } from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
@@ -13,6 +13,12 @@ import { RingWork } from './ring-work.ts'
 import { ShareWork } from './share-work.ts'
 import { Standstill } from './standstill.ts'
 
+/** A state for the next visit, and the records that lead to it. */
+export interface Kept {
+  readonly replica: Replica
+  readonly claim: Claim
+}
+
 type EffectOf<T extends MemberEffect['type']> = Extract<MemberEffect, { type: T }>
 
 /** Who owns which id is not simulated. */
@@ -22,7 +28,7 @@ const REPLAYED = 3
 export class VolunteerProcess implements Peer {
   readonly id: MemberId
   readonly seat: number
-  readonly core: MemberCore
+  core: MemberCore
   replica: Replica | undefined
   connection: Connection | undefined
   /** its socket breaks when it next sends this, or fetches */
@@ -47,14 +53,45 @@ export class VolunteerProcess implements Peer {
     this.#context = context
     this.id = id
     this.seat = seat
-    this.core = createMember(id, context.scenario.config.genesis, context.scenario.off, REPLAYED)
+    this.core = this.#newCore()
     this.#fetches = new Fetches(context, this)
     this.#asyncWork = new AsyncWork(context, this)
     this.#shareWork = new ShareWork(context, this)
   }
 
+  #newCore(): MemberCore {
+    const { config, off } = this.#context.scenario
+    return createMember(this.id, config.genesis, off, REPLAYED)
+  }
+
+  /** What it keeps of its state for the next visit, and the proof of it (R4). */
+  get kept(): Kept | undefined {
+    const claim = claimOf(this.core)
+    if (claim === null || this.replica === undefined) return undefined
+    const proof = this.#context.scenario.mutant === 'keeps-no-proof' ? { base: this.replica.version, records: [] } : claim
+    return { replica: { ...this.replica, counts: this.replica.counts.slice() }, claim: proof }
+  }
+
+  /** A warm start. */
+  goOnFrom({ replica, claim }: Kept): void {
+    if (!goOnFrom(this.core, claim, replica.version)) throw new Error(`internal: ${this.id} kept version ${replica.version.v} without its proof`)
+    this.replica = replica
+    this.#context.counts.warmStarts++
+  }
+
+  /** It takes part in another job for a while, and comes back with what it kept. */
+  visitAnotherJob(kept: Kept | undefined): void {
+    this.#ring = undefined
+    this.#lingering = undefined
+    this.core = this.#newCore()
+    this.replica = undefined
+    if (kept !== undefined) this.goOnFrom(kept)
+    this.connection?.break()
+  }
+
   connect(connection: Connection): void {
     this.connection = connection
+    if (this.#context.scenario.warm) connection.holds = this.core.version
     connection.coordinator.connected(connection)
     connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node', ...NO_PROOF })
   }

@@ -13,7 +13,7 @@ import { Chronicle, Journal } from './journal.ts'
 import { History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
 import type { Violations } from './violations.ts'
-import { VolunteerProcess } from './volunteer-process.ts'
+import { type Kept, VolunteerProcess } from './volunteer-process.ts'
 
 /** of the events: how many let time pass although something could happen now */
 const TICKS = 0.03
@@ -49,6 +49,8 @@ export class World implements Context, Victims {
   readonly #blobs = new Map<Sha256, Replica>()
   readonly #peers = new Map<MemberId, VolunteerProcess>()
   readonly #coordinators: CoordinatorProcess[] = []
+  /** seat → what its last member kept for the next visit */
+  readonly #kept = new Map<number, Kept>()
   readonly #cuts = new Set<string>()
   readonly #poisoned = new Map<string, number>()
   readonly #trace: (line: () => string) => void
@@ -138,12 +140,30 @@ export class World implements Context, Victims {
   }
 
   #startCoordinator(): void {
-    const records = { journal: this.journal, chronicle: this.chronicle, blobs: this.#blobs, watch: (process: CoordinatorProcess, entry: JournalEntry) => this.#watch(process, entry) }
+    const records = { journal: this.journal, chronicle: this.chronicle, blobs: this.#blobs, watch: (process: CoordinatorProcess, entry: JournalEntry) => this.#watch(process, entry), switchJob: (process: CoordinatorProcess) => this.#switchJob(process) }
     const process = new CoordinatorProcess(this, records, ++this.#started)
     this.#coordinators.push(process)
     this.trace(() => `${process.name} starts with ${this.journal.entries.length} journal entries`)
-    process.start()
+    const { gapMs } = this.scenario
+    if (gapMs === 0) process.start()
+    else this.agenda.later(this.dice.between(0, gapMs), () => `${process.name} listens`, () => process.start())
     this.#restartWhenDead()
+  }
+
+  /** All members take part in another job for a while. What was committed is in a checkpoint, unless that took too long. */
+  #switchJob(process: CoordinatorProcess): void {
+    const { state, parkedInTime } = process
+    const works = state.phase.type === 'ring' || state.phase.type === 'async'
+    if (works && parkedInTime && !this.chronicle.hasCheckpoint(this.chronicle.head)) this.violations.report('lost-work', `the run pauses for another job and its version ${this.chronicle.head.v} is in no checkpoint`)
+    for (const volunteer of this.volunteers) if (volunteer.alive && volunteer.connection?.coordinator === process) volunteer.visitAnotherJob(this.#keep(volunteer))
+  }
+
+  /** Its state for the next visit of its seat. */
+  #keep(volunteer: VolunteerProcess): Kept | undefined {
+    const { kept } = volunteer
+    if (!this.scenario.warm || kept === undefined) return undefined
+    this.#kept.set(volunteer.seat, kept)
+    return kept
   }
 
   #watch(process: CoordinatorProcess, entry: JournalEntry): void {
@@ -176,6 +196,8 @@ export class World implements Context, Victims {
     const volunteer = new VolunteerProcess(this, id, seat)
     this.#peers.set(id, volunteer)
     this.volunteers.push(volunteer)
+    const kept = this.#kept.get(seat)
+    if (kept !== undefined) volunteer.goOnFrom(kept)
     this.#connect(volunteer)
   }
 
@@ -187,7 +209,9 @@ export class World implements Context, Victims {
 
   departed(member: VolunteerEnd): void {
     const volunteer = this.#peers.get(member.id)
-    if (volunteer?.alive === true) this.crash(volunteer)
+    if (volunteer?.alive !== true) return
+    this.#keep(volunteer)
+    this.crash(volunteer)
   }
 
   reconnect(member: VolunteerEnd): void {
@@ -232,7 +256,7 @@ export class World implements Context, Victims {
 
   /** To the newest process; now and then to one that was replaced and does not know it yet. */
   #connect(volunteer: VolunteerProcess): void {
-    const processes = this.#coordinators.filter((process) => process.alive)
+    const processes = this.#coordinators.filter((process) => process.alive && process.listens)
     const coordinator = this.dice.chance(0.1) ? this.dice.pick(processes) : processes.at(-1)
     if (coordinator === undefined || this.agenda.now < this.#noNetworkUntil) return this.reconnect(volunteer)
     volunteer.connect(new Connection({ member: volunteer, coordinator, number: ++this.#connections }, this.agenda, this.dice))
