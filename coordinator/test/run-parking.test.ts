@@ -91,3 +91,17 @@ test('a parameter server that parks takes what is leased, grants nothing more, a
   assert.equal(hasParked(desk), true)
   assert.equal(desk.state.checkpoints.at(-1)?.version.v, 2)
 })
+
+test('a parameter server whose members are gone writes its newest version before the run parks', () => {
+  const { desk, grants } = asyncDesk(['a', 'b'], { blocks: 30 })
+  const [first] = grants
+  assert.ok(first !== undefined)
+  assert.equal(push(desk, 'a', first), 'received')
+  for (const name of ['a', 'b']) desk.lose(name)
+  desk.feed({ type: 'park', reason: 'another job' })
+  assert.equal(hasParked(desk), false)
+  const { head } = desk.state.chain
+  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-checkpoint' ? [effect.version.v] : [])), [head.v])
+  desk.feed({ type: 'server-checkpoint', version: head, blob: hashOf('state'), bytes: 1 })
+  assert.equal(hasParked(desk), true)
+})

@@ -22,12 +22,13 @@ export function park(turn: Turn, reason: string): void {
   parkingTick(turn)
 }
 
-/** Outside of a ring and the parameter server nothing is under way that a checkpoint could save. */
+/** Outside of a ring and the parameter server nothing is under way that a checkpoint could save. The server needs no member to write one. */
 export function parkingTick(turn: Turn): void {
   const { state, now } = turn
   const { parking, phase, members, config } = state
   if (parking === undefined) return
-  const isResting = members.size === 0 || phase.type === 'waiting' || phase.type === 'finished'
+  const isEmpty = members.size === 0 && phase.type !== 'async'
+  const isResting = isEmpty || phase.type === 'waiting' || phase.type === 'finished'
   if (isResting || now - parking.since >= config.timing.parkMs) parked(turn)
 }
 
