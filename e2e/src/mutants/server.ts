@@ -63,7 +63,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ['names keep what cannot be seen', 'const name = plainText(hello.name)', 'const name = hello.name'],
   ]),
   ...mutantsOf(SHELLS, 'coordinator/src/sessions.ts', ['coordinator/test/bounds'], [
-    ['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS) {', '>= 1e9) {'],
+    ['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS && !this', '>= 1e9 && !this'],
   ]),
   ...mutantsOf(SHELLS, 'coordinator/src/api/watch.ts', ['coordinator/test/dashboard-stream'], [
     ['a rewind is not told to pages', 'const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)', 'const rewoundTo = rewound.length >= 0 ? undefined : Math.min(...rewound)'],
