@@ -126,7 +126,7 @@ export class Grid {
   async replaceCoordinator(): Promise<Child> {
     if (this.proxy === undefined) throw new Error('internal: a coordinator on another port is reached through a proxy')
     const before = this.coordinator
-    const { child, url } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: 0 })
+    const { child, url } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: 0, takeOver: true })
     this.coordinator = child
     this.direct = url
     this.proxy.pointTo(url)
@@ -169,11 +169,12 @@ interface GridParts {
   readonly proxy: FaultProxy | undefined
 }
 
-async function startCoordinator(options: GridOptions & { readonly dataDir: string; readonly token: string; readonly port: number }): Promise<{ readonly child: Child; readonly url: string }> {
+async function startCoordinator(options: GridOptions & { readonly dataDir: string; readonly token: string; readonly port: number; readonly takeOver?: boolean }): Promise<{ readonly child: Child; readonly url: string }> {
   const { dataDir, token, port, webRoot = dataDir, timing } = options
   let told: (url: string) => void = () => undefined
   const listening = new Promise<string>((resolve) => (told = resolve))
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
+  if (options.takeOver === true) args.push('--take-over')
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
   const child = startChild({ name: 'the coordinator', args, env: { STARLING_TOKEN: token }, onLine: (line, stream) => (stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined) })
   const timer = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`the coordinator did not say where it listens: ${child.lines.join(' | ')}`)), START_MS).unref())
