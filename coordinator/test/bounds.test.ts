@@ -37,9 +37,13 @@ test('beyond the most volunteers that a coordinator takes one more is refused by
   const refusals: string[] = []
   const parts = { onRefused: (code: string) => refusals.push(code), onGone: () => undefined, run: () => undefined, lastRun: () => undefined, relayedLinks: () => 0 }
   const sessions = new Sessions(parts as unknown as ConstructorParameters<typeof Sessions>[0])
+  let admitted = 0
+  /** Each from an address of its own: places are shared by addresses, and one address has few. */
   const admit = (): FakeSocket => {
     const socket = new FakeSocket()
-    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], { names: [], address: '127.0.0.1' })
+    const address = `10.0.${admitted >> 8}.${admitted & 255}`
+    admitted++
+    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], { names: [], address })
     return socket
   }
   const last = Array.from({ length: MAX_VOLUNTEERS }, admit).at(-1)
