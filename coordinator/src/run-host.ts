@@ -108,7 +108,7 @@ export class RunHost {
     this.state = createRunState(job.config)
     this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
     this.guests = new GuestSums(job.form.layout)
-    this.versions = new Versions({ job, state: this.state, blobs, files, server: this.#server })
+    this.versions = new Versions({ job, state: this.state, blobs, files, server: this.#server, onDamaged: (damaged) => this.feed({ type: 'checkpoint-damaged', ...damaged }) })
     this.#serverWork = new ServerWork({ server: this.#server, versions: this.versions, blobs, feed: (input) => this.feed(input), note: (text) => this.history.note('run', text, now()), onTrouble: (text) => this.#noteTrouble(text) })
     this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
     this.#outbox = new Outbox({

@@ -5,7 +5,7 @@ import { describeError } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import type { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { Checkpoint, Effect, RunInput } from './run/state.ts'
-import type { Versions } from './versions.ts'
+import { isDamage, type Versions } from './versions.ts'
 
 export interface ServerWorkParts {
   readonly server: ParameterServer
@@ -45,11 +45,19 @@ export class ServerWork {
 
   async #load(checkpoint: Checkpoint): Promise<void> {
     const { versions, note } = this.#parts
-    const [state, remembered] = await Promise.all([versions.load(checkpoint), versions.remembered(checkpoint)])
+    const state = await versions.load(checkpoint).catch((error: unknown) => this.#damaged(checkpoint, error))
+    if (state === undefined) return
+    const remembered = await versions.remembered(checkpoint).catch(unlessDamaged)
     await this.#onServer(async (server) => {
       await server.load(state, remembered)
       note(`the parameter server computes in ${server.place}`)
     }, true)
+  }
+
+  /** Reading it again leads nowhere: the decisions name an older one. @throws what is no damage: a disk that fails may work again */
+  #damaged({ version }: Checkpoint, error: unknown): undefined {
+    if (!isDamage(error)) throw error
+    this.#parts.feed({ type: 'checkpoint-damaged', version, problem: error.message, neededBy: 'server' })
   }
 
   /** A4: a server that fails is gone whole, and what was still meant for it with it, until it is loaded again. */
@@ -77,4 +85,9 @@ export class ServerWork {
 function required(gradient: PushedGradient | undefined): PushedGradient {
   if (gradient === undefined) throw new Error('internal: a push without its gradient')
   return gradient
+}
+
+/** Without what it remembered of pushes a server begins anew to learn their norms. @throws what is no damage */
+function unlessDamaged(error: unknown): undefined {
+  if (!isDamage(error)) throw error
 }

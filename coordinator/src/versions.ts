@@ -1,6 +1,6 @@
 // Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer needed.
 import { decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, type VersionState } from '@starling-grid/model'
-import { GridError, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
+import { GridError, isGridError, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import type { Stored } from './blobs/stored.ts'
 import { now } from './clock.ts'
@@ -8,6 +8,7 @@ import type { Job } from './jobs.ts'
 import type { KeptFiles } from './kept-files.ts'
 import type { ParameterServer } from './parameter-server/parameter-server.ts'
 import { decodePushMemory, type PushMemory } from './parameter-server/push-memory.ts'
+import type { DamagedCheckpoint } from './run/damaged-checkpoint.ts'
 import { newestCheckpoint } from './run/journal-replay.ts'
 import type { Checkpoint, RunState } from './run/state.ts'
 import { summary } from './run/validation.ts'
@@ -41,6 +42,8 @@ export interface VersionParts {
   readonly blobs: BlobStore
   readonly files: KeptFiles
   readonly server: ParameterServer
+  /** a checkpoint cannot be read: an older one has to serve */
+  readonly onDamaged: (damaged: DamagedCheckpoint) => void
 }
 
 export class Versions {
@@ -82,7 +85,8 @@ export class Versions {
     const { state, job, blobs, files } = this.#parts
     const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
     if (checkpoint === undefined) return undefined
-    if (checkpoint.blob !== undefined) return blobs.read(checkpoint.blob)
+    const { blob } = checkpoint
+    if (blob !== undefined) return this.#reading(checkpoint, () => blobs.read(blob))
     return files.file(`${job.id} seed`, id, async () => encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() }))
   }
 
@@ -106,9 +110,20 @@ export class Versions {
   async load(checkpoint: Checkpoint): Promise<VersionState> {
     const { job, blobs } = this.#parts
     if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
-    const bytes = await blobs.get(checkpoint.blob)
-    if (bytes === undefined) throw new GridError('version-corrupt', `checkpoint ${checkpoint.version.v} is gone from the data folder (blob ${checkpoint.blob})`)
-    return decodeVersionState(bytes, { ...job.form, version: checkpoint.version })
+    const { blob, version } = checkpoint
+    const bytes = await blobs.get(blob)
+    if (bytes === undefined) throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
+    return decodeVersionState(bytes, { ...job.form, version })
+  }
+
+  /** Says of a checkpoint whose bytes are wrong that it is damaged. A disk that fails for a while damages none. */
+  async #reading<T>({ version }: Checkpoint, read: () => Promise<T>): Promise<T> {
+    try {
+      return await read()
+    } catch (error) {
+      if (isDamage(error)) this.#parts.onDamaged({ version, problem: error.message, neededBy: 'reader' })
+      throw error
+    }
   }
 
   /** What the parameter server that wrote it remembered; nothing of a member's. @throws GridError 'version-corrupt' */
@@ -147,7 +162,7 @@ export class Versions {
 
   async #encodeExport(checkpoint: Checkpoint, measured: boolean): Promise<Uint8Array> {
     const { state, job } = this.#parts
-    const { version, parameters } = await this.load(checkpoint)
+    const { version, parameters } = await this.#reading(checkpoint, () => this.load(checkpoint))
     const { vocabulary } = job.manifest
     const known = { ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}), ...(vocabulary === undefined ? {} : { vocabulary }) }
     return exportModel({ ...job.form, version, parameters, ...known })
@@ -172,11 +187,16 @@ export class Versions {
     const { state, blobs } = this.#parts
     const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
     const tidied = checkpoint?.blob !== undefined && !(await blobs.has(checkpoint.blob))
-    return checkpoint === undefined || tidied ? undefined : this.load(checkpoint)
+    return checkpoint === undefined || tidied ? undefined : this.#reading(checkpoint, () => this.load(checkpoint))
   }
 
   #initial() {
     const { spec, optimizer } = this.#parts.job.form
     return initialVersionState(spec, optimizer, this.#parts.job.spec.seed)
   }
+}
+
+/** The bytes of a blob are not what was written, or are gone. */
+export function isDamage(error: unknown): error is GridError {
+  return isGridError(error) && (error.code === 'version-corrupt' || error.code === 'shard-corrupt')
 }

@@ -15,7 +15,7 @@ test('a dry submission says parameters and activation memory, and starts nothing
   // flatten makes 784 values of a sample, the linear layer 10
   assert.deepEqual(await dry(url, smallJob()), { status: 200, body: { model: { parameters: 7850, activationBytes: 4 * 794 } } })
   assert.equal((await dry(url, smallJob(), 'yes')).status, 422)
-  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [] })
+  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
   const wrong = await dry(url, smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }))
   assert.equal(wrong.status, 422)
   assert.match(wrong.body.message ?? '', /layer 0 `conv2d` expects an image .* gets the shape \[3\]/)

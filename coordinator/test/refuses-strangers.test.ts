@@ -167,6 +167,7 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
     fake.send({ type: 'lease-request', modeEpoch })
     return fake.heard('grant', (message) => fake.messages.indexOf(message as never) >= known)
   }
+  let version = 1
   for (const [code, change] of [
     ['gradient-not-finite', { body: new Float32Array(total).fill(Number.NaN) }],
     ['gradient-shape', { body: new Float32Array(total - 1) }],
@@ -174,7 +175,9 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
     ['message-malformed', { push: { targets: 0 } }],
   ] as const) {
     assert.equal((await fake.push(await next(), change)).verdict, code)
-    assert.equal((await runOf(url, id)).version.v, 1, 'nothing of it was applied')
+    assert.equal((await runOf(url, id)).version.v, version, 'nothing of it was applied')
+    assert.equal((await fake.push(await next(), {})).verdict, 'received') // three refusals in a row cost a member its work
+    version++
   }
   const tooLarge = await fake.push(await next(), { body: new Float32Array(total + 1) })
   assert.deepEqual([tooLarge.status, tooLarge.code], [413, 'message-too-large'])
@@ -197,7 +200,7 @@ test('a model that cannot be built, or does not fit the data, is refused when it
   assert.match((await refused({ encoding: 'int4' })).message ?? '', /encoding/)
   assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
   assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
-  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [] })
+  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
 })
 
 test('job control needs the owner token, and a form of another site cannot send it', async () => {

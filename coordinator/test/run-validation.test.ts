@@ -102,3 +102,18 @@ test('blocks that a member gives back go to another at once; it rests longer eac
   assert.deepEqual((desk.wait(1001), granted()), [], 'twice as long')
   assert.equal((desk.wait(1000), granted()[0]?.[0]), 'a')
 })
+
+test('when no member of the ring answers, the blocks go to members outside it, which get the version from its checkpoint', () => {
+  const desk = atEpochEnd(['a'], { timing: { leaseMaxMs: 1000, leaseMinMs: 500 } })
+  assert.deepEqual(desk.sent('validate').map(({ to }) => to), ['a'])
+  const { head } = desk.state.chain
+  desk.feed({ type: 'uploaded', member: [...desk.state.members.keys()][0] ?? assert.fail(), version: head, blob: hashOf('state'), bytes: 1 })
+  assert.equal(desk.state.checkpoints.at(-1)?.version.v, head.v)
+  desk.join('b')
+  const asked = new Set<string>()
+  for (let i = 0; i < 10 && desk.phase === 'ring'; i++) {
+    desk.wait(400)
+    for (const { to } of desk.sent('validate')) asked.add(to)
+  }
+  assert.ok(asked.has('b'), `asked ${[...asked].join(', ')} in phase ${desk.phase}`)
+})

@@ -1,5 +1,5 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
-import { ALL_RULES_ON, type BlockId, type StepRecord } from '@starling-grid/protocol'
+import { ALL_RULES_ON, type BlockId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { emptySum } from './accumulator.ts'
 import { ChainIndex } from './chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
@@ -74,6 +74,9 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       for (const block of entry.blocks) state.quarantined.delete(block)
       state.restorations++
       return
+    case 'checkpoint-damaged':
+      forgetCheckpoint(state, entry.version)
+      return
     case 'validated':
       return addResult(state, entry)
     case 'epochs':
@@ -96,6 +99,12 @@ function start(state: RunState, { gen, members, records }: Extract<JournalEntry,
 function commit(state: RunState, records: readonly StepRecord[]): void {
   if (records.length > 0) state.abandoned = []
   state.chain.append(records)
+}
+
+/** Version 0 needs no bytes: it is made from the seed. */
+function forgetCheckpoint({ checkpoints }: RunState, { id }: VersionRef): void {
+  const at = checkpoints.findIndex(({ version, blob }) => version.id === id && blob !== undefined)
+  if (at >= 0) checkpoints.splice(at, 1)
 }
 
 const NO_RESULTS: ReadonlyMap<BlockId, ValidationResult> = new Map()

@@ -6,6 +6,7 @@ import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from
 import { confirmed, decide as decideBallot, enterRing, openBallot, stateAnswered } from './ballot.ts'
 import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploadBegun, uploaded, uploadFailed } from './checkpoints.ts'
 import { considerHandover, handedOver, handoverBegun, handoverTick } from './handover.ts'
+import { checkpointDamaged } from './damaged-checkpoint.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { guestKnown, recallGuests } from './guests.ts'
 import { copied, prefetched } from './learners.ts'
@@ -78,6 +79,8 @@ function take(turn: Turn, input: RunInput): void {
       return pushRefused(turn, input.push, input.code)
     case 'server-checkpoint':
       return serverCheckpointed(turn, input)
+    case 'checkpoint-damaged':
+      return checkpointDamaged(turn, input)
     case 'server-lost':
       return serverLost(turn, input.reason)
     case 'park':
@@ -258,7 +261,9 @@ function validate(turn: Turn): void {
   const { phase } = state
   if (phase.type === 'ring') {
     askFor(turn)
-    return grantValidation(turn, phase.members)
+    // Members of the ring have the version at hand; others get it from its checkpoint.
+    const isSaved = newestCheckpoint(state).version.id === state.chain.head.id
+    return grantValidation(turn, phase.members, isSaved ? [...state.members.keys()] : [])
   }
   grantValidation(turn, [...state.members.keys()])
 }

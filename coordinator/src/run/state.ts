@@ -1,5 +1,6 @@
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it does no
 // I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
+import type { DamagedCheckpoint } from './damaged-checkpoint.ts'
 import type {
   AdapterDescription, BlockId, Claim, Consumed, JobId, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, Exchange, RunEvent,
 } from '@starling-grid/protocol'
@@ -57,6 +58,8 @@ export type JournalEntry =
   | { readonly type: 'quarantine'; readonly block: BlockId }
   /** their shard is whole again */
   | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
+  /** a checkpoint that cannot be read: it is none any more */
+  | { readonly type: 'checkpoint-damaged'; readonly version: VersionRef }
   | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly targets: number; readonly correct: number; readonly lossSum: number }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
@@ -345,6 +348,8 @@ export type RunInput =
   | { readonly type: 'push-refused'; readonly push: Push; readonly code: ErrorCode }
   /** the parameter server wrote its state as a blob */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly remembered?: Sha256 }
+  /** the bytes of a checkpoint are gone, or are not what was written */
+  | ({ readonly type: 'checkpoint-damaged' } & DamagedCheckpoint)
   /** the parameter server died: what it held since its last checkpoint is gone (A4) */
   | { readonly type: 'server-lost'; readonly reason: string }
   /** another job gets the volunteers: answered by the effect `parked` */

@@ -26,13 +26,14 @@ export function validationBlocks({ config, quarantined }: RunState): number {
   return config.validationBlocks - aside
 }
 
-/** Grants what is left to the given members, round and round, and renews what is overdue. */
-export function grantValidation(turn: Turn, members: readonly MemberId[]): void {
+/** Grants what is left to these members, round and round, and renews what is overdue; to others, too, when none of these answers. */
+export function grantValidation(turn: Turn, first: readonly MemberId[], others: readonly MemberId[] = []): void {
   const { state, now } = turn
   const version = state.chain.head
   if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map(), late: new Set(), resting: new Map() }
   const { leases, late, resting } = state.validation
   for (const [block, { deadline, holder }] of leases) if (deadline < now && leases.delete(block)) late.add(holder)
+  const members = first.every((member) => late.has(member)) ? [...new Set([...first, ...others])] : first
   if (members.every((member) => late.has(member))) late.clear() // all in turn again
   const results = resultsOf(state, version.id)
   const busy = new Set([...leases.values()].map((lease) => lease.holder))

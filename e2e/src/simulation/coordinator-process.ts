@@ -1,7 +1,7 @@
 // One coordinator process: sockets in, decisions of the real reducer, effects out in their order. It can die between any two
 // effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
 import { applyEntry, decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
-import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator } from '@starling-grid/protocol'
+import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator, VersionRef } from '@starling-grid/protocol'
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
@@ -119,6 +119,11 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     else this.decide({ type: 'park', reason: 'another job was submitted' })
   }
 
+  /** A shell found that a checkpoint's bytes are gone. */
+  damaged(version: VersionRef, neededBy: 'server' | 'reader'): void {
+    if (this.#context.scenario.mutant !== 'keeps-damaged-checkpoints') this.decide({ type: 'checkpoint-damaged', version, problem: 'its bytes are gone', neededBy })
+  }
+
   get parkedInTime(): boolean {
     return this.#context.agenda.now - this.#parkedAt < this.#context.scenario.config.timing.parkMs
   }
@@ -187,7 +192,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       case 'parked':
         return this.#records.switchJob(this)
       case 'server-load':
-        return this.#server.load(effect.checkpoint)
+        return this.#server.load(effect.checkpoint, () => this.damaged(effect.checkpoint.version, 'server'))
       case 'server-add':
         return this.#server.add(gradient)
       case 'server-close':

@@ -8,6 +8,8 @@ export const FAULTS = [
   'disk-failure',
   // another job gets all members for a while
   'job-switch',
+  // the bytes of a checkpoint are gone
+  'damaged-checkpoint',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
@@ -47,6 +49,8 @@ const COUNTED = [
   'lostAnswers',
   /** members came back with a state that they had kept */
   'warmStarts',
+  /** a checkpoint could not be read when it was needed, and an older one served */
+  'damagedCheckpoints',
   /** whole states that members began to upload */
   'uploads',
   /** a coordinator restarted while a parameter server ran */

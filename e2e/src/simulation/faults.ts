@@ -12,7 +12,7 @@ const MOMENTS = ['state', 'state', 'fetch', 'fetch', 'fetch', 'confirm', 'held',
 /** Draws: a crash between effects must meet a decision with several of them, so it is tried more often. */
 const WEIGHTS: Record<Fault, number> = {
   'member-crash': 4, 'member-leave': 1, 'socket-loss': 4, 'socket-loss-in-exchange': 3, 'all-sockets-lost': 2, 'coordinator-crash': 3, 'crash-between-effects': 4, 'takeover': 1, 'spurious-abort': 3, 'link-partition': 2, 'bad-gradient': 1, 'everybody-dies': 1,
-  'suspended-member': 3, 'stuck-member': 2, 'network-outage': 1, 'swizzle': 2, 'disk-failure': 2, 'job-switch': 2,
+  'suspended-member': 3, 'stuck-member': 2, 'network-outage': 1, 'swizzle': 2, 'disk-failure': 2, 'job-switch': 2, 'damaged-checkpoint': 2,
 }
 /** These wait for their moment, and count when it comes. */
 const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
@@ -41,6 +41,8 @@ export interface Victims {
   outage(ms: number): void
   /** Members are cut off one after another, for less than the time after which they count as gone, and come back in another order. */
   swizzle(): void
+  /** The bytes of the newest checkpoint are gone; false: there is none. */
+  damageCheckpoint(): boolean
   poison(block: string, times: number): void
 }
 
@@ -103,6 +105,8 @@ export class Faults {
         return true
       case 'disk-failure':
         return this.#withCoordinator(({ disk }) => disk.fail(this.#duration(DISK_MS)))
+      case 'damaged-checkpoint':
+        return this.#victims.damageCheckpoint()
       case 'job-switch':
         return this.#withCoordinator((coordinator) => coordinator.park())
       case 'bad-gradient':

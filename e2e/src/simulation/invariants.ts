@@ -103,7 +103,8 @@ function durable(state: RunState): string {
 /** Before an entry takes effect: a start needs all members at its version, a rewind nobody who holds more. */
 export function checkEntry(context: Context, volunteers: readonly VolunteerProcess[], coordinator: CoordinatorProcess, entry: JournalEntry & { readonly head: VersionRef }): void {
   if (entry.type === 'start') checkStart(context, volunteers, coordinator, entry)
-  if (entry.type === 'rewind') checkRewind(context, volunteers, coordinator, entry)
+  // A final rewind gives up what one member alone vouches for (A5, disputes): that it is honest is not known.
+  if (entry.type === 'rewind' && entry.final !== true) checkRewind(context, volunteers, coordinator, entry)
 }
 
 /** I3: a committed version is held whole by all members of the generation (R8). */

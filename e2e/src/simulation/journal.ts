@@ -45,6 +45,7 @@ export class Chronicle {
   #leasesReserved = 0
   readonly #quarantined = new Set<BlockId>()
   readonly #checkpoints: VersionRef[]
+  readonly #saved = new Set<string>()
   #abandoned: VersionRef | undefined
   finished = false
 
@@ -66,6 +67,11 @@ export class Chronicle {
   /** The accepted checkpoint of a version, by its version. */
   hasCheckpoint(version: VersionRef): boolean {
     return this.#checkpoints.some((checkpoint) => sameVersion(checkpoint, version))
+  }
+
+  /** It had one, which may be damaged by now. */
+  wasSaved({ id }: VersionRef): boolean {
+    return this.#saved.has(id)
   }
 
   observe(entry: JournalEntry): void {
@@ -105,6 +111,10 @@ export class Chronicle {
         this.#counts.validations++
         return
       case 'epochs': // no owner ends a simulated run
+        return
+      case 'checkpoint-damaged':
+        this.#counts.damagedCheckpoints++
+        this.#checkpoints.splice(0, this.#checkpoints.length, ...this.#checkpoints.filter((one) => one.v === 0 || !sameVersion(one, entry.version)))
         return
       case 'finished':
         return this.#finish()
@@ -184,6 +194,7 @@ export class Chronicle {
     if (replica === undefined || digestOf(replica) !== blob) return this.#violations.report('I6', `the checkpoint of version ${version.v} has no bytes`)
     this.#history.check(`the checkpoint of version ${version.v}`, { version, counts: replica.counts })
     this.#checkpoints.push(version)
+    this.#saved.add(version.id)
   }
 
   /** I5: only to a prefix that is a checkpoint. */

@@ -29,11 +29,12 @@ export class ParameterServer {
   }
 
   /** A5: it starts from what is committed, or what it writes belongs to no version. */
-  load({ version, blob }: Checkpoint): void {
+  load({ version, blob }: Checkpoint, onDamaged: () => void): void {
     const counts = blob === undefined ? new Float32Array(this.#context.history.length) : this.#blobs.get(blob)?.counts
     const { head } = this.#chronicle
     if (version.id !== head.id) this.#context.violations.report('I6', `the parameter server starts at version ${version.v} while version ${head.v} is committed`)
-    if (counts !== undefined) this.#replica = { version, counts }
+    if (counts === undefined) return onDamaged()
+    this.#replica = { version, counts }
     this.#sum = undefined
   }
 
@@ -62,7 +63,7 @@ export class ParameterServer {
 
   /** A6: nobody else holds what it wrote since its last checkpoint. */
   unload(): void {
-    if (this.#replica !== undefined && !this.#chronicle.hasCheckpoint(this.#replica.version))
+    if (this.#replica !== undefined && !this.#chronicle.wasSaved(this.#replica.version) && this.#replica.version.v > 0)
       this.#context.violations.report('lost-work', `the parameter server stops and nobody has its version ${this.#replica.version.v}`)
     this.#replica = undefined
     this.#sum = undefined

@@ -19,6 +19,7 @@ export interface SimulationOptions {
 export const SHELL_MUTANTS = {
   'reads-before-fence': 'a coordinator raises its fence before it reads the journal (R2)',
   'keeps-no-proof': 'a state that is kept for the next visit is kept with the records since the last acknowledged version (R4)',
+  'keeps-damaged-checkpoints': 'of a checkpoint that cannot be read the older ones serve in its place',
   'parks-without-checkpoint': 'a run that pauses for another job has a checkpoint, or its members keep what they hold',
 } as const
 export type ShellMutant = keyof typeof SHELL_MUTANTS

@@ -129,7 +129,16 @@ export class World implements Context, Victims {
   stored(version: VersionRef): Replica | undefined {
     const checkpoint = this.coordinator()?.state.checkpoints.find((one) => one.version.id === version.id)
     if (checkpoint === undefined) return undefined
-    return checkpoint.blob === undefined ? { version, counts: new Float32Array(this.history.length) } : this.#blobs.get(checkpoint.blob)
+    if (checkpoint.blob === undefined) return { version, counts: new Float32Array(this.history.length) }
+    const replica = this.#blobs.get(checkpoint.blob)
+    if (replica === undefined) this.coordinator()?.damaged(version, 'reader')
+    return replica
+  }
+
+  damageCheckpoint(): boolean {
+    const newest = this.coordinator()?.state.checkpoints.at(-1)
+    if (newest?.blob === undefined || !this.chronicle.hasCheckpoint(newest.version)) return false
+    return this.#blobs.delete(newest.blob)
   }
 
   // ---- coordinators ----
