@@ -4,7 +4,7 @@ import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExec
 import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { openSigner } from './signer.ts'
-import { openShardCache } from './shard-cache.ts'
+import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { witnessIn } from './witness-folder.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
@@ -19,15 +19,20 @@ export interface NodeHostOptions {
   readonly executor: 'webgpu' | 'reference'
   /** part of the wanted adapter's name */
   readonly adapter?: string | undefined
+  /** hosts of STUN and TURN servers beside the coordinator's own */
+  readonly allowedIce?: readonly string[]
+  /** of shards that are kept for later */
+  readonly maxDiskBytes?: number
 }
 
-export function createNodeHost({ coordinatorUrl, executor, adapter }: NodeHostOptions): VolunteerHost {
+export function createNodeHost({ coordinatorUrl, executor, adapter, allowedIce = [], maxDiskBytes = DEFAULT_DISK_BYTES }: NodeHostOptions): VolunteerHost {
   return {
     client: 'node',
     coordinatorUrl,
+    allowedIce,
     signer: openSigner,
     openPeerNetwork,
-    shards: openShardCache(),
+    shards: openShardCache({ maxBytes: maxDiskBytes }),
     ...witnessIn(process.env['STARLING_WITNESS']),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),

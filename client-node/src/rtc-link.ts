@@ -19,7 +19,7 @@ export async function openWebRtc(): Promise<PeerJsPlatform> {
   const { Peer } = await loadPeerJs()
   open++
   return {
-    createPeer: (id, { config, ...options }) => new Peer(id, { ...options, config: { iceServers: [...config.iceServers] } }),
+    createPeer: (id, { config, ...options }) => new Peer(id, { ...options, config: { ...config, iceServers: [...config.iceServers] } }),
     // Without this its threads keep the process from ending.
     released: () => {
       open--

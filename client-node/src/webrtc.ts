@@ -2,6 +2,7 @@
 // of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
 import { PeerConnection, type RtcConfig } from 'node-datachannel'
 import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
+import { CandidateGate } from '@starling-grid/volunteer'
 import { WebSocket } from 'ws'
 
 export { cleanup } from 'node-datachannel'
@@ -33,9 +34,25 @@ class QuietSocket extends WebSocket {
   }
 }
 
+/** What PeerJS hands on from the network's options. */
+interface Configuration extends RTCConfiguration {
+  readonly local?: boolean
+}
+
 class GuardedConnection extends RTCPeerConnection {
-  constructor(config: RTCConfiguration = {}) {
+  readonly #gate: CandidateGate
+
+  constructor(config: Configuration = {}) {
     super({ iceServers: [], peerConnection: guarded(new PeerConnection('starling', nativeConfig(config))) })
+    this.#gate = new CandidateGate(config.local ?? false)
+  }
+
+  override async setRemoteDescription({ type, sdp = '' }: RTCSessionDescriptionInit): Promise<void> {
+    await super.setRemoteDescription({ type, sdp: this.#gate.withoutOthers(sdp) })
+  }
+
+  override async addIceCandidate(candidate?: RTCIceCandidateInit | null): Promise<void> {
+    if (this.#gate.takes(candidate?.candidate ?? '')) await super.addIceCandidate(candidate ?? undefined)
   }
 }
 

@@ -1,11 +1,35 @@
 // How a tab reaches other volunteers: PeerJS over the browser's WebRTC. Runs in the window: Workers have no RTCPeerConnection.
-import { openPeerJsNetwork, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
+import { CandidateGate, openPeerJsNetwork, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { Peer } from 'peerjs'
+
+/** What PeerJS hands on from the network's options. */
+interface Configuration extends RTCConfiguration {
+  readonly local?: boolean
+}
+
+/** PeerJS makes its connections with the window's class: this one takes no candidate that a volunteer should not be sent to. */
+class GuardedConnection extends RTCPeerConnection {
+  readonly #gate: CandidateGate
+
+  constructor({ local = false, ...config }: Configuration = {}) {
+    super(config)
+    this.#gate = new CandidateGate(local)
+  }
+
+  override async setRemoteDescription({ type, sdp = '' }: RTCSessionDescriptionInit): Promise<void> {
+    await super.setRemoteDescription({ type, sdp: this.#gate.withoutOthers(sdp) })
+  }
+
+  override async addIceCandidate(candidate?: RTCIceCandidateInit | null): Promise<void> {
+    if (this.#gate.takes(candidate?.candidate ?? '')) await super.addIceCandidate(candidate ?? undefined)
+  }
+}
 
 /**
  * @throws GridError 'coordinator-lost' when signalling cannot be opened
  * @example const network = await openPeerNetwork(access)
  */
 export function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
+  window.RTCPeerConnection = GuardedConnection
   return openPeerJsNetwork({ createPeer: (id, options) => new Peer(id, options) }, access)
 }

@@ -1,8 +1,12 @@
 // Shards in the browser's Cache Storage, by content. The browser may drop them or refuse space: then they are fetched again.
+// Bounded, whatever a coordinator offers: what was kept first goes first.
 import type { Sha256 } from '@starling-grid/protocol'
 import type { ShardCache } from '@starling-grid/volunteer'
 
 const CACHE_NAME = 'starling-shards'
+/** bytes of all shards, and what the browser shall still have free for this site */
+const MOST_BYTES = 1e9
+const FREE_BYTES = 2e8
 
 export async function openShardCache(): Promise<ShardCache> {
   // Some private windows have no storage at all; training works without.
@@ -13,10 +17,24 @@ export async function openShardCache(): Promise<ShardCache> {
       return found === undefined ? undefined : new Uint8Array(await found.arrayBuffer())
     },
     async put(name: Sha256, bytes: Uint8Array): Promise<void> {
+      if (cache === undefined) return
       // Only a full disk or a revoked permission fails here, and a cache may forget.
-      await cache?.put(keyOf(name), new Response(new Uint8Array(bytes))).catch(() => undefined)
+      await makeRoom(cache, bytes.byteLength).then((room) => (room ? cache.put(keyOf(name), new Response(new Uint8Array(bytes))) : undefined)).catch(() => undefined)
     },
   }
+}
+
+/** False: the browser has too little left for it. */
+async function makeRoom(cache: Cache, bytes: number): Promise<boolean> {
+  const fits = async (): Promise<boolean> => {
+    const { usage = 0, quota = Number.POSITIVE_INFINITY } = await navigator.storage.estimate()
+    return usage + bytes <= Math.min(MOST_BYTES, quota - FREE_BYTES)
+  }
+  if (await fits()) return true
+  // In the order in which they came (Cache.keys); a browser frees what was deleted in its own time.
+  const kept = await cache.keys()
+  for (const request of kept.slice(0, Math.ceil(kept.length / 4))) await cache.delete(request)
+  return fits()
 }
 
 /** A name that no route of the coordinator answers: the cache is ours alone. */

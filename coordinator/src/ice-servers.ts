@@ -40,6 +40,11 @@ export function iceServersFor(member: MemberId, { urls, turnSecret = '', credent
   return urls.map((url) => (isTurn(url) ? { urls: url, username, credential } : { urls: url }))
 }
 
+/** What everybody may know: a TURN server without its credentials would be a free proxy for whoever says hello. */
+export function withoutCredentials({ urls }: IceOptions): IceServers {
+  return urls.filter((url) => !isTurn(url)).map((url) => ({ urls: url }))
+}
+
 function isTurn(url: string): boolean {
   return url.startsWith('turn')
 }

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { type ErrorCode, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type OnWire, type ToVolunteer } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
-import { type IceOptions, iceServersFor, renewalMs } from './ice-servers.ts'
+import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { subscriberOf } from './api/addresses.ts'
 import { networkOf } from './network.ts'
 import type { Audience, RunHost } from './run-host.ts'
@@ -20,6 +20,9 @@ const REMEMBERED_MS = 600_000
 const MAX_REMEMBERED = 20_000
 /** WebSocket close code of our own range: another socket speaks for this member */
 const CLOSE_REPLACED = 4001
+
+/** Orders after which a member opens links, or lets others open one to it. */
+const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set(['form', 'copy-at', 'prefetch', 'follow'])
 
 export interface SessionsParts {
   readonly signallingPath: string
@@ -54,7 +57,7 @@ export class Sessions implements Audience, SessionDesk {
   /** insertion order is about the order of joining */
   readonly #remembered = new Map<MemberId, Remembered>()
   readonly #byTokenHash = new Map<string, MemberId>()
-  /** ms: when a member was last told its ICE servers */
+  /** ms: when a member was last given TURN credentials */
   readonly #iceAt = new Map<MemberId, number>()
   #timer: ReturnType<typeof setInterval> | undefined
 
@@ -147,7 +150,9 @@ export class Sessions implements Audience, SessionDesk {
   // ---- for runs ----
 
   send(to: MemberId, message: OnWire<ToVolunteer>): void {
-    this.#byId.get(to)?.send(message)
+    const session = this.#byId.get(to)
+    if (session !== undefined && OPENS_LINKS.has(message.type)) this.#giveIce(session)
+    session?.send(message)
   }
 
   refuse(job: JobId, to: MemberId, { code, message, fatal }: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void {
@@ -221,7 +226,7 @@ export class Sessions implements Audience, SessionDesk {
   #welcome(session: VolunteerSession, cameBack: boolean): void {
     const { signallingPath, linkOpenMs } = this.#parts
     const run = this.#parts.run()
-    const iceServers = this.#iceServersFor(session)
+    const iceServers = withoutCredentials(this.#parts.ice)
     const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }), job })
     if (run !== undefined) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
@@ -232,23 +237,20 @@ export class Sessions implements Audience, SessionDesk {
   #check(): void {
     for (const session of [...this.#byId.values(), ...this.#strangers]) session.check()
     const at = now()
-    this.#renewIce(at)
     for (const [id, { leftAt }] of this.#remembered) {
       const crowded = this.#remembered.size > MAX_REMEMBERED
       if (leftAt !== undefined && (crowded || at - leftAt > REMEMBERED_MS)) this.#forget(id)
     }
   }
 
-  #iceServersFor({ id }: VolunteerSession): ReturnType<typeof iceServersFor> {
-    if (id === undefined) return []
+  /** TURN credentials are for those who are told to open links, and new ones before the old ones expire. */
+  #giveIce(session: VolunteerSession): void {
+    const { ice } = this.#parts
+    const lifeMs = renewalMs(ice)
+    const { id } = session
+    if (lifeMs === undefined || id === undefined || now() - (this.#iceAt.get(id) ?? Number.NEGATIVE_INFINITY) < lifeMs) return
     this.#iceAt.set(id, now())
-    return iceServersFor(id, this.#parts.ice, now())
-  }
-
-  #renewIce(at: number): void {
-    const lifeMs = renewalMs(this.#parts.ice)
-    if (lifeMs === undefined) return
-    for (const [id, session] of this.#byId) if (at - (this.#iceAt.get(id) ?? 0) >= lifeMs) session.send({ type: 'ice-servers', iceServers: this.#iceServersFor(session) })
+    session.send({ type: 'ice-servers', iceServers: iceServersFor(id, ice, now()) })
   }
 
   #forget(id: MemberId): void {

@@ -45,14 +45,25 @@ test('how long links may take to open is told with the welcome, where it is not 
   }
 })
 
-test('a volunteer gets credentials of its own with its welcome, and new ones in time', async () => {
-  const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 3000 } })
-  await submit(url, smallJob())
+test('threat 32: TURN credentials come with the first ring and again before they expire, never for a hello alone', { timeout: 60_000 }, async () => {
+  const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 2000 } })
+  await submit(url, smallJob({ epochs: 2000 }))
+  const stranger = volunteer(url, { obedient: false })
+  stranger.hello()
+  assert.deepEqual((await stranger.heard('welcome')).iceServers, [{ urls: STUN }])
   const [one, two] = [volunteer(url), volunteer(url)]
-  const first = await one.heard('welcome')
-  assert.match(first.iceServers[1]?.username ?? '', new RegExp(`^[0-9]{10}:${one.id}$`))
-  assert.match((await two.heard('welcome')).iceServers[1]?.username ?? '', new RegExp(`:${two.id}$`))
-  const { iceServers } = await one.heard('ice-servers')
-  const expiry = (servers: typeof iceServers): number => Number(servers[1]?.username?.split(':')[0])
-  assert.ok(expiry(iceServers) > expiry(first.iceServers))
+  const { iceServers: first } = await one.heard('ice-servers')
+  assert.ok(one.messages.findIndex(({ type }) => type === 'ice-servers') < one.messages.findIndex(({ type }) => type === 'form'), 'before the links are opened')
+  assert.match(first[1]?.username ?? '', new RegExp(`^[0-9]{10}:${one.id}$`))
+  assert.match((await two.heard('ice-servers')).iceServers[1]?.username ?? '', new RegExp(`:${two.id}$`))
+  const expiry = (servers: typeof first): number => Number(servers[1]?.username?.split(':')[0])
+  // Each newcomer is a new ballot.
+  const renewed = (): boolean => one.messages.some((message) => message.type === 'ice-servers' && expiry(message.iceServers) > expiry(first))
+  for (let guests = 0; !renewed() && guests < 10; guests++) {
+    const guest = volunteer(url)
+    await guest.heard('form')
+    await new Promise((resolve) => setTimeout(resolve, 700))
+  }
+  assert.ok(renewed())
+  assert.ok(!stranger.messages.some(({ type }) => type === 'ice-servers'))
 })

@@ -32,6 +32,8 @@ export interface VolunteerHost {
   readonly client: 'node' | 'tab'
   /** http(s) origin of the coordinator, without a slash at the end */
   readonly coordinatorUrl: string
+  /** hosts of STUN and TURN servers that its owner allows, beside the coordinator's own; absent: none */
+  readonly allowedIce?: readonly string[]
   /**
    * The key that its lasting id is made of; the same at every call.
    * @throws GridError 'no-key'

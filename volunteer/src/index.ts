@@ -1,4 +1,5 @@
 // Public face of the volunteer package.
+export { CandidateGate, iceHostOf, isInOwnNetwork, MAX_CANDIDATES, ownIceServers } from './collective/candidate-gate.ts'
 export * from './collective/peer-link.ts'
 export * from './collective/index.ts'
 export { microBatchFor } from './graph/batches.ts'

@@ -1,5 +1,6 @@
 // A volunteer's life: join → catch up → train → leave.
 import { describeError, HEARTBEAT_MS, type JobId, type JobTerms, type MemberId, type MessageTo, named, type OnWire, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
+import { ownIceServers } from './collective/candidate-gate.ts'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
@@ -143,7 +144,7 @@ class VolunteerLife implements Volunteer {
   }
 
   #welcomed(welcome: MessageTo<'welcome'>): void {
-    this.#access = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: welcome.iceServers, linkOpenMs: welcome.linkOpenMs }
+    this.#access = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: this.#ownIceServers(welcome), linkOpenMs: welcome.linkOpenMs }
     this.#board.joined()
     this.#offered = welcome.job ?? undefined
     this.#network?.reconnect(this.#access)
@@ -272,10 +273,14 @@ class VolunteerLife implements Volunteer {
     this.#board.finished(`${reason}; waiting for the next job`)
   }
 
+  #ownIceServers({ iceServers }: Pick<MessageTo<'ice-servers'>, 'iceServers'>): SignallingAccess['iceServers'] {
+    return ownIceServers(iceServers, this.#host.coordinatorUrl, this.#host.allowedIce ?? [])
+  }
+
   /** Links that are open stay; later ones are dialled with the new credentials. */
   #renewIce({ iceServers }: MessageTo<'ice-servers'>): void {
     if (this.#access === undefined) return
-    this.#access = { ...this.#access, iceServers }
+    this.#access = { ...this.#access, iceServers: this.#ownIceServers({ iceServers }) }
     this.#network?.reconnect(this.#access)
   }
 

@@ -200,7 +200,7 @@ async function openNetwork() {
   const opening = openPeerJsNetwork({
     createPeer: (id, options) => {
       assert.equal(id, near)
-      assert.deepEqual({ ...options, token: '' }, { host: 'localhost', port: 8080, path: '/signalling', secure: false, token: '', config: { iceServers: [] } })
+      assert.deepEqual({ ...options, token: '' }, { host: 'localhost', port: 8080, path: '/signalling', secure: false, token: '', config: { iceServers: [], local: true } })
       const client = new MadeUpClient()
       clients.push(client)
       return client

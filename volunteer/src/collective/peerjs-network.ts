@@ -1,6 +1,7 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs and
 // Node; the platform injects the PeerJS class. Knows nothing of frames beyond the greeting (rtc-link.ts).
 import { GridError, LINK_OPEN_MS, type MemberId } from '@starling-grid/protocol'
+import { isInOwnNetwork } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
@@ -34,7 +35,8 @@ export interface PeerJsOptions {
   readonly path: string
   readonly secure: boolean
   readonly token: string
-  readonly config: { readonly iceServers: SignallingAccess['iceServers'] }
+  /** for RTCPeerConnection; `local` is ours: whether addresses of the own network are taken */
+  readonly config: { readonly iceServers: SignallingAccess['iceServers']; readonly local: boolean }
 }
 
 export interface PeerJsPlatform {
@@ -195,5 +197,5 @@ function peerJsOptions({ url, path, token, iceServers }: SignallingAccess): Peer
   const { hostname, port, protocol } = new URL(url)
   const secure = protocol === 'https:'
   const defaultPort = secure ? 443 : 80
-  return { host: hostname, port: port === '' ? defaultPort : Number(port), path, secure, token: encodeURIComponent(token), config: { iceServers } }
+  return { host: hostname, port: port === '' ? defaultPort : Number(port), path, secure, token: encodeURIComponent(token), config: { iceServers, local: isInOwnNetwork(url) } }
 }

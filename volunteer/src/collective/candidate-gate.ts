@@ -1,0 +1,79 @@
+// Where a volunteer lets its links be opened to, whatever the coordinator passes on: few addresses per connection, none of them a
+// name, and none in the volunteer's own network unless the coordinator is there, too. And which STUN and TURN servers it asks.
+import type { SignallingAccess } from './peer-link.ts'
+
+/** Addresses of one other member: all interfaces of an ordinary machine, not a list of targets. */
+export const MAX_CANDIDATES = 20
+/** Below are the ports of services that a volunteer should not be made to knock at. */
+const LOWEST_PORT = 1024
+/** What a browser says in the place of a local address (draft-ietf-mmusic-mdns-ice-candidates): only the same network resolves it. */
+const MDNS_NAME = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.local$/i
+
+/** Of one connection. `local`: addresses of the volunteer's own network are taken. */
+export class CandidateGate {
+  readonly #local: boolean
+  #taken = 0
+
+  constructor(local: boolean) {
+    this.#local = local
+  }
+
+  /** `candidate:…`, one that is empty ends the list. */
+  takes(candidate: string): boolean {
+    if (candidate === '') return true
+    return isPlausible(candidate, this.#local) && ++this.#taken <= MAX_CANDIDATES
+  }
+
+  /** The session description without the candidates that are not taken. */
+  withoutOthers(sdp: string): string {
+    const lines = sdp.split('\n')
+    return lines.filter((line) => !line.startsWith('a=candidate:') || this.takes(line.trim())).join('\n')
+  }
+}
+
+/** RFC 8839: candidate:foundation component transport priority address port typ … */
+function isPlausible(candidate: string, local: boolean): boolean {
+  const [, , , , address = '', port = ''] = candidate.replace(/^a=/, '').split(' ')
+  return Number(port) >= LOWEST_PORT && (isGlobal(address) || (local && isAddress(address)) || MDNS_NAME.test(address))
+}
+
+/** Whether the coordinator is in the volunteer's own network: then other volunteers may be, too. */
+export function isInOwnNetwork(coordinatorUrl: string): boolean {
+  const host = hostOf(coordinatorUrl)
+  const isName = !isAddress(host)
+  return isName ? host === 'localhost' || !host.includes('.') || host.endsWith('.local') : !isGlobal(host)
+}
+
+/** STUN and TURN servers on the coordinator's own host, and on those that the volunteer's owner allows. */
+export function ownIceServers(servers: SignallingAccess['iceServers'], coordinatorUrl: string, allowed: readonly string[]): SignallingAccess['iceServers'] {
+  const hosts = new Set([hostOf(coordinatorUrl), ...allowed.map((host) => host.toLowerCase())])
+  return servers.filter(({ urls }) => hosts.has(iceHostOf(urls)))
+}
+
+/** "turn:turn.example.org:3478?transport=udp" → "turn.example.org" */
+export function iceHostOf(url: string): string {
+  const authority = url.replace(/^(stun|turn)s?:/i, '').replace(/\?.*$/, '')
+  return authority.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase()
+}
+
+function hostOf(url: string): string {
+  return new URL(url).hostname.replace(/^\[(.*)\]$/, '$1').toLowerCase()
+}
+
+function isAddress(text: string): boolean {
+  return octetsOf(text) !== undefined || (text.includes(':') && /^[0-9a-f:.]+$/i.test(text))
+}
+
+/** Reached from anywhere: IPv6 of 2000::/3; IPv4 but RFC 1918, 6598, 3927, loopback, multicast and reserved. */
+function isGlobal(address: string): boolean {
+  const octets = octetsOf(address)
+  if (octets === undefined) return isAddress(address) && /^[23][0-9a-f]{3}:/i.test(address)
+  const [a = 0, b = 0] = octets
+  if (a === 0 || a === 10 || a === 127 || a >= 224) return false
+  return !((a === 172 && b >= 16 && b < 32) || (a === 192 && b === 168) || (a === 169 && b === 254) || (a === 100 && b >= 64 && b < 128))
+}
+
+function octetsOf(text: string): number[] | undefined {
+  const octets = /^\d{1,3}(\.\d{1,3}){3}$/.test(text) ? text.split('.').map(Number) : undefined
+  return octets?.every((octet) => octet <= 255) ? octets : undefined
+}
