@@ -7,7 +7,7 @@ import type { ToCoordinator } from '@starling-grid/protocol'
 import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { namesInRing } from '../src/chaos/scenario.ts'
 import { Grid } from '../src/grid.ts'
-import type { Scenario } from '../src/simulation/scenario.ts'
+import { CALM, type Scenario } from '../src/simulation/scenario.ts'
 import { explain, type Play, simulate } from '../src/simulation/simulate.ts'
 import type { VolunteerProcess } from '../src/simulation/volunteer-process.ts'
 import type { World } from '../src/simulation/world.ts'
@@ -28,7 +28,7 @@ class Sleep implements Play {
   scenario(drawn: Scenario): Scenario {
     const { config } = drawn
     return {
-      ...drawn, seats: 3, faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, computeMs: 500, transferMs: 1000, linksMs: 200,
+      ...drawn, ...CALM, seats: 3, computeMs: 500, transferMs: 1000, linksMs: 200,
       config: { ...config, epochs: 1, blocks: 100, batchBlocks: 2, validationBlocks: 0, minVolunteers: 3, timing: { ...config.timing, learnMs: Number.MAX_SAFE_INTEGER } },
     }
   }

@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test'
 import { type Rule, SWITCHABLE_RULES, type VersionRef } from '@starling-grid/protocol'
 import { campaign, type Campaign, firstCaught } from '../src/simulation/campaign.ts'
 import { type Counted, FAULTS } from '../src/simulation/counts.ts'
-import { type Scenario, SHELL_MUTANTS, type ShellMutant } from '../src/simulation/scenario.ts'
+import { CALM, type Scenario, SHELL_MUTANTS, type ShellMutant } from '../src/simulation/scenario.ts'
 import { explain, type Play, simulate } from '../src/simulation/simulate.ts'
 import type { World } from '../src/simulation/world.ts'
 
@@ -16,7 +16,7 @@ class Outage implements Play {
   held: VersionRef | undefined
 
   scenario(drawn: Scenario): Scenario {
-    return { ...drawn, faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined }
+    return { ...drawn, ...CALM }
   }
 
   direct(world: World): void {

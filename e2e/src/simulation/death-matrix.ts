@@ -3,6 +3,7 @@
 // the world is as its seed has it, without any other fault.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { Moment } from './context.ts'
+import { CALM } from './scenario.ts'
 import { type Outcome, type Play, simulate } from './simulate.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import type { World } from './world.ts'
@@ -71,6 +72,10 @@ export function runCell(cell: Cell, seed: number, trace = false): Death {
   return { ...outcome, deaths: director.deaths, step: director.step }
 }
 
+/** Members that are slow are left out after a while, and then cannot die where they should. */
+const QUICK = { computeMs: 500, transferMs: 1000, linksMs: 200 }
+const NEVER_MS = 1e9
+
 class Director implements Play {
   readonly #cell: Cell
   deaths = 0
@@ -85,7 +90,7 @@ class Director implements Play {
   scenario(drawn: ReturnType<Play['scenario']>): ReturnType<Play['scenario']> {
     const { exchange, size, point } = this.#cell
     const [shape, pace] = point.victim === undefined ? [SHAPE, {}] : [LONG_SHAPE, SLOW_COMPUTE]
-    return { ...drawn, ...pace, seats: size, faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, config: { ...drawn.config, ...shape, exchange: { asked: exchange, bytes: 0 }, validationBlocks: 0, minVolunteers: size } }
+    return { ...drawn, ...CALM, ...QUICK, ...pace, seats: size, config: { ...drawn.config, ...shape, timing: { ...drawn.config.timing, stallMs: NEVER_MS, contributeMs: NEVER_MS }, exchange: { asked: exchange, bytes: 0 }, validationBlocks: 0, minVolunteers: size } }
   }
 
   direct(world: World): void {

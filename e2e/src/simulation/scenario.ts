@@ -60,6 +60,9 @@ export interface Scenario {
   readonly mutant: ShellMutant | undefined
 }
 
+/** Nothing goes wrong by itself: for plays, which say what does. */
+export const CALM: Partial<Scenario> = { faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, diskMs: 0, gapMs: 0, uploadMs: undefined, lostAnswers: 0, warm: false }
+
 /** Everything a few times shorter than in production, but in the same proportions. */
 const TIMING: Timing = {
   stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, linkOpenMs: 3000, formMs: 8000, newcomerMs: 4000, contributeMs: 5000, stallMs: 15_000, admitMs: 800, learnMs: 6000, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000, parkMs: 10_000,
