@@ -27,7 +27,8 @@ export async function openShardCache(): Promise<ShardCache> {
 /** False: the browser has too little left for it. */
 async function makeRoom(cache: Cache, bytes: number): Promise<boolean> {
   const fits = async (): Promise<boolean> => {
-    const { usage = 0, quota = Number.POSITIVE_INFINITY } = await navigator.storage.estimate()
+    // Where a browser does not estimate, its own limit holds: put() fails, and that is no harm.
+    const { usage = 0, quota = Number.POSITIVE_INFINITY } = (await globalThis.navigator?.storage?.estimate()) ?? {}
     return usage + bytes <= Math.min(MOST_BYTES, quota - FREE_BYTES)
   }
   if (await fits()) return true

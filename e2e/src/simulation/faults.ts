@@ -161,10 +161,10 @@ export class Faults {
     if (other !== undefined) this.#victims.cut(id, other)
   }
 
-  /** Once or twice it is chance; five times it is the block (it is set aside in async mode). */
+  /** Once or twice it is chance; eight times it is the block (it is set aside in async mode). */
   #poison(): void {
     const { config } = this.#context.scenario
     const block = trainingBlock(this.#context.dice.below(config.epochs), this.#context.dice.below(config.blocks))
-    this.#victims.poison(block, this.#context.dice.pick([1, 2, 5]) ?? 1)
+    this.#victims.poison(block, this.#context.dice.pick([1, 2, 8]) ?? 1)
   }
 }
