@@ -71,7 +71,7 @@ class FrameSocket implements RelaySocket {
   readonly #socket: WebSocket
   #onMessage: RelaySocket['onMessage']
 
-  /** Not read before somebody listens. */
+  /** Not read before its owner listens. */
   constructor(socket: WebSocket) {
     this.#socket = socket
     socket.binaryType = 'arraybuffer'

@@ -50,7 +50,7 @@ const RECOVERY_LIMIT_MS = 120_000
 const END_LIMIT_MS = 10 * 60_000
 /** ms for a deposed coordinator to end */
 const DEPOSED_LIMIT_MS = 30_000
-/** Shorter than production's 60 s, so that a grid that lost all its volunteers goes back to a checkpoint while somebody looks on. */
+/** Shorter than production's 60 s, so that a grid that lost all its volunteers goes back to a checkpoint within the minutes that it runs. */
 const TIMING = { lostMs: 8000, checkpointMs: 4000 }
 /** A home's upload: 2 Mbit/s. */
 const SLOW_BYTES_PER_SECOND = 250_000
