@@ -1,6 +1,7 @@
-// Runs the tests of every package: unit tests and simulations two files at a time, then whole grids of processes (e2e/), those
-// that leave a core idle two at a time and the others alone; reported as one run by Node's own reporter. Run through `starling test`.
-// Without a text: every promise once (test-choice.mjs says what is left out and why); with `--all` also what is left out, after it.
+// Runs the tests of every package: unit tests and simulations two files at a time, then whole grids of processes
+// (e2e/), those that leave a core idle two at a time and the others alone; reported as one run by Node's own reporter.
+// Run through `starling test`. Without a text: every promise once (test-choice.mjs says what is left out and why); with
+// `--all` also what is left out, after it.
 import { readdirSync, existsSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { Readable } from 'node:stream'
@@ -12,10 +13,24 @@ import { LATER } from './test-choice.mjs'
 const FILES_AT_ONCE = 2
 /** Simulated grids, in the process of the test. */
 const SIMULATED = ['simulation', 'ring-death-matrix']
-/** Grids that keep one core busy at most: the rest is waiting, for silence, for links, for each other. Their promises hold on a machine of any speed. */
+/**
+ * Grids that keep one core busy at most: the rest is waiting, for silence, for links, for each other. Their promises
+ * hold on a machine of any speed.
+ */
 const WAITING = [
-  'collectives', 'trains-with-encoded-gradients', 'falls-back-and-returns', 'a-member-dies-anywhere-in-a-step', 'mends-a-partition', 'a-member-without-links-is-a-guest', 'trains-in-local-rounds', 'names-who-sends-wrong-sums',
-  'refuses-hostile-frames', 'relays-a-pair-that-cannot-link', 'coordinator-restarts', 'a-volunteer-leaves-between-steps', 'a-sleeper-comes-back',
+  'collectives',
+  'trains-with-encoded-gradients',
+  'falls-back-and-returns',
+  'a-member-dies-anywhere-in-a-step',
+  'mends-a-partition',
+  'a-member-without-links-is-a-guest',
+  'trains-in-local-rounds',
+  'names-who-sends-wrong-sums',
+  'refuses-hostile-frames',
+  'relays-a-pair-that-cannot-link',
+  'coordinator-restarts',
+  'a-volunteer-leaves-between-steps',
+  'a-sleeper-comes-back',
 ]
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores. */
 const FILE_LIMIT_MS = 10 * 60_000
@@ -24,7 +39,9 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 const [all, wanted] = [process.argv.includes('--all'), process.argv.slice(2).filter((text) => text !== '--all')]
 const present = readdirSync(ROOT).flatMap((folder) => testsIn(join(ROOT, folder, 'test')))
 const isLater = (file) => Object.hasOwn(LATER, nameOf(file))
-const files = present.filter((file) => (wanted.length === 0 ? all || !isLater(file) : wanted.some((text) => relative(ROOT, file).includes(text))))
+const files = present.filter((file) =>
+  wanted.length === 0 ? all || !isLater(file) : wanted.some((text) => relative(ROOT, file).includes(text)),
+)
 const isGrid = (file) => relative(ROOT, file).startsWith('e2e') && !SIMULATED.includes(nameOf(file))
 const waits = (file) => isGrid(file) && WAITING.includes(nameOf(file))
 
@@ -33,7 +50,10 @@ if (files.length === 0) {
   process.exit(2)
 }
 
-const [{ prepareProcess }, { testAdapter }] = await Promise.all([import('../client-node/src/runtime/prepare-process.ts'), import('../client-node/src/runtime/test-adapter.ts')])
+const [{ prepareProcess }, { testAdapter }] = await Promise.all([
+  import('../client-node/src/runtime/prepare-process.ts'),
+  import('../client-node/src/runtime/test-adapter.ts'),
+])
 // Chosen once, here; the test files inherit it.
 console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
 // Node passes its own options on to the processes of test files, not hooks that were registered afterwards.
@@ -41,10 +61,16 @@ process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${import.
 
 const now = files.filter((file) => wanted.length > 0 || !isLater(file))
 const later = files.filter((file) => !now.includes(file))
-Readable.from(asOneRun([...groupsOf(now), ...groupsOf(later)])).compose(new spec()).pipe(process.stdout)
+Readable.from(asOneRun([...groupsOf(now), ...groupsOf(later)]))
+  .compose(new spec())
+  .pipe(process.stdout)
 if (wanted.length === 0 && !all) {
   const left = present.length - files.length
-  process.once('exit', () => console.log(`\n${left} files that take long were left out; their promises were kept by others. Everything: npm run test:all`))
+  process.once('exit', () =>
+    console.log(
+      `\n${left} files that take long were left out; their promises were kept by others. Everything: npm run test:all`,
+    ),
+  )
 }
 
 /** Unit tests and simulations, then grids of processes. */
@@ -76,7 +102,10 @@ async function* asOneRun(runs) {
 
 /** Node closes a run with lines such as "pass 12". */
 function countIn({ type, data }) {
-  const line = type === 'test:diagnostic' && data.nesting === 0 && /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/.exec(data.message)
+  const line =
+    type === 'test:diagnostic' &&
+    data.nesting === 0 &&
+    /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/.exec(data.message)
   return line ? { of: line[1], number: Number(line[2]) } : undefined
 }
 
@@ -85,5 +114,9 @@ function nameOf(file) {
 }
 
 function testsIn(folder) {
-  return existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith('.test.ts')).map((name) => join(folder, name)) : []
+  return existsSync(folder)
+    ? readdirSync(folder)
+        .filter((name) => name.endsWith('.test.ts'))
+        .map((name) => join(folder, name))
+    : []
 }

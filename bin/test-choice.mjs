@@ -1,19 +1,25 @@
-// What `npm test` leaves to `npm run test:all`: files that take long and whose promise a quicker one keeps, by name → who keeps
-// it. Every promise of the README stays in `npm test`, in real processes and a real browser.
+// What `npm test` leaves to `npm run test:all`: files that take long and whose promise a quicker one keeps, by name →
+// who keeps it. Every promise of the README stays in `npm test`, in real processes and a real browser.
 export const LATER = {
-  'kernel-variants': 'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
-  'gpu-executor': 'golden.test.ts compares whole trainings with PyTorch, gpu-operators.test.ts each operator with the reference',
+  'kernel-variants':
+    'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
+  'gpu-executor':
+    'golden.test.ts compares whole trainings with PyTorch, gpu-operators.test.ts each operator with the reference',
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
   collectives: 'communicator.test.ts has every collective over links in memory',
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',
   'ring-death-matrix': 'simulation.test.ts and a-member-dies-anywhere-in-a-step.test.ts kill members in every phase',
-  'trains-in-a-butterfly': 'chooses-the-butterfly-over-long-lines.test.ts trains in one, butterfly-reduce.test.ts has its sums',
+  'trains-in-a-butterfly':
+    'chooses-the-butterfly-over-long-lines.test.ts trains in one, butterfly-reduce.test.ts has its sums',
   'trains-with-encoded-gradients': 'ring-encodings.test.ts has what members hold and what the loss does',
   'trains-in-local-rounds': 'local-round.test.ts has what a round is and what interrupts it',
-  'mends-a-partition': 'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has the way back',
-  'names-who-sends-wrong-sums': 'refuses-hostile-frames.test.ts names senders in real processes, run-ring.test.ts those of wrong sums',
+  'mends-a-partition':
+    'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has the way back',
+  'names-who-sends-wrong-sums':
+    'refuses-hostile-frames.test.ts names senders in real processes, run-ring.test.ts those of wrong sums',
   'a-member-without-links-is-a-guest': 'run-guests.test.ts and guest-sums.test.ts have what guests bring',
-  'a-volunteer-comes-back-warm': 'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
+  'a-volunteer-comes-back-warm':
+    'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
   'a-newcomer-fetches-from-members': 'state-fetch.test.ts has whom it asks and what it believes',
   'a-straggler-gives-blocks-away': 'run-share-moves.test.ts and share.test.ts have who gives what to whom',
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',

@@ -9,15 +9,25 @@ const REPOSITORY = fileURLToPath(new URL('..', import.meta.url))
 const BUILT = fileURLToPath(new URL('dist', import.meta.url))
 /** Everything that a build reads. */
 const SOURCES = [
-  'client-web/index.html', 'client-web/dashboard.html', 'client-web/vite.config.ts', 'client-web/public', 'client-web/src',
-  'volunteer/src', 'shaders/src', 'shaders/kernels', 'model/src', 'protocol/src', 'package-lock.json',
+  'client-web/index.html',
+  'client-web/dashboard.html',
+  'client-web/vite.config.ts',
+  'client-web/public',
+  'client-web/src',
+  'volunteer/src',
+  'shaders/src',
+  'shaders/kernels',
+  'model/src',
+  'protocol/src',
+  'package-lock.json',
 ]
 /** A coordinator may still serve files of an older build; after a day its pages have been reloaded. */
 const KEEP_OLD_BUILDS_MS = 24 * 60 * 60 * 1000
 const HASH_LENGTH = 16
 
 /**
- * The folder of the built pages: `index.html`, `dashboard.html` and their assets. Builds them first when their sources changed.
+ * The folder of the built pages: `index.html`, `dashboard.html` and their assets. Builds them first when their sources
+ * changed.
  * @example
  * const folder = await ensureWebPage((line) => console.error(line))
  */
@@ -51,7 +61,12 @@ async function runVite(outDir: string): Promise<void> {
   const before = process.env['NODE_ENV']
   const { build } = await import('vite') // late: it takes longer to load than everything else, and is rarely needed
   try {
-    await build({ ...webPageConfig, configFile: false, logLevel: 'warn', build: { ...webPageConfig.build, outDir, emptyOutDir: true } })
+    await build({
+      ...webPageConfig,
+      configFile: false,
+      logLevel: 'warn',
+      build: { ...webPageConfig.build, outDir, emptyOutDir: true },
+    })
   } finally {
     if (before === undefined) delete process.env['NODE_ENV']
     else process.env['NODE_ENV'] = before
@@ -62,7 +77,10 @@ async function hashOfSources(): Promise<string> {
   const hash = createHash('sha256')
   for (const source of SOURCES)
     for (const file of await filesUnder(join(REPOSITORY, source)))
-      hash.update(`${relative(REPOSITORY, file)}\n`).update(await readFile(file)).update('\n')
+      hash
+        .update(`${relative(REPOSITORY, file)}\n`)
+        .update(await readFile(file))
+        .update('\n')
   return hash.digest('hex').slice(0, HASH_LENGTH)
 }
 
@@ -78,11 +96,17 @@ async function filesUnder(path: string): Promise<string[]> {
 async function removeOldBuilds(current: string): Promise<void> {
   for (const entry of await readdir(BUILT)) {
     const path = join(BUILT, entry)
-    const age = await stat(path).then((found) => Date.now() - found.mtimeMs, () => 0)
+    const age = await stat(path).then(
+      (found) => Date.now() - found.mtimeMs,
+      () => 0,
+    )
     if (path !== current && age > KEEP_OLD_BUILDS_MS) await rm(path, { recursive: true, force: true })
   }
 }
 
 async function exists(path: string): Promise<boolean> {
-  return stat(path).then(() => true, () => false)
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
 }

@@ -1,4 +1,5 @@
-// How the two pages are built. Every file is an own request: inlined kernels would be `data:` URLs, which our CSP refuses.
+// How the two pages are built. Every file is an own request: inlined kernels would be `data:` URLs, which our CSP
+// refuses.
 import { fileURLToPath } from 'node:url'
 // Its types only: every start of a coordinator reads this file, and Vite takes most of a second to load.
 import type { Plugin, UserConfig } from 'vite'
@@ -9,11 +10,17 @@ const OWN_LIBRARY = /\/(protocol|shaders|model|volunteer)\/src\//
 
 const treeshake = { moduleSideEffects: (id: string): boolean => !OWN_LIBRARY.test(id) }
 
-/** Checks of email addresses, URIs and the like, 15 kB of every schema's engine. No schema of ours names a format; one that did would fail here. */
+/**
+ * Checks of email addresses, URIs and the like, 15 kB of every schema's engine. No schema of ours names a format; one
+ * that did would fail here.
+ */
 const FORMATS = /\/typebox\/build\/format\/format\.mjs$/
 const withoutFormats: Plugin = {
   name: 'without-formats',
-  load: (id) => (FORMATS.test(id) ? "export const Test = (format) => { throw new Error(`internal: pages know no format, not ${format} either`) }; export const Has = Test; export const Get = Test" : null),
+  load: (id) =>
+    FORMATS.test(id)
+      ? 'export const Test = (format) => { throw new Error(`internal: pages know no format, not ${format} either`) }; export const Has = Test; export const Get = Test'
+      : null,
 }
 
 export const webPageConfig = {

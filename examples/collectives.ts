@@ -2,7 +2,8 @@
 import { localGroup } from '@starling-grid/client-node'
 
 await localGroup(4, async (group) => {
-  const say = (what: string, result: ArrayLike<number> | undefined): void => console.log(`rank ${group.rank}  ${what.padEnd(22)} ${result === undefined ? '–' : Array.from(result).join(' ')}`)
+  const say = (what: string, result: ArrayLike<number> | undefined): void =>
+    console.log(`rank ${group.rank}  ${what.padEnd(22)} ${result === undefined ? '–' : Array.from(result).join(' ')}`)
   const mine = Float32Array.of(group.rank, 10 * group.rank, 100 * group.rank)
 
   say('allReduce sum', await group.allReduce(mine))

@@ -18,7 +18,7 @@ export function draws(seed: number): () => number {
 export function nextToken(logits: Float32Array, { temperature, topK = logits.length }: Choice, draw: number): number {
   const likely = [...logits.keys()].sort((a, b) => (logits[b] ?? 0) - (logits[a] ?? 0)).slice(0, topK)
   const top = logits[likely[0] ?? 0] ?? 0
-  const weights = likely.map(index => Math.exp(((logits[index] ?? 0) - top) / temperature))
+  const weights = likely.map((index) => Math.exp(((logits[index] ?? 0) - top) / temperature))
   let left = draw * weights.reduce((sum, weight) => sum + weight, 0)
   for (const [i, weight] of weights.entries()) {
     left -= weight
@@ -27,8 +27,14 @@ export function nextToken(logits: Float32Array, { temperature, topK = logits.len
   return likely.at(-1) ?? 0
 }
 
-/** What the model sees of a text: its last `context` tokens, with anything after them, since a causal model does not look ahead. */
-export function contextOf(tokens: readonly number[], context: number): { readonly window: Int32Array<ArrayBuffer>; readonly last: number } {
+/**
+ * What the model sees of a text: its last `context` tokens, with anything after them, since a causal model does not
+ * look ahead.
+ */
+export function contextOf(
+  tokens: readonly number[],
+  context: number,
+): { readonly window: Int32Array<ArrayBuffer>; readonly last: number } {
   const seen = tokens.slice(-context)
   const window = new Int32Array(context)
   window.set(seen)

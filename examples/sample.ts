@@ -2,7 +2,14 @@
 // The file is one that a run on text exported: it names its own model and vocabulary.
 import { readFile } from 'node:fs/promises'
 import { openGpu, prepareProcess } from '@starling-grid/client-node'
-import { type ModelSpec, outputShape, parameterLayout, parseModelSpec, readParameters, tokenVocabulary } from '@starling-grid/model'
+import {
+  type ModelSpec,
+  outputShape,
+  parameterLayout,
+  parseModelSpec,
+  readParameters,
+  tokenVocabulary,
+} from '@starling-grid/model'
 import { describeError, GridError, readSafetensors } from '@starling-grid/protocol'
 import { createGpuExecutor, createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
@@ -54,27 +61,45 @@ async function main(argv: string[]): Promise<void> {
 
 async function readModel(file: string): Promise<TextModel> {
   const bytes = await readFile(file).catch((cause: unknown) => {
-    throw new GridError('dataset-unreadable', `${file} cannot be read (${describeError(cause)}); name a model that \`starling train\` wrote`, { cause })
+    throw new GridError(
+      'dataset-unreadable',
+      `${file} cannot be read (${describeError(cause)}); name a model that \`starling train\` wrote`,
+      { cause },
+    )
   })
   const { spec: json, vocabulary } = readSafetensors(bytes).metadata
-  if (json === undefined || vocabulary === undefined) throw new GridError('dataset-unreadable', `${file} does not say which model and vocabulary it has; export it from a run on text`)
+  if (json === undefined || vocabulary === undefined)
+    throw new GridError(
+      'dataset-unreadable',
+      `${file} does not say which model and vocabulary it has; export it from a run on text`,
+    )
   const spec = parseModelSpec(JSON.parse(json))
   const characters = [...vocabulary]
-  if (tokenVocabulary(spec) === undefined || outputShape(spec).length !== 2) throw new GridError('unsupported', `the model ${spec.name} does not predict a next token`)
+  if (tokenVocabulary(spec) === undefined || outputShape(spec).length !== 2)
+    throw new GridError('unsupported', `the model ${spec.name} does not predict a next token`)
   return { spec, characters, parameters: readParameters(bytes, parameterLayout(spec)) }
 }
 
-async function openExecutor(spec: ModelSpec, { executor, adapter }: Options): Promise<{ readonly executor: Executor; close(): void }> {
+async function openExecutor(
+  spec: ModelSpec,
+  { executor, adapter }: Options,
+): Promise<{ readonly executor: Executor; close(): void }> {
   if (executor === 'reference') return { executor: createReferenceExecutor(spec), close: () => undefined }
   await prepareProcess({ adapter })
   const gpu = await openGpu({ adapter })
-  const options = { device: gpu.device, adapter: gpu.description, spec, readText: (url: URL) => readFile(url, 'utf8'), maxMicroBatch: 1 }
+  const options = {
+    device: gpu.device,
+    adapter: gpu.description,
+    spec,
+    readText: (url: URL) => readFile(url, 'utf8'),
+    maxMicroBatch: 1,
+  }
   return { executor: await createGpuExecutor(options), close: () => gpu.close() }
 }
 
 async function* write({ spec, characters }: TextModel, executor: Executor, options: Options): AsyncGenerator<string> {
   const [context = 1, vocab = 1] = outputShape(spec)
-  const tokens = [...options.prompt].map(character => tokenOf(characters, character))
+  const tokens = [...options.prompt].map((character) => tokenOf(characters, character))
   const draw = draws(options.seed)
   for (let i = 0; i < options.length; i++) {
     const { window, last } = contextOf(tokens, context)
@@ -88,7 +113,11 @@ async function* write({ spec, characters }: TextModel, executor: Executor, optio
 
 function tokenOf(characters: readonly string[], character: string): number {
   const token = characters.indexOf(character)
-  if (token < 0) throw new GridError('usage', `the prompt holds ${JSON.stringify(character)}, which the model has never seen; it knows ${JSON.stringify(characters.join(''))}`)
+  if (token < 0)
+    throw new GridError(
+      'usage',
+      `the prompt holds ${JSON.stringify(character)}, which the model has never seen; it knows ${JSON.stringify(characters.join(''))}`,
+    )
   return token
 }
 

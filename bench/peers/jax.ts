@@ -3,17 +3,35 @@
 import { defaultDevice, type Device, init, jit, lax, nn, numpy as np, valueAndGrad, vjp } from '@jax-js/jax'
 import { parameterLayout, type ModelSpec } from '@starling-grid/model'
 import type { Library, Missing, Prepared } from '../src/library.ts'
-import { convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ConvTask, type MatmulTask, type StepTask, type Task } from '../src/task.ts'
+import {
+  convInputs,
+  joined,
+  matmulInputs,
+  STEP_RATE,
+  stepInputs,
+  STEPS_COMPARED,
+  type ConvTask,
+  type MatmulTask,
+  type StepTask,
+  type Task,
+} from '../src/task.ts'
 
 const VERSION = '0.1.25'
 
 export async function openLibraries(): Promise<{ libraries: Library[]; missing: Missing[] }> {
   const started = await init()
   const wanted = ['webgpu', 'wasm'] as const
-  const missing = wanted.filter((device) => !started.includes(device)).map((device) => ({ name: `jax-js-${device}`, reason: 'the device does not start here' }))
-  const libraries = wanted.filter((device) => started.includes(device)).map((device) => ({
-    name: `jax-js-${device}`, version: VERSION, adapter: device, prepare: (task: Task) => prepare(task, device),
-  }))
+  const missing = wanted
+    .filter((device) => !started.includes(device))
+    .map((device) => ({ name: `jax-js-${device}`, reason: 'the device does not start here' }))
+  const libraries = wanted
+    .filter((device) => started.includes(device))
+    .map((device) => ({
+      name: `jax-js-${device}`,
+      version: VERSION,
+      adapter: device,
+      prepare: (task: Task) => prepare(task, device),
+    }))
   return { libraries, missing }
 }
 
@@ -50,11 +68,17 @@ interface Work {
 
 function arraysOf(task: Task): Work {
   switch (task.kind) {
-    case 'matmul': return matmul(task)
-    case 'conv2d-forward': case 'conv2d-backward': return conv2d(task)
-    case 'step': return trainingStep(task)
-    case 'chain': throw new Error('jit makes one kernel of the whole chain, so there is no dependent dispatch to time')
-    default: throw task satisfies never
+    case 'matmul':
+      return matmul(task)
+    case 'conv2d-forward':
+    case 'conv2d-backward':
+      return conv2d(task)
+    case 'step':
+      return trainingStep(task)
+    case 'chain':
+      throw new Error('jit makes one kernel of the whole chain, so there is no dependent dispatch to time')
+    default:
+      throw task satisfies never
   }
 }
 
@@ -78,7 +102,8 @@ function conv2d(task: ConvTask): Work {
     y.dispose()
     return gradients(d) as [np.Array, np.Array]
   })
-  const run = () => task.kind === 'conv2d-forward' ? [forward(x.ref, weight.ref)] : backward(x.ref, weight.ref, dy.ref)
+  const run = () =>
+    task.kind === 'conv2d-forward' ? [forward(x.ref, weight.ref)] : backward(x.ref, weight.ref, dy.ref)
   return { run, close: () => [x, weight, dy].forEach((array) => array.dispose()) }
 }
 
@@ -86,17 +111,24 @@ type Parameters = Record<string, np.Array>
 
 function trainingStep(task: StepTask): Work {
   // Written with its softmax, matmul and mean, jit of the gradient had not ended after two minutes on two busy cores.
-  if (task.model === 'gpt') throw new Error('jit takes minutes for the gradient of this model, and cannot be interrupted')
+  if (task.model === 'gpt')
+    throw new Error('jit takes minutes for the gradient of this model, and cannot be interrupted')
   const inputs = stepInputs(task)
   const { samples } = task
   const x = shaped(Float32Array.from(inputs.x), [samples, ...inputs.spec.input])
   const labels = nn.oneHot(np.array(inputs.y, { dtype: np.int32 }), inputs.classes)
   const loss = (parameters: Parameters, images: np.Array, targets: np.Array) =>
-    nn.logSoftmax(forward(inputs.spec, parameters, images)).mul(targets).sum().mul(-1 / inputs.y.length)
+    nn
+      .logSoftmax(forward(inputs.spec, parameters, images))
+      .mul(targets)
+      .sum()
+      .mul(-1 / inputs.y.length)
   const step = jit((parameters: Parameters, images: np.Array, targets: np.Array): [Parameters, np.Array] => {
     const kept = Object.fromEntries(Object.entries(parameters).map(([name, array]) => [name, array.ref]))
     const [value, gradient] = valueAndGrad(loss)(parameters, images, targets)
-    const next = Object.entries(gradient as Parameters).map(([name, slope]) => [name, used(kept[name]).sub(slope.mul(STEP_RATE))] as const)
+    const next = Object.entries(gradient as Parameters).map(
+      ([name, slope]) => [name, used(kept[name]).sub(slope.mul(STEP_RATE))] as const,
+    )
     return [Object.fromEntries(next), value]
   })
   let parameters = load(inputs.spec, inputs.parameters)
@@ -124,7 +156,12 @@ function trainingStep(task: StepTask): Work {
 }
 
 function load(spec: ModelSpec, flat: Float32Array): Parameters {
-  return Object.fromEntries(parameterLayout(spec).entries.map(({ name, shape, offset, length }) => [name, shaped(flat.slice(offset, offset + length), [...shape])]))
+  return Object.fromEntries(
+    parameterLayout(spec).entries.map(({ name, shape, offset, length }) => [
+      name,
+      shaped(flat.slice(offset, offset + length), [...shape]),
+    ]),
+  )
 }
 
 interface LayerWords {
@@ -138,16 +175,36 @@ function forward(spec: ModelSpec, parameters: Parameters, images: np.Array): np.
   return (spec.layers as readonly LayerWords[]).reduce((x, layer) => layerOf(layer, x, parameters), images)
 }
 
-function layerOf({ type, name = '', kernel = 2, padding = 0 }: LayerWords, x: np.Array, parameters: Parameters): np.Array {
+function layerOf(
+  { type, name = '', kernel = 2, padding = 0 }: LayerWords,
+  x: np.Array,
+  parameters: Parameters,
+): np.Array {
   const [weight, bias] = [parameters[`${name}.weight`], parameters[`${name}.bias`]]
   const [samples = 1, channels = 1, height = 1, width = 1] = x.shape
   switch (type) {
-    case 'conv2d': return lax.conv(x, used(weight), [1, 1], [[padding, padding], [padding, padding]]).add(used(bias).reshape([-1, 1, 1]))
-    case 'linear': return np.matmul(x, np.matrixTranspose(used(weight))).add(used(bias))
-    case 'relu': return nn.relu(x)
-    case 'avgpool2d': return x.reshape([samples, channels, height / kernel, kernel, width / kernel, kernel]).mean([3, 5])
-    case 'flatten': return x.reshape([samples, -1])
-    default: throw new Error(`no layer ${type} is written for jax-js`)
+    case 'conv2d':
+      return lax
+        .conv(
+          x,
+          used(weight),
+          [1, 1],
+          [
+            [padding, padding],
+            [padding, padding],
+          ],
+        )
+        .add(used(bias).reshape([-1, 1, 1]))
+    case 'linear':
+      return np.matmul(x, np.matrixTranspose(used(weight))).add(used(bias))
+    case 'relu':
+      return nn.relu(x)
+    case 'avgpool2d':
+      return x.reshape([samples, channels, height / kernel, kernel, width / kernel, kernel]).mean([3, 5])
+    case 'flatten':
+      return x.reshape([samples, -1])
+    default:
+      throw new Error(`no layer ${type} is written for jax-js`)
   }
 }
 

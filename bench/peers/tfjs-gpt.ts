@@ -1,6 +1,7 @@
-// GPT's forward pass in TensorFlow.js, composed of its operations: it has no layer normalisation, GELU or attention of its own.
-import * as tf from '@tensorflow/tfjs-core'
 import type { GptLayer } from '@starling-grid/model'
+// GPT's forward pass in TensorFlow.js, composed of its operations: it has no layer normalisation, GELU or attention of
+// its own.
+import * as tf from '@tensorflow/tfjs-core'
 
 type Named = (name: string) => tf.Variable
 
@@ -23,7 +24,10 @@ export function gptForward(layer: GptLayer, ids: tf.Tensor2D, named: Named): tf.
     const name = `h.${i}`
     const mixed = attention(layer, linear(norm(x, `${name}.ln1`, eps, named), `${name}.attn.qkv`, named), samples)
     x = tf.add(x, linear(mixed, `${name}.attn.proj`, named))
-    x = tf.add(x, linear(gelu(linear(norm(x, `${name}.ln2`, eps, named), `${name}.mlp.fc`, named)), `${name}.mlp.proj`, named))
+    x = tf.add(
+      x,
+      linear(gelu(linear(norm(x, `${name}.ln2`, eps, named), `${name}.mlp.fc`, named)), `${name}.mlp.proj`, named),
+    )
   }
   return tf.matMul(norm(x, 'lnf', eps, named), named('wte') as unknown as tf.Tensor2D, false, true)
 }

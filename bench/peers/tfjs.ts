@@ -1,15 +1,27 @@
-// TensorFlow.js as a library under measurement, written as its users write it. Runs in Node and in pages.
-import * as tf from '@tensorflow/tfjs-core'
+import { type GptLayer, parameterLayout, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import '@tensorflow/tfjs-core/dist/register_all_gradients'
 import '@tensorflow/tfjs-backend-cpu'
 import '@tensorflow/tfjs-backend-webgpu'
 import { setThreadsCount, setWasmPaths } from '@tensorflow/tfjs-backend-wasm'
-import { type GptLayer, parameterLayout, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
+// TensorFlow.js as a library under measurement, written as its users write it. Runs in Node and in pages.
+import * as tf from '@tensorflow/tfjs-core'
 import type { Library, Missing, Prepared } from '../src/library.ts'
-import { gptForward, isTable } from './tfjs-gpt.ts'
 import {
-  chainInput, convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ChainTask, type ConvTask, type MatmulTask, type StepInputs, type StepTask, type Task,
+  chainInput,
+  convInputs,
+  joined,
+  matmulInputs,
+  STEP_RATE,
+  stepInputs,
+  STEPS_COMPARED,
+  type ChainTask,
+  type ConvTask,
+  type MatmulTask,
+  type StepInputs,
+  type StepTask,
+  type Task,
 } from '../src/task.ts'
+import { gptForward, isTable } from './tfjs-gpt.ts'
 
 const THREADS = 2
 
@@ -18,8 +30,10 @@ export async function openLibraries(where: 'node' | 'browser'): Promise<{ librar
   const missing: Missing[] = []
   for (const backend of ['webgpu', 'wasm', 'cpu']) {
     const name = `tfjs-${backend}`
-    if (backend === 'wasm' && where === 'node') missing.push({ name, reason: 'its WebAssembly loader wants a page: run --in browser' })
-    else if (await opens(backend)) libraries.push({ name, version: tf.version_core, adapter: backend, prepare: (task) => prepare(task, backend) })
+    if (backend === 'wasm' && where === 'node')
+      missing.push({ name, reason: 'its WebAssembly loader wants a page: run --in browser' })
+    else if (await opens(backend))
+      libraries.push({ name, version: tf.version_core, adapter: backend, prepare: (task) => prepare(task, backend) })
     else missing.push({ name, reason: 'the backend does not start here' })
   }
   return { libraries, missing }
@@ -42,21 +56,23 @@ async function prepare(task: Task, backend: string): Promise<Prepared> {
   }
   return {
     close: () => inBackend(async () => close()),
-    result: () => inBackend(async () => {
-      if (steps) return steps()
-      const outputs = run(true)
-      const parts = await Promise.all(outputs.map((output) => output.data()))
-      tf.dispose(outputs)
-      return joined(parts.map((part) => Float32Array.from(part)))
-    }),
-    time: (repeats) => inBackend(async () => {
-      const start = performance.now()
-      for (let i = 0; i < repeats - 1; i++) tf.dispose(run(false))
-      const outputs = run(false)
-      await Promise.all(outputs.map((output) => output.data()))
-      tf.dispose(outputs)
-      return performance.now() - start
-    }),
+    result: () =>
+      inBackend(async () => {
+        if (steps) return steps()
+        const outputs = run(true)
+        const parts = await Promise.all(outputs.map((output) => output.data()))
+        tf.dispose(outputs)
+        return joined(parts.map((part) => Float32Array.from(part)))
+      }),
+    time: (repeats) =>
+      inBackend(async () => {
+        const start = performance.now()
+        for (let i = 0; i < repeats - 1; i++) tf.dispose(run(false))
+        const outputs = run(false)
+        await Promise.all(outputs.map((output) => output.data()))
+        tf.dispose(outputs)
+        return performance.now() - start
+      }),
   }
 }
 
@@ -70,11 +86,17 @@ interface Work {
 
 function tensorsOf(task: Task): Work {
   switch (task.kind) {
-    case 'matmul': return matmul(task)
-    case 'conv2d-forward': case 'conv2d-backward': return conv2d(task)
-    case 'step': return trainingStep(task)
-    case 'chain': return chain(task)
-    default: throw task satisfies never
+    case 'matmul':
+      return matmul(task)
+    case 'conv2d-forward':
+    case 'conv2d-backward':
+      return conv2d(task)
+    case 'step':
+      return trainingStep(task)
+    case 'chain':
+      return chain(task)
+    default:
+      throw task satisfies never
   }
 }
 
@@ -89,9 +111,15 @@ function matmul(task: MatmulTask): Work {
 function conv2d(task: ConvTask): Work {
   const { samples, channels, out, side, kernel } = task
   const inputs = convInputs(task)
-  const x = tf.tidy(() => tf.transpose(tf.tensor4d(inputs.x, [samples, channels, side, side]), [0, 2, 3, 1])) as tf.Tensor4D
-  const dy = tf.tidy(() => tf.transpose(tf.tensor4d(inputs.dy, [samples, out, side, side]), [0, 2, 3, 1])) as tf.Tensor4D
-  const filter = tf.tidy(() => tf.transpose(tf.tensor4d(inputs.weight, [out, channels, kernel, kernel]), [2, 3, 1, 0])) as tf.Tensor4D
+  const x = tf.tidy(() =>
+    tf.transpose(tf.tensor4d(inputs.x, [samples, channels, side, side]), [0, 2, 3, 1]),
+  ) as tf.Tensor4D
+  const dy = tf.tidy(() =>
+    tf.transpose(tf.tensor4d(inputs.dy, [samples, out, side, side]), [0, 2, 3, 1]),
+  ) as tf.Tensor4D
+  const filter = tf.tidy(() =>
+    tf.transpose(tf.tensor4d(inputs.weight, [out, channels, kernel, kernel]), [2, 3, 1, 0]),
+  ) as tf.Tensor4D
   const attributes = { strides: 1, pad: 'same', dataFormat: 'NHWC', dilations: 1 }
   const forward = () => tf.conv2d(x, filter, 1, 'same')
   const backward = () => [
@@ -100,10 +128,11 @@ function conv2d(task: ConvTask): Work {
   ]
   const shape = (tensor: tf.Tensor, i: number) => tf.transpose(tensor, i === 1 ? [3, 2, 0, 1] : [0, 3, 1, 2])
   return {
-    run: (shaped) => tf.tidy(() => {
-      const outputs = task.kind === 'conv2d-forward' ? [forward()] : backward()
-      return shaped ? outputs.map(shape) : outputs
-    }),
+    run: (shaped) =>
+      tf.tidy(() => {
+        const outputs = task.kind === 'conv2d-forward' ? [forward()] : backward()
+        return shaped ? outputs.map(shape) : outputs
+      }),
     close: () => tf.dispose([x, dy, filter]),
   }
 }
@@ -111,11 +140,12 @@ function conv2d(task: ConvTask): Work {
 function chain(task: ChainTask): Work {
   const x = tf.tensor1d(chainInput(task))
   return {
-    run: () => tf.tidy(() => {
-      let y: tf.Tensor = x
-      for (let i = 0; i < task.length; i++) y = tf.tanh(y)
-      return [y]
-    }),
+    run: () =>
+      tf.tidy(() => {
+        let y: tf.Tensor = x
+        for (let i = 0; i < task.length; i++) y = tf.tanh(y)
+        return [y]
+      }),
     close: () => tf.dispose(x),
   }
 }
@@ -165,19 +195,41 @@ function modelOf(spec: ModelSpec): Model {
     if (shape.length === 4) return tf.transpose(tensor, [2, 3, 1, 0])
     if (shape.length === 1 || isTable(name)) return tensor
     // What is flattened here is channels last, so the rows of the first dense layer are ordered so too.
-    return first && lastImage ? tf.reshape(tf.transpose(tf.reshape(tensor, [shape[0] ?? 1, ...lastImage]), [2, 3, 1, 0]), [shape[1] ?? 1, shape[0] ?? 1]) : tf.transpose(tensor)
+    return first && lastImage
+      ? tf.reshape(tf.transpose(tf.reshape(tensor, [shape[0] ?? 1, ...lastImage]), [2, 3, 1, 0]), [
+          shape[1] ?? 1,
+          shape[0] ?? 1,
+        ])
+      : tf.transpose(tensor)
   }
   const firstDense = entries.find(({ name, shape }) => shape.length === 2 && !isTable(name))
-  const variables = new Map(entries.map((entry) => [entry.name, tf.variable(tf.tidy(() => toOurs(entry, new Float32Array(entry.length), false)), true)]))
+  const variables = new Map(
+    entries.map((entry) => [
+      entry.name,
+      tf.variable(
+        tf.tidy(() => toOurs(entry, new Float32Array(entry.length), false)),
+        true,
+      ),
+    ]),
+  )
   const variable = (name: string) => variables.get(name) ?? fail(`no variable ${name}`)
   return {
     variables: [...variables.values()],
-    load: (flat) => tf.tidy(() => {
-      for (const entry of entries)
-        variable(entry.name).assign(toOurs(entry, flat.slice(entry.offset, entry.offset + entry.length), entry === firstDense))
-    }),
-    forward: (x) => spec.layers.reduce((input, layer) =>
-      layer.type === 'gpt' ? gptForward(layer as GptLayer, input as tf.Tensor2D, variable) : layerOf(layer as LayerWords, input, variable), x),
+    load: (flat) =>
+      tf.tidy(() => {
+        for (const entry of entries)
+          variable(entry.name).assign(
+            toOurs(entry, flat.slice(entry.offset, entry.offset + entry.length), entry === firstDense),
+          )
+      }),
+    forward: (x) =>
+      spec.layers.reduce(
+        (input, layer) =>
+          layer.type === 'gpt'
+            ? gptForward(layer as GptLayer, input as tf.Tensor2D, variable)
+            : layerOf(layer as LayerWords, input, variable),
+        x,
+      ),
   }
 }
 
@@ -189,23 +241,39 @@ interface LayerWords {
   readonly padding?: number
 }
 
-function layerOf({ type, name = '', kernel = 2, padding = 0 }: LayerWords, x: tf.Tensor, variable: (name: string) => tf.Variable): tf.Tensor {
+function layerOf(
+  { type, name = '', kernel = 2, padding = 0 }: LayerWords,
+  x: tf.Tensor,
+  variable: (name: string) => tf.Variable,
+): tf.Tensor {
   switch (type) {
-    case 'conv2d': return tf.add(tf.conv2d(x as tf.Tensor4D, variable(`${name}.weight`) as tf.Tensor4D, 1, padding), variable(`${name}.bias`))
-    case 'linear': return tf.add(tf.matMul(x, variable(`${name}.weight`)), variable(`${name}.bias`))
-    case 'relu': return tf.relu(x)
-    case 'avgpool2d': return tf.avgPool(x as tf.Tensor4D, kernel, kernel, 'valid')
-    case 'flatten': return tf.reshape(x, [x.shape[0] ?? 1, -1])
-    default: return fail(`no layer ${type} is written for tfjs`)
+    case 'conv2d':
+      return tf.add(
+        tf.conv2d(x as tf.Tensor4D, variable(`${name}.weight`) as tf.Tensor4D, 1, padding),
+        variable(`${name}.bias`),
+      )
+    case 'linear':
+      return tf.add(tf.matMul(x, variable(`${name}.weight`)), variable(`${name}.bias`))
+    case 'relu':
+      return tf.relu(x)
+    case 'avgpool2d':
+      return tf.avgPool(x as tf.Tensor4D, kernel, kernel, 'valid')
+    case 'flatten':
+      return tf.reshape(x, [x.shape[0] ?? 1, -1])
+    default:
+      return fail(`no layer ${type} is written for tfjs`)
   }
 }
 
 /** (channels, height, width) of what the flatten layer flattens. */
 function imageBeforeFlatten(spec: ModelSpec): readonly number[] | undefined {
   let [channels = 1, height = 1, width = 1] = spec.input
-  for (const { type, out = channels, kernel = 2, padding = 0 } of spec.layers as unknown as (LayerWords & { out?: number })[]) {
+  for (const { type, out = channels, kernel = 2, padding = 0 } of spec.layers as unknown as (LayerWords & {
+    out?: number
+  })[]) {
     if (type === 'flatten') return [channels, height, width]
-    if (type === 'conv2d') [channels, height, width] = [out, height + 2 * padding - kernel + 1, width + 2 * padding - kernel + 1]
+    if (type === 'conv2d')
+      [channels, height, width] = [out, height + 2 * padding - kernel + 1, width + 2 * padding - kernel + 1]
     if (type === 'avgpool2d') [height, width] = [Math.floor(height / kernel), Math.floor(width / kernel)]
   }
   return undefined

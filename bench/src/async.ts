@@ -1,6 +1,6 @@
-// Samples per second of a grid with one slow member: pushes that nobody waits for against a synchronous parameter server, with
-// the same coordinator, volunteers, job and number of samples; and what both have learned at the end, over several seeds.
-// Computing takes the members as long as is said here, so that a small machine can hold several.
+// Samples per second of a grid with one slow member: pushes that nobody waits for against a synchronous parameter
+// server, with the same coordinator, volunteers, job and number of samples; and what both have learned at the end, over
+// several seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
 import type { AsyncSettings, JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
 import { type Trained, type TrainOptions, trainTogether } from './small-grid.ts'
@@ -16,8 +16,9 @@ const SEEDS = [11, 12, 13]
 
 const SYNCHRONOUS: AsyncSettings = { update: 'all' }
 /**
- * Most of the time would go to a synchronous run that waits for its slow member. It learns the same whatever computing takes, since
- * no push of it is late: once its rate is counted, over 37 steps, it need not wait any more. The others keep their pace to the end.
+ * Most of the time would go to a synchronous run that waits for its slow member. It learns the same whatever computing
+ * takes, since no push of it is late: once its rate is counted, over 37 steps, it need not wait any more. The others
+ * keep their pace to the end.
  */
 const SYNCHRONOUS_TIMES: TrainOptions = { counted: [0.1, 0.2], pacedWhileCounted: true }
 /** Of the policies that nobody waits in; late pushes count whole, as those of the synchronous run do. */
@@ -31,9 +32,17 @@ export async function asyncSuite({ log }: Pick<SuiteOptions, 'log'>): Promise<Be
   const outcomes: Record<string, Trained[]> = {}
   for (const seed of SEEDS)
     for (const [name, settings] of Object.entries(policies)) {
-      const members = Array.from({ length: MEMBERS }, (_, i) => ({ sampleMs: i === 0 ? SLOWDOWN * SAMPLE_MS : SAMPLE_MS }))
-      const outcome = await trainTogether(job(settings, seed), members, settings === SYNCHRONOUS ? SYNCHRONOUS_TIMES : {})
-      log(`${name}, seed ${seed}: ${outcome.samplesPerSecond.toFixed(0)} samples/s, loss ${outcome.loss.toFixed(4)} after ${outcome.samples} samples`)
+      const members = Array.from({ length: MEMBERS }, (_, i) => ({
+        sampleMs: i === 0 ? SLOWDOWN * SAMPLE_MS : SAMPLE_MS,
+      }))
+      const outcome = await trainTogether(
+        job(settings, seed),
+        members,
+        settings === SYNCHRONOUS ? SYNCHRONOUS_TIMES : {},
+      )
+      log(
+        `${name}, seed ${seed}: ${outcome.samplesPerSecond.toFixed(0)} samples/s, loss ${outcome.loss.toFixed(4)} after ${outcome.samples} samples`,
+      )
       ;(outcomes[name] ??= []).push(outcome)
     }
   const { synchronous = [], ...others } = outcomes
@@ -47,16 +56,49 @@ function rows(name: string, ours: readonly Trained[], synchronous: readonly Trai
   const rates = (all: readonly Trained[]): number[] => all.map(({ samplesPerSecond }) => samplesPerSecond)
   const losses = (all: readonly Trained[]): number[] => all.map(({ loss }) => loss)
   return [
-    compared({ name: `async ${name}`, adapter: 'reference', unit: `samples/s (${members})`, reach: { peer: 'synchronous', ratio: 3 } }, rates(ours), { synchronous: rates(synchronous) }),
-    compared({ name: `async ${name} loss`, adapter: 'reference', unit: `nats, validation after ${[...samples].join()} samples`, better: 'less', reach: { peer: 'synchronous', ratio: 0.99 } }, losses(ours), { synchronous: losses(synchronous) }, mean),
+    compared(
+      {
+        name: `async ${name}`,
+        adapter: 'reference',
+        unit: `samples/s (${members})`,
+        reach: { peer: 'synchronous', ratio: 3 },
+      },
+      rates(ours),
+      { synchronous: rates(synchronous) },
+    ),
+    compared(
+      {
+        name: `async ${name} loss`,
+        adapter: 'reference',
+        unit: `nats, validation after ${[...samples].join()} samples`,
+        better: 'less',
+        reach: { peer: 'synchronous', ratio: 0.99 },
+      },
+      losses(ours),
+      { synchronous: losses(synchronous) },
+      mean,
+    ),
   ]
 }
 
 function job(settings: AsyncSettings, seed: number): JobSpec {
   return {
-    name: 'One slow member', owner: 'the benchmark', purpose: 'Compares ways to wait.',
-    model: { name: 'linear', input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }] },
-    dataset: { source: 'digits' }, optimizer: { type: 'sgd', lr: 0.05, schedule: { type: 'linear', to: 0.05 } },
-    blockSamples: 8, batchBlocks: MEMBERS, epochs: 2, seed, mode: 'async', async: settings, minVolunteers: MEMBERS,
+    name: 'One slow member',
+    owner: 'the benchmark',
+    purpose: 'Compares ways to wait.',
+    model: {
+      name: 'linear',
+      input: [1, 28, 28],
+      layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }],
+    },
+    dataset: { source: 'digits' },
+    optimizer: { type: 'sgd', lr: 0.05, schedule: { type: 'linear', to: 0.05 } },
+    blockSamples: 8,
+    batchBlocks: MEMBERS,
+    epochs: 2,
+    seed,
+    mode: 'async',
+    async: settings,
+    minVolunteers: MEMBERS,
   }
 }

@@ -8,7 +8,9 @@ import type { Task } from './task.ts'
 
 /** ‖its result − reference‖ ÷ ‖reference‖; more is a wrong kernel, not a fast one */
 const TOLERANCE = 1e-4
-/** ms that one round of a contender lasts if one run is shorter: a read-back's latency and the clock then do not decide */
+/**
+ * ms that one round of a contender lasts if one run is shorter: a read-back's latency and the clock then do not decide
+ */
 const ROUND_MS = 250
 const MOST_REPEATS = 500
 /** A peer that needs longer is named and left out: the rounds of one row would take minutes. */
@@ -45,12 +47,15 @@ export async function compare(comparison: Comparison, place: Place, { rounds, lo
   try {
     for (const library of place.libraries.filter(comparison.only ?? (() => true))) {
       const entrant = await enter(library, comparison.task, expected)
-      log(`${comparison.name}: ${library.name} ${typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`}`)
+      log(
+        `${comparison.name}: ${library.name} ${typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`}`,
+      )
       if (typeof entrant === 'string') missing[library.name] = entrant
       else entrants.push(entrant)
     }
     const [ours, ...peers] = entrants
-    if (ours?.library.name !== OURS) throw new Error(`${comparison.name}: nothing to time, because Starling is out: ${missing[OURS]}`)
+    if (ours?.library.name !== OURS)
+      throw new Error(`${comparison.name}: nothing to time, because Starling is out: ${missing[OURS]}`)
     const { name, unit, better } = comparison
     const row = { name, unit, adapter: ours.library.adapter, ...(better ? { better } : {}) }
     const contenders: Record<string, Contender> = {}
@@ -79,7 +84,8 @@ async function enter(library: Library, task: Task, expected: Float32Array): Prom
     const error = relativeError(result, expected)
     const wrong = error < TOLERANCE ? undefined : `its result is wrong: off by ${error.toExponential(1)} of its norm`
     const onceMs = wrong === undefined ? await prepared.time(1) : 0
-    const slow = onceMs < SLOWEST_RUN_MS ? undefined : `one run takes ${(onceMs / 1000).toFixed(0)} s, too long to repeat`
+    const slow =
+      onceMs < SLOWEST_RUN_MS ? undefined : `one run takes ${(onceMs / 1000).toFixed(0)} s, too long to repeat`
     const reason = wrong ?? slow
     if (reason === undefined) return { library, prepared, firstRunMs, error, onceMs }
     await prepared.close()
@@ -96,10 +102,14 @@ function contender({ prepared, onceMs }: Entrant, { value, measure }: Comparison
 }
 
 function notes(entrants: readonly Entrant[]): Pick<BenchRow, 'firstRunMs' | 'errors' | 'versions'> {
-  const each = <T>(of: (entrant: Entrant) => T) => Object.fromEntries(entrants.map((entrant) => [entrant.library.name, of(entrant)]))
+  const each = <T>(of: (entrant: Entrant) => T) =>
+    Object.fromEntries(entrants.map((entrant) => [entrant.library.name, of(entrant)]))
   return {
-    firstRunMs: each(({ firstRunMs }) => Math.round(firstRunMs)), errors: each(({ error }) => rounded(error)),
-    versions: each(({ library }) => (library.adapter === entrants[0]?.library.adapter ? library.version : `${library.version} (${library.adapter})`)),
+    firstRunMs: each(({ firstRunMs }) => Math.round(firstRunMs)),
+    errors: each(({ error }) => rounded(error)),
+    versions: each(({ library }) =>
+      library.adapter === entrants[0]?.library.adapter ? library.version : `${library.version} (${library.adapter})`,
+    ),
   }
 }
 

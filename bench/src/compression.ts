@@ -1,9 +1,18 @@
-// Encodings of the all-reduce: how fast a vector is summed with them among processes of this machine, how many bytes they send,
-// and what they do to training: the loss after equal steps, of four members that reduce in memory, against f32.
+// Encodings of the all-reduce: how fast a vector is summed with them among processes of this machine, how many bytes
+// they send, and what they do to training: the loss after equal steps, of four members that reduce in memory, against
+// f32.
 import { initialParameters, mlp, parameterCount } from '@starling-grid/model'
 import { newMemberId, random32 } from '@starling-grid/protocol'
 import {
-  type Batch, type Communicator, createReferenceExecutor, type Encoding, type Executor, MemoryGrid, networkMesh, openCommunicator, swapped,
+  type Batch,
+  type Communicator,
+  createReferenceExecutor,
+  type Encoding,
+  type Executor,
+  MemoryGrid,
+  networkMesh,
+  openCommunicator,
+  swapped,
 } from '@starling-grid/volunteer'
 import { encodeBeforeReadback } from './encode-before-readback.ts'
 import { type EncodingName, startEncoding } from './encodings.ts'
@@ -30,17 +39,29 @@ const NOISE = 3
 export async function compressionSuite(options: SuiteOptions): Promise<BenchRow[]> {
   const { rounds, log } = options
   const named = (part: string): boolean => isWanted(options, part)
-  return [...(named('own gradient') ? await encodeBeforeReadback(options) : []), ...(named('all-reduce') ? await rates(rounds) : []), ...(named('loss') ? await losses(log) : [])]
+  return [
+    ...(named('own gradient') ? await encodeBeforeReadback(options) : []),
+    ...(named('all-reduce') ? await rates(rounds) : []),
+    ...(named('loss') ? await losses(log) : []),
+  ]
 }
 
 /** f32 bytes of the vector ÷ time. */
 async function rates(rounds: number): Promise<BenchRow[]> {
   const ranks = await startProcesses(RANKS)
   const rows: BenchRow[] = []
-  const rate = (encoding: EncodingName) => async () => (4 * NUMBERS) / 1000 / slowest(await ranks.order({ type: 'reduce', numbers: NUMBERS, encoding }))
+  const rate = (encoding: EncodingName) => async () =>
+    (4 * NUMBERS) / 1000 / slowest(await ranks.order({ type: 'reduce', numbers: NUMBERS, encoding }))
   for (const encoding of ENCODINGS) {
     await ranks.order({ type: 'check', numbers: NUMBERS, encoding })
-    rows.push(await race({ name: `all-reduce 4 MB as ${encoding}`, adapter: 'node-datachannel', unit: 'MB/s' }, rate(encoding), { f32: rate('f32') }, rounds))
+    rows.push(
+      await race(
+        { name: `all-reduce 4 MB as ${encoding}`, adapter: 'node-datachannel', unit: 'MB/s' },
+        rate(encoding),
+        { f32: rate('f32') },
+        rounds,
+      ),
+    )
   }
   await ranks.close()
   return rows
@@ -63,13 +84,26 @@ async function losses(log: SuiteOptions['log']): Promise<BenchRow[]> {
     const lossRow = row(`loss after ${STEPS} steps with ${encoding}`, 'nats', loss, plain.loss)
     const bytesRow = row(`bytes a step with ${encoding}`, 'bytes', bytes, plain.bytes)
     const wanted = encoding === 'int8'
-    rows.push(wanted ? { ...lossRow, reach: { peer: 'f32', ratio: INT8_LOSS } } : lossRow, wanted ? { ...bytesRow, reach: { peer: 'f32', ratio: INT8_BYTES } } : bytesRow)
+    rows.push(
+      wanted ? { ...lossRow, reach: { peer: 'f32', ratio: INT8_LOSS } } : lossRow,
+      wanted ? { ...bytesRow, reach: { peer: 'f32', ratio: INT8_BYTES } } : bytesRow,
+    )
   }
   return rows
 }
 
 function row(name: string, unit: string, ours: number, f32: number): BenchRow {
-  return { name, adapter: 'reference', unit, better: 'less', ours, min: ours, max: ours, peers: { f32 }, ratio: { f32: Number((f32 / ours).toPrecision(4)) } }
+  return {
+    name,
+    adapter: 'reference',
+    unit,
+    better: 'less',
+    ours,
+    min: ours,
+    max: ours,
+    peers: { f32 },
+    ratio: { f32: Number((f32 / ours).toPrecision(4)) },
+  }
 }
 
 async function train(encoding: EncodingName): Promise<Trained> {
@@ -91,7 +125,10 @@ async function trainMember(group: Communicator, name: EncodingName): Promise<num
   let encoding = startEncoding(name, parameters.length)
   for (let step = 0; step < STEPS; step++) {
     const { gradient, loss } = await gradientOf(executor, parameters, step * MEMBERS + group.rank)
-    const [mean, meanLoss] = await Promise.all([group.allReduce(gradient, { op: 'mean', encoding, algorithm: 'direct' }), group.allReduce(Float32Array.of(loss), { op: 'mean' })])
+    const [mean, meanLoss] = await Promise.all([
+      group.allReduce(gradient, { op: 'mean', encoding, algorithm: 'direct' }),
+      group.allReduce(Float32Array.of(loss), { op: 'mean' }),
+    ])
     encoding = nextEncoding(encoding)
     for (let i = 0; i < parameters.length; i++) parameters[i] = (parameters[i] ?? 0) - LEARNING_RATE * (mean[i] ?? 0)
     losses.push(meanLoss[0] ?? NaN)
@@ -100,7 +137,11 @@ async function trainMember(group: Communicator, name: EncodingName): Promise<num
   return losses
 }
 
-async function gradientOf(executor: Executor, parameters: Float32Array, seed: number): Promise<{ readonly gradient: Float32Array; readonly loss: number }> {
+async function gradientOf(
+  executor: Executor,
+  parameters: Float32Array,
+  seed: number,
+): Promise<{ readonly gradient: Float32Array; readonly loss: number }> {
   const gradient = new Float32Array(parameterCount(SPEC))
   const batch = digits(seed)
   executor.loadParameters(parameters)
@@ -123,5 +164,7 @@ function digits(seed: number): Batch {
 /** What the step left behind goes into the next one. */
 function nextEncoding(encoding: Encoding): Encoding {
   if (encoding.type === 'power-sgd') return { ...encoding, state: encoding.next, next: encoding.state }
-  return encoding.type === 'f32' || encoding.feedback === undefined ? encoding : { ...encoding, feedback: swapped(encoding.feedback) }
+  return encoding.type === 'f32' || encoding.feedback === undefined
+    ? encoding
+    : { ...encoding, feedback: swapped(encoding.feedback) }
 }

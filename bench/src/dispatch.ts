@@ -1,4 +1,5 @@
-// What it costs to keep a GPU fed: JavaScript per dispatch, submits per training step, and a dispatch that waits for the one before.
+// What it costs to keep a GPU fed: JavaScript per dispatch, submits per training step, and a dispatch that waits for
+// the one before.
 import { compare, type Comparison } from './compare.ts'
 import type { GpuCalls } from './gpu-calls.ts'
 import type { Library, Prepared } from './library.ts'
@@ -7,31 +8,49 @@ import type { BenchRow } from './row.ts'
 import { inPlace, type Suite } from './suite.ts'
 import type { Task } from './task.ts'
 
-/** a small batch: how many dispatches there are does not depend on it, and a queue that never fills shows the JavaScript alone */
+/**
+ * a small batch: how many dispatches there are does not depend on it, and a queue that never fills shows the JavaScript
+ * alone
+ */
 const STEP: Task = { kind: 'step', model: 'lenet5', samples: 4 }
 /** few enough that one run is short, many enough that its submit does not count */
 const CHAIN_LENGTH = 500
 /** elements: one workgroup, so that the kernel itself takes no time */
 const CHAIN_ELEMENTS = 64
 
-export const dispatchSuite: Suite = (options) => inPlace(options, async (place) => {
-  const rows: BenchRow[] = []
-  for (const comparison of comparisons(place)) rows.push(await compare(comparison, place, options))
-  return rows
-})
+export const dispatchSuite: Suite = (options) =>
+  inPlace(options, async (place) => {
+    const rows: BenchRow[] = []
+    for (const comparison of comparisons(place)) rows.push(await compare(comparison, place, options))
+    return rows
+  })
 
 function comparisons(place: Place): Comparison[] {
   const only = (library: Library) => library.adapter === place.adapter
   const counted = (name: string, unit: string, of: (calls: GpuCalls, steps: number) => number): Comparison => ({
-    name, unit, task: STEP, better: 'less', only, value: (ms) => ms, measure: (prepared, repeats) => counting(place, { prepared, repeats, of }),
+    name,
+    unit,
+    task: STEP,
+    better: 'less',
+    only,
+    value: (ms) => ms,
+    measure: (prepared, repeats) => counting(place, { prepared, repeats, of }),
   })
   return [
     counted('dispatches per step lenet5 b4', 'dispatches', ({ dispatches }, steps) => dispatches / steps),
     counted('submits per step lenet5 b4', 'submits', ({ submits }, steps) => submits / steps),
-    counted('JavaScript per dispatch lenet5 b4', 'µs', ({ encodingMs, dispatches }) => (1000 * encodingMs) / dispatches),
+    counted(
+      'JavaScript per dispatch lenet5 b4',
+      'µs',
+      ({ encodingMs, dispatches }) => (1000 * encodingMs) / dispatches,
+    ),
     counted('time in submits per step lenet5 b4', 'µs', ({ submitMs }, steps) => (1000 * submitMs) / steps),
     {
-      name: `dependent dispatch of ${CHAIN_LENGTH}`, unit: 'µs', better: 'less', only, task: { kind: 'chain', length: CHAIN_LENGTH, elements: CHAIN_ELEMENTS },
+      name: `dependent dispatch of ${CHAIN_LENGTH}`,
+      unit: 'µs',
+      better: 'less',
+      only,
+      task: { kind: 'chain', length: CHAIN_LENGTH, elements: CHAIN_ELEMENTS },
       value: (ms) => (1000 * ms) / CHAIN_LENGTH,
     },
   ]
@@ -48,5 +67,13 @@ async function counting(place: Place, { prepared, repeats, of }: Count): Promise
   await prepared.time(repeats)
   const end = await place.gpuCalls()
   const since = (key: keyof GpuCalls): number => end[key] - start[key]
-  return of({ dispatches: since('dispatches'), submits: since('submits'), encodingMs: since('encodingMs'), submitMs: since('submitMs') }, repeats)
+  return of(
+    {
+      dispatches: since('dispatches'),
+      submits: since('submits'),
+      encodingMs: since('encodingMs'),
+      submitMs: since('submitMs'),
+    },
+    repeats,
+  )
 }

@@ -1,5 +1,5 @@
-// What a GPU's own gradient costs until it can leave: read back whole and encoded on the CPU, or encoded on the GPU and read
-// back small. Equal bytes both ways, which is checked first.
+// What a GPU's own gradient costs until it can leave: read back whole and encoded on the CPU, or encoded on the GPU and
+// read back small. Equal bytes both ways, which is checked first.
 import { readFile } from 'node:fs/promises'
 import { openGpu } from '@starling-grid/client-node'
 import { random32 } from '@starling-grid/protocol'
@@ -19,7 +19,14 @@ export async function encodeBeforeReadback({ adapter, rounds, log }: SuiteOption
     const task = await openTask(encoding, gpu.device)
     await task.check()
     const name = `own gradient of ${NUMBERS / 1e6} M floats to ${encoding} bytes on the CPU`
-    rows.push(await race({ name, adapter: gpu.description.name, unit: 'ms', better: 'less' }, timed(task.onGpu), { 'encoded on the CPU': timed(task.onCpu), 'read back as f32': timed(task.plain) }, rounds))
+    rows.push(
+      await race(
+        { name, adapter: gpu.description.name, unit: 'ms', better: 'less' },
+        timed(task.onGpu),
+        { 'encoded on the CPU': timed(task.onCpu), 'read back as f32': timed(task.plain) },
+        rounds,
+      ),
+    )
     log(`${name}: ${rows.at(-1)?.ours ?? 0} ms`)
     task.close()
   }
@@ -37,11 +44,14 @@ async function openTask(encoding: LossyEncoding, device: GPUDevice) {
   const onCpu = async (): Promise<Uint8Array[]> => {
     const values = await gpu.plain()
     const lost = new Float32Array(NUMBERS)
-    return lengths.map((length, i) => codec.encode(values.subarray(i * chunk, i * chunk + length), lost.subarray(i * chunk, i * chunk + length), false))
+    return lengths.map((length, i) =>
+      codec.encode(values.subarray(i * chunk, i * chunk + length), lost.subarray(i * chunk, i * chunk + length), false),
+    )
   }
   const check = async (): Promise<void> => {
     const [found, wanted] = [await gpu.encode(), await onCpu()]
-    if (!wanted.every((bytes, i) => Buffer.from(bytes).equals(Buffer.from(found[i] ?? [])))) throw new Error(`the GPU's ${encoding} bytes are not the CPU's`)
+    if (!wanted.every((bytes, i) => Buffer.from(bytes).equals(Buffer.from(found[i] ?? []))))
+      throw new Error(`the GPU's ${encoding} bytes are not the CPU's`)
   }
   return { onGpu: () => gpu.encode(), onCpu, plain: () => gpu.plain(), check, close: () => gpu.close() }
 }

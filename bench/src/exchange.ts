@@ -1,5 +1,6 @@
-// A step's exchange around the ring and in a butterfly, among members of this process whose lines are as slow and as long as those
-// of homes: what latency costs either way, against the formulas that the coordinator chooses by (run/exchange-choice.ts).
+// A step's exchange around the ring and in a butterfly, among members of this process whose lines are as slow and as
+// long as those of homes: what latency costs either way, against the formulas that the coordinator chooses by
+// (run/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId } from '@starling-grid/protocol'
 import { LinkSet, MemoryGrid, RingSteps } from '@starling-grid/volunteer'
@@ -21,9 +22,18 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
     try {
       for (const floats of FLOATS) {
         const predicted = exchangeTimes({ members: size, bytes: 4 * floats, ...LINE }, 0)
-        log(`${size} members, ${floats} floats: predicted ${rounded(predicted.ring)} ms around the ring, ${rounded(predicted.butterfly)} ms in a butterfly with its part of opening links`)
-        const head = { name: `exchange ${rounded((4 * floats) / 1e6)} MB, ${size} members, 20 ms`, adapter: '2.5 MB/s up, in memory', unit: 'ms', better: 'less' } as const
-        rows.push(await race(head, () => group.step('butterfly', floats), { ring: () => group.step('ring', floats) }, rounds))
+        log(
+          `${size} members, ${floats} floats: predicted ${rounded(predicted.ring)} ms around the ring, ${rounded(predicted.butterfly)} ms in a butterfly with its part of opening links`,
+        )
+        const head = {
+          name: `exchange ${rounded((4 * floats) / 1e6)} MB, ${size} members, 20 ms`,
+          adapter: '2.5 MB/s up, in memory',
+          unit: 'ms',
+          better: 'less',
+        } as const
+        rows.push(
+          await race(head, () => group.step('butterfly', floats), { ring: () => group.step('ring', floats) }, rounds),
+        )
       }
     } finally {
       group.close()
@@ -52,12 +62,26 @@ class Group {
     const fail = (_: unknown, __: unknown, error: Error): void => {
       if (!this.#closed) throw error
     }
-    this.#links = this.#ids.map((id, i) => new LinkSet(slowNetwork(grid.join(id), LINE.bytesPerMs, LINE.latencyMs), noRelay, { onFrame: (from, frame) => this.#steps[i]?.accept(frame, this.#ids.indexOf(from)), onLost: fail }))
-    this.#steps = this.#links.map((links) => new RingSteps({ forward: (frame, to) => links.send(this.#ids[to] ?? memberId('nobody'), frame), onSum: () => undefined }))
+    this.#links = this.#ids.map(
+      (id, i) =>
+        new LinkSet(slowNetwork(grid.join(id), LINE.bytesPerMs, LINE.latencyMs), noRelay, {
+          onFrame: (from, frame) => this.#steps[i]?.accept(frame, this.#ids.indexOf(from)),
+          onLost: fail,
+        }),
+    )
+    this.#steps = this.#links.map(
+      (links) =>
+        new RingSteps({
+          forward: (frame, to) => links.send(this.#ids[to] ?? memberId('nobody'), frame),
+          onSum: () => undefined,
+        }),
+    )
   }
 
   async #link(): Promise<void> {
-    const pairs = this.#ids.flatMap((_, a) => this.#ids.flatMap((id, b) => (a < b ? [this.#links[a]?.ensure(id, 'dial', AbortSignal.timeout(30_000))] : [])))
+    const pairs = this.#ids.flatMap((_, a) =>
+      this.#ids.flatMap((id, b) => (a < b ? [this.#links[a]?.ensure(id, 'dial', AbortSignal.timeout(30_000))] : [])),
+    )
     await Promise.all(pairs)
   }
 
@@ -65,14 +89,17 @@ class Group {
   async step(exchange: Exchange, floats: number): Promise<number> {
     const generation = ++this.#generation
     const gradients = this.#ids.map((_, i) => new Float32Array(floats).fill(i + 1))
-    for (const [position, steps] of this.#steps.entries()) steps.open({ generation, position, size: this.#ids.length, length: floats, exchange }, 1)
+    for (const [position, steps] of this.#steps.entries())
+      steps.open({ generation, position, size: this.#ids.length, length: floats, exchange }, 1)
     const begin = performance.now()
     const sums = this.#steps.map((steps) => steps.reduced(generation, 1))
-    for (const [i, steps] of this.#steps.entries()) steps.contribute(1, gradients[i] ?? new Float32Array(floats), MANIFEST)
+    for (const [i, steps] of this.#steps.entries())
+      steps.contribute(1, gradients[i] ?? new Float32Array(floats), MANIFEST)
     const [first] = await Promise.all(sums)
     const ms = performance.now() - begin
     const expected = (this.#ids.length * (this.#ids.length + 1)) / 2
-    if (first?.sum[0] !== expected || first.sum.at(-1) !== expected) throw new Error(`internal: the sum is ${first?.sum[0]}, not ${expected}`)
+    if (first?.sum[0] !== expected || first.sum.at(-1) !== expected)
+      throw new Error(`internal: the sum is ${first?.sum[0]}, not ${expected}`)
     return ms
   }
 

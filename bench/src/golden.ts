@@ -12,11 +12,17 @@ async function openBrowser({ executor, adapter: wanted = '' }: GoldenPlaceOption
     const adapter = (await page.call('open', executor)) as AdapterDescription
     if (!`${adapter.name} ${adapter.vendor}`.toLowerCase().includes(wanted.toLowerCase()))
       throw new GridError('no-adapter', `No adapter's name contains "${wanted}"; the browser offers ${adapter.name}.`)
-    return { adapter, close: () => page.close(), run: async (file) => (await page.call('run', toBase64(file))) as GoldenResult }
+    return {
+      adapter,
+      close: () => page.close(),
+      run: async (file) => (await page.call('run', toBase64(file))) as GoldenResult,
+    }
   } catch (error) {
     await page.close()
     throw error
   }
 }
 
-process.exit(await runCommand({ golden: async () => (argv) => golden(argv, openBrowser) }, ['golden', ...process.argv.slice(2)]))
+process.exit(
+  await runCommand({ golden: async () => (argv) => golden(argv, openBrowser) }, ['golden', ...process.argv.slice(2)]),
+)

@@ -1,13 +1,16 @@
-// Counts what a library asks of WebGPU, and how long its JavaScript takes to say it: from the beginning of a command encoder to
-// the submit that carries its commands; and how long the submit itself keeps the caller. Works on the interfaces that all
-// libraries of a place share.
+// Counts what a library asks of WebGPU, and how long its JavaScript takes to say it: from the beginning of a command
+// encoder to the submit that carries its commands; and how long the submit itself keeps the caller. Works on the
+// interfaces that all libraries of a place share.
 
 export interface GpuCalls {
   readonly dispatches: number
   readonly submits: number
   /** ms between the begin of an encoder and the next submit, added up */
   readonly encodingMs: number
-  /** ms inside of submits: no JavaScript any more. In Node the driver makes its own commands there; in Chromium another process does */
+  /**
+   * ms inside of submits: no JavaScript any more. In Node the driver makes its own commands there; in Chromium another
+   * process does
+   */
   readonly submitMs: number
 }
 
@@ -23,9 +26,22 @@ export function gpuCalls(): GpuCalls {
 export function countGpuCalls(): void {
   if (installed) return
   installed = true
-  around(GPUDevice.prototype, 'createCommandEncoder', { before: () => { beganAt ??= performance.now() } })
-  around(GPUComputePassEncoder.prototype, 'dispatchWorkgroups', { before: () => { counted.dispatches++ } })
-  around(GPUQueue.prototype, 'submit', { before: noteEncoded, after: (ms) => { counted.submitMs += ms } })
+  around(GPUDevice.prototype, 'createCommandEncoder', {
+    before: () => {
+      beganAt ??= performance.now()
+    },
+  })
+  around(GPUComputePassEncoder.prototype, 'dispatchWorkgroups', {
+    before: () => {
+      counted.dispatches++
+    },
+  })
+  around(GPUQueue.prototype, 'submit', {
+    before: noteEncoded,
+    after: (ms) => {
+      counted.submitMs += ms
+    },
+  })
 }
 
 function noteEncoded(): void {

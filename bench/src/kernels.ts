@@ -1,9 +1,10 @@
-// Single kernels: the products that training spends its time in against other libraries, and the optimizer against a mere copy.
+// Single kernels: the products that training spends its time in against other libraries, and the optimizer against a
+// mere copy.
 import { compare, type Comparison } from './compare.ts'
 import { memoryRows } from './memory.ts'
 import { adamwOnCpu, adamwOnGpu } from './optimizer.ts'
-import type { BenchRow } from './row.ts'
 import { shareOfPeak } from './peak.ts'
+import type { BenchRow } from './row.ts'
 import { inPlace, isWanted, type Suite, type SuiteOptions } from './suite.ts'
 import { flopsOf, type ConvTask, type Task } from './task.ts'
 
@@ -26,16 +27,24 @@ const OURS_ALONE: Readonly<Record<string, (options: SuiteOptions) => Promise<Ben
 
 function rate(name: string, task: Task): Comparison {
   // tfjs on plain JavaScript takes seconds for a convolution's gradients, which would flatter us.
-  return { name, task, unit: 'GFLOP/s', value: (ms) => flopsOf(task) / ms / 1e6, only: ({ name: library }) => library !== 'tfjs-cpu' }
+  return {
+    name,
+    task,
+    unit: 'GFLOP/s',
+    value: (ms) => flopsOf(task) / ms / 1e6,
+    only: ({ name: library }) => library !== 'tfjs-cpu',
+  }
 }
 
 export const kernelSuite: Suite = async (options) => {
   const rows = await inPlace(options, async (place) => {
     const compared: BenchRow[] = []
-    for (const comparison of COMPARISONS.filter(({ name }) => isWanted(options, name))) compared.push(await compare(comparison, place, options))
+    for (const comparison of COMPARISONS.filter(({ name }) => isWanted(options, name)))
+      compared.push(await compare(comparison, place, options))
     return compared
   })
   if (options.in === 'browser') return rows
-  for (const [name, measure] of Object.entries(OURS_ALONE)) if (isWanted(options, name)) rows.push(...await measure(options))
+  for (const [name, measure] of Object.entries(OURS_ALONE))
+    if (isWanted(options, name)) rows.push(...(await measure(options)))
   return rows
 }

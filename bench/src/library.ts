@@ -1,4 +1,5 @@
-// The seam between the runner and what it measures: a library on one adapter, in this process, in a page or in another process.
+// The seam between the runner and what it measures: a library on one adapter, in this process, in a page or in another
+// process.
 import type { Task } from './task.ts'
 
 export interface Library {
@@ -15,8 +16,8 @@ export interface Library {
 export interface Prepared {
   /**
    * Does the task from its beginning and gives its result, the same numbers in the same order for every library:
-   * matmul (size, size); conv2d y, and then in training dx and dweight, as PyTorch shapes them; step: the loss after each update minus that before
-   * the first; chain: the last vector.
+   * matmul (size, size); conv2d y, and then in training dx and dweight, as PyTorch shapes them; step: the loss after
+   * each update minus that before the first; chain: the last vector.
    */
   result(): Promise<Float32Array>
   /** Does the task so many times and reads the last result. Milliseconds. */
@@ -32,5 +33,7 @@ export interface Missing {
 
 /** What a peer's module offers, in Node and in a page alike. */
 export interface PeerModule {
-  openLibraries(where: 'node' | 'browser'): Promise<{ readonly libraries: readonly Library[]; readonly missing: readonly Missing[] }>
+  openLibraries(
+    where: 'node' | 'browser',
+  ): Promise<{ readonly libraries: readonly Library[]; readonly missing: readonly Missing[] }>
 }

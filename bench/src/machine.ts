@@ -1,6 +1,6 @@
+import { readFileSync } from 'node:fs'
 // The machine that a figure belongs to, and whether it is quiet enough for figures.
 import { cpus, loadavg, release, type } from 'node:os'
-import { readFileSync } from 'node:fs'
 
 /** load average of the last minute, above which other work takes part in what is measured */
 const QUIET = 0.5
@@ -16,7 +16,13 @@ export interface Machine {
 
 export function thisMachine(): Machine {
   const [first] = cpus()
-  return { cpu: first?.model.trim() ?? 'unknown', cores: cpus().length, os: systemName(), node: process.version, load: Number((loadavg()[0] ?? 0).toFixed(2)) }
+  return {
+    cpu: first?.model.trim() ?? 'unknown',
+    cores: cpus().length,
+    os: systemName(),
+    node: process.version,
+    load: Number((loadavg()[0] ?? 0).toFixed(2)),
+  }
 }
 
 export function machineText({ cpu, cores, os, node, load }: Machine): string {
@@ -25,7 +31,9 @@ export function machineText({ cpu, cores, os, node, load }: Machine): string {
 
 /** What to say when other work would be measured too. */
 export function loadWarning({ load }: Machine): string | undefined {
-  return load > QUIET ? `Warning: the load average is ${load}, above ${QUIET}: other work is being measured too, so these are no figures to publish.` : undefined
+  return load > QUIET
+    ? `Warning: the load average is ${load}, above ${QUIET}: other work is being measured too, so these are no figures to publish.`
+    : undefined
 }
 
 function systemName(): string {

@@ -1,4 +1,5 @@
-// `bench SUITE`: what we measure, against peers in the same run. Correctness comes first; what cannot be compared is named.
+// `bench SUITE`: what we measure, against peers in the same run. Correctness comes first; what cannot be compared is
+// named.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { describeError, GridError } from '@starling-grid/protocol'
@@ -22,9 +23,18 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
 }
-const ADAPTERS: readonly (readonly string[])[] = [['--adapter', 'llvmpipe'], ['--adapter', 'SwiftShader'], ['--in', 'browser']]
+const ADAPTERS: readonly (readonly string[])[] = [
+  ['--adapter', 'llvmpipe'],
+  ['--adapter', 'SwiftShader'],
+  ['--in', 'browser'],
+]
 /** Where `all` runs a suite; the others once. */
-const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = { kernels: ADAPTERS, step: ADAPTERS, dispatch: ADAPTERS, reduce: [[], ['--in', 'browser']] }
+const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  kernels: ADAPTERS,
+  step: ADAPTERS,
+  dispatch: ADAPTERS,
+  reduce: [[], ['--in', 'browser']],
+}
 
 const FEWEST_ROUNDS_TO_KEEP = 5
 const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
@@ -40,7 +50,9 @@ interface Options {
 
 async function main(argv: string[]): Promise<number> {
   const program = new Command('starling bench')
-    .description('Benchmarks against peers in one run: medians of interleaved rounds. `all` runs every suite wherever it runs; `report` writes docs/BENCHMARKS.md.')
+    .description(
+      'Benchmarks against peers in one run: medians of interleaved rounds. `all` runs every suite wherever it runs; `report` writes docs/BENCHMARKS.md.',
+    )
     .addArgument(new Argument('<suite>', 'what to measure').choices([...Object.keys(SUITES), 'all', 'report']))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
@@ -52,8 +64,10 @@ async function main(argv: string[]): Promise<number> {
     .parse(argv, { from: 'user' })
   const options = program.opts<Options>()
   const [name = ''] = program.args
-  if (options.write && options.rounds < FEWEST_ROUNDS_TO_KEEP) throw new GridError('usage', `--write keeps no rows of fewer than ${FEWEST_ROUNDS_TO_KEEP} rounds`)
-  if (options.write && options.only !== undefined) throw new GridError('usage', '--write keeps whole suites: leave --only out')
+  if (options.write && options.rounds < FEWEST_ROUNDS_TO_KEEP)
+    throw new GridError('usage', `--write keeps no rows of fewer than ${FEWEST_ROUNDS_TO_KEEP} rounds`)
+  if (options.write && options.only !== undefined)
+    throw new GridError('usage', '--write keeps whole suites: leave --only out')
   if (name === 'report') return say(writeReport())
   return name === 'all' ? runAll(argv.filter((argument) => argument !== 'all')) : runSuite(name, options)
 }
@@ -67,9 +81,16 @@ async function runSuite(name: string, options: Options): Promise<number> {
   const warning = loadWarning(machine)
   if (warning) log(warning)
   const suite = await load()
-  const rows = await suite({ adapter: options.adapter, in: options.in, rounds: options.rounds, only: options.only, log })
+  const rows = await suite({
+    adapter: options.adapter,
+    in: options.in,
+    rounds: options.rounds,
+    only: options.only,
+    log,
+  })
   for (const row of rows) (options.json ? console.error : console.log)(asText(row))
-  if (options.write) keep(name, { date: new Date().toISOString().slice(0, 10), machine, in: options.in, rounds: options.rounds, rows })
+  if (options.write)
+    keep(name, { date: new Date().toISOString().slice(0, 10), machine, in: options.in, rounds: options.rounds, rows })
   if (options.json) console.log(JSON.stringify({ machine, rows }))
   return 0
 }
@@ -77,7 +98,9 @@ async function runSuite(name: string, options: Options): Promise<number> {
 /** One after the other, each in a process of its own, because a process sees one adapter. */
 function runAll(flags: readonly string[]): number {
   const failed: string[] = []
-  const runs = Object.keys(SUITES).flatMap((suite) => (PLACES[suite] ?? [[]]).map((where) => ['bench', suite, ...where, ...flags]))
+  const runs = Object.keys(SUITES).flatMap((suite) =>
+    (PLACES[suite] ?? [[]]).map((where) => ['bench', suite, ...where, ...flags]),
+  )
   for (const run of runs) {
     console.error(`\nstarling ${run.join(' ')}`)
     if (spawnSync(process.execPath, [PROGRAM, ...run], { stdio: 'inherit' }).status !== 0) failed.push(run.join(' '))
@@ -88,15 +111,23 @@ function runAll(flags: readonly string[]): number {
 
 function wholeRounds(text: string): number {
   const rounds = Number(text)
-  if (!Number.isInteger(rounds) || rounds < 1 || rounds > 1000) throw new InvalidArgumentError('expected a whole number from 1 to 1000')
+  if (!Number.isInteger(rounds) || rounds < 1 || rounds > 1000)
+    throw new InvalidArgumentError('expected a whole number from 1 to 1000')
   return rounds
 }
 
 function asText(row: BenchRow): string {
   const { name, adapter, ours, min, max, unit, peers, ratio, spread = {}, missing = {}, firstRunMs = {} } = row
-  const others = Object.entries(peers).map(([peer, value]) => `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ours is ${ratio[peer]}× as good${first(firstRunMs[peer])}`)
+  const others = Object.entries(peers).map(
+    ([peer, value]) =>
+      `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ours is ${ratio[peer]}× as good${first(firstRunMs[peer])}`,
+  )
   const absent = Object.entries(missing).map(([peer, reason]) => `  without ${peer}: ${reason}`)
-  return [`${name}: ${ours} ${unit} [${min} … ${max}] on ${adapter}${first(firstRunMs['starling'])}`, ...others, ...absent].join('\n')
+  return [
+    `${name}: ${ours} ${unit} [${min} … ${max}] on ${adapter}${first(firstRunMs['starling'])}`,
+    ...others,
+    ...absent,
+  ].join('\n')
 }
 
 function first(ms: number | undefined): string {

@@ -1,6 +1,14 @@
-// One of two processes of the newcomer's benchmark: rank 0 holds a state and serves it, rank 1 fetches it. Its parent says when.
+// One of two processes of the newcomer's benchmark: rank 0 holds a state and serves it, rank 1 fetches it. Its parent
+// says when.
 import { joinLocalGroup, leaveLocalGroup, localSeat, openPeerNetwork } from '@starling-grid/client-node'
-import { FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES, type Frame, type MemberId, random32, versionId } from '@starling-grid/protocol'
+import {
+  FRAME_HEADER_BYTES,
+  FRAME_PAYLOAD_BYTES,
+  type Frame,
+  type MemberId,
+  random32,
+  versionId,
+} from '@starling-grid/protocol'
 import { LinkSet, networkMesh, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer'
 import { rawMembers } from './rank.ts'
 
@@ -26,15 +34,23 @@ const { rank } = group
 const holds = rank === 0
 
 const rawNames = rawMembers(seat.members)
-const rawMesh = networkMesh(await openPeerNetwork({ ...seat.access, self: rawNames[rank] ?? seat.access.self }), rawNames, rank)
+const rawMesh = networkMesh(
+  await openPeerNetwork({ ...seat.access, self: rawNames[rank] ?? seat.access.self }),
+  rawNames,
+  rank,
+)
 rawMesh.listen(() => {})
 /** Half of one name and half of the other: a third name for each. */
 const names = seat.members.map((member, i) => (member.slice(0, 16) + (rawNames[i] ?? member).slice(16)) as MemberId)
 const [self = seat.access.self, peer = seat.access.self] = holds ? names : [...names].reverse()
-const links = new LinkSet(await openPeerNetwork({ ...seat.access, self }), () => Promise.reject(new Error('internal: no relay here')), {
-  onFrame: (from, frame) => (holds ? server.serve(from, frame) : fetch.accept(from, frame)),
-  onLost: (member) => fetch.lost(member),
-})
+const links = new LinkSet(
+  await openPeerNetwork({ ...seat.access, self }),
+  () => Promise.reject(new Error('internal: no relay here')),
+  {
+    onFrame: (from, frame) => (holds ? server.serve(from, frame) : fetch.accept(from, frame)),
+    onLost: (member) => fetch.lost(member),
+  },
+)
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
 let state = new Uint8Array(0)
 const server = new StateServer({ send, mayServe: () => true, promised: () => GENERATION, bytesOf: () => state })
@@ -74,15 +90,22 @@ async function obey({ type, bytes, version }: NewcomerOrder): Promise<NewcomerAn
 /** The fetch compares every chunk with its hash: what it gives is the state. */
 async function fetchState(bytes: number, v: number): Promise<void> {
   if (holds) return
-  const wanted: Wanted = { kind: 'state', version: { v, id: versionId(String(v).padStart(64, '0')) }, generation: GENERATION, maxBytes: bytes }
+  const wanted: Wanted = {
+    kind: 'state',
+    version: { v, id: versionId(String(v).padStart(64, '0')) },
+    generation: GENERATION,
+    maxBytes: bytes,
+  }
   const got = await fetch.fetch(wanted, [peer], AbortSignal.timeout(60_000))
   if (got.byteLength !== bytes) throw new Error(`${got.byteLength} of ${bytes} bytes came: nothing to time`)
 }
 
 async function moveRaw(bytes: number): Promise<void> {
   const messages = Math.ceil(bytes / RAW_BYTES)
-  if (holds) for (let i = 0; i < messages; i++) await raw.send(new Uint8Array(state.buffer, (i * RAW_BYTES) % (state.byteLength - RAW_BYTES), RAW_BYTES))
-  else for (due += messages; came < due; ) await new Promise<void>((resolve) => (wake = resolve))
+  if (holds)
+    for (let i = 0; i < messages; i++)
+      await raw.send(new Uint8Array(state.buffer, (i * RAW_BYTES) % (state.byteLength - RAW_BYTES), RAW_BYTES))
+  else for (due += messages; came < due;) await new Promise<void>((resolve) => (wake = resolve))
 }
 
 function stateOf(bytes: number): Uint8Array<ArrayBuffer> {

@@ -1,14 +1,29 @@
-// One of three processes: ranks 0 and 1 train as a ring, with a computing that takes time and no core, and rank 2 fetches a state
-// from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent says when.
+// One of three processes: ranks 0 and 1 train as a ring, with a computing that takes time and no core, and rank 2
+// fetches a state from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent says
+// when.
 import { localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
 import { describeError, type Frame, type MemberId, random32, type StepRecord, versionId } from '@starling-grid/protocol'
-import { bytesOf, Compute, type EarlyRanges, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of, StateFetch, StateServer } from '@starling-grid/volunteer'
+import {
+  bytesOf,
+  Compute,
+  type EarlyRanges,
+  gradientBuckets,
+  HeldVersion,
+  LinkSet,
+  RingSteps,
+  sha256Of,
+  StateFetch,
+  StateServer,
+} from '@starling-grid/volunteer'
 import { type NewcomerRingAnswer, type NewcomerRingOrder, STATE_BYTES } from './newcomer-ring-task.ts'
 import { batchFor, MODEL, OPTIMIZER } from './overlap-task.ts'
 import { timedExecutor } from './timed-executor.ts'
 
-/** ms of computing in a step: a slow GPU beside a fast line, so that the exchange of 7.3 MB is a part of the step that counts */
+/**
+ * ms of computing in a step: a slow GPU beside a fast line, so that the exchange of 7.3 MB is a part of the step that
+ * counts
+ */
 const STEP_MS = 250
 const RING = 2
 const OPEN_MS = 30_000
@@ -62,7 +77,18 @@ async function makeStep(gen: number, step: number): Promise<number> {
   steps.contribute(step, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
   await steps.reduced(gen, step)
   const gradDigest = await sha256Of(bytesOf(sum))
-  const record: StepRecord = { v: step, gen, modeEpoch: 0, kind: 'ring', blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0, gradDigest }
+  const record: StepRecord = {
+    v: step,
+    gen,
+    modeEpoch: 0,
+    kind: 'ring',
+    blocks: [],
+    samples: batch.samples,
+    targets,
+    lossSum: 1,
+    correct: 0,
+    gradDigest,
+  }
   held.apply(record, { v: step, id: versionId(gradDigest) }, sum)
   return performance.now() - begin
 }
@@ -70,7 +96,12 @@ async function makeStep(gen: number, step: number): Promise<number> {
 /** The fetch compares every chunk with its hash: what it gives is the state. */
 async function fetchState(v: number): Promise<number> {
   const begin = performance.now()
-  const wanted = { kind: 'state', version: { v, id: versionId(String(v).padStart(64, '0')) }, generation: FETCH_GENERATION, maxBytes: STATE_BYTES } as const
+  const wanted = {
+    kind: 'state',
+    version: { v, id: versionId(String(v).padStart(64, '0')) },
+    generation: FETCH_GENERATION,
+    maxBytes: STATE_BYTES,
+  } as const
   const got = await fetch.fetch(wanted, [source ?? access.self], AbortSignal.timeout(120_000))
   if (got.byteLength !== STATE_BYTES) throw new Error(`${got.byteLength} of ${STATE_BYTES} bytes came: nothing to time`)
   return performance.now() - begin
@@ -94,7 +125,10 @@ async function obey(order: Exclude<NewcomerRingOrder, { type: 'leave' }>): Promi
 process.on('message', (order: NewcomerRingOrder | 'go') => {
   if (order === 'go') return void connect()
   if (order.type === 'leave') return leave()
-  obey(order).then((times) => process.send?.({ times } satisfies NewcomerRingAnswer), (error: unknown) => process.send?.({ error: describeError(error) } satisfies NewcomerRingAnswer))
+  obey(order).then(
+    (times) => process.send?.({ times } satisfies NewcomerRingAnswer),
+    (error: unknown) => process.send?.({ error: describeError(error) } satisfies NewcomerRingAnswer),
+  )
 })
 process.send?.('ready')
 

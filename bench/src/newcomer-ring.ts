@@ -1,5 +1,5 @@
-// What a newcomer costs those who train: the step of a ring of two while a third process fetches a state from one of them, again
-// and again, against the step while nobody does.
+// What a newcomer costs those who train: the step of a ring of two while a third process fetches a state from one of
+// them, again and again, against the step while nobody does.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setPriority } from 'node:os'
@@ -14,7 +14,9 @@ import type { SuiteOptions } from './suite.ts'
 const PROGRAM = fileURLToPath(new URL('newcomer-ring-rank.ts', import.meta.url))
 /** Steps of one measurement: several fetches. */
 const STEPS = 12
-/** A newcomer has a machine of its own wherever it matters: here its hashing must not take the cores of those who train. */
+/**
+ * A newcomer has a machine of its own wherever it matters: here its hashing must not take the cores of those who train.
+ */
 const NEWCOMER_NICENESS = 10
 /** Times the step without a newcomer that one with it may take. */
 const WANTED = 1.1
@@ -28,13 +30,18 @@ export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'round
   for (let round = 0; round < rounds; round++) {
     alone.push(median(await trial.steps(false)))
     beside.push(median(await trial.steps(true)))
-    log(`step ${alone.at(-1)?.toFixed(0)} ms, beside a newcomer ${beside.at(-1)?.toFixed(0)} ms; it gets ${trial.megabytesPerSecond.toFixed(1)} MB/s`)
+    log(
+      `step ${alone.at(-1)?.toFixed(0)} ms, beside a newcomer ${beside.at(-1)?.toFixed(0)} ms; it gets ${trial.megabytesPerSecond.toFixed(1)} MB/s`,
+    )
   }
   for (const child of processes) child.send({ type: 'leave' } satisfies NewcomerRingOrder)
   await ended
   const head: RowHead = {
-    name: `step with an exchange of ${(4e-6 * parameterCount(MODEL)).toFixed(1)} MB while a newcomer fetches ${STATE_BYTES / 1e6} MB from one of two`, adapter: 'node-datachannel, computing that takes time only',
-    unit: 'ms', better: 'less', reach: { peer: 'nobody fetches', ratio: Number((1 / WANTED).toPrecision(4)) },
+    name: `step with an exchange of ${(4e-6 * parameterCount(MODEL)).toFixed(1)} MB while a newcomer fetches ${STATE_BYTES / 1e6} MB from one of two`,
+    adapter: 'node-datachannel, computing that takes time only',
+    unit: 'ms',
+    better: 'less',
+    reach: { peer: 'nobody fetches', ratio: Number((1 / WANTED).toPrecision(4)) },
   }
   return compared(head, beside, { 'nobody fetches': alone })
 }
@@ -48,7 +55,8 @@ class Trial {
   megabytesPerSecond = 0
 
   constructor([first, second, newcomer]: readonly ChildProcess[]) {
-    if (first === undefined || second === undefined || newcomer?.pid === undefined) throw new Error('internal: three processes are needed')
+    if (first === undefined || second === undefined || newcomer?.pid === undefined)
+      throw new Error('internal: three processes are needed')
     this.#members = [first, second]
     this.#newcomer = newcomer
     setPriority(newcomer.pid, NEWCOMER_NICENESS)

@@ -1,5 +1,6 @@
-// How fast a newcomer gets its state from a member, between two processes of this machine: hashes, chunks, their SHA-256 and all
-// (volunteer/src/recovery), against the same processes that only send as much over a link of the same kind.
+// How fast a newcomer gets its state from a member, between two processes of this machine: hashes, chunks, their
+// SHA-256 and all (volunteer/src/recovery), against the same processes that only send as much over a link of the same
+// kind.
 import { type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -21,11 +22,23 @@ async function fetchRow({ rounds }: SuiteOptions): Promise<BenchRow> {
   const { processes, ended } = await startLocalGroup({ size: 2, file: PROGRAM })
   await Promise.all(processes.map((child) => answerOf(child)))
   let version = 0
-  const rate = (type: 'fetch' | 'raw'): Contender => async () => {
-    const answers = await orderAll(processes, { type, bytes: MEGABYTES * 1e6, version: ++version })
-    return (1000 * MEGABYTES) / Math.max(...answers)
-  }
-  const row = await race({ name: `newcomer's state of ${MEGABYTES} MB from one member`, adapter: 'node-datachannel', unit: 'MB/s', reach: REACH }, rate('fetch'), { raw: rate('raw') }, rounds)
+  const rate =
+    (type: 'fetch' | 'raw'): Contender =>
+    async () => {
+      const answers = await orderAll(processes, { type, bytes: MEGABYTES * 1e6, version: ++version })
+      return (1000 * MEGABYTES) / Math.max(...answers)
+    }
+  const row = await race(
+    {
+      name: `newcomer's state of ${MEGABYTES} MB from one member`,
+      adapter: 'node-datachannel',
+      unit: 'MB/s',
+      reach: REACH,
+    },
+    rate('fetch'),
+    { raw: rate('raw') },
+    rounds,
+  )
   await orderAll(processes, { type: 'leave', bytes: 0, version: 0 })
   await ended
   return row

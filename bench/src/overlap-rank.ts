@@ -1,12 +1,33 @@
-// A member of the ring as a process of its own: real links, executor, reduce and optimizer, without a coordinator. Its parent
-// says what a step is made of, so that computing, exchanging and both can be timed apart.
+// A member of the ring as a process of its own: real links, executor, reduce and optimizer, without a coordinator. Its
+// parent says what a step is made of, so that computing, exchanging and both can be timed apart.
 import { readFile } from 'node:fs/promises'
 import { localSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
 import { describeError, type MemberId, sha256Name, type StepRecord, versionId } from '@starling-grid/protocol'
-import { bytesOf, Compute, createGpuExecutor, type EarlyRanges, type Executor, gradientBuckets, HeldVersion, LinkSet, RingSteps, sha256Of } from '@starling-grid/volunteer'
+import {
+  bytesOf,
+  Compute,
+  createGpuExecutor,
+  type EarlyRanges,
+  type Executor,
+  gradientBuckets,
+  HeldVersion,
+  LinkSet,
+  RingSteps,
+  sha256Of,
+} from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
-import { batchFor, LINK_BYTES_PER_MS, MODEL, OPTIMIZER, STEP_MS, TIMED, type OverlapAnswer, type OverlapOrder, type StepWay } from './overlap-task.ts'
+import {
+  batchFor,
+  LINK_BYTES_PER_MS,
+  MODEL,
+  OPTIMIZER,
+  STEP_MS,
+  TIMED,
+  type OverlapAnswer,
+  type OverlapOrder,
+  type StepWay,
+} from './overlap-task.ts'
 import { timedExecutor } from './timed-executor.ts'
 
 const seat = localSeat()
@@ -26,30 +47,55 @@ const ranges = gradientBuckets(held.layout)
 
 const lease = compute.buffers.lease()
 let sum = lease.values
-const links = new LinkSet(slowNetwork(await openPeerNetwork(access), LINK_BYTES_PER_MS), () => Promise.reject(new Error('internal: no relay')), {
-  onFrame: (_, frame) => steps.accept(frame),
-  onLost: (_, __, error) => {
-    throw error
+const links = new LinkSet(
+  slowNetwork(await openPeerNetwork(access), LINK_BYTES_PER_MS),
+  () => Promise.reject(new Error('internal: no relay')),
+  {
+    onFrame: (_, frame) => steps.accept(frame),
+    onLost: (_, __, error) => {
+      throw error
+    },
   },
-})
+)
 const steps = new RingSteps({ forward: (frame) => links.send(peer, frame), onSum: (reduced) => (sum = reduced) })
 
 function prepare(gen: number, way: StepWay): void {
   const alone = way === 'compute'
   steps.halt()
-  steps.open({ generation: gen, position: alone ? 0 : position, size: alone ? 1 : members.length, length: sum.length, ...(way === 'whole' ? {} : { buckets: ranges }) }, 1)
+  steps.open(
+    {
+      generation: gen,
+      position: alone ? 0 : position,
+      size: alone ? 1 : members.length,
+      length: sum.length,
+      ...(way === 'whole' ? {} : { buckets: ranges }),
+    },
+    1,
+  )
 }
 
 /** What a member does in a step (train-step.ts), or a part of it. */
 async function go(gen: number, way: StepWay): Promise<void> {
   const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(1, bucket, lease.values) }
-  const computed = way === 'exchange' ? undefined : await compute.heldGradient(lease, batch, way === 'overlap' ? early : undefined)
+  const computed =
+    way === 'exchange' ? undefined : await compute.heldGradient(lease, batch, way === 'overlap' ? early : undefined)
   const targets = computed?.sums.targets ?? 1
   steps.contribute(1, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
   await steps.reduced(gen, 1)
   if (way === 'exchange') return
   const gradDigest = await sha256Of(bytesOf(sum))
-  const record: StepRecord = { v: gen, gen, modeEpoch: 0, kind: 'ring', blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0, gradDigest }
+  const record: StepRecord = {
+    v: gen,
+    gen,
+    modeEpoch: 0,
+    kind: 'ring',
+    blocks: [],
+    samples: batch.samples,
+    targets,
+    lossSum: 1,
+    correct: 0,
+    gradDigest,
+  }
   held.apply(record, { v: gen, id: versionId(gradDigest) }, sum)
 }
 
@@ -58,18 +104,31 @@ async function obey(order: Exclude<OverlapOrder, { type: 'leave' }>): Promise<Ov
   if (order.type === 'prepare') prepare(order.gen, order.way)
   else await go(order.gen, order.way)
   const ms = performance.now() - begin
-  return { ms, adapter: executor.adapter.name, digest: order.type === 'go' ? await sha256Of(bytesOf(sum)) : sha256Name('') }
+  return {
+    ms,
+    adapter: executor.adapter.name,
+    digest: order.type === 'go' ? await sha256Of(bytesOf(sum)) : sha256Name(''),
+  }
 }
 
 process.on('message', (order: OverlapOrder | 'go') => {
   if (order === 'go') return void connect()
   if (order.type === 'leave') return leave()
-  obey(order).then((value) => process.send?.({ value }), (error: unknown) => process.send?.({ error: describeError(error) }))
+  obey(order).then(
+    (value) => process.send?.({ value }),
+    (error: unknown) => process.send?.({ error: describeError(error) }),
+  )
 })
 process.send?.('ready')
 
 function executorOn({ device, description: adapter }: OpenGpu): Promise<Executor> {
-  return createGpuExecutor({ device, adapter, spec: MODEL, readText: (url) => readFile(url, 'utf8'), tuning: { budgetMs: 1500 } })
+  return createGpuExecutor({
+    device,
+    adapter,
+    spec: MODEL,
+    readText: (url) => readFile(url, 'utf8'),
+    tuning: { budgetMs: 1500 },
+  })
 }
 
 async function connect(): Promise<void> {

@@ -1,6 +1,7 @@
-// How much of the exchange a step waits for: (step with the ring − step that only computes) ÷ exchange alone, when buckets of
-// the gradient enter the ring as backward finishes them, against the whole gradient after it. Two members in processes of
-// their own, over WebRTC on links as slow as homes have: first with a computing that only takes time, then on an adapter.
+// How much of the exchange a step waits for: (step with the ring − step that only computes) ÷ exchange alone, when
+// buckets of the gradient enter the ring as backward finishes them, against the whole gradient after it. Two members in
+// processes of their own, over WebRTC on links as slow as homes have: first with a computing that only takes time, then
+// on an adapter.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -25,7 +26,10 @@ export async function overlapSuite({ adapter, rounds, log }: SuiteOptions): Prom
   return [...timed, ...(await measure(adapter === undefined ? [] : [adapter], { rounds, log }))]
 }
 
-async function measure(args: readonly string[], { rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow[]> {
+async function measure(
+  args: readonly string[],
+  { rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>,
+): Promise<BenchRow[]> {
   const { processes, ended } = await startLocalGroup({ size: 2, file: MEMBER, args })
   await Promise.all(processes.map((child) => once(child, 'message'))) // linked
   const pair = new Pair(processes)
@@ -61,36 +65,69 @@ class Pair {
     const gen = ++this.#gen
     await this.#order({ type: 'prepare', gen, way })
     const answers = await this.#order({ type: 'go', gen, way })
-    if (way !== 'compute' && new Set(answers.map(({ digest }) => digest)).size !== 1) throw new Error(`the members' sums differ: ${way}`)
+    if (way !== 'compute' && new Set(answers.map(({ digest }) => digest)).size !== 1)
+      throw new Error(`the members' sums differ: ${way}`)
     this.adapter = answers[0]?.adapter ?? ''
     return Math.max(...answers.map(({ ms }) => ms))
   }
 
   #order(order: OverlapOrder): Promise<OverlapAnswer[]> {
-    return Promise.all(this.#processes.map(async (child) => {
-      child.send(order)
-      const [answer] = (await once(child, 'message')) as [{ readonly value: OverlapAnswer } | { readonly error: string }]
-      if ('error' in answer) throw new Error(answer.error)
-      return answer.value
-    }))
+    return Promise.all(
+      this.#processes.map(async (child) => {
+        child.send(order)
+        const [answer] = (await once(child, 'message')) as [
+          { readonly value: OverlapAnswer } | { readonly error: string },
+        ]
+        if ('error' in answer) throw new Error(answer.error)
+        return answer.value
+      }),
+    )
   }
 }
 
 function rowsOf(times: readonly Times[], adapter: string): BenchRow[] {
-  const exposed = (way: StepWay) => times.map((time) => Math.max(LEAST, (100 * (time[way] - time.compute)) / time.exchange))
+  const exposed = (way: StepWay) =>
+    times.map((time) => Math.max(LEAST, (100 * (time[way] - time.compute)) / time.exchange))
   const all = (way: StepWay) => times.map((time) => time[way])
   return [
-    { ...row(`exposed ${NAME}`, adapter, '%', { ours: exposed('overlap'), peers: { 'without overlap': exposed('whole'), 'the exchange': [100] } }), reach: { peer: 'the exchange', ratio: rounded(100 / WANTED) } },
-    row(`step with ${NAME}`, adapter, 'ms', { ours: all('overlap'), peers: { 'without overlap': all('whole'), 'computing only': all('compute'), 'exchange only': all('exchange') } }),
+    {
+      ...row(`exposed ${NAME}`, adapter, '%', {
+        ours: exposed('overlap'),
+        peers: { 'without overlap': exposed('whole'), 'the exchange': [100] },
+      }),
+      reach: { peer: 'the exchange', ratio: rounded(100 / WANTED) },
+    },
+    row(`step with ${NAME}`, adapter, 'ms', {
+      ours: all('overlap'),
+      peers: { 'without overlap': all('whole'), 'computing only': all('compute'), 'exchange only': all('exchange') },
+    }),
   ]
 }
 
-function row(name: string, adapter: string, unit: string, { ours, peers }: { readonly ours: readonly number[]; readonly peers: Readonly<Record<string, readonly number[]>> }): BenchRow {
+function row(
+  name: string,
+  adapter: string,
+  unit: string,
+  { ours, peers }: { readonly ours: readonly number[]; readonly peers: Readonly<Record<string, readonly number[]>> },
+): BenchRow {
   const own = median(ours)
-  const of = (value: (values: readonly number[]) => number): Record<string, number> => Object.fromEntries(Object.entries(peers).map(([peer, values]) => [peer, rounded(value(values))]))
+  const of = (value: (values: readonly number[]) => number): Record<string, number> =>
+    Object.fromEntries(Object.entries(peers).map(([peer, values]) => [peer, rounded(value(values))]))
   return {
-    name, adapter, unit, better: 'less', ours: rounded(own), min: rounded(Math.min(...ours)), max: rounded(Math.max(...ours)),
-    peers: of(median), ratio: of((values) => median(values) / own),
-    spread: Object.fromEntries(Object.entries(peers).map(([peer, values]) => [peer, [rounded(Math.min(...values)), rounded(Math.max(...values))] as const])),
+    name,
+    adapter,
+    unit,
+    better: 'less',
+    ours: rounded(own),
+    min: rounded(Math.min(...ours)),
+    max: rounded(Math.max(...ours)),
+    peers: of(median),
+    ratio: of((values) => median(values) / own),
+    spread: Object.fromEntries(
+      Object.entries(peers).map(([peer, values]) => [
+        peer,
+        [rounded(Math.min(...values)), rounded(Math.max(...values))] as const,
+      ]),
+    ),
   }
 }

@@ -1,5 +1,5 @@
-// What an adapter could compute if nothing had to be loaded: multiply-adds on registers only. The share of it that a matrix
-// product reaches says how much is lost to memory.
+// What an adapter could compute if nothing had to be loaded: multiply-adds on registers only. The share of it that a
+// matrix product reaches says how much is lost to memory.
 import { readFile } from 'node:fs/promises'
 import { openGpu, type OpenGpu } from '@starling-grid/client-node'
 import { starlingOn } from './libraries/starling.ts'
@@ -21,9 +21,17 @@ const FLOPS = WORKGROUPS * WORKGROUP * TURNS * CHAINS * 4 * 2
 export async function shareOfPeak({ adapter, rounds, log }: SuiteOptions): Promise<BenchRow> {
   const gpu = await openGpu({ adapter })
   log(`share of the peak: ${gpu.description.name}`)
-  const product = await starlingOn({ device: gpu.device, adapter: gpu.description, readText: (url) => readFile(url, 'utf8') }).prepare(TASK)
+  const product = await starlingOn({
+    device: gpu.device,
+    adapter: gpu.description,
+    readText: (url) => readFile(url, 'utf8'),
+  }).prepare(TASK)
   try {
-    const row = { name: `matmul ${TASK.size} beside multiply-adds on registers`, adapter: gpu.description.name, unit: 'GFLOP/s' }
+    const row = {
+      name: `matmul ${TASK.size} beside multiply-adds on registers`,
+      adapter: gpu.description.name,
+      unit: 'GFLOP/s',
+    }
     const ours: Contender = async () => (REPEATS * flopsOf(TASK)) / (await product.time(REPEATS)) / 1e6
     return await race(row, ours, { 'registers only': await peakContender(gpu) }, rounds)
   } finally {
@@ -43,9 +51,15 @@ async function peakContender({ device }: OpenGpu): Promise<Contender> {
       for (var turn = 0u; turn < ${TURNS}u; turn++) { ${sums.map((name) => `${name} = ${name} * factor + factor;`).join(' ')} }
       data[id.x] = ${sums.join(' + ')};
     }`
-  const pipeline = await device.createComputePipelineAsync({ layout: 'auto', compute: { module: device.createShaderModule({ code }) } })
+  const pipeline = await device.createComputePipelineAsync({
+    layout: 'auto',
+    compute: { module: device.createShaderModule({ code }) },
+  })
   const buffer = device.createBuffer({ size: WORKGROUP * WORKGROUPS * 16, usage: GPUBufferUsage.STORAGE })
-  const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries: [{ binding: 0, resource: { buffer } }] })
+  const group = device.createBindGroup({
+    layout: pipeline.getBindGroupLayout(0),
+    entries: [{ binding: 0, resource: { buffer } }],
+  })
   return async () => {
     const start = performance.now()
     const encoder = device.createCommandEncoder()

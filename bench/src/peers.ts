@@ -1,5 +1,6 @@
-// The libraries that we compare with. They have a package of their own in bench/peers, so that nobody who only wants to volunteer
-// downloads them; it is installed when a benchmark asks for it, and a benchmark goes on without a peer that cannot be had.
+// The libraries that we compare with. They have a package of their own in bench/peers, so that nobody who only wants to
+// volunteer downloads them; it is installed when a benchmark asks for it, and a benchmark goes on without a peer that
+// cannot be had.
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -20,9 +21,14 @@ export interface Peers {
 
 export function findPeers(log: (line: string) => void): Peers {
   const failure = Object.values(MODULES).every(installed) ? undefined : install(log)
-  const present = Object.entries(MODULES).filter(([, name]) => installed(name)).map(([module]) => module)
-  const missing = Object.keys(MODULES).filter((module) => !present.includes(module)).map((name) => ({ name, reason: failure ?? 'it is not in bench/peers' }))
-  const wasm = (file: string) => fileURLToPath(new URL(`node_modules/@tensorflow/tfjs-backend-wasm/dist/${file}`, FOLDER))
+  const present = Object.entries(MODULES)
+    .filter(([, name]) => installed(name))
+    .map(([module]) => module)
+  const missing = Object.keys(MODULES)
+    .filter((module) => !present.includes(module))
+    .map((name) => ({ name, reason: failure ?? 'it is not in bench/peers' }))
+  const wasm = (file: string) =>
+    fileURLToPath(new URL(`node_modules/@tensorflow/tfjs-backend-wasm/dist/${file}`, FOLDER))
   return {
     modules: Object.fromEntries(present.map((module) => [module, new URL(`${module}.ts`, FOLDER)])),
     files: Object.fromEntries(WASM_FILES.map((file) => [file, wasm(file)])),
@@ -37,7 +43,11 @@ function installed(name: string): boolean {
 /** @returns why it failed, if it did */
 function install(log: (line: string) => void): string | undefined {
   log('Installing the libraries to compare with into bench/peers (86 MB, only once) …')
-  const { status, stderr, error } = spawnSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', fileURLToPath(FOLDER)], { encoding: 'utf8', timeout: INSTALL_LIMIT_MS })
+  const { status, stderr, error } = spawnSync(
+    'npm',
+    ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', fileURLToPath(FOLDER)],
+    { encoding: 'utf8', timeout: INSTALL_LIMIT_MS },
+  )
   if (status === 0) return undefined
   const reason = `npm ci in bench/peers failed: ${error?.message ?? stderr.trim().split('\n').at(-1) ?? status}`
   log(`${reason}. Going on without them.`)

@@ -24,7 +24,8 @@ export async function startProcesses(size: number): Promise<Ranks> {
   await Promise.all(processes.map((child) => once(child, 'message')))
   const order = (given: RankOrder) => Promise.all(processes.map((child) => ask(child, given)))
   return {
-    size, order,
+    size,
+    order,
     close: async () => {
       await order({ type: 'leave', numbers: 0, encoding: 'f32' })
       await ended
@@ -48,8 +49,16 @@ export async function startTabs(size: number): Promise<Ranks> {
   }
   try {
     const members = pages.map(newMemberId)
-    await Promise.all(pages.map((page, rank) => page.call('join', { access: signalling.access(members[rank] ?? newMemberId()), members })))
-    return { size, order: async (order) => (await Promise.all(pages.map((page) => page.call('obey', order)))) as RankAnswer[], close: undo }
+    await Promise.all(
+      pages.map((page, rank) =>
+        page.call('join', { access: signalling.access(members[rank] ?? newMemberId()), members }),
+      ),
+    )
+    return {
+      size,
+      order: async (order) => (await Promise.all(pages.map((page) => page.call('obey', order)))) as RankAnswer[],
+      close: undo,
+    }
   } catch (error) {
     await undo()
     throw error

@@ -1,11 +1,14 @@
-// One rank of the all-reduce benchmarks, in a process or in a tab: reduces, or moves as many bytes over links of its own without
-// looking at them. Knows nothing of who gives it orders.
+// One rank of the all-reduce benchmarks, in a process or in a tab: reduces, or moves as many bytes over links of its
+// own without looking at them. Knows nothing of who gives it orders.
 import { checksum, FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/protocol'
 import { CHUNK_BYTES, type Communicator, type Encoding, type Mesh, type PeerLink } from '@starling-grid/volunteer'
 import { type EncodingName, startEncoding } from './encodings.ts'
 
 export interface RankOrder {
-  /** check: all-reduce once and compare with what it must give. raw: only send to one neighbour and receive from the other */
+  /**
+   * check: all-reduce once and compare with what it must give. raw: only send to one neighbour and receive from the
+   * other
+   */
   readonly type: 'check' | 'reduce' | 'raw' | 'leave'
   readonly numbers: number
   readonly encoding: EncodingName
@@ -76,9 +79,11 @@ async function check(group: Communicator, numbers: number, encoding: Encoding): 
   const ranks = Array.from({ length: group.size }, (_, rank) => rank)
   const expected = Array.from({ length: PERIOD }, (_, i) => ranks.reduce((total, rank) => total + valueOf(rank, i), 0))
   const wrong = encoding.type === 'f32' ? sum.findIndex((value, i) => value !== expected[i % PERIOD]) : -1
-  if (wrong >= 0) throw new Error(`number ${wrong} is ${sum[wrong]}, expected ${expected[wrong % PERIOD]}: nothing to time`)
+  if (wrong >= 0)
+    throw new Error(`number ${wrong} is ${sum[wrong]}, expected ${expected[wrong % PERIOD]}: nothing to time`)
   const digests = await group.allGather(Int32Array.of(checksum(new Uint8Array(sum.buffer)) | 0))
-  if (digests.some((digest) => digest !== digests[0])) throw new Error(`ranks hold different bytes with ${encoding.type}: nothing to time`)
+  if (digests.some((digest) => digest !== digests[0]))
+    throw new Error(`ranks hold different bytes with ${encoding.type}: nothing to time`)
 }
 
 /** As many bytes of the vector to the successor as come from the predecessor, neither copied nor looked at here. */
@@ -95,7 +100,8 @@ async function openRaw(mesh: Mesh): Promise<(vector: Uint8Array<ArrayBuffer>, by
   return async (vector, bytes) => {
     const messages = Math.ceil(bytes / RAW_BYTES)
     due += messages
-    for (let i = 0; i < messages; i++) await successor.send(new Uint8Array(vector.buffer, (i * RAW_BYTES) % (vector.byteLength - RAW_BYTES), RAW_BYTES))
+    for (let i = 0; i < messages; i++)
+      await successor.send(new Uint8Array(vector.buffer, (i * RAW_BYTES) % (vector.byteLength - RAW_BYTES), RAW_BYTES))
     while (came < due) await new Promise<void>((resolve) => (wake = resolve))
   }
 }

@@ -1,8 +1,8 @@
 // A rank of the all-reduce benchmarks as a process of its own, which takes orders from its parent.
 import { joinLocalGroup, leaveLocalGroup, localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { networkMesh } from '@starling-grid/volunteer'
-import { type RankOrder, rawMembers, startRank } from './rank.ts'
 import type { ProcessAnswer } from './rank-orders.ts'
+import { type RankOrder, rawMembers, startRank } from './rank.ts'
 
 const seat = localSeat()
 const group = await joinLocalGroup()
@@ -14,7 +14,10 @@ const rawMesh = networkMesh(network, others, group.rank)
 const rank = await startRank({ group, rawMesh, cpuMs })
 
 process.on('message', async (order: RankOrder) => {
-  const answer = await rank(order).then((value): ProcessAnswer => ({ value }), (error: Error): ProcessAnswer => ({ error: error.stack ?? error.message }))
+  const answer = await rank(order).then(
+    (value): ProcessAnswer => ({ value }),
+    (error: Error): ProcessAnswer => ({ error: error.stack ?? error.message }),
+  )
   process.send?.(answer)
   if (order.type !== 'leave') return
   rawMesh.stop()

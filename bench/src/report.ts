@@ -17,21 +17,30 @@ export function writeReport(): string {
 /** The newest row of each name, adapter and place. */
 export function suiteText(suite: string, runs: readonly KeptRun[]): string {
   const newest = new Map<string, { run: KeptRun; row: BenchRow }>()
-  for (const run of runs) for (const row of run.rows) newest.set(`${row.name} | ${row.adapter} | ${run.in}`, { run, row })
-  const kept = [...newest.values()].sort((a, b) => compareText(a.row.name, b.row.name) || compareText(a.row.adapter, b.row.adapter))
+  for (const run of runs)
+    for (const row of run.rows) newest.set(`${row.name} | ${row.adapter} | ${run.in}`, { run, row })
+  const kept = [...newest.values()].sort(
+    (a, b) => compareText(a.row.name, b.row.name) || compareText(a.row.adapter, b.row.adapter),
+  )
   const used = [...new Set(kept.map(({ run }) => run))]
   return [
-    `## ${suite}`, '',
-    '| row | adapter | Starling | min … max | against | wanted | first run |', '|---|---|---|---|---|---|---|',
-    ...kept.map(({ run, row }) => rowText(run, row)), '',
+    `## ${suite}`,
+    '',
+    '| row | adapter | Starling | min … max | against | wanted | first run |',
+    '|---|---|---|---|---|---|---|',
+    ...kept.map(({ run, row }) => rowText(run, row)),
+    '',
     ...used.map((run) => `- ${run.date}, in ${run.in}, ${run.rounds} rounds: ${machineText(run.machine)}`),
-    ...missingText(kept.map(({ row }) => row)), '',
+    ...missingText(kept.map(({ row }) => row)),
+    '',
   ].join('\n')
 }
 
 function rowText(run: KeptRun, row: BenchRow): string {
   const { name, adapter, ours, unit, min, max, peers, ratio, firstRunMs = {}, versions = {} } = row
-  const against = Object.entries(peers).map(([peer, value]) => `${peer} ${versions[peer] ?? ''} ${value} (**${ratio[peer]}×**)`.replaceAll('  ', ' '))
+  const against = Object.entries(peers).map(([peer, value]) =>
+    `${peer} ${versions[peer] ?? ''} ${value} (**${ratio[peer]}×**)`.replaceAll('  ', ' '),
+  )
   const first = firstRunMs['starling'] === undefined ? '' : `${firstRunMs['starling']} ms`
   const unitText = row.better === 'less' ? `${unit}, less is better` : unit
   return `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${ours} ${unitText} | ${min} … ${max} | ${against.join('<br>')} | ${reachText(row)} | ${first} |`
@@ -45,7 +54,11 @@ function reachText({ reach, ratio }: BenchRow): string {
 }
 
 function missingText(rows: readonly BenchRow[]): string[] {
-  const reasons = new Set(rows.flatMap(({ name, missing = {} }) => Object.entries(missing).map(([peer, reason]) => `- ${name}: without ${peer}, because ${reason}`)))
+  const reasons = new Set(
+    rows.flatMap(({ name, missing = {} }) =>
+      Object.entries(missing).map(([peer, reason]) => `- ${name}: without ${peer}, because ${reason}`),
+    ),
+  )
   return reasons.size === 0 ? [] : ['', 'Not compared:', '', ...reasons]
 }
 

@@ -23,13 +23,17 @@ export function keep(suite: string, run: KeptRun): void {
 export function keptRuns(suite: string): readonly KeptRun[] {
   if (!existsSync(fileOf(suite))) return []
   const runs: unknown = JSON.parse(readFileSync(fileOf(suite), 'utf8'))
-  if (!Array.isArray(runs)) throw new GridError('dataset-unreadable', `bench/results/${suite}.json holds no list of runs; mend or remove it.`)
+  if (!Array.isArray(runs))
+    throw new GridError('dataset-unreadable', `bench/results/${suite}.json holds no list of runs; mend or remove it.`)
   return runs as KeptRun[]
 }
 
 export function keptSuites(): string[] {
   if (!existsSync(FOLDER)) return []
-  return readdirSync(FOLDER).filter((file) => file.endsWith('.json')).map((file) => file.slice(0, -'.json'.length)).sort()
+  return readdirSync(FOLDER)
+    .filter((file) => file.endsWith('.json'))
+    .map((file) => file.slice(0, -'.json'.length))
+    .sort()
 }
 
 function fileOf(suite: string): URL {

@@ -38,31 +38,50 @@ export interface Reach {
 /** A contender: does its work once and answers with its result in the row's unit. */
 export type Contender = () => Promise<number>
 
-/** ms before each round: threads of a peer that was measured last may wait for work in a loop, and would take a core from who comes next */
+/**
+ * ms before each round: threads of a peer that was measured last may wait for work in a loop, and would take a core
+ * from who comes next
+ */
 const REST_MS = 300
 
 /** Interleaved rounds (A B A B …), so that what else the machine does falls on all alike; medians. */
 export async function race(
-  row: RowHead, ours: Contender, peers: Readonly<Record<string, Contender>>, rounds: number,
+  row: RowHead,
+  ours: Contender,
+  peers: Readonly<Record<string, Contender>>,
+  rounds: number,
 ): Promise<BenchRow> {
   const contenders = { ours, ...peers }
   const results: Record<string, number[]> = {}
   for (const [, run] of Object.entries(contenders)) await run() // warm-up: compile, cache
   for (let round = 0; round < rounds; round++)
     for (const [name, run] of Object.entries(contenders)) {
-      await new Promise((resolve) => { setTimeout(resolve, REST_MS) })
+      await new Promise((resolve) => {
+        setTimeout(resolve, REST_MS)
+      })
       ;(results[name] ??= []).push(await run())
     }
   const { ours: mine = [], ...theirs } = results
   return compared(row, mine, theirs)
 }
 
-/** Of figures that were taken in turns. Rates want the median, which a slow round does not move; losses of seeds the mean. */
-export function compared(row: RowHead, mine: readonly number[], theirs: Readonly<Record<string, readonly number[]>>, middle = median): BenchRow {
+/**
+ * Of figures that were taken in turns. Rates want the median, which a slow round does not move; losses of seeds the
+ * mean.
+ */
+export function compared(
+  row: RowHead,
+  mine: readonly number[],
+  theirs: Readonly<Record<string, readonly number[]>>,
+  middle = median,
+): BenchRow {
   const own = middle(mine)
   const others = mapped(theirs, middle)
   return {
-    ...row, ours: rounded(own), min: rounded(Math.min(...mine)), max: rounded(Math.max(...mine)),
+    ...row,
+    ours: rounded(own),
+    min: rounded(Math.min(...mine)),
+    max: rounded(Math.max(...mine)),
     peers: mapped(others, rounded),
     ratio: mapped(others, (value) => rounded(row.better === 'less' ? value / own : own / value)),
     spread: mapped(theirs, (values) => [rounded(Math.min(...values)), rounded(Math.max(...values))] as const),

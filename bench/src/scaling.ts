@@ -1,5 +1,6 @@
-// What the model of scale predicts (e2e/src/scaling): the production decisions on virtual time, links and machines as formulas.
-// `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn, around the ring alone.
+// What the model of scale predicts (e2e/src/scaling): the production decisions on virtual time, links and machines as
+// formulas. `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn,
+// around the ring alone.
 import { predict, type Prediction, type Setting } from '@starling-grid/e2e/scaling'
 import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/e2e/scaling/profiles'
 import type { BenchRow } from './row.ts'
@@ -20,13 +21,30 @@ const ALWAYS = { mode: 'auto', exchange: 'auto', warmUpSeconds: 60, seconds: 60,
 type Question = Omit<Setting, 'churnPerMinute'>
 
 export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
-  return Object.entries(questions()).filter(([name]) => isWanted(options, name)).map(([name, question]) => row(name, question, options.log))
+  return Object.entries(questions())
+    .filter(([name]) => isWanted(options, name))
+    .map(([name, question]) => row(name, question, options.log))
 }
 
 function questions(): Record<string, Question> {
-  const large = [HOMES, LAB].flatMap((links) => (links === HOMES ? [...VOLUNTEERS, MOST] : VOLUNTEERS).map((volunteers) => ({ ...RESNET20, ...ALWAYS, links, machines: MIXED, volunteers })))
-  const small = SMALL_VOLUNTEERS.map((volunteers) => ({ ...LENET5, ...ALWAYS, links: HOMES, machines: SOFTWARE, volunteers }))
-  const nameOf = ({ links, volunteers, machines }: Question): string => `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}`
+  const large = [HOMES, LAB].flatMap((links) =>
+    (links === HOMES ? [...VOLUNTEERS, MOST] : VOLUNTEERS).map((volunteers) => ({
+      ...RESNET20,
+      ...ALWAYS,
+      links,
+      machines: MIXED,
+      volunteers,
+    })),
+  )
+  const small = SMALL_VOLUNTEERS.map((volunteers) => ({
+    ...LENET5,
+    ...ALWAYS,
+    links: HOMES,
+    machines: SOFTWARE,
+    volunteers,
+  }))
+  const nameOf = ({ links, volunteers, machines }: Question): string =>
+    `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}`
   return Object.fromEntries([...large, ...small].map((question) => [nameOf(question), question]))
 }
 
@@ -34,13 +52,31 @@ function row(name: string, setting: Question, log: SuiteOptions['log']): BenchRo
   const calm = predict({ ...setting, churnPerMinute: 0 })
   const churned = predict({ ...setting, churnPerMinute: CHURN })
   const ring = churned.butterflyShare === 0 ? churned : predict({ ...setting, exchange: 'ring', churnPerMinute: CHURN })
-  log(`${name} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}; ${Math.round(ring.samplesPerSecond)} samples/s around the ring alone`)
+  log(
+    `${name} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}; ${Math.round(ring.samplesPerSecond)} samples/s around the ring alone`,
+  )
   const ours = Math.round(churned.samplesPerSecond)
   const peers = { calm: Math.round(calm.samplesPerSecond), ring: Math.round(ring.samplesPerSecond) }
   const times = (peer: number): number => Number((ours / peer).toFixed(3))
-  return { name, adapter: 'model', ours, unit: 'samples/s, predicted', min: ours, max: ours, peers, ratio: { calm: times(peers.calm), ring: times(peers.ring) } }
+  return {
+    name,
+    adapter: 'model',
+    ours,
+    unit: 'samples/s, predicted',
+    min: ours,
+    max: ours,
+    peers,
+    ratio: { calm: times(peers.calm), ring: times(peers.ring) },
+  }
 }
 
-function asText({ samplesPerSecond, ringSize, butterflyShare, ballotsPerMinute, coordinatorCores, coordinatorBytesPerSecond }: Prediction): string {
+function asText({
+  samplesPerSecond,
+  ringSize,
+  butterflyShare,
+  ballotsPerMinute,
+  coordinatorCores,
+  coordinatorBytesPerSecond,
+}: Prediction): string {
   return `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ${(100 * butterflyShare).toFixed(0)} % of the time as a butterfly, ${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
 }

@@ -1,5 +1,5 @@
-// A grid inside this process for benchmarks that compare ways to train: a real coordinator, real volunteers over real sockets and
-// links, the reference executor. What is compared is the job; nothing here knows why.
+// A grid inside this process for benchmarks that compare ways to train: a real coordinator, real volunteers over real
+// sockets and links, the reference executor. What is compared is the job; nothing here knows why.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,7 +10,10 @@ import { describeError, type JobSpec } from '@starling-grid/protocol'
 import { createVolunteer, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
 import { StepBytes } from './step-bytes.ts'
 
-/** Samples are counted from a tenth to nine tenths of the run: joins and the wait for its last blocks say nothing of the rate. */
+/**
+ * Samples are counted from a tenth to nine tenths of the run: joins and the wait for its last blocks say nothing of the
+ * rate.
+ */
 const COUNTED = [0.1, 0.9] as const
 const LOOK_MS = 5
 const RUN_LIMIT_MS = 300_000
@@ -46,7 +49,11 @@ interface Clockwork {
 }
 
 /** Submits the job, lets the members train it to its end, and stops everything. */
-export async function trainTogether(job: JobSpec, members: readonly MemberSetting[], { counted = COUNTED, pacedWhileCounted }: TrainOptions = {}): Promise<Trained> {
+export async function trainTogether(
+  job: JobSpec,
+  members: readonly MemberSetting[],
+  { counted = COUNTED, pacedWhileCounted }: TrainOptions = {},
+): Promise<Trained> {
   const clockwork: Clockwork = { paced: true }
   const onCounted = (): void => {
     if (pacedWhileCounted) clockwork.paced = false
@@ -57,10 +64,15 @@ export async function trainTogether(job: JobSpec, members: readonly MemberSettin
   const started: StartedMember[] = []
   try {
     await coordinator.runs.submit(job)
-    for (const [i, setting] of members.entries()) started.push(startMember({ url: coordinator.url, name: `member ${i + 1}`, clockwork }, setting))
+    for (const [i, setting] of members.entries())
+      started.push(startMember({ url: coordinator.url, name: `member ${i + 1}`, clockwork }, setting))
     const failed = Promise.race(started.map(({ failure }) => failure))
     const outcome = await Promise.race([watch(coordinator, counted, onCounted), failed])
-    return { ...outcome, bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0), peakBytes: Math.max(...started.map(({ peakBytes }) => peakBytes())) }
+    return {
+      ...outcome,
+      bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0),
+      peakBytes: Math.max(...started.map(({ peakBytes }) => peakBytes())),
+    }
   } finally {
     await Promise.all(started.map(({ stop }) => stop()))
     await coordinator.stop()
@@ -76,20 +88,39 @@ interface StartedMember {
   readonly failure: Promise<never>
 }
 
-function startMember({ url, name, clockwork }: { readonly url: string; readonly name: string; readonly clockwork: Clockwork }, { sampleMs }: MemberSetting): StartedMember {
+function startMember(
+  { url, name, clockwork }: { readonly url: string; readonly name: string; readonly clockwork: Clockwork },
+  { sampleMs }: MemberSetting,
+): StartedMember {
   const host = createNodeHost({ coordinatorUrl: url, executor: 'reference' })
-  const paced: VolunteerHost = sampleMs === undefined ? host : { ...host, createExecutor: async (...asked) => takingTime(await host.createExecutor(...asked), () => (clockwork.paced ? sampleMs : 0)) }
+  const paced: VolunteerHost =
+    sampleMs === undefined
+      ? host
+      : {
+          ...host,
+          createExecutor: async (...asked) =>
+            takingTime(await host.createExecutor(...asked), () => (clockwork.paced ? sampleMs : 0)),
+        }
   const steps = new StepBytes()
   let most = 0
-  const volunteer = createVolunteer(steps.watch(paced), { name, onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)) })
+  const volunteer = createVolunteer(steps.watch(paced), {
+    name,
+    onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)),
+  })
   const failure = new Promise<never>((_, reject) => {
-    volunteer.run().catch((error: unknown) => reject(new Error(`${name} failed: ${describeError(error)}`, { cause: error })))
+    volunteer
+      .run()
+      .catch((error: unknown) => reject(new Error(`${name} failed: ${describeError(error)}`, { cause: error })))
   })
   failure.catch(() => undefined) // who waits for the run is told
   return { bytesSent: () => most, peakBytes: () => steps.peak, stop: () => volunteer.stop(), failure }
 }
 
-async function watch(coordinator: Coordinator, counted: readonly [number, number], onCounted: () => void): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
+async function watch(
+  coordinator: Coordinator,
+  counted: readonly [number, number],
+  onCounted: () => void,
+): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
   const { state, job, history } = run
@@ -100,12 +131,14 @@ async function watch(coordinator: Coordinator, counted: readonly [number, number
     const next = counted[marks.length]
     if (next !== undefined && samples >= next * all) marks.push({ at: performance.now(), samples })
     if (marks.length === counted.length) onCounted()
-    if (performance.now() > deadline) throw new Error(`the run did not end: ${state.phaseReason}, version ${state.chain.head.v}`)
+    if (performance.now() > deadline)
+      throw new Error(`the run did not end: ${state.phaseReason}, version ${state.chain.head.v}`)
   }
   const [from, to] = marks
   if (from === undefined || to === undefined) throw new Error('the run ended before it could be timed')
   const results = [...(state.validated.get(state.chain.head.id)?.values() ?? [])]
-  const total = (of: (result: (typeof results)[number]) => number): number => results.reduce((sum, result) => sum + of(result), 0)
+  const total = (of: (result: (typeof results)[number]) => number): number =>
+    results.reduce((sum, result) => sum + of(result), 0)
   return {
     samplesPerSecond: (1000 * (to.samples - from.samples)) / (to.at - from.at),
     samples: history.samplesCommitted,

@@ -18,7 +18,9 @@ export class StepBytes {
       createExecutor: async (...asked) => {
         const executor = await host.createExecutor(...asked)
         const compute = executor.gradient.bind(executor)
-        return Object.assign(executor, { gradient: (...given: Parameters<typeof compute>) => (this.#stepped(), compute(...given)) })
+        return Object.assign(executor, {
+          gradient: (...given: Parameters<typeof compute>) => (this.#stepped(), compute(...given)),
+        })
       },
     }
   }
@@ -31,7 +33,9 @@ export class StepBytes {
   #watched(network: PeerNetwork): PeerNetwork {
     const count = (link: PeerLink): PeerLink => {
       const send = link.send.bind(link)
-      return Object.assign(link, { send: (frame: Uint8Array<ArrayBuffer>) => ((this.#bytes += frame.byteLength), send(frame)) })
+      return Object.assign(link, {
+        send: (frame: Uint8Array<ArrayBuffer>) => ((this.#bytes += frame.byteLength), send(frame)),
+      })
     }
     return {
       dial: async (peer, signal) => count(await network.dial(peer, signal)),

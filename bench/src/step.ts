@@ -5,13 +5,27 @@ import { inPlace, isWanted, type Suite } from './suite.ts'
 import type { StepModel } from './task.ts'
 
 /** Models with the samples of a step; gpt has 2 blocks, 128 channels and 64 tokens in a sample. */
-const MODELS: readonly (readonly [StepModel, number])[] = [['lenet5', 64], ['mlp', 64], ['gpt', 8]]
+const MODELS: readonly (readonly [StepModel, number])[] = [
+  ['lenet5', 64],
+  ['mlp', 64],
+  ['gpt', 8],
+]
 
-export const stepSuite: Suite = (options) => inPlace(options, async (place) => {
-  const rows: BenchRow[] = []
-  for (const [model, samples] of MODELS.filter(([name]) => isWanted(options, `step ${name}`)))
-    rows.push(await compare({
-      name: `step ${model} b${samples}`, task: { kind: 'step', model, samples }, unit: 'samples/s', value: (ms) => (1000 * samples) / ms,
-    }, place, options))
-  return rows
-})
+export const stepSuite: Suite = (options) =>
+  inPlace(options, async (place) => {
+    const rows: BenchRow[] = []
+    for (const [model, samples] of MODELS.filter(([name]) => isWanted(options, `step ${name}`)))
+      rows.push(
+        await compare(
+          {
+            name: `step ${model} b${samples}`,
+            task: { kind: 'step', model, samples },
+            unit: 'samples/s',
+            value: (ms) => (1000 * samples) / ms,
+          },
+          place,
+          options,
+        ),
+      )
+    return rows
+  })

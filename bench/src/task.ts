@@ -1,6 +1,15 @@
-// What libraries are asked to do, and the numbers that they do it with: a pure function of the task, so that every library,
-// in Node, in a page or in another process, works on the same ones. Knows no library.
-import { gpt, initialParameters, lenet5, mlp, outputShape, takesTokens, targetsPerSample, type ModelSpec } from '@starling-grid/model'
+// What libraries are asked to do, and the numbers that they do it with: a pure function of the task, so that every
+// library, in Node, in a page or in another process, works on the same ones. Knows no library.
+import {
+  gpt,
+  initialParameters,
+  lenet5,
+  mlp,
+  outputShape,
+  takesTokens,
+  targetsPerSample,
+  type ModelSpec,
+} from '@starling-grid/model'
 import { random32 } from '@starling-grid/protocol'
 
 export interface MatmulTask {
@@ -79,7 +88,11 @@ export interface ConvInputs {
 
 export function convInputs({ samples, channels, out, side, kernel }: ConvTask): ConvInputs {
   const pixels = side * side
-  return { x: noise(samples * channels * pixels, 3), weight: noise(out * channels * kernel ** 2, 4), dy: noise(samples * out * pixels, 5) }
+  return {
+    x: noise(samples * channels * pixels, 3),
+    weight: noise(out * channels * kernel ** 2, 4),
+    dy: noise(samples * out * pixels, 5),
+  }
 }
 
 export interface StepInputs {
@@ -100,7 +113,13 @@ export function stepInputs({ model, samples }: StepTask): StepInputs {
   const classes = outputShape(spec).at(-1) ?? 1
   const elements = spec.input.reduce((product, size) => product * size, samples)
   const x = takesTokens(spec) ? whole(elements, classes) : noise(elements, 7).map(Math.abs)
-  return { spec, parameters: initialParameters(spec, SEED), x, y: whole(samples * targetsPerSample(spec), classes), classes }
+  return {
+    spec,
+    parameters: initialParameters(spec, SEED),
+    x,
+    y: whole(samples * targetsPerSample(spec), classes),
+    classes,
+  }
 }
 
 export function chainInput({ elements }: ChainTask): Float32Array<ArrayBuffer> {

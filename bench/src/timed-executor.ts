@@ -1,6 +1,6 @@
-// An executor as a GPU looks from the CPU: it takes its time and none of the cores, and finishes the pieces of a gradient one
-// after the other. What it gives back are numbers without sense. On a machine whose only GPU is its CPU, exchange and computing
-// otherwise compete for the same cores, and no order of the two could hide one behind the other.
+// An executor as a GPU looks from the CPU: it takes its time and none of the cores, and finishes the pieces of a
+// gradient one after the other. What it gives back are numbers without sense. On a machine whose only GPU is its CPU,
+// exchange and computing otherwise compete for the same cores, and no order of the two could hide one behind the other.
 import { setTimeout as delay } from 'node:timers/promises'
 import { random32 } from '@starling-grid/protocol'
 import type { Executor } from '@starling-grid/volunteer'
@@ -15,7 +15,12 @@ export function timedExecutor(parameters: number, stepMs: number): Executor {
     throw new Error('internal: a timed executor computes gradients only')
   }
   return {
-    adapter: { name: `a GPU that takes ${stepMs} ms a step, timed`, vendor: 'starling', software: false, executor: 'reference' },
+    adapter: {
+      name: `a GPU that takes ${stepMs} ms a step, timed`,
+      vendor: 'starling',
+      software: false,
+      executor: 'reference',
+    },
     loadParameters: () => undefined,
     async gradient({ samples }, into, early) {
       const begin = performance.now()

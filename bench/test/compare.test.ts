@@ -1,9 +1,10 @@
-// The runner of comparisons, on libraries that compute in plain TypeScript: what is wrong or missing is named, never timed.
+// The runner of comparisons, on libraries that compute in plain TypeScript: what is wrong or missing is named, never
+// timed.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { compare, type Comparison } from '../src/compare.ts'
-import type { Library } from '../src/library.ts'
 import { reference } from '../src/libraries/reference.ts'
+import type { Library } from '../src/library.ts'
 import type { Place } from '../src/places/place.ts'
 import { suiteText } from '../src/report.ts'
 import { race } from '../src/row.ts'
@@ -16,13 +17,21 @@ const MATMUL: Comparison = { name: 'matmul 8', task: TASK, unit: 'GFLOP/s', valu
 function place(...others: readonly Library[]): Place {
   const libraries = [{ ...reference(), name: 'starling' }, ...others]
   const gpuCalls = async () => ({ dispatches: 0, submits: 0, encodingMs: 0, submitMs: 0 })
-  return { name: 'node', adapter: 'reference', libraries, missing: [{ name: 'absent', reason: 'nobody installed it' }], gpuCalls, close: async () => undefined }
+  return {
+    name: 'node',
+    adapter: 'reference',
+    libraries,
+    missing: [{ name: 'absent', reason: 'nobody installed it' }],
+    gpuCalls,
+    close: async () => undefined,
+  }
 }
 
 /** Computes rightly, and says something else by `error` of it. */
 function offBy(name: string, error: number): Library {
   return {
-    ...reference(), name,
+    ...reference(),
+    name,
     async prepare(task) {
       const prepared = await reference().prepare(task)
       return { ...prepared, result: async () => (await prepared.result()).map((value) => value * (1 + error)) }
@@ -40,25 +49,39 @@ test('a peer that computes the same is timed, and one that computes something el
 })
 
 test('a peer that cannot do the task is named with what it says', async () => {
-  const unable: Library = { ...reference(), name: 'unable', prepare: async () => { throw new Error('no such kernel') } }
+  const unable: Library = {
+    ...reference(),
+    name: 'unable',
+    prepare: async () => {
+      throw new Error('no such kernel')
+    },
+  }
   const row = await compare(MATMUL, place(unable), OPTIONS)
   assert.deepEqual(row.peers, {})
   assert.equal(row.missing?.['unable'], 'no such kernel')
 })
 
 test('when Starling itself is wrong nothing is timed', async () => {
-  const { libraries: [, ...rest], ...others } = place()
-  await assert.rejects(compare(MATMUL, { ...others, libraries: [offBy('starling', 0.1), ...rest] }, OPTIONS), /Starling is out: its result is wrong/)
+  const {
+    libraries: [, ...rest],
+    ...others
+  } = place()
+  await assert.rejects(
+    compare(MATMUL, { ...others, libraries: [offBy('starling', 0.1), ...rest] }, OPTIONS),
+    /Starling is out: its result is wrong/,
+  )
 })
 
 for (const task of [
-  { kind: 'conv2d-forward', samples: 1, channels: 2, out: 3, side: 5, kernel: 3 }, { kind: 'conv2d-backward', samples: 2, channels: 2, out: 3, side: 5, kernel: 3 },
-  { kind: 'chain', length: 3, elements: 5 }, { kind: 'step', model: 'mlp', samples: 2 },
+  { kind: 'conv2d-forward', samples: 1, channels: 2, out: 3, side: 5, kernel: 3 },
+  { kind: 'conv2d-backward', samples: 2, channels: 2, out: 3, side: 5, kernel: 3 },
+  { kind: 'chain', length: 3, elements: 5 },
+  { kind: 'step', model: 'mlp', samples: 2 },
 ] as const)
   test(`${task.kind} gives the same result each time it is done from its beginning`, async () => {
     const prepared = await reference().prepare(task)
     const first = await prepared.result()
-    assert.ok(await prepared.time(1) > 0)
+    assert.ok((await prepared.time(1)) > 0)
     assert.deepEqual(await prepared.result(), first)
     assert.ok(first.length > 0 && first.every(Number.isFinite))
     await prepared.close()
@@ -67,21 +90,43 @@ for (const task of [
 test('rounds are interleaved, and a ratio above one is a win whichever way is better', async () => {
   const order: string[] = []
   const contender = (name: string, value: number) => async () => (order.push(name), value)
-  const more = await race({ name: 'r', adapter: 'a', unit: 'u' }, contender('ours', 4), { peer: contender('peer', 2) }, 2)
+  const more = await race(
+    { name: 'r', adapter: 'a', unit: 'u' },
+    contender('ours', 4),
+    { peer: contender('peer', 2) },
+    2,
+  )
   assert.deepEqual(order, ['ours', 'peer', 'ours', 'peer', 'ours', 'peer'])
   assert.deepEqual(more.ratio, { peer: 2 })
-  const less = await race({ name: 'r', adapter: 'a', unit: 'µs', better: 'less' }, contender('ours', 4), { peer: contender('peer', 2) }, 1)
+  const less = await race(
+    { name: 'r', adapter: 'a', unit: 'µs', better: 'less' },
+    contender('ours', 4),
+    { peer: contender('peer', 2) },
+    1,
+  )
   assert.deepEqual(less.ratio, { peer: 0.5 })
 })
 
 test('the report shows the newest row of each name, wins and losses alike, and what was not compared', () => {
   const machine = { cpu: 'abacus', cores: 1, os: 'none', node: 'v20', load: 0 }
-  const row = { name: 'matmul', adapter: 'x', unit: 'GFLOP/s', ours: 1, min: 1, max: 1, peers: { fast: 4, slow: 0.5 }, ratio: { fast: 0.25, slow: 2 } }
+  const row = {
+    name: 'matmul',
+    adapter: 'x',
+    unit: 'GFLOP/s',
+    ours: 1,
+    min: 1,
+    max: 1,
+    peers: { fast: 4, slow: 0.5 },
+    ratio: { fast: 0.25, slow: 2 },
+  }
   const text = suiteText('kernels', [
     { date: '2026-01-01', machine, in: 'node', rounds: 5, rows: [{ ...row, ours: 99 }] },
     { date: '2026-01-02', machine, in: 'node', rounds: 5, rows: [{ ...row, missing: { other: 'it has no kernel' } }] },
   ])
-  assert.match(text, /\| matmul \| x, Node \| 1 GFLOP\/s \| 1 … 1 \| fast 4 \(\*\*0\.25×\*\*\)<br>slow 0\.5 \(\*\*2×\*\*\)/)
+  assert.match(
+    text,
+    /\| matmul \| x, Node \| 1 GFLOP\/s \| 1 … 1 \| fast 4 \(\*\*0\.25×\*\*\)<br>slow 0\.5 \(\*\*2×\*\*\)/,
+  )
   assert.doesNotMatch(text, /99|2026-01-01/)
   assert.match(text, /2026-01-02, in node, 5 rounds: abacus/)
   assert.match(text, /matmul: without other, because it has no kernel/)

@@ -15,8 +15,11 @@ export function installPoll(): void {
   installed = true
   const immediately = globalThis.setImmediate
   const orByTimer = (callback: (...args: unknown[]) => void, ...args: unknown[]) =>
-    softwareDevices > 0 && args.length === 0 && isDawns(callback) ? setTimeout(callback, PAUSE_MS) : immediately(callback, ...args)
-  // Dawn looks the function up each time. Callers in JavaScript keep what setImmediate promises, util.promisify included.
+    softwareDevices > 0 && args.length === 0 && isDawns(callback)
+      ? setTimeout(callback, PAUSE_MS)
+      : immediately(callback, ...args)
+  // Dawn looks the function up each time. Callers in JavaScript keep what setImmediate promises, util.promisify
+  // included.
   globalThis.setImmediate = Object.assign(orByTimer, immediately) as typeof setImmediate
 }
 

@@ -40,8 +40,9 @@ export interface OpenGpuOptions {
   /** part of the wanted adapter's name or vendor, whatever the case */
   readonly adapter?: string | undefined
   /**
-   * false: shaders run without Dawn's bounds checks (its toggle `disable_robustness`). For measurements with kernels and data of
-   * one's own only: an index out of bounds then corrupts memory instead of reading zero. Tests and volunteers keep the checks.
+   * false: shaders run without Dawn's bounds checks (its toggle `disable_robustness`). For measurements with kernels
+   * and data of one's own only: an index out of bounds then corrupts memory instead of reading zero. Tests and
+   * volunteers keep the checks.
    */
   readonly boundsChecks?: boolean | undefined
 }
@@ -84,12 +85,20 @@ async function offered(gpu: GPU): Promise<GPUAdapter[]> {
 function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, drivers: string): GPUAdapter {
   const [first] = adapters
   if (first === undefined)
-    throw new GridError('no-adapter', `No WebGPU adapter was found; drivers: ${drivers}. ${driverCure()} \`npm run doctor\` tells more.`)
+    throw new GridError(
+      'no-adapter',
+      `No WebGPU adapter was found; drivers: ${drivers}. ${driverCure()} \`npm run doctor\` tells more.`,
+    )
   if (wanted === undefined) return first
   const text = wanted.toLowerCase()
-  const match = adapters.find((adapter) => `${nameOf(adapter)} ${adapter.info.vendor} ${adapter.info.architecture}`.toLowerCase().includes(text))
+  const match = adapters.find((adapter) =>
+    `${nameOf(adapter)} ${adapter.info.vendor} ${adapter.info.architecture}`.toLowerCase().includes(text),
+  )
   if (match) return match
-  throw new GridError('no-adapter', `No adapter's name contains "${wanted}"; this machine offers ${adapters.map(nameOf).join(', ')}.`)
+  throw new GridError(
+    'no-adapter',
+    `No adapter's name contains "${wanted}"; this machine offers ${adapters.map(nameOf).join(', ')}.`,
+  )
 }
 
 function driverCure(): string {
@@ -103,11 +112,19 @@ function abilities(adapter: GPUAdapter): GPUDeviceDescriptor {
     const value = Reflect.get(adapter.limits, name)
     if (typeof value === 'number') limits[name] = value
   }
-  return { requiredLimits: limits, requiredFeatures: WELCOME_FEATURES.filter((feature) => adapter.features.has(feature)) }
+  return {
+    requiredLimits: limits,
+    requiredFeatures: WELCOME_FEATURES.filter((feature) => adapter.features.has(feature)),
+  }
 }
 
 function describe(adapter: GPUAdapter): AdapterDescription {
-  return { name: nameOf(adapter), vendor: adapter.info.vendor, software: adapter.info.isFallbackAdapter, executor: 'webgpu' }
+  return {
+    name: nameOf(adapter),
+    vendor: adapter.info.vendor,
+    software: adapter.info.isFallbackAdapter,
+    executor: 'webgpu',
+  }
 }
 
 function nameOf(adapter: GPUAdapter): string {

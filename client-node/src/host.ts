@@ -1,12 +1,20 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
-import { createGpuExecutor, createReferenceExecutor, type Executor, type GpuExecutorOptions, microBatchFor, renewedExecutor, type VolunteerHost } from '@starling-grid/volunteer'
+import {
+  createGpuExecutor,
+  createReferenceExecutor,
+  type Executor,
+  type GpuExecutorOptions,
+  microBatchFor,
+  renewedExecutor,
+  type VolunteerHost,
+} from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
 import { openPeerNetwork } from './rtc-link.ts'
-import { openSigner } from './signer.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
-import { witnessIn } from './witness-folder.ts'
+import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
+import { witnessIn } from './witness-folder.ts'
 
 export { openWebRtc } from './rtc-link.ts'
 
@@ -25,7 +33,13 @@ export interface NodeHostOptions {
   readonly maxDiskBytes?: number
 }
 
-export function createNodeHost({ coordinatorUrl, executor, adapter, allowedIce = [], maxDiskBytes = DEFAULT_DISK_BYTES }: NodeHostOptions): VolunteerHost {
+export function createNodeHost({
+  coordinatorUrl,
+  executor,
+  adapter,
+  allowedIce = [],
+  maxDiskBytes = DEFAULT_DISK_BYTES,
+}: NodeHostOptions): VolunteerHost {
   return {
     client: 'node',
     coordinatorUrl,
@@ -38,20 +52,32 @@ export function createNodeHost({ coordinatorUrl, executor, adapter, allowedIce =
     dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     async createExecutor(spec, blockSamples) {
       const size = microBatchFor(spec, blockSamples)
-      return executor === 'reference' ? createReferenceExecutor(spec, size) : openGpuExecutor({ spec, ...size }, adapter)
+      return executor === 'reference'
+        ? createReferenceExecutor(spec, size)
+        : openGpuExecutor({ spec, ...size }, adapter)
     },
   }
 }
 
-function openGpuExecutor(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
+function openGpuExecutor(
+  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>,
+  wanted: string | undefined,
+): Promise<Executor> {
   return renewedExecutor(() => openOnDevice(options, wanted), say)
 }
 
-async function openOnDevice(options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>, wanted: string | undefined): Promise<Executor> {
+async function openOnDevice(
+  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>,
+  wanted: string | undefined,
+): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })
   try {
     const executor = await createGpuExecutor({
-      device: gpu.device, adapter: gpu.description, ...options, readText: (url) => readFile(url, 'utf8'), say,
+      device: gpu.device,
+      adapter: gpu.description,
+      ...options,
+      readText: (url) => readFile(url, 'utf8'),
+      say,
       // Software adapters compile slowly, and their first guess was measured.
       ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say } }),
     })

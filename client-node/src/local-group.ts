@@ -1,5 +1,6 @@
-// Groups of processes on this machine, for trying collectives, for tests and for benchmarks: starts the processes, introduces
-// them to each other, and gives each its Communicator. The links are the same WebRTC links as between volunteers.
+// Groups of processes on this machine, for trying collectives, for tests and for benchmarks: starts the processes,
+// introduces them to each other, and gives each its Communicator. The links are the same WebRTC links as between
+// volunteers.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -34,13 +35,15 @@ export interface LocalGroupOptions {
 }
 
 /**
- * Runs `main` in `size` processes, each with its rank of one group. The program starts itself again for that: what it does
- * before this call happens in every process.
- * @example await localGroup(4, async (group) => console.log(group.rank, await group.allReduce(Float32Array.of(group.rank))))
+ * Runs `main` in `size` processes, each with its rank of one group. The program starts itself again for that: what it
+ * does before this call happens in every process.
+ * @example await localGroup(4, async (group) => console.log(group.rank, await
+ * group.allReduce(Float32Array.of(group.rank))))
  */
 export async function localGroup(size: number, main: (group: Communicator) => Promise<void>): Promise<void> {
   const group = await joinLocalGroup()
-  if (group === undefined) return (await startLocalGroup({ size, file: process.argv[1] ?? '', args: process.argv.slice(2) })).ended
+  if (group === undefined)
+    return (await startLocalGroup({ size, file: process.argv[1] ?? '', args: process.argv.slice(2) })).ended
   try {
     await main(group)
     await group.barrier()
@@ -58,7 +61,10 @@ export async function startLocalGroup({ size, file, args = [] }: LocalGroupOptio
   const members = Array.from({ length: size }, newMemberId)
   const processes = members.map((self) => {
     const seat: LocalSeat = { access: signalling.access(self), members }
-    return fork(file, [...args], { execArgv: readsTypeScript(file), env: { ...process.env, [SEAT_VARIABLE]: JSON.stringify(seat) } })
+    return fork(file, [...args], {
+      execArgv: readsTypeScript(file),
+      env: { ...process.env, [SEAT_VARIABLE]: JSON.stringify(seat) },
+    })
   })
   const ends = Promise.all(processes.map(endOf)).finally(() => signalling.stop())
   const ended = ends.then((all) => {
@@ -144,7 +150,8 @@ function forward(clients: ReadonlyMap<MemberId, WebSocket>, src: MemberId, text:
   const { type, dst, payload } = JSON.parse(text) as { type: string; dst?: MemberId; payload?: unknown }
   if (dst === undefined) return // a heartbeat
   const destination = clients.get(dst)
-  if (destination?.readyState === destination?.OPEN && destination !== undefined) destination.send(JSON.stringify({ type, src, payload }))
+  if (destination?.readyState === destination?.OPEN && destination !== undefined)
+    destination.send(JSON.stringify({ type, src, payload }))
   else if (type === 'OFFER') clients.get(src)?.send(JSON.stringify({ type: 'EXPIRE', src: dst }))
 }
 
@@ -156,5 +163,7 @@ async function endOf(child: ChildProcess): Promise<number | string> {
 /** What Node has to be told so that it reads this file; nothing when this process was told already. */
 function readsTypeScript(file: string): string[] {
   const told = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].some((option) => option.includes('tsx'))
-  return told || !file.endsWith('.ts') ? process.execArgv : [...process.execArgv, '--import', import.meta.resolve('tsx')]
+  return told || !file.endsWith('.ts')
+    ? process.execArgv
+    : [...process.execArgv, '--import', import.meta.resolve('tsx')]
 }

@@ -1,5 +1,10 @@
 // How a headless volunteer reaches others: PeerJS over node-datachannel.
-import { openPeerJsNetwork, type PeerJsPlatform, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
+import {
+  openPeerJsNetwork,
+  type PeerJsPlatform,
+  type PeerNetwork,
+  type SignallingAccess,
+} from '@starling-grid/volunteer'
 
 /** Networks of this process that are not released; the native library is cleaned up after the last. */
 let open = 0
@@ -19,7 +24,8 @@ export async function openWebRtc(): Promise<PeerJsPlatform> {
   const { Peer } = await loadPeerJs()
   open++
   return {
-    createPeer: (id, { config, ...options }) => new Peer(id, { ...options, config: { ...config, iceServers: [...config.iceServers] } }),
+    createPeer: (id, { config, ...options }) =>
+      new Peer(id, { ...options, config: { ...config, iceServers: [...config.iceServers] } }),
     // Without this its threads keep the process from ending.
     released: () => {
       open--

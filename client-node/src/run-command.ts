@@ -1,6 +1,6 @@
+import { describeError, isGridError, plainText } from '@starling-grid/protocol'
 // Runs one of several commands: the one place where a thrown error becomes a message and an exit code.
 import { CommanderError } from 'commander'
-import { describeError, isGridError, plainText } from '@starling-grid/protocol'
 
 export type RunCommand = (argv: string[]) => Promise<number>
 
@@ -8,7 +8,10 @@ const FAILURE = 1
 const WRONG_USE = 2
 
 /** `argv` begins with the command's name. Answers with the exit code. */
-export async function runCommand(commands: Readonly<Record<string, () => Promise<RunCommand>>>, argv: readonly string[]): Promise<number> {
+export async function runCommand(
+  commands: Readonly<Record<string, () => Promise<RunCommand>>>,
+  argv: readonly string[],
+): Promise<number> {
   const verbose = argv.includes('--verbose')
   const [name = '', ...args] = argv.filter((argument) => argument !== '--verbose')
   const load = Object.hasOwn(commands, name) ? commands[name] : undefined
@@ -31,6 +34,7 @@ function report(error: unknown, verbose: boolean): number {
   // What a coordinator said may be part of it: nothing of that moves the cursor or renames the window.
   console.error(describeError(error).split('\n').map(plainText).join('\n'))
   if (verbose && error instanceof Error) console.error(error.stack)
-  else if (!isGridError(error)) console.error('This is a defect. Run the command again with --verbose for details to report.')
+  else if (!isGridError(error))
+    console.error('This is a defect. Run the command again with --verbose for details to report.')
   return isGridError(error) && error.code === 'usage' ? WRONG_USE : FAILURE
 }

@@ -1,5 +1,6 @@
-// Shards in a folder of the user's cache, by content. Written to a temporary name first, so that a half-written one never counts.
-// Bounded, whatever coordinators offer: the least recently used go first, and a disk that is nearly full gets nothing.
+// Shards in a folder of the user's cache, by content. Written to a temporary name first, so that a half-written one
+// never counts. Bounded, whatever coordinators offer: the least recently used go first, and a disk that is nearly full
+// gets nothing.
 import { mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Sha256 } from '@starling-grid/protocol'
@@ -20,7 +21,10 @@ export interface ShardCacheOptions {
   readonly maxBytes?: number
 }
 
-export function openShardCache({ folder = join(cacheFolder(), 'shards'), maxBytes = DEFAULT_DISK_BYTES }: ShardCacheOptions = {}): ShardCache {
+export function openShardCache({
+  folder = join(cacheFolder(), 'shards'),
+  maxBytes = DEFAULT_DISK_BYTES,
+}: ShardCacheOptions = {}): ShardCache {
   let unmeasured = Number.POSITIVE_INFINITY
   return {
     async get(name: Sha256): Promise<Uint8Array | undefined> {
@@ -63,7 +67,9 @@ async function tidy(folder: string, maxBytes: number): Promise<void> {
 }
 
 /** undefined: another process was faster */
-async function measured(path: string): Promise<{ readonly path: string; readonly bytes: number; readonly usedAt: number } | undefined> {
+async function measured(
+  path: string,
+): Promise<{ readonly path: string; readonly bytes: number; readonly usedAt: number } | undefined> {
   const found = await stat(path).catch(() => undefined)
   return found === undefined ? undefined : { path, bytes: found.size, usedAt: found.mtimeMs }
 }

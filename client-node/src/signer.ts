@@ -1,5 +1,5 @@
-// The key of this user's volunteers: a file that only the user can read. All processes of one user share it. Node's own crypto
-// and not Web Crypto, which calls Ed25519 an experiment in some releases and says so on the terminal.
+// The key of this user's volunteers: a file that only the user can read. All processes of one user share it. Node's own
+// crypto and not Web Crypto, which calls Ed25519 an experiment in some releases and says so on the terminal.
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
 import { chmod, link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -15,7 +15,11 @@ const OTHERS = 0o077
 /** @throws GridError 'no-key' when the file can be neither read nor written */
 export async function openSigner(file = join(cacheFolder(), FILE_NAME)): Promise<Signer> {
   const key = await readOrMake(file).catch((cause: unknown) => {
-    throw new GridError('no-key', `expected this volunteer's key in ${file}, got: ${textOf(cause)}; delete the file, or name a folder that can be written in STARLING_CACHE`, { cause })
+    throw new GridError(
+      'no-key',
+      `expected this volunteer's key in ${file}, got: ${textOf(cause)}; delete the file, or name a folder that can be written in STARLING_CACHE`,
+      { cause },
+    )
   })
   return { publicKey: publicBytes(key), sign: async (bytes) => sign(null, bytes, key) }
 }

@@ -20,7 +20,10 @@ export function dialRelaySocket(url: string): Promise<RelaySocket> {
 function open<T>(url: string, maxPayload: number, wrap: (socket: WebSocket) => T): Promise<T> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, { perMessageDeflate: false, maxPayload, handshakeTimeout: OPEN_MS })
-    const fail = (why: string): void => reject(new GridError('coordinator-lost', `${new URL(url).origin.replace(/^ws/, 'http')} cannot be reached: ${why}`))
+    const fail = (why: string): void =>
+      reject(
+        new GridError('coordinator-lost', `${new URL(url).origin.replace(/^ws/, 'http')} cannot be reached: ${why}`),
+      )
     socket.on('error', (error) => fail(error.message || 'no answer'))
     socket.on('open', () => resolve(wrap(socket)))
   })

@@ -1,5 +1,5 @@
-// A volunteer on a terminal: a line for every change of phase until the work runs, then one line that rewrites itself, or in
-// a pipe one line every ten seconds.
+// A volunteer on a terminal: a line for every change of phase until the work runs, then one line that rewrites itself,
+// or in a pipe one line every ten seconds.
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import { colorsFor, type Colors } from './colors.ts'
 import { adapterLabel } from './gpu.ts'
@@ -26,12 +26,22 @@ export class TerminalStatus {
     if (status.phase === 'connecting') return this.#away(status.detail)
     this.#connecting = ''
     if (WORKING.has(status.phase)) this.#progress(status)
-    else if (status.phase === 'finished' || status.phase === 'stopped') this.#once(`${status.phase} ${status.job?.name}`, this.#colors.green(`${status.phase}: ${status.detail}; ${status.samplesCommitted} samples of this machine are in the model`))
+    else if (status.phase === 'finished' || status.phase === 'stopped')
+      this.#once(
+        `${status.phase} ${status.job?.name}`,
+        this.#colors.green(
+          `${status.phase}: ${status.detail}; ${status.samplesCommitted} samples of this machine are in the model`,
+        ),
+      )
   }
 
   #introduce({ job, adapter }: VolunteerStatus): void {
     if (job !== null) this.#once(`job ${job.name}`, `job      ${job.name}, for ${job.owner}: ${job.purpose}`)
-    if (adapter !== null) this.#once('adapter', `adapter  ${adapterLabel(adapter)}${adapter.executor === 'reference' ? ' (plain TypeScript, no GPU)' : ''}`)
+    if (adapter !== null)
+      this.#once(
+        'adapter',
+        `adapter  ${adapterLabel(adapter)}${adapter.executor === 'reference' ? ' (plain TypeScript, no GPU)' : ''}`,
+      )
   }
 
   #away(detail: string): void {
@@ -64,8 +74,22 @@ export class TerminalStatus {
   }
 }
 
-function progressText({ mode, ring, relayedLinks, version, loss, samplesPerSecond, samplesCommitted, phase }: VolunteerStatus): string {
-  const place = mode === 'async' ? 'parameter server' : ring === null ? 'no ring' : `ring ${ring.position + 1}/${ring.size}${relayedLinks === 0 ? '' : `, ${relayedLinks} relayed`}`
+function progressText({
+  mode,
+  ring,
+  relayedLinks,
+  version,
+  loss,
+  samplesPerSecond,
+  samplesCommitted,
+  phase,
+}: VolunteerStatus): string {
+  const place =
+    mode === 'async'
+      ? 'parameter server'
+      : ring === null
+        ? 'no ring'
+        : `ring ${ring.position + 1}/${ring.size}${relayedLinks === 0 ? '' : `, ${relayedLinks} relayed`}`
   const lossText = loss === null ? '' : `, loss ${loss.toFixed(4)}`
   return `${place}, version ${version}${lossText}, ${Math.round(samplesPerSecond)} samples/s, ${samplesCommitted} samples committed, ${phase}`
 }

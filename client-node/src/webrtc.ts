@@ -1,8 +1,8 @@
-// WebRTC for Node: node-datachannel behind the browser's names, so that PeerJS runs unchanged. An exception that leaves one
-// of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
+import { CandidateGate } from '@starling-grid/volunteer'
+// WebRTC for Node: node-datachannel behind the browser's names, so that PeerJS runs unchanged. An exception that leaves
+// one of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
 import { PeerConnection, type RtcConfig } from 'node-datachannel'
 import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
-import { CandidateGate } from '@starling-grid/volunteer'
 import { WebSocket } from 'ws'
 
 export { cleanup } from 'node-datachannel'
@@ -12,8 +12,14 @@ type Callable = (...args: unknown[]) => unknown
 
 /** PeerJS, ready to be used in this process. */
 export async function loadPeerJs(): Promise<PeerJs> {
-  // On import PeerJS tests what the browser can do, with a connection to its makers' STUN servers: it gets a dummy for that.
-  Object.assign(globalThis, { RTCPeerConnection: ProbedConnection, RTCSessionDescription, RTCIceCandidate, WebSocket: QuietSocket })
+  // On import PeerJS tests what the browser can do, with a connection to its makers' STUN servers: it gets a dummy for
+  // that.
+  Object.assign(globalThis, {
+    RTCPeerConnection: ProbedConnection,
+    RTCSessionDescription,
+    RTCIceCandidate,
+    WebSocket: QuietSocket,
+  })
   const peerJs = await import('peerjs')
   Object.assign(globalThis, { RTCPeerConnection: GuardedConnection })
   return peerJs
@@ -26,7 +32,9 @@ class ProbedConnection {
   close(): void {}
 }
 
-/** PeerJS listens to `close` only; an error that nobody listens to would end the process. The close follows every error. */
+/**
+ * PeerJS listens to `close` only; an error that nobody listens to would end the process. The close follows every error.
+ */
 class QuietSocket extends WebSocket {
   constructor(url: string) {
     super(url)
@@ -61,7 +69,9 @@ function nativeConfig({ iceServers = [], iceTransportPolicy = 'all' }: RTCConfig
   const urls = iceServers.flatMap(({ urls, username, credential }) =>
     [urls].flat().map((url) => {
       const [scheme, rest] = [url.slice(0, url.indexOf(':')), url.slice(url.indexOf(':') + 1)]
-      return username === undefined ? url : `${scheme}:${encodeURIComponent(username)}:${encodeURIComponent(credential ?? '')}@${rest}`
+      return username === undefined
+        ? url
+        : `${scheme}:${encodeURIComponent(username)}:${encodeURIComponent(credential ?? '')}@${rest}`
     }),
   )
   return { iceServers: urls, iceTransportPolicy }
@@ -73,7 +83,13 @@ function guarded<T extends object>(native: T): T {
     get(target, name) {
       const member: unknown = Reflect.get(target, name)
       if (typeof member !== 'function') return member
-      return (...args: unknown[]) => wrap((member as Callable).apply(target, args.map((arg) => (typeof arg === 'function' ? guardedCallback(arg as Callable) : arg))))
+      return (...args: unknown[]) =>
+        wrap(
+          (member as Callable).apply(
+            target,
+            args.map((arg) => (typeof arg === 'function' ? guardedCallback(arg as Callable) : arg)),
+          ),
+        )
     },
   })
 }

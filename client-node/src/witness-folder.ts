@@ -1,5 +1,5 @@
-// What an audit needs of a run, in a folder that all volunteers of a machine share: sums by their SHA-256, states by their version's id.
-// The names are in the committed records, so that the writer of a sum cannot make it another.
+// What an audit needs of a run, in a folder that all volunteers of a machine share: sums by their SHA-256, states by
+// their version's id. The names are in the committed records, so that the writer of a sum cannot make it another.
 import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { JobId, Sha256, VersionId } from '@starling-grid/protocol'
@@ -13,7 +13,11 @@ export interface WitnessPaths {
 
 export function witnessPaths(root: string, job: JobId): WitnessPaths {
   const folder = join(root, job)
-  return { terms: join(folder, 'terms.json'), sum: (digest) => join(folder, `${digest}.sum`), state: (id) => join(folder, `${id}.state`) }
+  return {
+    terms: join(folder, 'terms.json'),
+    sum: (digest) => join(folder, `${digest}.sum`),
+    state: (id) => join(folder, `${id}.state`),
+  }
 }
 
 /** `root`: STARLING_WITNESS; absent: nothing is kept. */
@@ -32,7 +36,9 @@ export function witnessIn(root: string | undefined): Pick<VolunteerHost, 'witnes
   }
 }
 
-/** Before the next step begins: a process that is killed then has left all that it applied. Half a file never counts. */
+/**
+ * Before the next step begins: a process that is killed then has left all that it applied. Half a file never counts.
+ */
 function write(path: string, bytes: Uint8Array): void {
   if (existsSync(path)) return
   const partial = `${path}.${process.pid}`

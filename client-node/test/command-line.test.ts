@@ -6,14 +6,27 @@ import { fileURLToPath } from 'node:url'
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 
 function starling(args: readonly string[], nodeOptions: readonly string[] = []) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...nodeOptions, STARLING, ...args], { encoding: 'utf8' })
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...nodeOptions, STARLING, ...args], {
+    encoding: 'utf8',
+  })
   return { status, stdout, stderr }
 }
 
 test('--help is one table of all commands', () => {
   const { status, stdout } = starling(['--help'])
   assert.equal(status, 0)
-  for (const command of ['start', 'demo', 'doctor', 'volunteer', 'golden', 'explain', 'parity', 'chaos', 'bench', 'test'])
+  for (const command of [
+    'start',
+    'demo',
+    'doctor',
+    'volunteer',
+    'golden',
+    'explain',
+    'parity',
+    'chaos',
+    'bench',
+    'test',
+  ])
     assert.match(stdout, new RegExp(`^  ${command} `, 'm'))
 })
 

@@ -12,10 +12,15 @@ import { checkWebRtc } from '../src/doctor/webrtc.ts'
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 
 test('--json ends with one line of JSON that holds every check, and a failure is exit code 1', () => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [STARLING, 'doctor', 'nonsense', '--json'], { encoding: 'utf8' })
+  const { status, stdout, stderr } = spawnSync(process.execPath, [STARLING, 'doctor', 'nonsense', '--json'], {
+    encoding: 'utf8',
+  })
   assert.equal(status, 1)
   const { checks } = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
-  assert.deepEqual(checks.map(({ name }: { name: string }) => name), ['node', 'adapter', 'browser', 'webrtc', 'disk', 'coordinator'])
+  assert.deepEqual(
+    checks.map(({ name }: { name: string }) => name),
+    ['node', 'adapter', 'browser', 'webrtc', 'disk', 'coordinator'],
+  )
   for (const { state, detail, cure } of checks) {
     assert.ok(detail.length > 0)
     assert.equal(state === 'ok', cure === null)
@@ -33,8 +38,17 @@ test('wrong use is exit code 2, help is 0', () => {
 
 test('a coordinator that answers is found, and its clock compared', async () => {
   const states = await withServer((_request, response) => response.end('ok'), checkCoordinator)
-  assert.deepEqual(states.map(({ name, state }) => [name, state]), [['coordinator', 'ok'], ['clock', 'ok']])
-  const late = await withServer((_request, response) => response.setHeader('date', new Date(0).toUTCString()).end(), checkCoordinator)
+  assert.deepEqual(
+    states.map(({ name, state }) => [name, state]),
+    [
+      ['coordinator', 'ok'],
+      ['clock', 'ok'],
+    ],
+  )
+  const late = await withServer(
+    (_request, response) => response.setHeader('date', new Date(0).toUTCString()).end(),
+    checkCoordinator,
+  )
   assert.match(late[1]?.detail ?? '', /s ahead of the coordinator/)
 })
 

@@ -14,15 +14,25 @@ gpu.close()
 gpu.close()
 
 async function double(values: Float32Array<ArrayBuffer>): Promise<number[]> {
-  const code = '@group(0) @binding(0) var<storage, read_write> x: array<f32>; @compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 2; }'
-  const pipeline = device.createComputePipeline({ layout: 'auto', compute: { module: device.createShaderModule({ code }) } })
-  const buffer = device.createBuffer({ size: values.byteLength, usage: Usage.STORAGE | Usage.COPY_DST | Usage.COPY_SRC })
+  const code =
+    '@group(0) @binding(0) var<storage, read_write> x: array<f32>; @compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 2; }'
+  const pipeline = device.createComputePipeline({
+    layout: 'auto',
+    compute: { module: device.createShaderModule({ code }) },
+  })
+  const buffer = device.createBuffer({
+    size: values.byteLength,
+    usage: Usage.STORAGE | Usage.COPY_DST | Usage.COPY_SRC,
+  })
   const result = device.createBuffer({ size: values.byteLength, usage: Usage.MAP_READ | Usage.COPY_DST })
   device.queue.writeBuffer(buffer, 0, values)
   const encoder = device.createCommandEncoder()
   const pass = encoder.beginComputePass()
   pass.setPipeline(pipeline)
-  pass.setBindGroup(0, device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries: [{ binding: 0, resource: { buffer } }] }))
+  pass.setBindGroup(
+    0,
+    device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries: [{ binding: 0, resource: { buffer } }] }),
+  )
   pass.dispatchWorkgroups(1)
   pass.end()
   encoder.copyBufferToBuffer(buffer, 0, result, 0, values.byteLength)

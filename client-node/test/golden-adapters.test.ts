@@ -12,15 +12,27 @@ const GOLDEN = fileURLToPath(new URL('../../../shared/golden', import.meta.url))
 /** Cases that passed on both adapters when this was written; operators that come later add to them. */
 const FEWEST_PASSED = 20
 
-for (const [adapter, cure] of [['SwiftShader', '`npm ci` on Linux x64'], ['llvmpipe', '`apt-get install mesa-vulkan-drivers`, Mesa 24 or later']] as const) {
+for (const [adapter, cure] of [
+  ['SwiftShader', '`npm ci` on Linux x64'],
+  ['llvmpipe', '`apt-get install mesa-vulkan-drivers`, Mesa 24 or later'],
+] as const) {
   const { env, description } = await adapterEnvironment({ adapter }, openToChoice(adapter))
-  const missing = !description.toLowerCase().includes(adapter.toLowerCase()) && `${adapter} is not here (${description}); it comes with ${cure}`
+  const missing =
+    !description.toLowerCase().includes(adapter.toLowerCase()) &&
+    `${adapter} is not here (${description}); it comes with ${cure}`
   const skip = (!existsSync(GOLDEN) && `no golden vectors in ${GOLDEN}`) || missing
 
   test(`the golden vectors agree on ${adapter}`, { skip }, () => {
-    const { stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'golden', GOLDEN, '--json', '--adapter', adapter], { encoding: 'utf8', env })
+    const { stdout, stderr } = spawnSync(
+      process.execPath,
+      ['--import', 'tsx', PROGRAM, 'golden', GOLDEN, '--json', '--adapter', adapter],
+      { encoding: 'utf8', env },
+    )
     const report: unknown = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')
-    assert.ok(typeof report === 'object' && report !== null && 'failed' in report && 'passed' in report && 'adapter' in report, stderr)
+    assert.ok(
+      typeof report === 'object' && report !== null && 'failed' in report && 'passed' in report && 'adapter' in report,
+      stderr,
+    )
     assert.match(String(report.adapter).toLowerCase(), new RegExp(adapter.toLowerCase()))
     assert.deepEqual(report.failed, [], stderr)
     assert.ok(Number(report.passed) >= FEWEST_PASSED, stderr)

@@ -14,12 +14,17 @@ const folder = mkdtempSync(join(tmpdir(), 'starling-golden-'))
 after(() => rmSync(folder, { recursive: true }))
 
 function golden(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'golden', ...args], { encoding: 'utf8' })
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'golden', ...args], {
+    encoding: 'utf8',
+  })
   return { status, stdout, stderr, lastLine: stdout.trimEnd().split('\n').at(-1) ?? '' }
 }
 
 function write(name: string, description: object, tensors: Record<string, StoredTensor>): void {
-  writeFileSync(join(folder, `${name}.safetensors`), writeSafetensors(new Map(Object.entries(tensors)), { case: JSON.stringify(description) }))
+  writeFileSync(
+    join(folder, `${name}.safetensors`),
+    writeSafetensors(new Map(Object.entries(tensors)), { case: JSON.stringify(description) }),
+  )
 }
 
 const vector = (...values: number[]) => floatTensor([1, values.length], Float32Array.from(values))

@@ -23,7 +23,12 @@ async function open(encoding: LossyEncoding, lengths: readonly number[] = LENGTH
 }
 
 /** The ring's own encoder, run by run; `lost` is read and then written. */
-function onCpu(encoding: LossyEncoding, values: Float32Array, lost: Float32Array, lengths: readonly number[] = LENGTHS): Uint8Array[] {
+function onCpu(
+  encoding: LossyEncoding,
+  values: Float32Array,
+  lost: Float32Array,
+  lengths: readonly number[] = LENGTHS,
+): Uint8Array[] {
   const codec = new RingCodec(encoding)
   for (let i = 0; i < values.length; i++) lost[i] = (values[i] ?? 0) + (lost[i] ?? 0)
   let at = 0
@@ -40,17 +45,21 @@ function wide(seed: number): Float32Array<ArrayBuffer> {
 }
 
 for (const encoding of ['int8', 'f16'] as const) {
-  test(`${encoding}: a GPU gives the bytes that the CPU gives, step after step with what was lost before`, { skip }, async () => {
-    const onGpu = await open(encoding)
-    const lost = new Float32Array(TOTAL)
-    for (let step = 0; step < 5; step++) {
-      const values = wide(step)
-      onGpu.load(values)
-      assert.deepEqual(await onGpu.encode(), onCpu(encoding, values, lost), `step ${step}`)
-      onGpu.swap()
-    }
-    onGpu.close()
-  })
+  test(
+    `${encoding}: a GPU gives the bytes that the CPU gives, step after step with what was lost before`,
+    { skip },
+    async () => {
+      const onGpu = await open(encoding)
+      const lost = new Float32Array(TOTAL)
+      for (let step = 0; step < 5; step++) {
+        const values = wide(step)
+        onGpu.load(values)
+        assert.deepEqual(await onGpu.encode(), onCpu(encoding, values, lost), `step ${step}`)
+        onGpu.swap()
+      }
+      onGpu.close()
+    },
+  )
 
   test(`${encoding}: a step that is repeated gives the same bytes again`, { skip }, async () => {
     const onGpu = await open(encoding)
@@ -63,19 +72,27 @@ for (const encoding of ['int8', 'f16'] as const) {
     onGpu.close()
   })
 
-  test(`${encoding}: zeros, ties, and the largest and the smallest numbers that count round as on the CPU`, { skip }, async () => {
-    const runs = edges()
-    const lengths = runs.map(({ length }) => length)
-    const values = Float32Array.from(runs.flatMap((run) => [...run]))
-    const onGpu = await open(encoding, lengths)
-    onGpu.load(values)
-    const found = await onGpu.encode()
-    const wanted = onCpu(encoding, values, new Float32Array(values.length), lengths)
-    for (const [i, bytes] of wanted.entries()) assert.deepEqual(found[i], bytes, `run ${i}, from ${runs[i]?.[0]}`)
-    onGpu.close()
-  })
+  test(
+    `${encoding}: zeros, ties, and the largest and the smallest numbers that count round as on the CPU`,
+    { skip },
+    async () => {
+      const runs = edges()
+      const lengths = runs.map(({ length }) => length)
+      const values = Float32Array.from(runs.flatMap((run) => [...run]))
+      const onGpu = await open(encoding, lengths)
+      onGpu.load(values)
+      const found = await onGpu.encode()
+      const wanted = onCpu(encoding, values, new Float32Array(values.length), lengths)
+      for (const [i, bytes] of wanted.entries()) assert.deepEqual(found[i], bytes, `run ${i}, from ${runs[i]?.[0]}`)
+      onGpu.close()
+    },
+  )
 
-  for (const [name, value] of [['NaN', NaN], ['infinity', Infinity], ['minus infinity', -Infinity]] as const)
+  for (const [name, value] of [
+    ['NaN', NaN],
+    ['infinity', Infinity],
+    ['minus infinity', -Infinity],
+  ] as const)
     test(`${encoding}: ${name} is not hidden`, { skip }, async () => {
       const onGpu = await open(encoding, [300])
       const values = noise(300, 1)
@@ -93,14 +110,35 @@ const LAYOUT = parameterLayout(AWKWARD_MODEL)
 /** In the order of backward, cut in the midst of parameters; the last range has none that are encoded. */
 const MIDDLE = LAYOUT.entries[Math.floor(LAYOUT.entries.length / 2)]?.offset ?? 0
 const FIRST = LAYOUT.entries[1]?.offset ?? 0
-const RANGES = [{ start: MIDDLE, end: LAYOUT.total }, { start: FIRST, end: MIDDLE }, { start: 0, end: FIRST }]
-const RUNS = [[{ start: MIDDLE + 3, end: MIDDLE + 10 }, { start: MIDDLE + 10, end: LAYOUT.total - 5 }], [{ start: FIRST, end: MIDDLE - 1 }], []]
+const RANGES = [
+  { start: MIDDLE, end: LAYOUT.total },
+  { start: FIRST, end: MIDDLE },
+  { start: 0, end: FIRST },
+]
+const RUNS = [
+  [
+    { start: MIDDLE + 3, end: MIDDLE + 10 },
+    { start: MIDDLE + 10, end: LAYOUT.total - 5 },
+  ],
+  [{ start: FIRST, end: MIDDLE - 1 }],
+  [],
+]
 const ALL_RUNS = RUNS.flat()
 
 /** One executor through several steps: what it hands out, run by run, and the floats beside them. */
-async function stepsOf(encoding: LossyEncoding, orders: readonly { readonly samples: number; readonly losses: number }[], cpuMsPerMillion: number) {
+async function stepsOf(
+  encoding: LossyEncoding,
+  orders: readonly { readonly samples: number; readonly losses: number }[],
+  cpuMsPerMillion: number,
+) {
   assert.ok(gpu)
-  const executor = await createGpuExecutor({ device: gpu.device, adapter: gpu.description, spec: AWKWARD_MODEL, readText: (url) => readFile(url, 'utf8'), maxMicroBatch: 4 })
+  const executor = await createGpuExecutor({
+    device: gpu.device,
+    adapter: gpu.description,
+    spec: AWKWARD_MODEL,
+    readText: (url) => readFile(url, 'utf8'),
+    maxMicroBatch: 4,
+  })
   executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   const results: { plain: Float32Array; into: Float32Array; bytes: Uint8Array[]; ranges: number[] }[] = []
   for (const { samples, losses } of orders) {
@@ -108,7 +146,11 @@ async function stepsOf(encoding: LossyEncoding, orders: readonly { readonly samp
     await executor.gradient(awkwardBatch(samples), plain)
     const [bytes, ranges]: [Uint8Array[], number[]] = [[], []]
     const encode: EncodeOrder = { encoding, runs: RUNS, losses, cpuMsPerMillion }
-    await executor.gradient(awkwardBatch(samples), into, { ranges: RANGES, encode, onFinal: (index, encoded) => void (ranges.push(index), bytes.push(...(encoded ?? []))) })
+    await executor.gradient(awkwardBatch(samples), into, {
+      ranges: RANGES,
+      encode,
+      onFinal: (index, encoded) => void (ranges.push(index), bytes.push(...(encoded ?? []))),
+    })
     results.push({ plain, into, bytes, ranges })
   }
   executor.destroy()
@@ -120,24 +162,34 @@ function runsOf(vector: Float32Array): Float32Array {
 }
 
 for (const encoding of ['int8', 'f16'] as const)
-  test(`${encoding}: an executor hands out its runs as the bytes of the gradient, with what the committed step before lost`, { skip }, async () => {
-    const lengths = ALL_RUNS.map(({ start, end }) => end - start)
-    const lost = new Float32Array(lengths.reduce((sum, length) => sum + length, 0))
-    // the second step is committed, the third is repeated, and before the last the member lost its version
-    const orders = [{ samples: 5, losses: 0 }, { samples: 9, losses: 1 }, { samples: 9, losses: 1 }, { samples: 2, losses: 2 }, { samples: 5, losses: 4 }]
-    const results = await stepsOf(encoding, orders, Number.POSITIVE_INFINITY)
-    let before = lost
-    for (const [i, { plain, into, bytes, ranges }] of results.entries()) {
-      const isRepeated = orders[i]?.losses === orders[i - 1]?.losses
-      if (i === orders.length - 1) lost.fill(0)
-      const feedback = isRepeated ? before.slice() : ((before = lost.slice()), lost)
-      assert.deepEqual(bytes, onCpu(encoding, runsOf(plain), feedback, lengths), `step ${i}`)
-      assert.deepEqual(ranges, [0, 1, 2])
-      const wanted = plain.slice()
-      for (const { start, end } of ALL_RUNS) wanted.fill(0, start, end)
-      assert.deepEqual(into, wanted, `floats of step ${i}`)
-    }
-  })
+  test(
+    `${encoding}: an executor hands out its runs as the bytes of the gradient, with what the committed step before lost`,
+    { skip },
+    async () => {
+      const lengths = ALL_RUNS.map(({ start, end }) => end - start)
+      const lost = new Float32Array(lengths.reduce((sum, length) => sum + length, 0))
+      // the second step is committed, the third is repeated, and before the last the member lost its version
+      const orders = [
+        { samples: 5, losses: 0 },
+        { samples: 9, losses: 1 },
+        { samples: 9, losses: 1 },
+        { samples: 2, losses: 2 },
+        { samples: 5, losses: 4 },
+      ]
+      const results = await stepsOf(encoding, orders, Number.POSITIVE_INFINITY)
+      let before = lost
+      for (const [i, { plain, into, bytes, ranges }] of results.entries()) {
+        const isRepeated = orders[i]?.losses === orders[i - 1]?.losses
+        if (i === orders.length - 1) lost.fill(0)
+        const feedback = isRepeated ? before.slice() : ((before = lost.slice()), lost)
+        assert.deepEqual(bytes, onCpu(encoding, runsOf(plain), feedback, lengths), `step ${i}`)
+        assert.deepEqual(ranges, [0, 1, 2])
+        const wanted = plain.slice()
+        for (const { start, end } of ALL_RUNS) wanted.fill(0, start, end)
+        assert.deepEqual(into, wanted, `floats of step ${i}`)
+      }
+    },
+  )
 
 test('an executor whose adapter is slower than the CPU hands out floats', { skip }, async () => {
   const [result] = await stepsOf('int8', [{ samples: 5, losses: 0 }], Number.NEGATIVE_INFINITY)
@@ -152,33 +204,55 @@ test('an adapter without memory for it leaves encoding to the CPU, and says so',
   const full = new Proxy(device, {
     get(target, property) {
       const value: unknown = Reflect.get(target, property)
-      if (property === 'popErrorScope') return async () => (await target.popErrorScope()) ?? (isFull ? { message: 'pretended' } : null)
+      if (property === 'popErrorScope')
+        return async () => (await target.popErrorScope()) ?? (isFull ? { message: 'pretended' } : null)
       return typeof value === 'function' ? value.bind(target) : value
     },
   })
   const said: string[] = []
-  const executor = await createGpuExecutor({ device: full, adapter: gpu.description, spec: AWKWARD_MODEL, readText: (url) => readFile(url, 'utf8'), say: (text) => said.push(text) })
+  const executor = await createGpuExecutor({
+    device: full,
+    adapter: gpu.description,
+    spec: AWKWARD_MODEL,
+    readText: (url) => readFile(url, 'utf8'),
+    say: (text) => said.push(text),
+  })
   executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   isFull = true
   const [plain, into] = [new Float32Array(LAYOUT.total), new Float32Array(LAYOUT.total)]
   const encode: EncodeOrder = { encoding: 'int8', runs: RUNS, losses: 0, cpuMsPerMillion: Number.POSITIVE_INFINITY }
-  await executor.gradient(awkwardBatch(3), into, { ranges: RANGES, encode, onFinal: (_, encoded) => assert.equal(encoded, undefined) })
+  await executor.gradient(awkwardBatch(3), into, {
+    ranges: RANGES,
+    encode,
+    onFinal: (_, encoded) => assert.equal(encoded, undefined),
+  })
   await executor.gradient(awkwardBatch(3), plain)
   assert.deepEqual(into, plain)
   assert.match(said.join(), /no memory to encode/)
   executor.destroy()
 })
 
-/** Runs whose largest number is a power of two, so that halves and steps of 1/127 tie; and the ends of the range of f32. */
+/**
+ * Runs whose largest number is a power of two, so that halves and steps of 1/127 tie; and the ends of the range of f32.
+ */
 function edges(): Float32Array[] {
   const halves = Float32Array.from({ length: 2048 }, (_, i) => (i % 2 === 0 ? 1 : -1) * (1 + (2 * i + 1) / 4096))
   const small = Float32Array.from({ length: 512 }, (_, i) => (i + 0.5) * 2 ** -24)
   const steps = Float32Array.from({ length: 256 }, (_, i) => (i - 127.5) / 2)
-  const ties = Float32Array.from({ length: 254 }, (_, i) => i - 126.5) // beside a largest of 127 the scale is 1, and all are halves
+  // beside a largest of 127 the scale is 1, and all are halves
+  const ties = Float32Array.from({ length: 254 }, (_, i) => i - 126.5)
   const largest = 3.4028234663852886e38
   return [
-    new Float32Array(300), halves, Float32Array.from([...small, 16384]), Float32Array.from([...small, 32767.9]), Float32Array.from([...steps, 127]), Float32Array.from([...steps, -127]), Float32Array.from([...ties, 127]),
-    Float32Array.of(largest / 2, -largest / 4, 1e30, 1), Float32Array.of(2 ** -90, -(2 ** -91), 2 ** -97, 2 ** -100), Float32Array.of(65519, 65520, -65504, 2 ** -24, 2 ** -25, 1.5 * 2 ** -25),
+    new Float32Array(300),
+    halves,
+    Float32Array.from([...small, 16384]),
+    Float32Array.from([...small, 32767.9]),
+    Float32Array.from([...steps, 127]),
+    Float32Array.from([...steps, -127]),
+    Float32Array.from([...ties, 127]),
+    Float32Array.of(largest / 2, -largest / 4, 1e30, 1),
+    Float32Array.of(2 ** -90, -(2 ** -91), 2 ** -97, 2 ** -100),
+    Float32Array.of(65519, 65520, -65504, 2 ** -24, 2 ** -25, 1.5 * 2 ** -25),
     ...Array.from({ length: 64 }, (_, i) => Float32Array.from({ length: 256 }, (_, k) => (k - 128) * (1 + i / 63))),
   ]
 }

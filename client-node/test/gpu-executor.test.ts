@@ -5,7 +5,13 @@ import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { gpt, initialParameters, lenet5, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
-import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, type Batch } from '@starling-grid/volunteer'
+import {
+  buildGraph,
+  createGpuExecutor,
+  createGpuRunner,
+  createReferenceExecutor,
+  type Batch,
+} from '@starling-grid/volunteer'
 import { awkwardBatch, AWKWARD_MODEL, executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -34,12 +40,40 @@ for (const { name, run } of executorCases)
 const MODELS: readonly (readonly [string, ModelSpec])[] = [
   ['awkward sizes', AWKWARD_MODEL],
   ['one channel, one cell kernels', model([1, 5, 5], [conv(1, 1), { type: 'relu' }, conv(3, 5), { type: 'flatten' }])],
-  ['a stride beyond the kernel', model([2, 13, 10], [{ ...conv(4, 2), stride: 3 }, { type: 'tanh' }, { type: 'flatten' }])],
-  ['depthwise and wide padding', model([4, 6, 7], [{ ...conv(4, 3), groups: 4, padding: 3 }, { type: 'maxpool2d', kernel: 3, stride: 2, padding: 1 }, { type: 'flatten' }])],
-  ['pools that leave cells out', model([2, 9, 11], [conv(3, 1), { type: 'avgpool2d', kernel: 2, stride: 3 }, { type: 'sigmoid' }, { type: 'flatten' }])],
+  [
+    'a stride beyond the kernel',
+    model([2, 13, 10], [{ ...conv(4, 2), stride: 3 }, { type: 'tanh' }, { type: 'flatten' }]),
+  ],
+  [
+    'depthwise and wide padding',
+    model(
+      [4, 6, 7],
+      [
+        { ...conv(4, 3), groups: 4, padding: 3 },
+        { type: 'maxpool2d', kernel: 3, stride: 2, padding: 1 },
+        { type: 'flatten' },
+      ],
+    ),
+  ],
+  [
+    'pools that leave cells out',
+    model(
+      [2, 9, 11],
+      [conv(3, 1), { type: 'avgpool2d', kernel: 2, stride: 3 }, { type: 'sigmoid' }, { type: 'flatten' }],
+    ),
+  ],
   ['one output, one input', model([1], [{ type: 'linear', name: 'a', out: 1 }, { type: 'tanh' }])],
-  ['leading dimensions without bias', model([5, 3], [{ type: 'linear', name: 'a', out: 6, bias: false }, { type: 'relu' }])],
-  ['flattened twice', model([2, 4, 4], [{ type: 'flatten' }, { type: 'flatten' }, { type: 'linear', name: 'a', out: 3 }, { type: 'flatten' }])],
+  [
+    'leading dimensions without bias',
+    model([5, 3], [{ type: 'linear', name: 'a', out: 6, bias: false }, { type: 'relu' }]),
+  ],
+  [
+    'flattened twice',
+    model(
+      [2, 4, 4],
+      [{ type: 'flatten' }, { type: 'flatten' }, { type: 'linear', name: 'a', out: 3 }, { type: 'flatten' }],
+    ),
+  ],
 ]
 
 function conv(out: number, kernel: number) {
@@ -71,25 +105,38 @@ for (const [name, spec] of MODELS)
       ours.destroy()
     })
 
-/** Weights large enough that their gradients are written, not added to zeros; the second one has two layers that come to it. */
+/**
+ * Weights large enough that their gradients are written, not added to zeros; the second one has two layers that come to
+ * it.
+ */
 const LARGE_MODELS: readonly (readonly [string, ModelSpec])[] = [
-  ['two matrices', model([260], [{ type: 'linear', name: 'a', out: 263 }, { type: 'tanh' }, { type: 'linear', name: 'b', out: 264, bias: false }])],
+  [
+    'two matrices',
+    model(
+      [260],
+      [{ type: 'linear', name: 'a', out: 263 }, { type: 'tanh' }, { type: 'linear', name: 'b', out: 264, bias: false }],
+    ),
+  ],
   ['a tied head', gpt({ blocks: 1, heads: 2, channels: 128, context: 8, vocab: 516 })],
 ]
 
 for (const [name, spec] of LARGE_MODELS)
-  test(`gradients of large weights begin anew with each batch and add up over its pieces: ${name}`, { skip }, async () => {
-    const [ours, reference] = [await openExecutor(spec, { maxMicroBatch: 3 }), createReferenceExecutor(spec)]
-    const [gradient, wanted] = [new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec))]
-    for (const executor of [ours, reference]) executor.loadParameters(initialParameters(spec, 4))
-    for (const samples of [2, 8, 3]) {
-      const batch = spec.loss === 'mse' ? batchFor(spec, samples) : tokens(samples, 8)
-      await ours.gradient(batch, gradient)
-      await reference.gradient(batch, wanted)
-      expectClose(gradient, wanted, 1e-5, `gradient of ${samples}`)
-    }
-    ours.destroy()
-  })
+  test(
+    `gradients of large weights begin anew with each batch and add up over its pieces: ${name}`,
+    { skip },
+    async () => {
+      const [ours, reference] = [await openExecutor(spec, { maxMicroBatch: 3 }), createReferenceExecutor(spec)]
+      const [gradient, wanted] = [new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec))]
+      for (const executor of [ours, reference]) executor.loadParameters(initialParameters(spec, 4))
+      for (const samples of [2, 8, 3]) {
+        const batch = spec.loss === 'mse' ? batchFor(spec, samples) : tokens(samples, 8)
+        await ours.gradient(batch, gradient)
+        await reference.gradient(batch, wanted)
+        expectClose(gradient, wanted, 1e-5, `gradient of ${samples}`)
+      }
+      ours.destroy()
+    },
+  )
 
 function tokens(samples: number, context: number): Batch {
   const at = (step: number) => Int32Array.from({ length: samples * context }, (_, i) => (i * step) % 516)
@@ -109,7 +156,12 @@ test(`${STEADY_STEPS} steps create nothing on the device and keep the number of 
       return value.bind(target)
     },
   })
-  const runner = await createGpuRunner({ device: watched, graph: buildGraph(AWKWARD_MODEL), readText, maxMicroBatch: 4 })
+  const runner = await createGpuRunner({
+    device: watched,
+    graph: buildGraph(AWKWARD_MODEL),
+    readText,
+    maxMicroBatch: 4,
+  })
   const { graph } = runner
   runner.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   const gradient = new Float32Array(graph.parameterCount)
@@ -117,8 +169,18 @@ test(`${STEADY_STEPS} steps create nothing on the device and keep the number of 
   const { target, loss, correct } = graph.lossTensors
   const step = (samples: number) => {
     const { x, y } = awkwardBatch(samples)
-    const write = [[graph.input, x], [target, y]] as const
-    return runner.run({ samples, write, parts: ['forward', 'loss', 'backward'], read: [loss, correct], clearGradient: true, gradientInto: gradient })
+    const write = [
+      [graph.input, x],
+      [target, y],
+    ] as const
+    return runner.run({
+      samples,
+      write,
+      parts: ['forward', 'loss', 'backward'],
+      read: [loss, correct],
+      clearGradient: true,
+      gradientInto: gradient,
+    })
   }
   await step(4)
   const [createdAtStart, buffersAtStart] = [created.length, runner.liveBuffers]
@@ -139,18 +201,23 @@ test('a lost device is said to be lost', { skip }, async () => {
   const gradient = new Float32Array(parameterCount(spec))
   await executor.gradient(batch, gradient)
   lost.close()
-  await assert.rejects(executor.gradient(batch, gradient), (error) => isGridError(error) && error.code === 'device-lost')
+  await assert.rejects(
+    executor.gradient(batch, gradient),
+    (error) => isGridError(error) && error.code === 'device-lost',
+  )
 })
 
 test('the same plan made twice gives the same bits', { skip }, async () => {
-  const gradients = await Promise.all([1, 2].map(async () => {
-    const executor = await openExecutor(AWKWARD_MODEL, { maxMicroBatch: 5 })
-    executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
-    const gradient = new Float32Array(parameterCount(AWKWARD_MODEL))
-    await executor.gradient(awkwardBatch(13), gradient)
-    executor.destroy()
-    return gradient
-  }))
+  const gradients = await Promise.all(
+    [1, 2].map(async () => {
+      const executor = await openExecutor(AWKWARD_MODEL, { maxMicroBatch: 5 })
+      executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+      const gradient = new Float32Array(parameterCount(AWKWARD_MODEL))
+      await executor.gradient(awkwardBatch(13), gradient)
+      executor.destroy()
+      return gradient
+    }),
+  )
   assert.deepEqual(gradients[0], gradients[1])
 })
 
@@ -173,10 +240,19 @@ function withoutMemory(device: GPUDevice, times: number): GPUDevice {
 test('an adapter without memory for a plan gets half the samples once, then a refusal by name', { skip }, async () => {
   const said: string[] = []
   const open = (times: number) =>
-    createGpuRunner({ device: withoutMemory(theGpu().device, times), graph: buildGraph(AWKWARD_MODEL), readText, maxMicroBatch: 8, say: (text) => said.push(text) })
+    createGpuRunner({
+      device: withoutMemory(theGpu().device, times),
+      graph: buildGraph(AWKWARD_MODEL),
+      readText,
+      maxMicroBatch: 8,
+      say: (text) => said.push(text),
+    })
   const smaller = await open(1)
   assert.equal(smaller.capacity, 4)
   smaller.destroy()
   assert.match(said.join(), /no memory for 8 samples.*trying 4/)
-  await assert.rejects(open(2), (error) => isGridError(error) && error.code === 'adapter-limit' && /device memory/.test(error.message))
+  await assert.rejects(
+    open(2),
+    (error) => isGridError(error) && error.code === 'adapter-limit' && /device memory/.test(error.message),
+  )
 })

@@ -4,7 +4,16 @@ import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import type { KernelFamily } from '@starling-grid/shaders'
-import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, insistOn, ReferenceRunner, traitsOf, type Batch } from '@starling-grid/volunteer'
+import {
+  buildGraph,
+  createGpuExecutor,
+  createGpuRunner,
+  createReferenceExecutor,
+  insistOn,
+  ReferenceRunner,
+  traitsOf,
+  type Batch,
+} from '@starling-grid/volunteer'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -24,7 +33,8 @@ function theGpu() {
 let named = 0
 const learned = (type: string, more: object = {}) => ({ type, name: `${type}_${named++}`, ...more })
 const linear = (out: number) => learned('linear', { out })
-const conv = (out: number, kernel: number, stride = 1) => learned('conv2d', { out, kernel, stride, padding: (kernel - 1) / 2, bias: false })
+const conv = (out: number, kernel: number, stride = 1) =>
+  learned('conv2d', { out, kernel, stride, padding: (kernel - 1) / 2, bias: false })
 const plain = (type: string, more: object = {}) => ({ type, ...more })
 
 function model(input: number[], layers: object[]): ModelSpec {
@@ -33,34 +43,136 @@ function model(input: number[], layers: object[]): ModelSpec {
 
 /** Sizes that meet no group of four, single channels and single cells among them. */
 const MODELS: readonly (readonly [string, ModelSpec])[] = [
-  ['every activation', model([3, 5], [
-    linear(7), plain('gelu'), linear(9), plain('gelu_tanh'), linear(5), plain('silu'), plain('leaky_relu', { negative_slope: 0.2 }), linear(11), plain('softmax'),
-  ])],
+  [
+    'every activation',
+    model(
+      [3, 5],
+      [
+        linear(7),
+        plain('gelu'),
+        linear(9),
+        plain('gelu_tanh'),
+        linear(5),
+        plain('silu'),
+        plain('leaky_relu', { negative_slope: 0.2 }),
+        linear(11),
+        plain('softmax'),
+      ],
+    ),
+  ],
   ['activations of one element', model([1], [plain('gelu'), plain('softmax'), plain('silu')])],
-  ['norms of rows', model([3, 7], [linear(5), learned('layernorm'), linear(8), learned('rmsnorm', { eps: 1e-3 }), plain('tanh'), learned('layernorm', { bias: false })])],
-  ['norms of images', model([2, 7, 5], [
-    conv(6, 3), learned('groupnorm', { groups: 3 }), plain('relu'), conv(5, 1), learned('batchnorm2d'), plain('gelu'), learned('groupnorm', { groups: 1 }), plain('globalavgpool'),
-  ])],
-  ['one channel, many cells', model([1, 33, 31], [conv(1, 3), learned('batchnorm2d'), plain('silu'), learned('groupnorm', { groups: 1 }), plain('globalavgpool')])],
-  ['whole quads', model([4, 4, 8], [conv(8, 3), learned('batchnorm2d', { eps: 0.1 }), plain('relu'), conv(8, 1), learned('groupnorm', { groups: 2 }), plain('globalavgpool'), learned('layernorm')])],
-  ['averages of pairs, of odd sizes', model([2, 23, 13], [
-    conv(3, 3), plain('avgpool2d', { kernel: 2 }), plain('tanh'), plain('avgpool2d', { kernel: 2 }), plain('avgpool2d', { kernel: 3, stride: 2, padding: 1 }), plain('flatten'),
-  ])],
-  ['residual blocks', model([2, 6, 5], [
-    plain('residual', { layers: [conv(2, 3), learned('batchnorm2d'), plain('relu'), conv(2, 3), learned('batchnorm2d')] }), plain('relu'),
-    plain('residual', { layers: [conv(5, 3, 2), learned('batchnorm2d')], shortcut: [conv(5, 1, 2), learned('batchnorm2d')] }), plain('relu'), plain('globalavgpool'),
-  ])],
-  ['parallel branches', model([3, 5, 4], [
-    plain('parallel', { combine: 'concat', branches: [[conv(2, 1)], [], [conv(3, 3), plain('silu')]] }),
-    plain('parallel', { branches: [[conv(8, 3), learned('groupnorm', { groups: 4 })], [], [plain('gelu')]] }),
-    plain('flatten'), plain('parallel', { combine: 'concat', branches: [[], []] }),
-  ])],
-  ['dropout twice', model([3, 5], [linear(9), plain('dropout', { p: 0.3 }), plain('residual', { layers: [linear(9), plain('dropout', { p: 0.5 })] })])],
+  [
+    'norms of rows',
+    model(
+      [3, 7],
+      [
+        linear(5),
+        learned('layernorm'),
+        linear(8),
+        learned('rmsnorm', { eps: 1e-3 }),
+        plain('tanh'),
+        learned('layernorm', { bias: false }),
+      ],
+    ),
+  ],
+  [
+    'norms of images',
+    model(
+      [2, 7, 5],
+      [
+        conv(6, 3),
+        learned('groupnorm', { groups: 3 }),
+        plain('relu'),
+        conv(5, 1),
+        learned('batchnorm2d'),
+        plain('gelu'),
+        learned('groupnorm', { groups: 1 }),
+        plain('globalavgpool'),
+      ],
+    ),
+  ],
+  [
+    'one channel, many cells',
+    model(
+      [1, 33, 31],
+      [conv(1, 3), learned('batchnorm2d'), plain('silu'), learned('groupnorm', { groups: 1 }), plain('globalavgpool')],
+    ),
+  ],
+  [
+    'whole quads',
+    model(
+      [4, 4, 8],
+      [
+        conv(8, 3),
+        learned('batchnorm2d', { eps: 0.1 }),
+        plain('relu'),
+        conv(8, 1),
+        learned('groupnorm', { groups: 2 }),
+        plain('globalavgpool'),
+        learned('layernorm'),
+      ],
+    ),
+  ],
+  [
+    'averages of pairs, of odd sizes',
+    model(
+      [2, 23, 13],
+      [
+        conv(3, 3),
+        plain('avgpool2d', { kernel: 2 }),
+        plain('tanh'),
+        plain('avgpool2d', { kernel: 2 }),
+        plain('avgpool2d', { kernel: 3, stride: 2, padding: 1 }),
+        plain('flatten'),
+      ],
+    ),
+  ],
+  [
+    'residual blocks',
+    model(
+      [2, 6, 5],
+      [
+        plain('residual', {
+          layers: [conv(2, 3), learned('batchnorm2d'), plain('relu'), conv(2, 3), learned('batchnorm2d')],
+        }),
+        plain('relu'),
+        plain('residual', {
+          layers: [conv(5, 3, 2), learned('batchnorm2d')],
+          shortcut: [conv(5, 1, 2), learned('batchnorm2d')],
+        }),
+        plain('relu'),
+        plain('globalavgpool'),
+      ],
+    ),
+  ],
+  [
+    'parallel branches',
+    model(
+      [3, 5, 4],
+      [
+        plain('parallel', { combine: 'concat', branches: [[conv(2, 1)], [], [conv(3, 3), plain('silu')]] }),
+        plain('parallel', { branches: [[conv(8, 3), learned('groupnorm', { groups: 4 })], [], [plain('gelu')]] }),
+        plain('flatten'),
+        plain('parallel', { combine: 'concat', branches: [[], []] }),
+      ],
+    ),
+  ],
+  [
+    'dropout twice',
+    model(
+      [3, 5],
+      [
+        linear(9),
+        plain('dropout', { p: 0.3 }),
+        plain('residual', { layers: [linear(9), plain('dropout', { p: 0.5 })] }),
+      ],
+    ),
+  ],
 ]
 
 function batchFor(spec: ModelSpec, samples: number): Batch {
   const { input, output } = buildGraph(spec)
-  const keys = Int32Array.from(noise(samples, 3), value => value * 2 ** 31)
+  const keys = Int32Array.from(noise(samples, 3), (value) => value * 2 ** 31)
   return { samples, x: noise(samples * input.size, 1), y: noise(samples * output.size, 2), keys }
 }
 
@@ -76,26 +188,43 @@ for (const [name, spec] of MODELS)
     test(`the GPU agrees with the reference: ${name}, batch ${samples}`, { skip }, async () => {
       const batch = batchFor(spec, samples)
       const { device, description: adapter } = theGpu()
-      const [ours, reference] = [await createGpuExecutor({ device, adapter, spec, readText }), createReferenceExecutor(spec)]
+      const [ours, reference] = [
+        await createGpuExecutor({ device, adapter, spec, readText }),
+        createReferenceExecutor(spec),
+      ]
       const parameters = parametersFor(spec)
       const [gradient, wanted] = [new Float32Array(parameters.length), new Float32Array(parameters.length)]
       for (const executor of [ours, reference]) executor.loadParameters(parameters)
       const [sums, wantedSums] = [await ours.gradient(batch, gradient), await reference.gradient(batch, wanted)]
       expectClose([sums.lossSum], [wantedSums.lossSum], 1e-5, 'training loss')
       expectClose(gradient, wanted, 2e-5, 'gradient')
-      expectClose([(await ours.evaluate(batch)).lossSum], [(await reference.evaluate(batch)).lossSum], 1e-5, 'evaluation loss')
+      expectClose(
+        [(await ours.evaluate(batch)).lossSum],
+        [(await reference.evaluate(batch)).lossSum],
+        1e-5,
+        'evaluation loss',
+      )
       expectClose(await ours.predict(batch.x, samples), await reference.predict(batch.x, samples), 1e-5, 'output')
       ours.destroy()
     })
 
 /**
- * Products with an epilogue, at sizes that meet no tile: `firstGuess` takes one family on each adapter, and others would run on
- * none. The third, `shared`, takes software adapters a minute to compile: kernel-variants.test.ts has it, with every variant.
+ * Products with an epilogue, at sizes that meet no tile: `firstGuess` takes one family on each adapter, and others
+ * would run on none. The third, `shared`, takes software adapters a minute to compile: kernel-variants.test.ts has it,
+ * with every variant.
  */
-const PRODUCTS = model([4, 11, 9], [
-  { type: 'conv2d', name: 'a', out: 12, kernel: 3, padding: 1, groups: 2 }, plain('relu'), plain('residual', { layers: [{ type: 'conv2d', name: 'b', out: 12, kernel: 1 }] }),
-  plain('globalavgpool'), linear(13), plain('tanh'), linear(9),
-])
+const PRODUCTS = model(
+  [4, 11, 9],
+  [
+    { type: 'conv2d', name: 'a', out: 12, kernel: 3, padding: 1, groups: 2 },
+    plain('relu'),
+    plain('residual', { layers: [{ type: 'conv2d', name: 'b', out: 12, kernel: 1 }] }),
+    plain('globalavgpool'),
+    linear(13),
+    plain('tanh'),
+    linear(9),
+  ],
+)
 
 const FAMILIES: readonly KernelFamily[] = ['register', 'subgroup']
 for (const family of FAMILIES)
@@ -103,7 +232,10 @@ for (const family of FAMILIES)
     const batch = batchFor(PRODUCTS, 9)
     const { device, description: adapter } = theGpu()
     const choose = insistOn({ family }, traitsOf(device, adapter.software))
-    const [ours, reference] = [await createGpuExecutor({ device, adapter, spec: PRODUCTS, readText, choose }), createReferenceExecutor(PRODUCTS)]
+    const [ours, reference] = [
+      await createGpuExecutor({ device, adapter, spec: PRODUCTS, readText, choose }),
+      createReferenceExecutor(PRODUCTS),
+    ]
     const parameters = parametersFor(PRODUCTS)
     const [gradient, wanted] = [new Float32Array(parameters.length), new Float32Array(parameters.length)]
     for (const executor of [ours, reference]) executor.loadParameters(parameters)
@@ -114,27 +246,54 @@ for (const family of FAMILIES)
     ours.destroy()
   })
 
-const layerAlone = (input: number[], layer: object) => buildGraph(parseModelSpec({ input, layers: [layer] }), { outputGradient: 'given', inputGradient: true })
+const layerAlone = (input: number[], layer: object) =>
+  buildGraph(parseModelSpec({ input, layers: [layer] }), { outputGradient: 'given', inputGradient: true })
 
 /** y and ∂x of one layer, on the GPU and by the reference. */
-async function both(graph: ReturnType<typeof layerAlone>, { samples, x, keys = new Int32Array(samples) }: { samples: number; x: Float32Array; keys?: Int32Array }) {
+async function both(
+  graph: ReturnType<typeof layerAlone>,
+  { samples, x, keys = new Int32Array(samples) }: { samples: number; x: Float32Array; keys?: Int32Array },
+) {
   const { inputGradient } = graph
   assert.ok(inputGradient)
-  const write = [[graph.input, x], [graph.outputGradient, noise(samples * graph.output.size, 8)], ...(graph.keys ? [[graph.keys, keys] as const] : [])] as const
-  const run = { samples, write, parts: ['forward', 'backward'], read: [graph.output, inputGradient], clearGradient: true } as const
+  const write = [
+    [graph.input, x],
+    [graph.outputGradient, noise(samples * graph.output.size, 8)],
+    ...(graph.keys ? [[graph.keys, keys] as const] : []),
+  ] as const
+  const run = {
+    samples,
+    write,
+    parts: ['forward', 'backward'],
+    read: [graph.output, inputGradient],
+    clearGradient: true,
+  } as const
   const ours = await createGpuRunner({ device: theGpu().device, graph, readText, maxMicroBatch: samples })
   const results = [await ours.run(run), await new ReferenceRunner(graph, samples).run(run)] as const
   ours.destroy()
   return results
 }
 
-for (const [p, size] of [[0.3, 37], [0.5, 64], [0, 5], [0.999, 101]] as const)
-  test(`dropout with p ${p} drops the same elements on the GPU, bit for bit, in both directions`, { skip }, async () => {
-    const samples = 5
-    const keys = Int32Array.of(0, 1, -1, 123_456_789, -2_147_483_648)
-    const [ours, wanted] = await both(layerAlone([size], { type: 'dropout', p }), { samples, x: noise(samples * size, 6), keys })
-    assert.deepEqual(ours, wanted)
-  })
+for (const [p, size] of [
+  [0.3, 37],
+  [0.5, 64],
+  [0, 5],
+  [0.999, 101],
+] as const)
+  test(
+    `dropout with p ${p} drops the same elements on the GPU, bit for bit, in both directions`,
+    { skip },
+    async () => {
+      const samples = 5
+      const keys = Int32Array.of(0, 1, -1, 123_456_789, -2_147_483_648)
+      const [ours, wanted] = await both(layerAlone([size], { type: 'dropout', p }), {
+        samples,
+        x: noise(samples * size, 6),
+        keys,
+      })
+      assert.deepEqual(ours, wanted)
+    },
+  )
 
 test('activations of huge numbers are finite and right', { skip }, async () => {
   const x = Float32Array.of(-1e20, -1e4, -90, -20, -1e-20, 0, 1e-20, 20, 90, 1e4, 1e20)
@@ -150,7 +309,8 @@ test('activations of huge numbers are finite and right', { skip }, async () => {
 test('gelu_tanh has the constants of GPT-2 to all their digits: small results show them', { skip }, async () => {
   const x = Float32Array.from({ length: 32 }, (_, i) => -3 + i / 16)
   const [[y = []], [wanted = []]] = await both(layerAlone([x.length], { type: 'gelu_tanh' }), { samples: 1, x })
-  for (const [i, value] of [...wanted].entries()) assert.ok(Math.abs((y[i] ?? NaN) / value - 1) < 1e-5, `gelu_tanh(${x[i]}) is ${value}, got ${y[i]}`)
+  for (const [i, value] of [...wanted].entries())
+    assert.ok(Math.abs((y[i] ?? NaN) / value - 1) < 1e-5, `gelu_tanh(${x[i]}) is ${value}, got ${y[i]}`)
 })
 
 test('of equal cells of a window the first wins, and gets the whole gradient', { skip }, async () => {
@@ -167,9 +327,11 @@ test('of equal cells of a window the first wins, and gets the whole gradient', {
 })
 
 test('norms keep their digits far from zero', { skip }, async () => {
-  const x = noise(6 * 90, 7).map(value => value + 100)
+  const x = noise(6 * 90, 7).map((value) => value + 100)
   for (const [input, layer] of [
-    [[2, 5, 9], { type: 'batchnorm2d', name: 'a' }], [[2, 5, 9], { type: 'groupnorm', name: 'a', groups: 2 }], [[6, 15], { type: 'layernorm', name: 'a' }],
+    [[2, 5, 9], { type: 'batchnorm2d', name: 'a' }],
+    [[2, 5, 9], { type: 'groupnorm', name: 'a', groups: 2 }],
+    [[6, 15], { type: 'layernorm', name: 'a' }],
   ] as const) {
     const [[y = []], [wanted = []]] = await both(layerAlone([...input], layer), { samples: 6, x })
     expectClose(y, wanted, 1e-4, layer.type)

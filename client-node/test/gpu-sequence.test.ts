@@ -1,11 +1,18 @@
-// Embedding, positions, attention and the losses on the GPU against the plain reference, at sizes that meet no tile and no
-// group of four.
+// Embedding, positions, attention and the losses on the GPU against the plain reference, at sizes that meet no tile and
+// no group of four.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
 import {
-  buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor, ReferenceRunner, type Batch, type Graph, type GraphRunner,
+  buildGraph,
+  createGpuExecutor,
+  createGpuRunner,
+  createReferenceExecutor,
+  ReferenceRunner,
+  type Batch,
+  type Graph,
+  type GraphRunner,
 } from '@starling-grid/volunteer'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
@@ -29,15 +36,28 @@ function theGpu() {
 async function throughGraph(runner: GraphRunner): Promise<readonly (readonly [string, Float32Array])[]> {
   const { input, output, outputGradient, inputGradient } = runner.graph
   assert.ok(inputGradient)
-  const write = [[input, noise(input.size * SAMPLES, 1).map(value => 3 * value)], [outputGradient, noise(output.size * SAMPLES, 2)]] as const
-  const [y, dx] = await runner.run({ samples: SAMPLES, write, parts: ['forward', 'backward'], read: [output, inputGradient] })
+  const write = [
+    [input, noise(input.size * SAMPLES, 1).map((value) => 3 * value)],
+    [outputGradient, noise(output.size * SAMPLES, 2)],
+  ] as const
+  const [y, dx] = await runner.run({
+    samples: SAMPLES,
+    write,
+    parts: ['forward', 'backward'],
+    read: [output, inputGradient],
+  })
   runner.destroy()
   assert.ok(y && dx)
-  return [['y', y], ['dx', dx]]
+  return [
+    ['y', y],
+    ['dx', dx],
+  ]
 }
 
 async function compareGraph(graph: Graph): Promise<void> {
-  const ours = await throughGraph(await createGpuRunner({ device: theGpu().device, graph, readText, maxMicroBatch: SAMPLES }))
+  const ours = await throughGraph(
+    await createGpuRunner({ device: theGpu().device, graph, readText, maxMicroBatch: SAMPLES }),
+  )
   const wanted = new Map(await throughGraph(new ReferenceRunner(graph, SAMPLES)))
   for (const [name, values] of ours) expectClose(values, wanted.get(name) ?? [], TOLERANCE, name)
 }
@@ -51,7 +71,11 @@ function withoutProbabilities(graph: Graph): Graph {
     }
     if (call.kernel !== 'attention.backward') throw new Error(`no attention but ${call.kernel}`)
     const { qkv, dy, dqkv, probabilities: logSums } = call.operands
-    return { kernel: 'flash_attention.backward', dims: call.dims, operands: { qkv, y: graph.output, logSums, dy, dqkv } }
+    return {
+      kernel: 'flash_attention.backward',
+      dims: call.dims,
+      operands: { qkv, y: graph.output, logSums, dy, dqkv },
+    }
   }
   const forward = graph.forward.map(long)
   return { ...graph, forward, evaluation: forward, backward: graph.backward.map(long) }
@@ -68,11 +92,15 @@ const ATTENTION = [
 
 for (const { length, heads, size, causal } of ATTENTION) {
   const what = `${causal ? 'causal' : 'bidirectional'}, ${length} tokens, ${heads} heads of ${size}`
-  const build = () => buildGraph(
-    parseModelSpec({ input: [length, 3 * heads * size], layers: [{ type: 'attention', heads, causal }] }), { outputGradient: 'given', inputGradient: true },
-  )
+  const build = () =>
+    buildGraph(parseModelSpec({ input: [length, 3 * heads * size], layers: [{ type: 'attention', heads, causal }] }), {
+      outputGradient: 'given',
+      inputGradient: true,
+    })
   test(`attention on the GPU agrees with the reference: ${what}`, { skip }, () => compareGraph(build()))
-  test(`attention without kept probabilities agrees with the reference: ${what}`, { skip }, () => compareGraph(withoutProbabilities(build())))
+  test(`attention without kept probabilities agrees with the reference: ${what}`, { skip }, () =>
+    compareGraph(withoutProbabilities(build())),
+  )
 }
 
 interface Sizes {
@@ -86,7 +114,9 @@ function languageModel({ tokens, channels, vocab, loss = {} }: Sizes, layers: ob
   return parseModelSpec({
     input: [tokens],
     layers: [
-      { type: 'embedding', name: 'tokens', vocab, channels }, { type: 'positions', name: 'places', context: tokens + 3 }, ...layers,
+      { type: 'embedding', name: 'tokens', vocab, channels },
+      { type: 'positions', name: 'places', context: tokens + 3 },
+      ...layers,
       { type: 'linear', name: 'head', out: vocab, bias: false },
     ],
     ...loss,
@@ -98,14 +128,26 @@ function tokenBatch({ tokens, vocab }: Sizes, samples: number, ignored?: number)
   const word = randomWords(5, 7)
   const id = (i: number) => (word(i) % 3 === 0 ? word(i + 1) % vocab : word(i) % Math.min(4, vocab))
   const x = Int32Array.from({ length: samples * tokens }, (_, i) => id(2 * i))
-  return { samples, x, y: Int32Array.from(x, (_, i) => (ignored !== undefined && i % 3 === 1 ? ignored : id(2 * i + 1))) }
+  return {
+    samples,
+    x,
+    y: Int32Array.from(x, (_, i) => (ignored !== undefined && i % 3 === 1 ? ignored : id(2 * i + 1))),
+  }
 }
 
 async function compareTraining(spec: ModelSpec, batch: Batch): Promise<void> {
   const { device, description: adapter } = theGpu()
-  const [ours, reference] = [await createGpuExecutor({ device, adapter, spec, readText }), createReferenceExecutor(spec)]
-  const [gradient, again, wanted] = [new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec)), new Float32Array(parameterCount(spec))]
-  for (const executor of [ours, reference]) executor.loadParameters(initialParameters(spec, 4).map(value => 10 * value))
+  const [ours, reference] = [
+    await createGpuExecutor({ device, adapter, spec, readText }),
+    createReferenceExecutor(spec),
+  ]
+  const [gradient, again, wanted] = [
+    new Float32Array(parameterCount(spec)),
+    new Float32Array(parameterCount(spec)),
+    new Float32Array(parameterCount(spec)),
+  ]
+  for (const executor of [ours, reference])
+    executor.loadParameters(initialParameters(spec, 4).map((value) => 10 * value))
   const sums = await ours.gradient(batch, gradient)
   const wantedSums = await reference.gradient(batch, wanted)
   await ours.gradient(batch, again)
@@ -127,8 +169,11 @@ const MODELS: readonly Sizes[] = [
 
 for (const sizes of MODELS)
   for (const samples of [1, 5])
-    test(`tokens are embedded, placed and predicted as by the reference: ${JSON.stringify(sizes)}, batch ${samples}`, { skip }, () =>
-      compareTraining(languageModel(sizes), tokenBatch(sizes, samples, sizes.loss?.ignore_index)))
+    test(
+      `tokens are embedded, placed and predicted as by the reference: ${JSON.stringify(sizes)}, batch ${samples}`,
+      { skip },
+      () => compareTraining(languageModel(sizes), tokenBatch(sizes, samples, sizes.loss?.ignore_index)),
+    )
 
 test('a decoder over a long sequence trains as by the reference', { skip }, () => {
   const sizes = { tokens: 261, channels: 8, vocab: 19 }
@@ -138,7 +183,11 @@ test('a decoder over a long sequence trains as by the reference', { skip }, () =
 
 test('binary targets train as by the reference, and count outputs on the right side', { skip }, () => {
   const spec = parseModelSpec({ input: [7], layers: [{ type: 'linear', name: 'a', out: 5 }], loss: 'bce_with_logits' })
-  return compareTraining(spec, { samples: 9, x: noise(63, 1).map(value => 30 * value), y: noise(45, 2).map(value => (value > 0 ? 1 : value > -0.2 ? 0.5 : 0)) })
+  return compareTraining(spec, {
+    samples: 9,
+    x: noise(63, 1).map((value) => 30 * value),
+    y: noise(45, 2).map((value) => (value > 0 ? 1 : value > -0.2 ? 0.5 : 0)),
+  })
 })
 
 for (const vocab of [23, 2051])
@@ -148,7 +197,10 @@ for (const vocab of [23, 2051])
     const { device, description: adapter } = theGpu()
     const y = Int32Array.from({ length: 12 }, (_, i) => [0, 0, 3, 4, vocab - 1, 512 % vocab][i % 6] ?? 0)
     const batch: Batch = { samples: 2, x: new Int32Array(12), y }
-    for (const executor of [await createGpuExecutor({ device, adapter, spec, readText }), createReferenceExecutor(spec)]) {
+    for (const executor of [
+      await createGpuExecutor({ device, adapter, spec, readText }),
+      createReferenceExecutor(spec),
+    ]) {
       executor.loadParameters(new Float32Array(parameterCount(spec)))
       const { correct } = await executor.gradient(batch, new Float32Array(parameterCount(spec)))
       assert.equal(correct, 4)

@@ -14,7 +14,10 @@ const { description } = await adapterEnvironment()
 const skip = description.startsWith('none') && `adapter: ${description}`
 
 test('a GPU opens, computes and closes, and the process ends by itself', { skip }, () => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM], { encoding: 'utf8', timeout: TIME_LIMIT_MS })
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM], {
+    encoding: 'utf8',
+    timeout: TIME_LIMIT_MS,
+  })
   assert.equal(status, 0, stderr)
   const { doubled, description, maxStorageBufferBindingSize } = JSON.parse(stdout)
   assert.deepEqual(doubled, [2, 4, 6, 8])

@@ -1,4 +1,5 @@
-// Every command and option that a document, a page or a message of ours names is there: each is looked up in the program itself.
+// Every command and option that a document, a page or a message of ours names is there: each is looked up in the
+// program itself.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
@@ -13,11 +14,22 @@ const run = promisify(execFile)
 
 /** options of other programs that our texts name, and which program has them */
 const OF_OTHERS: Readonly<Record<string, string>> = {
-  '--block_size': 'nanoGPT', '--batch_size': 'nanoGPT', '--n_layer': 'nanoGPT', '--n_head': 'nanoGPT', '--n_embd': 'nanoGPT', '--max_iters': 'nanoGPT', '--lr_decay_iters': 'nanoGPT', '--dropout': 'nanoGPT',
+  '--block_size': 'nanoGPT',
+  '--batch_size': 'nanoGPT',
+  '--n_layer': 'nanoGPT',
+  '--n_head': 'nanoGPT',
+  '--n_embd': 'nanoGPT',
+  '--max_iters': 'nanoGPT',
+  '--lr_decay_iters': 'nanoGPT',
+  '--dropout': 'nanoGPT',
   '--with-deps': 'playwright install',
 }
 /** options of ours that no --help shows, and where they are read */
-const BESIDE_HELP: Readonly<Record<string, string>> = { '--verbose': 'client-node/src/run-command.ts', '--all': 'bin/run-tests.mjs', '--timing': 'coordinator/src/options.ts' }
+const BESIDE_HELP: Readonly<Record<string, string>> = {
+  '--verbose': 'client-node/src/run-command.ts',
+  '--all': 'bin/run-tests.mjs',
+  '--timing': 'coordinator/src/options.ts',
+}
 
 /** programs that are started by their file */
 const BY_FILE = ['examples/sample.ts']
@@ -27,18 +39,26 @@ async function help(args: readonly string[]): Promise<string> {
   return stdout
 }
 
-const optionsIn = (text: string): string[] => [...text.matchAll(/(?<![\w-])--[a-z][a-z0-9_-]*/g)].map(([option]) => option)
+const optionsIn = (text: string): string[] =>
+  [...text.matchAll(/(?<![\w-])--[a-z][a-z0-9_-]*/g)].map(([option]) => option)
 
 /** Lines of help that begin with an option, with its short form or without. */
 function optionsOfHelp(text: string): Set<string> {
-  return new Set(['--help', ...text.split('\n').flatMap((line) => (/^\s+-/.test(line) ? optionsIn(line.trim().split(/\s{2,}/)[0] ?? '') : []))])
+  return new Set([
+    '--help',
+    ...text.split('\n').flatMap((line) => (/^\s+-/.test(line) ? optionsIn(line.trim().split(/\s{2,}/)[0] ?? '') : [])),
+  ])
 }
 
 async function programs(): Promise<Map<string, Set<string>>> {
   const found = new Map<string, Set<string>>()
   const commands = [...(await help([ENTRY, '--help'])).matchAll(/^ {2}([a-z-]+) {2}/gm)].map(([, name = '']) => name)
   assert.ok(commands.includes('volunteer') && commands.includes('train'))
-  await Promise.all(commands.filter((command) => command !== 'test').map(async (name) => found.set(name, optionsOfHelp(await help([ENTRY, name, '--help'])))))
+  await Promise.all(
+    commands
+      .filter((command) => command !== 'test')
+      .map(async (name) => found.set(name, optionsOfHelp(await help([ENTRY, name, '--help'])))),
+  )
   found.set('test', new Set(['--all']))
   return found
 }
@@ -66,47 +86,66 @@ function linesOf(path: string): Said[] {
 /** Texts of a program: its literals that hold more than one word, and what is between tags. Comments are for us. */
 function literalsOf(path: string): Said[] {
   const code = readFileSync(join(ROOT, path), 'utf8').replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, '')
-  const quoted = [...code.matchAll(/'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g)].map(([, single = '', double = '', template = '']) => single || double || template)
-  const tagged = /\.(tsx|html)$/.test(path) ? [...code.matchAll(/(?<=[>}])[^<>{}]+(?=[<{])/g)].map(([text]) => text) : []
+  const quoted = [...code.matchAll(/'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`/g)].map(
+    ([, single = '', double = '', template = '']) => single || double || template,
+  )
+  const tagged = /\.(tsx|html)$/.test(path)
+    ? [...code.matchAll(/(?<=[>}])[^<>{}]+(?=[<{])/g)].map(([text]) => text)
+    : []
   // a text that begins with our name is no command line
-  return [...quoted, ...tagged].filter((text) => /\s/.test(text.trim())).map((text) => ({ where: path, text: `"${text.replaceAll('\\`', '`')}` }))
+  return [...quoted, ...tagged]
+    .filter((text) => /\s/.test(text.trim()))
+    .map((text) => ({ where: path, text: `"${text.replaceAll('\\`', '`')}` }))
 }
 
 const DOCUMENTS = ['README.md', ...filesUnder('docs', /\.md$/), ...filesUnder('examples', /\.md$/)]
-const SOURCES = ['protocol', 'model', 'volunteer', 'coordinator', 'client-node', 'e2e', 'bench'].flatMap((name) => filesUnder(`${name}/src`, /\.(ts|mjs)$/))
-const PAGES = [...filesUnder('client-web/src', /\.tsx?$/), 'client-web/index.html', 'client-web/dashboard.html', 'client-web/build.ts']
+const SOURCES = ['protocol', 'model', 'volunteer', 'coordinator', 'client-node', 'e2e', 'bench'].flatMap((name) =>
+  filesUnder(`${name}/src`, /\.(ts|mjs)$/),
+)
+const PAGES = [
+  ...filesUnder('client-web/src', /\.tsx?$/),
+  'client-web/index.html',
+  'client-web/dashboard.html',
+  'client-web/build.ts',
+]
 const COMMAND_LINES = filesUnder('bin', /\.mjs$/)
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: Record<string, string> }
 
 /** `npm run NAME` or `starling NAME`, and what follows it in its text. */
-const NAMED = /(?:\bnpm run (?:-\w+ )*|\bnpm (?=start|test)|(?:`|^|\s)(?:node bin\/)?starling(?:\.mjs)? )([a-z][a-z:-]*)(?=[\s`'",.;:)]|$)([^`'"|;#\n]*)/g
+const NAMED =
+  /(?:\bnpm run (?:-\w+ )*|\bnpm (?=start|test)|(?:`|^|\s)(?:node bin\/)?starling(?:\.mjs)? )([a-z][a-z:-]*)(?=[\s`'",.;:)]|$)([^`'"|;#\n]*)/g
 
-test('every command and option that is named in documents, pages and messages exists', { timeout: 240_000 }, async () => {
-  const known = await programs()
-  const all = new Set([...known.values()].flatMap((options) => [...options]))
-  for (const file of BY_FILE) for (const option of optionsIn(readFileSync(join(ROOT, file), 'utf8'))) all.add(option)
-  for (const [option, file] of Object.entries(BESIDE_HELP)) {
-    assert.ok(readFileSync(join(ROOT, file), 'utf8').includes(option), `${file} reads ${option}`)
-    all.add(option)
-  }
-  const wrong: string[] = []
-  let commands = 0
-  let options = 0
-  const texts = [...DOCUMENTS.flatMap(linesOf), ...[...SOURCES, ...PAGES, ...COMMAND_LINES].flatMap(literalsOf)]
-  for (const { where, text } of texts) {
-    for (const [named, name = '', rest = ''] of text.matchAll(NAMED)) {
-      const isNpm = /\bnpm /.test(named)
-      const exists = isNpm ? name in scripts : known.has(name)
-      commands++
-      if (!exists) wrong.push(`${where}: ${named.trim()}`)
-      for (const option of optionsIn(rest)) if (known.has(name) && known.get(name)?.has(option) !== true) wrong.push(`${where}: ${name} ${option}`)
+test(
+  'every command and option that is named in documents, pages and messages exists',
+  { timeout: 240_000 },
+  async () => {
+    const known = await programs()
+    const all = new Set([...known.values()].flatMap((options) => [...options]))
+    for (const file of BY_FILE) for (const option of optionsIn(readFileSync(join(ROOT, file), 'utf8'))) all.add(option)
+    for (const [option, file] of Object.entries(BESIDE_HELP)) {
+      assert.ok(readFileSync(join(ROOT, file), 'utf8').includes(option), `${file} reads ${option}`)
+      all.add(option)
     }
-    for (const option of optionsIn(text)) {
-      options++
-      if (!all.has(option) && !(option in OF_OTHERS)) wrong.push(`${where}: ${option}`)
+    const wrong: string[] = []
+    let commands = 0
+    let options = 0
+    const texts = [...DOCUMENTS.flatMap(linesOf), ...[...SOURCES, ...PAGES, ...COMMAND_LINES].flatMap(literalsOf)]
+    for (const { where, text } of texts) {
+      for (const [named, name = '', rest = ''] of text.matchAll(NAMED)) {
+        const isNpm = /\bnpm /.test(named)
+        const exists = isNpm ? name in scripts : known.has(name)
+        commands++
+        if (!exists) wrong.push(`${where}: ${named.trim()}`)
+        for (const option of optionsIn(rest))
+          if (known.has(name) && known.get(name)?.has(option) !== true) wrong.push(`${where}: ${name} ${option}`)
+      }
+      for (const option of optionsIn(text)) {
+        options++
+        if (!all.has(option) && !(option in OF_OTHERS)) wrong.push(`${where}: ${option}`)
+      }
     }
-  }
-  assert.deepEqual([...new Set(wrong)], [])
-  assert.ok(commands > 40 && options > 60, `${commands} commands and ${options} options were looked up`)
-})
+    assert.deepEqual([...new Set(wrong)], [])
+    assert.ok(commands > 40 && options > 60, `${commands} commands and ${options} options were looked up`)
+  },
+)

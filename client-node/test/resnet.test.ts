@@ -4,7 +4,14 @@ import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
-import { initialVersionState, meanOfStep, nextVersion, parameterLayout, resnet, type ModelSpec } from '@starling-grid/model'
+import {
+  initialVersionState,
+  meanOfStep,
+  nextVersion,
+  parameterLayout,
+  resnet,
+  type ModelSpec,
+} from '@starling-grid/model'
 import { createGpuExecutor, createReferenceExecutor, type Batch, type Executor } from '@starling-grid/volunteer'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -34,23 +41,34 @@ async function greyDigits(digit: number): Promise<number[]> {
 /** (3, 32, 32): stretched to the nearest pixel, in the colour of its number. */
 function coloured(grey: readonly number[], image: number): number[] {
   const at = (i: number) => Math.floor((i * DIGIT_SIDE) / SIDE)
-  const colour = [image % 3, (image + 1) % 3, (2 * image + 1) % 3].map(part => (part + 1) / 3)
-  return colour.flatMap(part => Array.from({ length: SIDE * SIDE }, (_, i) =>
-    part * (grey[image * DIGIT_SIDE ** 2 + at(Math.floor(i / SIDE)) * DIGIT_SIDE + at(i % SIDE)] ?? 0)))
+  const colour = [image % 3, (image + 1) % 3, (2 * image + 1) % 3].map((part) => (part + 1) / 3)
+  return colour.flatMap((part) =>
+    Array.from(
+      { length: SIDE * SIDE },
+      (_, i) => part * (grey[image * DIGIT_SIDE ** 2 + at(Math.floor(i / SIDE)) * DIGIT_SIDE + at(i % SIDE)] ?? 0),
+    ),
+  )
 }
 
 async function batches(): Promise<Batch[]> {
   const digits = await Promise.all(Array.from({ length: BATCH }, (_, digit) => greyDigits(digit)))
   return Array.from({ length: BATCHES }, (_, image) => ({
-    samples: BATCH, x: Float32Array.from(digits.flatMap(grey => coloured(grey, image))), y: Int32Array.from(digits, (_, digit) => digit),
+    samples: BATCH,
+    x: Float32Array.from(digits.flatMap((grey) => coloured(grey, image))),
+    y: Int32Array.from(digits, (_, digit) => digit),
   }))
 }
 
 /**
- * Trains with one executor; at every step another one computes the loss too, at the same parameters. Trained apart, rounding at the
- * kinks of relu and in batch norms of three images leads two correct executors apart within some ten steps.
+ * Trains with one executor; at every step another one computes the loss too, at the same parameters. Trained apart,
+ * rounding at the kinks of relu and in batch norms of three images leads two correct executors apart within some ten
+ * steps.
  */
-async function trainBoth(executor: Executor, reference: Executor, spec: ModelSpec): Promise<{ readonly loss: number; readonly wanted: number }[]> {
+async function trainBoth(
+  executor: Executor,
+  reference: Executor,
+  spec: ModelSpec,
+): Promise<{ readonly loss: number; readonly wanted: number }[]> {
   const [layout, version, data] = [parameterLayout(spec), initialVersionState(spec, OPTIMIZER, 5), await batches()]
   const gradient = new Float32Array(layout.total)
   const losses: { loss: number; wanted: number }[] = []
@@ -75,7 +93,10 @@ test(`ResNet-20 trains ${STEPS} steps on the GPU with the losses of the referenc
   const ours = await createGpuExecutor({ device, adapter, spec, readText: (url) => readFile(url, 'utf8') })
   const losses = await trainBoth(ours, createReferenceExecutor(spec), spec)
   for (const [step, { loss, wanted }] of losses.entries())
-    assert.ok(Math.abs(loss - wanted) <= TOLERANCE * Math.abs(wanted), `step ${step}: ${loss}, the reference says ${wanted}`)
+    assert.ok(
+      Math.abs(loss - wanted) <= TOLERANCE * Math.abs(wanted),
+      `step ${step}: ${loss}, the reference says ${wanted}`,
+    )
   const means = losses.map(({ loss }) => loss)
   assert.ok(Math.max(...means.slice(-BATCHES)) < 0.9 * Math.min(...means.slice(0, BATCHES)), means.join())
 })

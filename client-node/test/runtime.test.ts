@@ -38,7 +38,10 @@ test('three that unpack at once get one whole folder and leave nothing else behi
   assert.deepEqual(new Set(folders), new Set([join(folder, 'race')]))
   const [a, b] = await Promise.all(['a', 'b'].map((file) => readFile(join(folder, 'race', file), 'utf8')))
   assert.equal(a, b)
-  assert.deepEqual((await readdir(folder)).filter((name) => name.startsWith('race')), ['race'])
+  assert.deepEqual(
+    (await readdir(folder)).filter((name) => name.startsWith('race')),
+    ['race'],
+  )
 })
 
 test('an unpacking that fails leaves nothing behind and names the variable that helps', async () => {
@@ -46,7 +49,10 @@ test('an unpacking that fails leaves nothing behind and names the variable that 
     filledOnce('broken', () => Promise.reject(new Error('no space left'))),
     (error) => isGridError(error) && error.code === 'folder-unwritable' && error.message.includes('STARLING_CACHE'),
   )
-  assert.deepEqual((await readdir(folder)).filter((name) => name.startsWith('broken')), [])
+  assert.deepEqual(
+    (await readdir(folder)).filter((name) => name.startsWith('broken')),
+    [],
+  )
 })
 
 test('the bundled software adapter is whole', { skip: !bundleRunsHere && 'the bundle is for Linux x64' }, async () => {
@@ -59,11 +65,15 @@ test('an environment that a parent process prepared is kept as it is', async () 
   assert.deepEqual(await adapterEnvironment({}, env), { env, description: 'chosen before' })
 })
 
-test('drivers that the user named are not replaced, and are named when they do not work', { skip: process.platform !== 'linux' && 'Vulkan drivers are named on Linux' }, async () => {
-  const { env, description } = await adapterEnvironment({}, { ...withoutChoice(), VK_DRIVER_FILES: '/nowhere.json' })
-  assert.equal(env['VK_DRIVER_FILES'], '/nowhere.json')
-  assert.match(description, /^none .*VK_DRIVER_FILES/)
-})
+test(
+  'drivers that the user named are not replaced, and are named when they do not work',
+  { skip: process.platform !== 'linux' && 'Vulkan drivers are named on Linux' },
+  async () => {
+    const { env, description } = await adapterEnvironment({}, { ...withoutChoice(), VK_DRIVER_FILES: '/nowhere.json' })
+    assert.equal(env['VK_DRIVER_FILES'], '/nowhere.json')
+    assert.match(description, /^none .*VK_DRIVER_FILES/)
+  },
+)
 
 test('a STARLING_CHROMIUM that does not exist is refused by its name', async () => {
   await assert.rejects(

@@ -5,11 +5,15 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 // Plain JavaScript, read before TypeScript can be.
-const { LATER } = (await import(new URL('../../bin/test-choice.mjs', import.meta.url).href)) as { readonly LATER: Readonly<Record<string, string>> }
+const { LATER } = (await import(new URL('../../bin/test-choice.mjs', import.meta.url).href)) as {
+  readonly LATER: Readonly<Record<string, string>>
+}
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 function testNames(): ReadonlySet<string> {
-  const folders = readdirSync(ROOT, { withFileTypes: true }).filter((entry) => entry.isDirectory() && readdirSync(`${ROOT}/${entry.name}`).includes('test'))
+  const folders = readdirSync(ROOT, { withFileTypes: true }).filter(
+    (entry) => entry.isDirectory() && readdirSync(`${ROOT}/${entry.name}`).includes('test'),
+  )
   const files = folders.flatMap(({ name }) => readdirSync(`${ROOT}/${name}/test`))
   return new Set(files.filter((name) => name.endsWith('.test.ts')).map((name) => name.slice(0, -'.test.ts'.length)))
 }
@@ -20,6 +24,7 @@ test('each file that is left to test:all is there, and its keepers are run by np
     assert.ok(names.has(name), `${name}.test.ts is gone: take it from the list`)
     const keepers = [...keeper.matchAll(/([\w-]+)\.test\.ts/g)].map(([, found = '']) => found)
     assert.ok(keepers.length > 0, `${name}: nobody keeps its promise`)
-    for (const found of keepers) assert.ok(names.has(found) && !Object.hasOwn(LATER, found), `${name}: ${found}.test.ts is not run by npm test`)
+    for (const found of keepers)
+      assert.ok(names.has(found) && !Object.hasOwn(LATER, found), `${name}: ${found}.test.ts is not run by npm test`)
   }
 })

@@ -34,7 +34,10 @@ export function loss(value: number | null): string {
   if (value === null) return 'none yet'
   if (!Number.isFinite(value)) return NOT_A_NUMBER
   if (value !== 0 && Math.abs(value) < 0.001) return value.toExponential(1)
-  return value.toPrecision(4).replace(/(\.\d*?)0+$/, '$1').replace(/\.$/, '')
+  return value
+    .toPrecision(4)
+    .replace(/(\.\d*?)0+$/, '$1')
+    .replace(/\.$/, '')
 }
 
 /** a share → "97.3 %" */

@@ -1,9 +1,16 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
 import { GridError } from '@starling-grid/protocol'
-import { createGpuExecutor, microBatchFor, renewedExecutor, type PeerNetwork, type SignallingAccess, type VolunteerHost } from '@starling-grid/volunteer'
+import {
+  createGpuExecutor,
+  microBatchFor,
+  renewedExecutor,
+  type PeerNetwork,
+  type SignallingAccess,
+  type VolunteerHost,
+} from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
-import { openSigner } from './signer.ts'
 import { openShardCache } from './shard-cache.ts'
+import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 
 /** What a tab's start may take longer for faster kernels; later starts find them in the cache. */
@@ -34,7 +41,15 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
         const { device, adapter } = await openDevice()
         // Software adapters compile slowly, and their first guess was measured.
         const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
-        return createGpuExecutor({ device, adapter, spec, readText, say, ...tuning, ...microBatchFor(spec, blockSamples) })
+        return createGpuExecutor({
+          device,
+          adapter,
+          spec,
+          readText,
+          say,
+          ...tuning,
+          ...microBatchFor(spec, blockSamples),
+        })
       }, say)
     },
   }
@@ -47,8 +62,14 @@ function say(text: string): void {
 /** A kernel's text. */
 async function readText(url: URL): Promise<string> {
   const response = await fetch(url).catch((cause: unknown) => {
-    throw new GridError('coordinator-lost', `${url.pathname} could not be fetched: the coordinator did not answer.`, { cause })
+    throw new GridError('coordinator-lost', `${url.pathname} could not be fetched: the coordinator did not answer.`, {
+      cause,
+    })
   })
-  if (!response.ok) throw new GridError('coordinator-lost', `${url.pathname} could not be fetched (${response.status}); reload the page.`)
+  if (!response.ok)
+    throw new GridError(
+      'coordinator-lost',
+      `${url.pathname} could not be fetched (${response.status}); reload the page.`,
+    )
   return response.text()
 }

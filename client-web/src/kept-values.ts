@@ -1,5 +1,5 @@
-// A few small values that outlive a visit, by name, in IndexedDB: it takes keys that no script can read, which localStorage does
-// not. Where the browser gives no storage nothing is kept, and every caller has a value without it.
+// A few small values that outlive a visit, by name, in IndexedDB: it takes keys that no script can read, which
+// localStorage does not. Where the browser gives no storage nothing is kept, and every caller has a value without it.
 const DATABASE = 'starling'
 const STORE = 'kept'
 

@@ -1,8 +1,21 @@
-// Links of the window used from a Worker, over a MessagePort: RTCPeerConnection exists in windows only, training runs in a
-// Worker. Buffers are transferred: a frame is copied once on its way out, and not at all on its way in. Both ends are our own
-// code, so messages are trusted.
-import { GridError, LOW_WATER_BYTES, describeError, isErrorCode, isGridError, type MemberId } from '@starling-grid/protocol'
-import { ChannelLink, type Channel, type PeerLink, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
+// Links of the window used from a Worker, over a MessagePort: RTCPeerConnection exists in windows only, training runs
+// in a Worker. Buffers are transferred: a frame is copied once on its way out, and not at all on its way in. Both ends
+// are our own code, so messages are trusted.
+import {
+  GridError,
+  LOW_WATER_BYTES,
+  describeError,
+  isErrorCode,
+  isGridError,
+  type MemberId,
+} from '@starling-grid/protocol'
+import {
+  ChannelLink,
+  type Channel,
+  type PeerLink,
+  type PeerNetwork,
+  type SignallingAccess,
+} from '@starling-grid/volunteer'
 
 type Frame = Uint8Array<ArrayBuffer>
 
@@ -53,15 +66,24 @@ class BridgeServer {
   take(message: ToWindow): void {
     switch (message.type) {
       case 'listen':
-        this.#network.onLink = message.listening ? (link) => this.#tell({ type: 'accepted', link: this.#serve(link) }) : undefined
+        this.#network.onLink = message.listening
+          ? (link) => this.#tell({ type: 'accepted', link: this.#serve(link) })
+          : undefined
         return
-      case 'dial': return void this.#dial(message.call, message.peer)
-      case 'abort': return this.#calls.get(message.call)?.abort()
-      case 'send': return this.#send(message.link, message.frame)
-      case 'close': return this.#links.get(message.link)?.close(message.reason)
-      case 'reconnect': return this.#network.reconnect(message.access)
-      case 'stop': return this.#network.stop()
-      default: message satisfies never
+      case 'dial':
+        return void this.#dial(message.call, message.peer)
+      case 'abort':
+        return this.#calls.get(message.call)?.abort()
+      case 'send':
+        return this.#send(message.link, message.frame)
+      case 'close':
+        return this.#links.get(message.link)?.close(message.reason)
+      case 'reconnect':
+        return this.#network.reconnect(message.access)
+      case 'stop':
+        return this.#network.stop()
+      default:
+        message satisfies never
     }
   }
 
@@ -72,7 +94,12 @@ class BridgeServer {
       const link = await this.#network.dial(peer, abort.signal)
       this.#tell({ type: 'dialled', call, link: this.#serve(link) })
     } catch (error) {
-      this.#tell({ type: 'failed', call, code: isGridError(error) ? error.code : 'link-lost', message: describeError(error) })
+      this.#tell({
+        type: 'failed',
+        call,
+        code: isGridError(error) ? error.code : 'link-lost',
+        message: describeError(error),
+      })
     } finally {
       this.#calls.delete(call)
     }
@@ -94,10 +121,13 @@ class BridgeServer {
 
   #send(id: number, frame: Frame): void {
     const bytes = frame.byteLength
-    this.#links.get(id)?.send(frame).then(
-      () => this.#tell({ type: 'sent', link: id, bytes }),
-      () => {}, // the close is told by onClose
-    )
+    this.#links
+      .get(id)
+      ?.send(frame)
+      .then(
+        () => this.#tell({ type: 'sent', link: id, bytes }),
+        () => {}, // the close is told by onClose
+      )
   }
 
   #tellFrame(link: number, frame: Frame): void {
@@ -150,11 +180,13 @@ class BridgedNetwork implements PeerNetwork {
         this.#tell({ type: 'abort', call })
         reject(signal.reason)
       }
-      const settled = <T>(settle: (value: T) => void) => (value: T): void => {
-        signal.removeEventListener('abort', abort)
-        this.#dials.delete(call)
-        settle(value)
-      }
+      const settled =
+        <T>(settle: (value: T) => void) =>
+        (value: T): void => {
+          signal.removeEventListener('abort', abort)
+          this.#dials.delete(call)
+          settle(value)
+        }
       signal.addEventListener('abort', abort)
       this.#dials.set(call, { resolve: settled(resolve), reject: settled(reject) })
       this.#tell({ type: 'dial', call, peer })
@@ -171,20 +203,25 @@ class BridgedNetwork implements PeerNetwork {
 
   take(message: ToWorker): void {
     switch (message.type) {
-      case 'dialled': return this.#dialled(message.call, this.#open(message.link))
-      case 'failed': return this.#dials.get(message.call)?.reject(asGridError(message.code, message.message))
+      case 'dialled':
+        return this.#dialled(message.call, this.#open(message.link))
+      case 'failed':
+        return this.#dials.get(message.call)?.reject(asGridError(message.code, message.message))
       case 'accepted': {
         const link = this.#open(message.link)
         return this.#onLink === undefined ? link.close('links are not taken now') : this.#onLink(link)
       }
-      case 'sent': return this.#channels.get(message.link)?.sent(message.bytes)
-      case 'frame': return this.#channels.get(message.link)?.link.received(message.frame)
+      case 'sent':
+        return this.#channels.get(message.link)?.sent(message.bytes)
+      case 'frame':
+        return this.#channels.get(message.link)?.link.received(message.frame)
       case 'closed': {
         this.#channels.get(message.link)?.link.close(message.reason)
         this.#channels.delete(message.link)
         return
       }
-      default: message satisfies never
+      default:
+        message satisfies never
     }
   }
 

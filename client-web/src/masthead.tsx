@@ -10,8 +10,12 @@ export function Masthead(props: { readonly at: '/' | '/dashboard' }) {
         Starling
       </a>
       <nav aria-label="Pages">
-        <a href="/" aria-current={props.at === '/' ? 'page' : undefined}>Contribute</a>
-        <a href="/dashboard" aria-current={props.at === '/dashboard' ? 'page' : undefined}>Dashboard</a>
+        <a href="/" aria-current={props.at === '/' ? 'page' : undefined}>
+          Contribute
+        </a>
+        <a href="/dashboard" aria-current={props.at === '/dashboard' ? 'page' : undefined}>
+          Dashboard
+        </a>
       </nav>
     </header>
   )

@@ -1,4 +1,5 @@
-// How a tab reaches other volunteers: PeerJS over the browser's WebRTC. Runs in the window: Workers have no RTCPeerConnection.
+// How a tab reaches other volunteers: PeerJS over the browser's WebRTC. Runs in the window: Workers have no
+// RTCPeerConnection.
 import { CandidateGate, openPeerJsNetwork, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { Peer } from 'peerjs'
 
@@ -7,7 +8,10 @@ interface Configuration extends RTCConfiguration {
   readonly local?: boolean
 }
 
-/** PeerJS makes its connections with the window's class: this one takes no candidate that a volunteer should not be sent to. */
+/**
+ * PeerJS makes its connections with the window's class: this one takes no candidate that a volunteer should not be sent
+ * to.
+ */
 class GuardedConnection extends RTCPeerConnection {
   readonly #gate: CandidateGate
 

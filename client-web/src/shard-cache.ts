@@ -1,5 +1,5 @@
-// Shards in the browser's Cache Storage, by content. The browser may drop them or refuse space: then they are fetched again.
-// Bounded, whatever a coordinator offers: what was kept first goes first.
+// Shards in the browser's Cache Storage, by content. The browser may drop them or refuse space: then they are fetched
+// again. Bounded, whatever a coordinator offers: what was kept first goes first.
 import type { Sha256 } from '@starling-grid/protocol'
 import type { ShardCache } from '@starling-grid/volunteer'
 
@@ -19,7 +19,9 @@ export async function openShardCache(): Promise<ShardCache> {
     async put(name: Sha256, bytes: Uint8Array): Promise<void> {
       if (cache === undefined) return
       // Only a full disk or a revoked permission fails here, and a cache may forget.
-      await makeRoom(cache, bytes.byteLength).then((room) => (room ? cache.put(keyOf(name), new Response(new Uint8Array(bytes))) : undefined)).catch(() => undefined)
+      await makeRoom(cache, bytes.byteLength)
+        .then((room) => (room ? cache.put(keyOf(name), new Response(new Uint8Array(bytes))) : undefined))
+        .catch(() => undefined)
     },
   }
 }

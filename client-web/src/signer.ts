@@ -1,4 +1,5 @@
-// The key of this browser's volunteers: made by Web Crypto so that no script can read it, kept in IndexedDB. All tabs share it.
+// The key of this browser's volunteers: made by Web Crypto so that no script can read it, kept in IndexedDB. All tabs
+// share it.
 import { describeError, GridError, type Signer } from '@starling-grid/protocol'
 import { readKept, keepFirst } from './kept-values.ts'
 
@@ -26,6 +27,10 @@ async function makeKeyPair(): Promise<CryptoKeyPair> {
   try {
     return (await crypto.subtle.generateKey(ALGORITHM, false, ['sign', 'verify'])) as CryptoKeyPair
   } catch (cause) {
-    throw new GridError('no-key', `expected a browser with Ed25519 keys, got: ${describeError(cause)}; update it to Chrome or Edge 137, Firefox 129, Safari 17, or newer`, { cause })
+    throw new GridError(
+      'no-key',
+      `expected a browser with Ed25519 keys, got: ${describeError(cause)}; update it to Chrome or Edge 137, Firefox 129, Safari 17, or newer`,
+      { cause },
+    )
   }
 }

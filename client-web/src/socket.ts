@@ -1,4 +1,5 @@
-// The browser's WebSocket as the volunteer's sockets to the coordinator: one of text, and one of frames for each relayed link.
+// The browser's WebSocket as the volunteer's sockets to the coordinator: one of text, and one of frames for each
+// relayed link.
 import { GridError } from '@starling-grid/protocol'
 import type { CoordinatorSocket, RelaySocket } from '@starling-grid/volunteer'
 

@@ -1,4 +1,5 @@
-// The Worker in which a tab trains, so that the page stays quick. It knows the volunteer and its host, nothing of pages.
+// The Worker in which a tab trains, so that the page stays quick. It knows the volunteer and its host, nothing of
+// pages.
 import { describeError, GridError, isErrorCode, isGridError } from '@starling-grid/protocol'
 import { createVolunteer, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { createWebHost } from './host.ts'
@@ -14,7 +15,11 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
   let hidden = false
-  const host = await createWebHost({ coordinatorUrl, openPeerNetwork: (access) => peers.open(access), isHidden: () => hidden })
+  const host = await createWebHost({
+    coordinatorUrl,
+    openPeerNetwork: (access) => peers.open(access),
+    isHidden: () => hidden,
+  })
   const volunteer = createVolunteer(host, { name, onStatus: (status) => tell({ type: 'status', status }) })
   control.onmessage = (event: MessageEvent<ToWorker>) => {
     if (event.data.type === 'stop') void volunteer.stop()
@@ -52,5 +57,8 @@ function asGridError(failure: Failure): GridError {
 }
 
 function failureOf(error: unknown): Failure {
-  return { code: isGridError(error) ? error.code : 'internal', message: isGridError(error) ? error.message : describeError(error) }
+  return {
+    code: isGridError(error) ? error.code : 'internal',
+    message: isGridError(error) ? error.message : describeError(error),
+  }
 }

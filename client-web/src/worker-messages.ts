@@ -1,4 +1,5 @@
-// What window and Worker tell each other. The Worker trains; the window shows, and owns the connections to other volunteers.
+// What window and Worker tell each other. The Worker trains; the window shows, and owns the connections to other
+// volunteers.
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 
 export type ToWorker =

@@ -1,7 +1,7 @@
 // Pages in a real browser that write down everything they complain about.
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
-import { ensureWebPage } from '../build.ts'
 import { launchBrowser } from '../../e2e/src/browser.ts'
+import { ensureWebPage } from '../build.ts'
 
 export interface WatchedPage {
   readonly page: Page

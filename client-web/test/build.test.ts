@@ -14,7 +14,9 @@ before(async () => {
 async function weight(pattern: RegExp): Promise<number> {
   const files = (await readdir(join(folder, 'assets'))).filter((file) => pattern.test(file))
   assert.notEqual(files.length, 0, `no file is named like ${pattern}`)
-  const sizes = await Promise.all(files.map(async (file) => gzipSync(await readFile(join(folder, 'assets', file))).length))
+  const sizes = await Promise.all(
+    files.map(async (file) => gzipSync(await readFile(join(folder, 'assets', file))).length),
+  )
   return sizes.reduce((sum, size) => sum + size, 0) / 1000
 }
 
@@ -48,5 +50,6 @@ test('the contribute page loads at most 60 kB of script, the dashboard at most 6
 test('the Worker weighs at most 108 kB, all operators and kernel families included, and what connects to other volunteers is not part of the first load', async () => {
   assert.ok((await weight(/^train-worker-.*\.js$/)) <= 108)
   const atFirst = await loadedBy('index.html')
-  for (const file of await readdir(join(folder, 'assets'))) if (/^rtc-link|^train-worker/.test(file)) assert.doesNotMatch(file, atFirst)
+  for (const file of await readdir(join(folder, 'assets')))
+    if (/^rtc-link|^train-worker/.test(file)) assert.doesNotMatch(file, atFirst)
 })

@@ -38,7 +38,8 @@ test('before the click everything about the job is text, and neither device nor 
   await page.goto(server.url)
   await page.getByText('Botanical Garden Halle').waitFor()
   const text = await page.innerText('body')
-  for (const expected of ['Handwritten digits', 'herbarium', 'LeNet-5', '61,706 parameters', '8,192 samples', '7.8 MB']) assert.ok(text.includes(expected), expected)
+  for (const expected of ['Handwritten digits', 'herbarium', 'LeNet-5', '61,706 parameters', '8,192 samples', '7.8 MB'])
+    assert.ok(text.includes(expected), expected)
   assert.equal(await page.locator('button[data-primary]').count(), 1)
   assert.deepEqual(await page.evaluate('asked'), [])
   assert.deepEqual(complaints, [])
@@ -53,7 +54,8 @@ test('one click starts, a counted sample is said, and Stop leaves gracefully', a
   await page.getByRole('status').getByText('1,280 of your samples are in version 42').waitFor({ timeout: 10_000 })
   await page.locator('.contribution').getByText('41 samples/s').waitFor()
   const text = await page.innerText('.contribution')
-  for (const expected of ['0.3127', '3 of 5', '81.4 MB', '80.9 MB', 'software']) assert.ok(text.includes(expected), expected)
+  for (const expected of ['0.3127', '3 of 5', '81.4 MB', '80.9 MB', 'software'])
+    assert.ok(text.includes(expected), expected)
   await page.getByRole('button', { name: 'Stop' }).click()
   await page.getByRole('status').getByText('Stopped.').waitFor()
   assert.match(await page.innerText('[role=status]'), /1,280 of your samples.*the coordinator was told/is)
@@ -80,7 +82,11 @@ test('leaving the page waits for its goodbye: some ten milliseconds, not felt', 
   await page.goto(server.url)
   await page.click('button[data-primary]')
   await page.locator('.contribution').getByText('Computing').waitFor()
-  const waited = Number(await page.evaluate('(() => { const began = performance.now(); dispatchEvent(new Event("pagehide")); return performance.now() - began })()'))
+  const waited = Number(
+    await page.evaluate(
+      '(() => { const began = performance.now(); dispatchEvent(new Event("pagehide")); return performance.now() - began })()',
+    ),
+  )
   assert.ok(waited >= 50, `${waited} ms`)
   await page.close()
 })
@@ -149,7 +155,14 @@ test('a browser that finds no adapter is told where to look', async () => {
   await page.close()
 })
 
-for (const [code, expected] of [['device-lost', 'device-lost'], ['no-key', 'no-key'], ['adapter-limit', 'adapter-limit'], ['grid-full', 'grid-full'], ['model-hash', 'old-page'], ['internal', 'broken']] as const) {
+for (const [code, expected] of [
+  ['device-lost', 'device-lost'],
+  ['no-key', 'no-key'],
+  ['adapter-limit', 'adapter-limit'],
+  ['grid-full', 'grid-full'],
+  ['model-hash', 'old-page'],
+  ['internal', 'broken'],
+] as const) {
   test(`a volunteer that ends with ${code} has its own reason and a next step, and keeps what was counted`, async () => {
     const { page, complaints } = await openPage(browser)
     await fakeWorker(page, { statuses: [TRAINING], failure: { code, message: 'because of the test.' } })

@@ -28,8 +28,10 @@ async function open(search = ''): Promise<WatchedPage> {
   await opened.page.locator('.headline, .empty h1').waitFor()
   return opened
 }
-const newestStep = (page: Page): Promise<string> => page.locator('section[aria-label="Training loss"] .readout span').first().innerText()
-const waitForStep = (page: Page, v: number): Promise<void> => page.locator('section[aria-label="Training loss"] .readout').getByText(`step ${v}`, { exact: true }).waitFor()
+const newestStep = (page: Page): Promise<string> =>
+  page.locator('section[aria-label="Training loss"] .readout span').first().innerText()
+const waitForStep = (page: Page, v: number): Promise<void> =>
+  page.locator('section[aria-label="Training loss"] .readout').getByText(`step ${v}`, { exact: true }).waitFor()
 
 test('threat 4: the owner token comes behind the #, leaves the address, is said in the first message, and stands in no request', async () => {
   const { page, complaints } = await openPage(browser)
@@ -45,18 +47,35 @@ test('threat 4: the owner token comes behind the #, leaves the address, is said 
   await page.reload()
   await page.locator('.headline').waitFor()
   assert.equal(server.said.at(-1), '{"type":"owner","token":"owner-secret"}', 'a reload says it again')
-  assert.equal(asked.some((text) => text.includes('owner-secret')), false, 'in no address and in no header')
+  assert.equal(
+    asked.some((text) => text.includes('owner-secret')),
+    false,
+    'in no address and in no header',
+  )
   assert.deepEqual(complaints, [])
   await page.close()
 })
 
 test('of a job that is not public the page shows curves and totals, and says who sees the rest', async () => {
-  server.first = { ...snapshotAt(330, { detail: 'totals', reason: '', modeReason: '', members: [], departed: [], refusals: {}, exportPath: null }), events: [] }
+  server.first = {
+    ...snapshotAt(330, {
+      detail: 'totals',
+      reason: '',
+      modeReason: '',
+      members: [],
+      departed: [],
+      refusals: {},
+      exportPath: null,
+    }),
+    events: [],
+  }
   const { page, complaints } = await open()
   const text = await page.innerText('body')
-  for (const words of ['Totals only', 'Handwritten digits', '95.7 %', 'to download by its owner']) assert.ok(text.includes(words), words)
+  for (const words of ['Totals only', 'Handwritten digits', '95.7 %', 'to download by its owner'])
+    assert.ok(text.includes(words), words)
   assert.match(await page.locator('.figures').innerText(), /MEMBERS\s+4/i)
-  for (const words of ['marigold', 'GeForce', 'no heartbeat', 'generation-stale']) assert.equal(text.includes(words), false, words)
+  for (const words of ['marigold', 'GeForce', 'no heartbeat', 'generation-stale'])
+    assert.equal(text.includes(words), false, words)
   assert.deepEqual(complaints, [])
   await page.close()
 })
@@ -65,9 +84,27 @@ test('everything that is known of the run is on the page', async () => {
   const { page, complaints } = await open()
   const text = await page.innerText('body')
   const expected = [
-    'Handwritten digits', 'Training in a ring', '4 members hold version 330', 'Membership has been stable', '51.6 %', 'about 3 min', '838', '95.7 %',
-    'marigold', 'NVIDIA GeForce RTX 3060', '(software)', 'computing', 'no heartbeat for 5 s', 'DONE 80', 'PENDING 24', 'TODO 24', 'Quarantined 0',
-    'generation-stale', 'Version 320', 'mode epoch 3', 'Download safetensors',
+    'Handwritten digits',
+    'Training in a ring',
+    '4 members hold version 330',
+    'Membership has been stable',
+    '51.6 %',
+    'about 3 min',
+    '838',
+    '95.7 %',
+    'marigold',
+    'NVIDIA GeForce RTX 3060',
+    '(software)',
+    'computing',
+    'no heartbeat for 5 s',
+    'DONE 80',
+    'PENDING 24',
+    'TODO 24',
+    'Quarantined 0',
+    'generation-stale',
+    'Version 320',
+    'mode epoch 3',
+    'Download safetensors',
   ]
   for (const words of expected) assert.ok(text.includes(words), words)
   const accuracy = page.locator('.figures > div', { hasText: 'Validation accuracy' }).locator('dd')
@@ -81,9 +118,15 @@ test('everything that is known of the run is on the page', async () => {
 test('a link that goes through the coordinator is marked in the ring, in the table and in words', async () => {
   const { page, complaints } = await open()
   assert.equal(await page.locator('.ring-picture .detour').count(), 1)
-  assert.match((await page.locator('.ring-picture').getAttribute('aria-label')) ?? '', /The link from lab-7 to hamish goes through the coordinator\./)
+  assert.match(
+    (await page.locator('.ring-picture').getAttribute('aria-label')) ?? '',
+    /The link from lab-7 to hamish goes through the coordinator\./,
+  )
   assert.match(await page.locator('tr', { hasText: 'lab-7' }).innerText(), /3, relayed/)
-  assert.match(await page.innerText('.relay-note'), /^1 link goes through the coordinator \(dashed\), .* a second; .* so far\.$/)
+  assert.match(
+    await page.innerText('.relay-note'),
+    /^1 link goes through the coordinator \(dashed\), .* a second; .* so far\.$/,
+  )
   server.first = snapshotAt(250)
   await page.reload()
   await page.locator('.ring-picture .hub').waitFor()
@@ -145,7 +188,10 @@ test('one click makes a scale logarithmic, and the address carries the view to a
 })
 
 test('a step without a finite loss is marked, and the curve goes on around it', async () => {
-  server.first = { ...snapshotAt(330), steps: Array.from({ length: 330 }, (_, i) => ({ ...stepPoint(i + 1), ...(i === 99 ? { loss: NaN } : {}) })) } // JSON makes it null
+  server.first = {
+    ...snapshotAt(330),
+    steps: Array.from({ length: 330 }, (_, i) => ({ ...stepPoint(i + 1), ...(i === 99 ? { loss: NaN } : {}) })),
+  } // JSON makes it null
   const { page, complaints } = await open('?loss=log-y')
   assert.match(await page.innerText('.caveat'), /^1 step without a finite value[^]*axis\.$/)
   const plot = page.locator('section[aria-label="Training loss"] .plot')
@@ -219,7 +265,12 @@ test('hostile names, reasons and events are shown as text', async () => {
 test('five hundred members and ten thousand steps neither scroll sideways nor stall', async () => {
   const [member] = runAt(330).members
   assert.ok(member !== undefined)
-  const members = Array.from({ length: 500 }, (_, i) => ({ ...member, id: (String(i).padStart(32, '0') as typeof member.id), name: `volunteer ${i}`, position: i }))
+  const members = Array.from({ length: 500 }, (_, i) => ({
+    ...member,
+    id: String(i).padStart(32, '0') as typeof member.id,
+    name: `volunteer ${i}`,
+    position: i,
+  }))
   server.first = { ...snapshotAt(330, { members }), steps: Array.from({ length: 10_000 }, (_, i) => stepPoint(i + 1)) }
   const { page, complaints } = await open()
   for (const width of [1440, 390]) {

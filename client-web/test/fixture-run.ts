@@ -1,6 +1,15 @@
-// A simulated run for tests and screenshots: five members in a ring, one is killed, an async phase, four in a ring again.
-// Deterministic: the same seed gives the same points.
-import type { DepartureView, MemberView, Mode, RunEvent, RunView, StepPoint, ValidationPoint, WatchMessage } from '@starling-grid/protocol'
+// A simulated run for tests and screenshots: five members in a ring, one is killed, an async phase, four in a ring
+// again. Deterministic: the same seed gives the same points.
+import type {
+  DepartureView,
+  MemberView,
+  Mode,
+  RunEvent,
+  RunView,
+  StepPoint,
+  ValidationPoint,
+  WatchMessage,
+} from '@starling-grid/protocol'
 import { jobId, memberId, versionId } from '@starling-grid/protocol'
 
 export const STARTED_AT = Date.UTC(2026, 10, 21, 12, 0, 0)
@@ -16,18 +25,52 @@ export type Snapshot = Extract<WatchMessage, { type: 'snapshot' }>
 export type Update = Extract<WatchMessage, { type: 'update' }>
 
 export const idOf = (index: number) => memberId((index + 1).toString(16).padStart(2, '0').repeat(16))
-const versionAt = (v: number) => ({ v, id: versionId((v * 2654435761).toString(16).padStart(16, '0').slice(-16).repeat(4)) })
+const versionAt = (v: number) => ({
+  v,
+  id: versionId((v * 2654435761).toString(16).padStart(16, '0').slice(-16).repeat(4)),
+})
 
 const MEMBERS: readonly Pick<MemberView, 'name' | 'client' | 'adapter' | 'samplesPerSecond'>[] = [
-  { name: 'marigold', client: 'node', adapter: { name: 'NVIDIA GeForce RTX 3060', vendor: 'nvidia', software: false, executor: 'webgpu' }, samplesPerSecond: 412 },
-  { name: "Anna's laptop", client: 'tab', adapter: { name: 'apple metal-3', vendor: 'apple', software: false, executor: 'webgpu' }, samplesPerSecond: 288 },
-  { name: 'lab-7', client: 'node', adapter: { name: 'SwiftShader Device (Subzero)', vendor: 'google', software: true, executor: 'webgpu' }, samplesPerSecond: 41 },
-  { name: 'Starling 4821', client: 'tab', adapter: { name: 'intel gen-12lp', vendor: 'intel', software: false, executor: 'webgpu' }, samplesPerSecond: 133 },
-  { name: 'hamish', client: 'tab', adapter: { name: 'qualcomm adreno-7xx', vendor: 'qualcomm', software: false, executor: 'webgpu' }, samplesPerSecond: 97 },
+  {
+    name: 'marigold',
+    client: 'node',
+    adapter: { name: 'NVIDIA GeForce RTX 3060', vendor: 'nvidia', software: false, executor: 'webgpu' },
+    samplesPerSecond: 412,
+  },
+  {
+    name: "Anna's laptop",
+    client: 'tab',
+    adapter: { name: 'apple metal-3', vendor: 'apple', software: false, executor: 'webgpu' },
+    samplesPerSecond: 288,
+  },
+  {
+    name: 'lab-7',
+    client: 'node',
+    adapter: { name: 'SwiftShader Device (Subzero)', vendor: 'google', software: true, executor: 'webgpu' },
+    samplesPerSecond: 41,
+  },
+  {
+    name: 'Starling 4821',
+    client: 'tab',
+    adapter: { name: 'intel gen-12lp', vendor: 'intel', software: false, executor: 'webgpu' },
+    samplesPerSecond: 133,
+  },
+  {
+    name: 'hamish',
+    client: 'tab',
+    adapter: { name: 'qualcomm adreno-7xx', vendor: 'qualcomm', software: false, executor: 'webgpu' },
+    samplesPerSecond: 97,
+  },
 ]
 /** its link to the next member goes through the coordinator */
 const RELAYED = 'lab-7'
-const DEPARTED: DepartureView = { id: idOf(3), name: 'Starling 4821', at: at(KILLED_AT_STEP), reason: 'no heartbeat for 5 s; its ring neighbour lost the link', expected: false }
+const DEPARTED: DepartureView = {
+  id: idOf(3),
+  name: 'Starling 4821',
+  at: at(KILLED_AT_STEP),
+  reason: 'no heartbeat for 5 s; its ring neighbour lost the link',
+  expected: false,
+}
 
 /** The run as the coordinator would send it to somebody who opens the dashboard after step `v`. */
 export function snapshotAt(v: number, change: Partial<RunView> = {}): Snapshot {
@@ -61,7 +104,10 @@ export function runAt(v: number): RunView {
   return {
     job: JOB,
     ...(mode === 'async' ? ASYNC_PHASE : RING_PHASE),
-    reason: mode === 'async' ? `${members.length} members push to the coordinator` : `${members.length} members hold version ${v} and agree on it`,
+    reason:
+      mode === 'async'
+        ? `${members.length} members push to the coordinator`
+        : `${members.length} members hold version ${v} and agree on it`,
     mode,
     modeEpoch: v >= RING_AGAIN_AT_STEP ? 3 : killed ? 2 : 1,
     generation: v >= RING_AGAIN_AT_STEP ? 4 : killed ? 3 : 2,
@@ -71,13 +117,25 @@ export function runAt(v: number): RunView {
     validationQueue: { todo: 0, pending: 0, done: 8 },
     detail: 'whole',
     memberCount: members.length,
-    members: members.map((member, position) => (mode === 'async' ? member : { ...member, position, share: 1 / members.length, relayed: member.name === RELAYED })),
+    members: members.map((member, position) =>
+      mode === 'async' ? member : { ...member, position, share: 1 / members.length, relayed: member.name === RELAYED },
+    ),
     departed: killed ? [DEPARTED] : [],
     samplesCommitted: committed,
     samplesExpected: expected,
     samplesPerSecond: speed,
     etaSeconds: (expected - committed) / speed,
-    checkpoint: v < 20 ? null : { ...versionAt(v - (v % 20)), bytes: 493_000, at: at(v - (v % 20)), witnessed: v % 40 >= 20, agreeing: v % 40 >= 20 ? members.length : 1, members: members.length },
+    checkpoint:
+      v < 20
+        ? null
+        : {
+            ...versionAt(v - (v % 20)),
+            bytes: 493_000,
+            at: at(v - (v % 20)),
+            witnessed: v % 40 >= 20,
+            agreeing: v % 40 >= 20 ? members.length : 1,
+            members: members.length,
+          },
     relay: { links: mode === 'async' ? 0 : 1, bytes: 31_000 * v, bytesPerSecond: 36_500 },
     refusals: killed ? { 'generation-stale': 3, 'lease-stale': 1 } : {},
     startedAt: STARTED_AT,
@@ -90,7 +148,8 @@ const JOB: RunView['job'] = {
   id: jobId('digits'),
   name: 'Handwritten digits',
   owner: 'Botanical Garden Halle',
-  purpose: 'Teaches LeNet-5 to read handwritten digits, so that the garden can read the labels of its herbarium sheets.',
+  purpose:
+    'Teaches LeNet-5 to read handwritten digits, so that the garden can read the labels of its herbarium sheets.',
   model: 'LeNet-5',
   parameters: 61_706,
   activationBytes: 60_008,
@@ -103,8 +162,21 @@ const JOB: RunView['job'] = {
   blockSamples: 64,
   batchBlocks: 8,
 }
-const RING_PHASE = { phase: 'ring', exchange: { type: 'ring', reason: "a step's exchange would take 84 ms around the ring and 71 ms as a butterfly (2.1 ms from one to another, 18 MB/s)", costs: { ring: 84, butterfly: 71 } }, modeReason: 'Membership has been stable for 40 steps; links to all neighbours are open.' } as const
-const ASYNC_PHASE = { phase: 'async', exchange: null, modeReason: '3 reduces in a row were aborted: a member vanished during each.' } as const
+const RING_PHASE = {
+  phase: 'ring',
+  exchange: {
+    type: 'ring',
+    reason:
+      "a step's exchange would take 84 ms around the ring and 71 ms as a butterfly (2.1 ms from one to another, 18 MB/s)",
+    costs: { ring: 84, butterfly: 71 },
+  },
+  modeReason: 'Membership has been stable for 40 steps; links to all neighbours are open.',
+} as const
+const ASYNC_PHASE = {
+  phase: 'async',
+  exchange: null,
+  modeReason: '3 reduces in a row were aborted: a member vanished during each.',
+} as const
 
 function memberAt(mode: Mode) {
   return (member: (typeof MEMBERS)[number], index: number): MemberView => ({
@@ -126,24 +198,54 @@ function memberAt(mode: Mode) {
 export function stepPoint(v: number): StepPoint {
   const ideal = 0.05 + 2.25 * Math.exp(-v / 70)
   const loss = ideal * (1 + 0.22 * noise(v))
-  return { v, loss, accuracy: Math.min(1, Math.max(0, 1 - ideal / 2.5 + 0.03 * noise(v + 0.5))), samples: BATCH_SAMPLES, mode: modeAt(v), at: at(v) }
+  return {
+    v,
+    loss,
+    accuracy: Math.min(1, Math.max(0, 1 - ideal / 2.5 + 0.03 * noise(v + 0.5))),
+    samples: BATCH_SAMPLES,
+    mode: modeAt(v),
+    at: at(v),
+  }
 }
 
 function validationsUpTo(v: number): ValidationPoint[] {
   return range(1, Math.floor(v / STEPS_PER_EPOCH)).map((epoch) => {
     const step = epoch * STEPS_PER_EPOCH
     const ideal = 0.05 + 2.25 * Math.exp(-step / 70)
-    return { v: step, epoch: epoch - 1, accuracy: Math.max(0.1, 0.985 - ideal / 2.6), loss: ideal * 1.05, samples: 1024, at: at(step) + 400 }
+    return {
+      v: step,
+      epoch: epoch - 1,
+      accuracy: Math.max(0.1, 0.985 - ideal / 2.6),
+      loss: ideal * 1.05,
+      samples: 1024,
+      at: at(step) + 400,
+    }
   })
 }
 
 function eventsUpTo(v: number): RunEvent[] {
   const all: RunEvent[] = [
     { at: at(0), kind: 'run', text: 'The run began with 5 members.' },
-    { at: at(0) + 700, kind: 'generation', text: 'Generation 2: marigold, Anna\'s laptop, lab-7, Starling 4821, hamish, at version 0.' },
-    ...range(1, Math.floor(v / 20)).map((k): RunEvent => ({ at: at(20 * k), kind: 'checkpoint', text: `Version ${20 * k} is durable; uploaded by ${MEMBERS[k % 3]?.name}.` })),
-    ...validationsUpTo(v).map((point): RunEvent => ({ at: point.at, kind: 'validation', text: `Version ${point.v}: ${(100 * point.accuracy).toFixed(1)} % of 1,024 right.` })),
-    { at: at(KILLED_AT_STEP), kind: 'member', text: 'Starling 4821 left: no heartbeat for 5 s. Its 2 blocks go back to the queue.' },
+    {
+      at: at(0) + 700,
+      kind: 'generation',
+      text: "Generation 2: marigold, Anna's laptop, lab-7, Starling 4821, hamish, at version 0.",
+    },
+    ...range(1, Math.floor(v / 20)).map((k): RunEvent => ({
+      at: at(20 * k),
+      kind: 'checkpoint',
+      text: `Version ${20 * k} is durable; uploaded by ${MEMBERS[k % 3]?.name}.`,
+    })),
+    ...validationsUpTo(v).map((point): RunEvent => ({
+      at: point.at,
+      kind: 'validation',
+      text: `Version ${point.v}: ${(100 * point.accuracy).toFixed(1)} % of 1,024 right.`,
+    })),
+    {
+      at: at(KILLED_AT_STEP),
+      kind: 'member',
+      text: 'Starling 4821 left: no heartbeat for 5 s. Its 2 blocks go back to the queue.',
+    },
     { at: at(KILLED_AT_STEP) + 300, kind: 'mode', text: 'Mode async: 3 reduces in a row were aborted.' },
     { at: at(RING_AGAIN_AT_STEP), kind: 'mode', text: 'Mode ring: membership has been stable for 40 steps.' },
   ]

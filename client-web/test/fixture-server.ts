@@ -9,12 +9,23 @@ import type { WatchMessage } from '@starling-grid/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 
 export const CSP = [
-  "default-src 'none'", "style-src 'self'", "script-src 'self' 'wasm-unsafe-eval'", "worker-src 'self'", "connect-src 'self' ws: wss:",
-  "img-src 'self' data:", "font-src 'self'", "frame-ancestors 'none'",
+  "default-src 'none'",
+  "style-src 'self'",
+  "script-src 'self' 'wasm-unsafe-eval'",
+  "worker-src 'self'",
+  "connect-src 'self' ws: wss:",
+  "img-src 'self' data:",
+  "font-src 'self'",
+  "frame-ancestors 'none'",
 ].join('; ')
 
 const TYPES: Readonly<Record<string, string>> = {
-  '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.wgsl': 'text/wgsl',
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.svg': 'image/svg+xml',
+  '.woff2': 'font/woff2',
+  '.wgsl': 'text/wgsl',
 }
 
 /** Where a fake volunteer connects. */
@@ -44,7 +55,8 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
   const said: string[] = []
   let answering = true
   server.on('upgrade', (request, socket, head) => {
-    if (request.url === VOLUNTEER_PATH) return volunteers.handleUpgrade(request, socket, head, (volunteer) => volunteers.emit('connection', volunteer))
+    if (request.url === VOLUNTEER_PATH)
+      return volunteers.handleUpgrade(request, socket, head, (volunteer) => volunteers.emit('connection', volunteer))
     if (!answering || request.url !== '/api/watch') return void socket.destroy()
     watchers.handleUpgrade(request, socket, head, (watcher) => {
       watcher.on('message', (data: Buffer) => said.push(data.toString()))
@@ -80,9 +92,15 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
 
 async function serve(folder: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { pathname } = new URL(request.url ?? '/', 'http://fixture')
-  const file = join(folder, pathname === '/' ? 'index.html' : pathname === '/dashboard' ? 'dashboard.html' : normalize(pathname))
+  const file = join(
+    folder,
+    pathname === '/' ? 'index.html' : pathname === '/dashboard' ? 'dashboard.html' : normalize(pathname),
+  )
   const found = await stat(file).catch(() => undefined)
   if (found === undefined || !found.isFile()) return void response.writeHead(404).end('not found')
-  response.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream', 'content-security-policy': CSP })
+  response.writeHead(200, {
+    'content-type': TYPES[extname(file)] ?? 'application/octet-stream',
+    'content-security-policy': CSP,
+  })
   createReadStream(file).pipe(response)
 }

@@ -49,7 +49,10 @@ for (const { name, run } of peerLinkCases)
 
 test('a dial that the window cannot make fails in the Worker with the same code', async () => {
   const { network, close } = openBridge()
-  await assert.rejects(network.dial(far, patience), (error) => error instanceof GridError && error.code === 'link-timeout')
+  await assert.rejects(
+    network.dial(far, patience),
+    (error) => error instanceof GridError && error.code === 'link-timeout',
+  )
   close()
 })
 

@@ -16,7 +16,10 @@ test('a snapshot and its updates are the same as a later snapshot', () => {
 
 test('a rewind drops the points above it, and the same steps may come again', () => {
   const rewound = fold(snapshotAt(100), { ...updateTo(80, 82), rewoundTo: 80 })
-  assert.deepEqual(rewound.steps.map((point) => point.v), Array.from({ length: 82 }, (_, i) => i + 1))
+  assert.deepEqual(
+    rewound.steps.map((point) => point.v),
+    Array.from({ length: 82 }, (_, i) => i + 1),
+  )
   assert.ok(rewound.validations.every((point) => point.v <= 82))
 })
 
@@ -28,7 +31,14 @@ test('points that are known already are replaced, never doubled', () => {
 test('of the events the newest five hundred are kept, however long the page stays open', () => {
   const updates = Array.from({ length: 60 }, (_, i): WatchMessage => {
     const update = updateTo(100 + i, 101 + i)
-    return { ...update, events: Array.from({ length: 10 }, (_unused, k) => ({ at: 10 * i + k, kind: 'run', text: `event ${10 * i + k}` })) }
+    return {
+      ...update,
+      events: Array.from({ length: 10 }, (_unused, k) => ({
+        at: 10 * i + k,
+        kind: 'run',
+        text: `event ${10 * i + k}`,
+      })),
+    }
   })
   const { events } = fold(snapshotAt(100), ...updates)
   assert.equal(events.length, 500)
@@ -36,5 +46,8 @@ test('of the events the newest five hundred are kept, however long the page stay
 })
 
 test('when the job is gone nothing of it stays', () => {
-  assert.deepEqual(fold(snapshotAt(100), { type: 'none', reason: 'stopped by its owner' }), { ...EMPTY_HISTORY, noRun: 'stopped by its owner' })
+  assert.deepEqual(fold(snapshotAt(100), { type: 'none', reason: 'stopped by its owner' }), {
+    ...EMPTY_HISTORY,
+    noRun: 'stopped by its owner',
+  })
 })

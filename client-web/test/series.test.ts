@@ -9,7 +9,10 @@ const steps = Array.from({ length: 200 }, (_, i) => stepPoint(i + 1))
 const LINEAR = { logX: false, logY: false }
 
 function lossSeries(points: readonly StepPoint[], scale = LINEAR): Series {
-  return seriesOf({ steps: points, value: (point) => point.loss, validations: [], startedAt: STARTED_AT }, { x: 'step', smoothing: 0.9, scale })
+  return seriesOf(
+    { steps: points, value: (point) => point.loss, validations: [], startedAt: STARTED_AT },
+    { x: 'step', smoothing: 0.9, scale },
+  )
 }
 
 test('smoothing gives the same curve for two samplings of one series', () => {
@@ -44,7 +47,10 @@ test('samples and time are counted from the start of the run', () => {
 
 test('each validation stands at the step whose version it judged', () => {
   const validations = [{ v: 16, epoch: 0, accuracy: 0.5, loss: 1, samples: 10, at: 0 }]
-  const series = seriesOf({ steps, value: (point) => point.accuracy, validations, startedAt: STARTED_AT }, { x: 'step', smoothing: 0, scale: LINEAR })
+  const series = seriesOf(
+    { steps, value: (point) => point.accuracy, validations, startedAt: STARTED_AT },
+    { x: 'step', smoothing: 0, scale: LINEAR },
+  )
   assert.equal(series.marks[15], 0.5)
   assert.equal(series.marks.filter((mark) => mark !== null).length, 1)
 })

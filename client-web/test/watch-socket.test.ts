@@ -39,7 +39,12 @@ test('a stream that breaks again and again is dialled less and less often, and s
   Object.assign(globalThis, { WebSocket: FakeSocket, location: { protocol: 'http:', host: 'grid' } })
   t.after(() => mock.reset())
   const links: WatchLink[] = []
-  const socket = new WatchSocket({ token: undefined, onTokenRefused: () => undefined, onMessage: () => undefined, onLink: (link) => links.push(link) })
+  const socket = new WatchSocket({
+    token: undefined,
+    onTokenRefused: () => undefined,
+    onMessage: () => undefined,
+    onLink: (link) => links.push(link),
+  })
   socket.start()
   assert.deepEqual(waits({ links }, 6), [500, 1000, 2000, 4000, 8000, 8000])
   FakeSocket.dialled.at(-1)?.onmessage?.({ data: JSON.stringify(snapshotAt(3)) })

@@ -1,6 +1,7 @@
-// Time for decisions: ms since the epoch, and yet never backwards while the process lives, whatever happens to the wall clock.
-// While this process stands still (a long computation, a frozen machine) its clock stands still, too: time in which it could
-// hear no member does not count as silence of a member, nor towards the deadline of a lease, an answer or a link.
+// Time for decisions: ms since the epoch, and yet never backwards while the process lives, whatever happens to the wall
+// clock. While this process stands still (a long computation, a frozen machine) its clock stands still, too: time in
+// which it could hear no member does not count as silence of a member, nor towards the deadline of a lease, an answer
+// or a link.
 
 /** ms between two turns of the event loop that count at most; far below SILENCE_MS, far above an ordinary turn */
 const LONGEST_TURN_MS = 1000

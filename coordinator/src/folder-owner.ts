@@ -1,18 +1,21 @@
-// One coordinator at a time uses a data folder. A lock of the operating system, which ends with its process however that
-// ends, says whether an owner on this machine lives; a card beside it says who that is, and beats for other machines. Only
-// the fence in the journal protects the jobs; this tells people of a second start, and a displaced owner that it is one.
+// One coordinator at a time uses a data folder. A lock of the operating system, which ends with its process however
+// that ends, says whether an owner on this machine lives; a card beside it says who that is, and beats for other
+// machines. Only the fence in the journal protects the jobs; this tells people of a second start, and a displaced owner
+// that it is one.
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import Database from 'libsql'
 import { describeError, GridError, isGridError } from '@starling-grid/protocol'
+import Database from 'libsql'
 
 /** ms between looks at the card: a displaced owner ends within one */
 const BEAT_MS = 1000
-/** ms that the card of another machine is watched before its owner counts as dead: several beats, since clocks differ */
+/**
+ * ms that the card of another machine is watched before its owner counts as dead: several beats, since clocks differ
+ */
 const WATCH_MS = 3500
 /** ms for a displaced owner on this machine to end: it answers what waits and closes its connections first */
 const STEP_DOWN_MS = 10_000
@@ -54,7 +57,11 @@ export class FolderOwner {
       return await FolderOwner.#claim(folder, options)
     } catch (cause) {
       if (isGridError(cause)) throw cause
-      throw new GridError('folder-unwritable', `The data folder ${folder} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`, { cause })
+      throw new GridError(
+        'folder-unwritable',
+        `The data folder ${folder} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
+        { cause },
+      )
     }
   }
 
@@ -79,7 +86,14 @@ export class FolderOwner {
     this.#file = file
     this.#lock = lock
     this.#onDisplaced = onDisplaced
-    this.#card = { id: randomUUID(), machine: machineId(), host: hostname(), pid: process.pid, startedAt: new Date().toISOString(), beat: 0 }
+    this.#card = {
+      id: randomUUID(),
+      machine: machineId(),
+      host: hostname(),
+      pid: process.pid,
+      startedAt: new Date().toISOString(),
+      beat: 0,
+    }
   }
 
   /** Where people find this coordinator. */
@@ -104,7 +118,12 @@ export class FolderOwner {
     const found = await readCard(this.#file)
     if (found !== undefined && found.id !== this.#card.id) {
       clearInterval(this.#timer)
-      return this.#onDisplaced(new GridError('folder-in-use', `another coordinator took over the data folder: ${nameOf(found)}; this one ends`))
+      return this.#onDisplaced(
+        new GridError(
+          'folder-in-use',
+          `another coordinator took over the data folder: ${nameOf(found)}; this one ends`,
+        ),
+      )
     }
     this.#lock.take(0) // after a take-over: as soon as the owner before has ended
     this.#card = { ...this.#card, beat: this.#card.beat + 1 }
@@ -125,7 +144,10 @@ interface Lock {
   release(): void
 }
 
-/** SQLite's lock of a file of its own: POSIX record locks or their like, which the kernel takes back from a dead process. */
+/**
+ * SQLite's lock of a file of its own: POSIX record locks or their like, which the kernel takes back from a dead
+ * process.
+ */
 function openLock(file: string): Lock {
   const database = new Database(file)
   let taken = false
@@ -168,7 +190,10 @@ async function readCard(file: string): Promise<Card | undefined> {
 
 function inUse(folder: string, owner: Card | undefined): GridError {
   const who = owner === undefined ? 'another coordinator' : nameOf(owner)
-  return new GridError('folder-in-use', `expected a data folder without a coordinator, got ${folder}, which belongs to ${who}; stop that one, name another folder with --data-dir, or displace it with --take-over`)
+  return new GridError(
+    'folder-in-use',
+    `expected a data folder without a coordinator, got ${folder}, which belongs to ${who}; stop that one, name another folder with --data-dir, or displace it with --take-over`,
+  )
 }
 
 function nameOf({ pid, host, startedAt, url }: Card): string {

@@ -1,5 +1,5 @@
-// What HELLO proves: that its sender holds the key behind the id that it names, now, and meant this coordinator. Nothing has to
-// be remembered for that, so nobody takes over an id after a restart either.
+// What HELLO proves: that its sender holds the key behind the id that it names, now, and meant this coordinator.
+// Nothing has to be remembered for that, so nobody takes over an id after a restart either.
 import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { GridError, helloText, incarnationOf, type MessageFrom } from '@starling-grid/protocol'
 
@@ -16,12 +16,20 @@ export interface Expected {
 /** @throws GridError 'identity-unproven' */
 export function requireProof(hello: MessageFrom<'hello'>, { nonce, names }: Expected): void {
   const { coordinator, incarnation, publicKey, salt, signature } = hello
-  if (!names.includes(coordinator)) throw unproven(`a hello to ${names.join(' or ')}, got one to ${coordinator.slice(0, 80)}; dial the address that the coordinator prints, or start it with --public-url`)
-  if (incarnation !== incarnationOf(publicKey, salt)) throw unproven('the id of this key and salt, got another; start the volunteer again')
-  if (!isSigned(helloText({ nonce, coordinator, incarnation }), { publicKey, signature })) throw unproven("a signature of this socket's challenge, got another; start the volunteer again")
+  if (!names.includes(coordinator))
+    throw unproven(
+      `a hello to ${names.join(' or ')}, got one to ${coordinator.slice(0, 80)}; dial the address that the coordinator prints, or start it with --public-url`,
+    )
+  if (incarnation !== incarnationOf(publicKey, salt))
+    throw unproven('the id of this key and salt, got another; start the volunteer again')
+  if (!isSigned(helloText({ nonce, coordinator, incarnation }), { publicKey, signature }))
+    throw unproven("a signature of this socket's challenge, got another; start the volunteer again")
 }
 
-function isSigned(text: Uint8Array, { publicKey, signature }: Pick<MessageFrom<'hello'>, 'publicKey' | 'signature'>): boolean {
+function isSigned(
+  text: Uint8Array,
+  { publicKey, signature }: Pick<MessageFrom<'hello'>, 'publicKey' | 'signature'>,
+): boolean {
   const key = keyOf(publicKey)
   return key !== undefined && verify(null, text, key, Buffer.from(signature, 'hex'))
 }
@@ -29,7 +37,11 @@ function isSigned(text: Uint8Array, { publicKey, signature }: Pick<MessageFrom<'
 /** undefined: these bytes are no point of the curve. */
 function keyOf(publicKey: string): KeyObject | undefined {
   try {
-    return createPublicKey({ key: Buffer.concat([SPKI_PREFIX, Buffer.from(publicKey, 'hex')]), format: 'der', type: 'spki' })
+    return createPublicKey({
+      key: Buffer.concat([SPKI_PREFIX, Buffer.from(publicKey, 'hex')]),
+      format: 'der',
+      type: 'spki',
+    })
   } catch {
     return undefined
   }

@@ -13,13 +13,24 @@ export interface Counts {
 }
 
 /** @throws GridError 'message-malformed' when the numbers are not those of the blocks */
-export function requireHonestCounts({ training, validation, form }: Job, { blocks, samples, targets, correct }: Counts): void {
-  const expected = blocks.reduce((sum, block) => sum + ((block.startsWith('v:') ? validation : training).at(blockIndex(block))?.samples ?? 0), 0)
-  if (samples !== expected) throw new GridError('message-malformed', `these blocks hold ${expected} samples, got ${samples}`)
+export function requireHonestCounts(
+  { training, validation, form }: Job,
+  { blocks, samples, targets, correct }: Counts,
+): void {
+  const expected = blocks.reduce(
+    (sum, block) => sum + ((block.startsWith('v:') ? validation : training).at(blockIndex(block))?.samples ?? 0),
+    0,
+  )
+  if (samples !== expected)
+    throw new GridError('message-malformed', `these blocks hold ${expected} samples, got ${samples}`)
   const most = samples * targetsPerSample(form.spec)
   // Which targets are ignored is written in the shards, which are not read here: then the number is bounded only.
   const plausible = form.spec.ignore_index === undefined ? targets === most : targets <= most
-  if (!plausible || correct > targets) throw new GridError('message-malformed', `${samples} samples have ${most} targets, got ${targets}, ${correct} of them right`)
+  if (!plausible || correct > targets)
+    throw new GridError(
+      'message-malformed',
+      `${samples} samples have ${most} targets, got ${targets}, ${correct} of them right`,
+    )
 }
 
 /** @throws GridError 'message-malformed' for a record, a claim or a validation result that no honest member sends */

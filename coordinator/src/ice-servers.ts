@@ -1,5 +1,6 @@
-// STUN and TURN servers that volunteers are told, with TURN credentials of their own that are worthless after a few minutes:
-// "A REST API For Access To TURN Services" (draft-uberti-behave-turn-rest-00), which coturn knows as use-auth-secret.
+// STUN and TURN servers that volunteers are told, with TURN credentials of their own that are worthless after a few
+// minutes: "A REST API For Access To TURN Services" (draft-uberti-behave-turn-rest-00), which coturn knows as
+// use-auth-secret.
 import { createHmac } from 'node:crypto'
 import { GridError, MAX_ICE_SERVERS, type MemberId, type MessageTo } from '@starling-grid/protocol'
 
@@ -16,7 +17,9 @@ export interface IceOptions {
 
 /** ms: a TURN server that is used as somebody's free proxy is not for long */
 export const CREDENTIALS_MS = 10 * 60_000
-/** Share of their life after which new ones are handed out: no link is ever dialled with credentials about to expire. */
+/**
+ * Share of their life after which new ones are handed out: no link is ever dialled with credentials about to expire.
+ */
 const RENEW_AT = 0.7
 
 /** ms until members need new ones; undefined: never, nothing expires. */
@@ -26,15 +29,31 @@ export function renewalMs({ urls, credentialsMs = CREDENTIALS_MS }: IceOptions):
 
 /** @throws GridError 'usage' when an address is none, or a TURN server has no secret */
 export function requireIceOptions({ urls, turnSecret }: IceOptions): void {
-  if (urls.length > MAX_ICE_SERVERS) throw new GridError('usage', `at most ${MAX_ICE_SERVERS} ICE servers are handed out, got ${urls.length}`)
+  if (urls.length > MAX_ICE_SERVERS)
+    throw new GridError('usage', `at most ${MAX_ICE_SERVERS} ICE servers are handed out, got ${urls.length}`)
   const wrong = urls.find((url) => !/^(stun|stuns|turn|turns):[\w.:[\]-]+(\?transport=(udp|tcp))?$/.test(url))
-  if (wrong !== undefined) throw new GridError('usage', `an ICE server is an address such as stun:stun.example.org:3478 or turns:turn.example.org:5349?transport=tcp, got "${wrong}"`)
+  if (wrong !== undefined)
+    throw new GridError(
+      'usage',
+      `an ICE server is an address such as stun:stun.example.org:3478 or turns:turn.example.org:5349?transport=tcp, got "${wrong}"`,
+    )
   const turn = urls.find(isTurn)
-  if (turn !== undefined && (turnSecret ?? '') === '') throw new GridError('usage', `${turn} needs --turn-secret, or STARLING_TURN_SECRET: the static-auth-secret of the TURN server`)
+  if (turn !== undefined && (turnSecret ?? '') === '')
+    throw new GridError(
+      'usage',
+      `${turn} needs --turn-secret, or STARLING_TURN_SECRET: the static-auth-secret of the TURN server`,
+    )
 }
 
-/** For one member. The user name of TURN says until when (seconds since 1970) and who; the password proves that we said so. */
-export function iceServersFor(member: MemberId, { urls, turnSecret = '', credentialsMs = CREDENTIALS_MS }: IceOptions, now: number): IceServers {
+/**
+ * For one member. The user name of TURN says until when (seconds since 1970) and who; the password proves that we said
+ * so.
+ */
+export function iceServersFor(
+  member: MemberId,
+  { urls, turnSecret = '', credentialsMs = CREDENTIALS_MS }: IceOptions,
+  now: number,
+): IceServers {
   const username = `${Math.floor((now + credentialsMs) / 1000)}:${member}`
   const credential = createHmac('sha1', turnSecret).update(username).digest('base64')
   return urls.map((url) => (isTurn(url) ? { urls: url, username, credential } : { urls: url }))

@@ -1,8 +1,12 @@
-// Whom each member may open links to: those that the coordinator itself named to one of the two, neighbours and sources of state.
+// Whom each member may open links to: those that the coordinator itself named to one of the two, neighbours and sources
+// of state.
 import type { MemberId, ToVolunteer } from '@starling-grid/protocol'
 import { areLinked } from './run/ring-links.ts'
 
-/** ms that those of the generation before are let through: candidates are on their way when it ends, or when a member goes */
+/**
+ * ms that those of the generation before are let through: candidates are on their way when it ends, or when a member
+ * goes
+ */
 const LINGER_MS = 60_000
 
 interface Named {
@@ -26,7 +30,8 @@ export class Introductions {
 
   left(member: MemberId, at: number): void {
     if (this.#named.has(member)) this.#replace(member, [], at)
-    for (const [id, { present, changedAt }] of this.#named) if (present.size === 0 && at - changedAt > LINGER_MS) this.#named.delete(id)
+    for (const [id, { present, changedAt }] of this.#named)
+      if (present.size === 0 && at - changedAt > LINGER_MS) this.#named.delete(id)
   }
 
   mayTalk(a: MemberId, b: MemberId, at: number): boolean {

@@ -1,11 +1,34 @@
-// From what an owner submits to all that a run needs: dataset in shards, model checked, terms for volunteers, configuration
-// of the decisions. What is stored is enough to make the same again after a restart.
+// From what an owner submits to all that a run needs: dataset in shards, model checked, terms for volunteers,
+// configuration of the decisions. What is stored is enough to make the same again after a restart.
 import { randomBytes } from 'node:crypto'
 import {
-  ALL_RULES_ON, blockRanges, type BlockRanges, type DatasetManifest, genesis, type GradientEncoding, GridError, type JobId, jobId, type JobSpec, type JobTerms, type LocalSettings, MAX_BLOCKS,
-  MAX_STEP_BLOCKS, sha256Name,
+  maxVersionBytes,
+  type ModelSpec,
+  modelHash,
+  outerOptimizer,
+  parameterCount,
+  parameterLayout,
+  parseModelSpec,
+  parseOptimizerSpec,
+  type VersionForm,
+} from '@starling-grid/model'
+import {
+  ALL_RULES_ON,
+  blockRanges,
+  type BlockRanges,
+  type DatasetManifest,
+  genesis,
+  type GradientEncoding,
+  GridError,
+  type JobId,
+  jobId,
+  type JobSpec,
+  type JobTerms,
+  type LocalSettings,
+  MAX_BLOCKS,
+  MAX_STEP_BLOCKS,
+  sha256Name,
 } from '@starling-grid/protocol'
-import { maxVersionBytes, type ModelSpec, modelHash, outerOptimizer, parameterCount, parameterLayout, parseModelSpec, parseOptimizerSpec, type VersionForm } from '@starling-grid/model'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { importDataset } from './datasets/import.ts'
 import type { StoredJob } from './journal/state-store.ts'
@@ -49,7 +72,10 @@ export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: nu
   localSettings(spec)
   const manifest = await importDataset(spec.dataset, model, blobs)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
-    throw new GridError('job-invalid', `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`)
+    throw new GridError(
+      'job-invalid',
+      `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`,
+    )
   const description: Description = { spec: withScheduledSteps(spec, manifest), manifest, submittedAt }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
 }
@@ -68,11 +94,34 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
   const { spec, manifest, submittedAt } = JSON.parse(description) as Description
   const model = parseModelSpec(spec.model)
   const local = localSettings(spec)
-  const form: VersionForm = { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer, ...(local ? { outer: outerOptimizer(local) } : {}) }
+  const form: VersionForm = {
+    spec: model,
+    layout: parameterLayout(model),
+    optimizer: spec.optimizer,
+    ...(local ? { outer: outerOptimizer(local) } : {}),
+  }
   const training = blockRanges(manifest.train, spec.blockSamples)
   const validation = blockRanges(manifest.validation, spec.blockSamples)
-  const config = configOf({ id, spec, model, timing, blocks: training.length, validationBlocks: validation.length, versionBytes: maxVersionBytes(form) })
-  return { id, spec, manifest, submittedAt, form, terms: termsOf(id, spec, model, manifest), config, training, validation }
+  const config = configOf({
+    id,
+    spec,
+    model,
+    timing,
+    blocks: training.length,
+    validationBlocks: validation.length,
+    versionBytes: maxVersionBytes(form),
+  })
+  return {
+    id,
+    spec,
+    manifest,
+    submittedAt,
+    form,
+    terms: termsOf(id, spec, model, manifest),
+    config,
+    training,
+    validation,
+  }
 }
 
 interface ConfigParts {
@@ -88,8 +137,24 @@ interface ConfigParts {
 function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBytes }: ConfigParts): RunConfig {
   const { seed, batchBlocks, blockSamples, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
   return {
-    job: id, genesis: genesis(id, modelHash(model), seed), seed, blocks, validationBlocks, batchBlocks, blockSamples, epochs, maxSteps, validateEvery, minVolunteers, mode, exchange: exchangeOf(spec, model), versionBytes,
-    timing, async: asyncPolicy(spec.async, keptVersions(parameterCount(model))), off: ALL_RULES_ON, roundSteps: localSettings(spec)?.innerSteps ?? 1,
+    job: id,
+    genesis: genesis(id, modelHash(model), seed),
+    seed,
+    blocks,
+    validationBlocks,
+    batchBlocks,
+    blockSamples,
+    epochs,
+    maxSteps,
+    validateEvery,
+    minVolunteers,
+    mode,
+    exchange: exchangeOf(spec, model),
+    versionBytes,
+    timing,
+    async: asyncPolicy(spec.async, keptVersions(parameterCount(model))),
+    off: ALL_RULES_ON,
+    roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }
 
@@ -105,28 +170,54 @@ function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetMan
   const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed, encoding } = spec
   const local = localSettings(spec)
   const clipping = clipNorm === undefined ? {} : { clipNorm }
-  return { id, name, owner, purpose, model: spec.model, modelHash: sha256Name(modelHash(model)), dataset, optimizer, ...clipping, blockSamples, batchBlocks, epochs, seed, ...(encoding ? { encoding } : {}), ...(local ? { local } : {}) }
+  return {
+    id,
+    name,
+    owner,
+    purpose,
+    model: spec.model,
+    modelHash: sha256Name(modelHash(model)),
+    dataset,
+    optimizer,
+    ...clipping,
+    blockSamples,
+    batchBlocks,
+    epochs,
+    seed,
+    ...(encoding ? { encoding } : {}),
+    ...(local ? { local } : {}),
+  }
 }
 
 /**
  * What local rounds use; undefined in a job that makes none.
- * Defaults: an outer step as in DiLoCo (Douillard et al., 2023), and few inner steps, since most jobs here are short. Momentum
- * 0.7: DiLoCo's 0.9, for hundreds of inner steps and rounds, left the loss 20 to 60 % above the ring's after 26 rounds of 16
- * (`npm run bench -- local` compares).
+ * Defaults: an outer step as in DiLoCo (Douillard et al., 2023), and few inner steps, since most jobs here are short.
+ * Momentum 0.7: DiLoCo's 0.9, for hundreds of inner steps and rounds, left the loss 20 to 60 % above the ring's after
+ * 26 rounds of 16 (`npm run bench -- local` compares).
  */
 function localSettings({ mode, local, batchBlocks }: JobSpec): LocalSettings | undefined {
   if (mode !== 'local' && local === undefined) return undefined
   const settings = { innerSteps: 16, outerLr: 0.7, outerMomentum: 0.7, ...local }
   const blocks = settings.innerSteps * batchBlocks
   if (blocks > MAX_STEP_BLOCKS)
-    throw new GridError('job-invalid', `${settings.innerSteps} inner steps of ${batchBlocks} blocks make rounds of ${blocks} blocks, the limit is ${MAX_STEP_BLOCKS}; use larger blocks or fewer inner steps`)
+    throw new GridError(
+      'job-invalid',
+      `${settings.innerSteps} inner steps of ${batchBlocks} blocks make rounds of ${blocks} blocks, the limit is ${MAX_STEP_BLOCKS}; use larger blocks or fewer inner steps`,
+    )
   if ((settings.fragments ?? 1) > settings.innerSteps)
-    throw new GridError('job-invalid', `a round of ${settings.innerSteps} inner steps cannot have ${settings.fragments} fragments: one leaves after an inner step; use fewer fragments or more inner steps`)
+    throw new GridError(
+      'job-invalid',
+      `a round of ${settings.innerSteps} inner steps cannot have ${settings.fragments} fragments: one leaves after an inner step; use fewer fragments or more inner steps`,
+    )
   return settings
 }
 
 /** Readable, and not to be guessed from another. */
 function newJobId(name: string): JobId {
-  const readable = name.toLowerCase().replaceAll(/[^0-9a-z]+/g, '-').slice(0, ID_NAME_LENGTH).replaceAll(/^-|-$/g, '')
+  const readable = name
+    .toLowerCase()
+    .replaceAll(/[^0-9a-z]+/g, '-')
+    .slice(0, ID_NAME_LENGTH)
+    .replaceAll(/^-|-$/g, '')
   return jobId(`${readable === '' ? 'job' : readable}-${randomBytes(ID_RANDOM_BYTES).toString('hex')}`)
 }

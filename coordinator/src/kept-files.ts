@@ -1,4 +1,5 @@
-// Encodings that many ask for, made once and kept as files beside the data: the newest of each slot. A start begins without any.
+// Encodings that many ask for, made once and kept as files beside the data: the newest of each slot. A start begins
+// without any.
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -28,7 +29,11 @@ export class KeptFiles {
       await mkdir(folder, { recursive: true, mode: OWN_FOLDER })
       for (const name of await readdir(folder)) await rm(join(folder, name), { force: true })
     } catch (cause) {
-      throw new GridError('folder-unwritable', `The folder ${folder} cannot be written: ${describeError(cause)}. Name another with --data-dir.`, { cause })
+      throw new GridError(
+        'folder-unwritable',
+        `The folder ${folder} cannot be written: ${describeError(cause)}. Name another with --data-dir.`,
+        { cause },
+      )
     }
     return new KeptFiles(folder)
   }
@@ -43,7 +48,10 @@ export class KeptFiles {
     return kept?.tag === tag ? kept.stored : undefined
   }
 
-  /** The encoding of this tag; made when it is not kept, and then the slot's older one goes. @throws GridError 'disk-failed', and what `make` throws */
+  /**
+   * The encoding of this tag; made when it is not kept, and then the slot's older one goes. @throws GridError
+   * 'disk-failed', and what `make` throws
+   */
   async file(slot: string, tag: string, make: () => Promise<Uint8Array>): Promise<Stored> {
     const known = this.peek(slot, tag)
     if (known !== undefined) return known
@@ -64,7 +72,11 @@ export class KeptFiles {
       await writeFile(path, bytes, { mode: OWN_FILE, flag: 'wx' })
     } catch (cause) {
       await rm(path, { force: true }).catch(() => undefined)
-      throw new GridError('disk-failed', `Could not write ${bytes.byteLength} bytes to ${this.#folder}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
+      throw new GridError(
+        'disk-failed',
+        `Could not write ${bytes.byteLength} bytes to ${this.#folder}: ${describeError(cause)}. Check the space and health of the disk.`,
+        { cause },
+      )
     }
     const before = this.#kept.get(slot)
     const stored = storedInFile(path, bytes.byteLength)

@@ -1,7 +1,7 @@
 // `starling start`: options, start, next steps, stop on signal. The one place where a thrown error becomes a message.
 import { readFile } from 'node:fs/promises'
-import { CommanderError } from 'commander'
 import { describeError, GridError, isGridError, type JobSpec, parseJobSpec } from '@starling-grid/protocol'
+import { CommanderError } from 'commander'
 import { parseOptions, timingOf } from './options.ts'
 import { type OwnerToken, ownerToken } from './owner-token.ts'
 import { type Coordinator, createCoordinator } from './server.ts'
@@ -20,14 +20,24 @@ async function start(argv: readonly string[]): Promise<void> {
   process.umask(OWN_FILES) // data, models and the journal are of this user alone
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
   const owner = await ownerToken(options.dataDir, options.token)
-  const coordinator = createCoordinator({ ...options, timing: timingOf(options), token: owner.token, trustedProxies: options.trustedProxy ?? [], ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret }, log: say, onDeposed: () => process.exit(DEPOSED) })
+  const coordinator = createCoordinator({
+    ...options,
+    timing: timingOf(options),
+    token: owner.token,
+    trustedProxies: options.trustedProxy ?? [],
+    ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret },
+    log: say,
+    onDeposed: () => process.exit(DEPOSED),
+  })
   drainOnSignal(() => coordinator.stop())
   await coordinator.start()
   const unfinished = coordinator.runs.current()
   if (job !== undefined && unfinished === undefined) await coordinator.runs.submit(job)
-  if (job !== undefined && unfinished !== undefined) say(`run ${unfinished.job.id} is not finished and goes on; --job was not submitted`)
+  if (job !== undefined && unfinished !== undefined)
+    say(`run ${unfinished.job.id} is not finished and goes on; --job was not submitted`)
   say(nextSteps(coordinator, owner))
-  if (options.json === true) process.stdout.write(`${JSON.stringify({ url: coordinator.url, port: coordinator.port, token: owner.token })}\n`)
+  if (options.json === true)
+    process.stdout.write(`${JSON.stringify({ url: coordinator.url, port: coordinator.port, token: owner.token })}\n`)
 }
 
 /** @throws GridError 'job-invalid' */
@@ -38,7 +48,11 @@ async function readJobFile(file: string): Promise<JobSpec> {
   try {
     return parseJobSpec(JSON.parse(text))
   } catch (cause) {
-    throw new GridError('job-invalid', `The job ${file} is not right: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+    throw new GridError(
+      'job-invalid',
+      `The job ${file} is not right: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    )
   }
 }
 
@@ -51,7 +65,13 @@ function nextSteps({ url, runs }: Coordinator, { token, made }: OwnerToken): str
     `  take part with a browser:   ${url}/`,
     `  take part with this Node:   npm run volunteer -- ${url}`,
     `  watch the run:              ${url}/dashboard`,
-    ...(made === undefined ? [] : [`  owner's dashboard (once):   ${url}/dashboard#token=${token}`, `  owner token (shown once):   ${token}`, `                              kept in ${made}`]),
+    ...(made === undefined
+      ? []
+      : [
+          `  owner's dashboard (once):   ${url}/dashboard#token=${token}`,
+          `  owner token (shown once):   ${token}`,
+          `                              kept in ${made}`,
+        ]),
     '',
     'Ctrl-C drains and stops; twice stops at once.',
   ].join('\n')

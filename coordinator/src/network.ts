@@ -1,11 +1,20 @@
-// What an IP address tells of who may be behind it: which network it is of, and whether only a local one reaches it. Pure.
+// What an IP address tells of who may be behind it: which network it is of, and whether only a local one reaches it.
+// Pure.
 import { isIPv4, isIPv6 } from 'node:net'
 
-/** The network of an address, in words that only have to be equal or not: what one line or one provider's customer gets, /24 or /48. */
+/**
+ * The network of an address, in words that only have to be equal or not: what one line or one provider's customer gets,
+ * /24 or /48.
+ */
 export function networkOf(address: string): string {
   const plain = withoutMapping(address)
   if (isIPv4(plain)) return `${plain.split('.').slice(0, 3).join('.')}.0/24`
-  return isIPv6(plain) ? `${groupsOf(plain).slice(0, 3).map((group) => group.toString(16)).join(':')}::/48` : plain
+  return isIPv6(plain)
+    ? `${groupsOf(plain)
+        .slice(0, 3)
+        .map((group) => group.toString(16))
+        .join(':')}::/48`
+    : plain
 }
 
 /** Only a machine of the same network reaches it, or none: also what is no address at all, such as an mDNS name. */
@@ -20,15 +29,25 @@ export function isLoopback(address: string): boolean {
   return plain === '::1' || plain.startsWith('127.')
 }
 
-/** Whether two volunteers may hear each other's local addresses: both come from one that is local, or through one router. */
+/**
+ * Whether two volunteers may hear each other's local addresses: both come from one that is local, or through one
+ * router.
+ */
 export function shareNetwork(a: string, b: string): boolean {
   return (isLocal(a) && isLocal(b)) || withoutMapping(a) === withoutMapping(b)
 }
 
-/** RFC 1918, 6598 (carrier's NAT), 3927 (link-local), 1122 (this host, loopback), 5771 and above (multicast, reserved). */
+/**
+ * RFC 1918, 6598 (carrier's NAT), 3927 (link-local), 1122 (this host, loopback), 5771 and above (multicast, reserved).
+ */
 function isLocalV4([a = 0, b = 0]: readonly number[]): boolean {
   if (a === 0 || a === 10 || a === 127 || a >= 224) return true
-  return (a === 172 && b >= 16 && b < 32) || (a === 192 && b === 168) || (a === 169 && b === 254) || (a === 100 && b >= 64 && b < 128)
+  return (
+    (a === 172 && b >= 16 && b < 32) ||
+    (a === 192 && b === 168) ||
+    (a === 169 && b === 254) ||
+    (a === 100 && b >= 64 && b < 128)
+  )
 }
 
 /** All but global unicast (2000::/3) is of the machine, the link, the site, or of nobody. */
@@ -45,8 +64,22 @@ function withoutMapping(address: string): string {
 
 /** The eight groups of an IPv6 address. */
 function groupsOf(address: string): number[] {
-  const [head = '', tail] = address.replace(/([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$/, (_, a, b, c, d) => `${((Number(a) << 8) | Number(b)).toString(16)}:${((Number(c) << 8) | Number(d)).toString(16)}`).split('::')
-  const numbers = (part: string): number[] => part.split(':').filter((group) => group !== '').map((group) => Number.parseInt(group, 16))
+  const [head = '', tail] = address
+    .replace(
+      /([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$/,
+      (_, a, b, c, d) =>
+        `${((Number(a) << 8) | Number(b)).toString(16)}:${((Number(c) << 8) | Number(d)).toString(16)}`,
+    )
+    .split('::')
+  const numbers = (part: string): number[] =>
+    part
+      .split(':')
+      .filter((group) => group !== '')
+      .map((group) => Number.parseInt(group, 16))
   const [before, after] = [numbers(head), numbers(tail ?? '')]
-  return [...before, ...new Array<number>(tail === undefined ? 0 : Math.max(0, 8 - before.length - after.length)).fill(0), ...after]
+  return [
+    ...before,
+    ...new Array<number>(tail === undefined ? 0 : Math.max(0, 8 - before.length - after.length)).fill(0),
+    ...after,
+  ]
 }

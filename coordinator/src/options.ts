@@ -32,20 +32,45 @@ export interface StartOptions {
 /** @throws CommanderError after saying what is wrong, or after --help */
 export function parseOptions(argv: readonly string[]): StartOptions {
   return new Command('starling start')
-    .description('Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, twice leaves at once.')
+    .description(
+      'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, twice leaves at once.',
+    )
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
     .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
     .option('--data-dir <folder>', 'journal and versions', 'starling-data')
     .option('--take-over', 'displace the coordinator that uses this data folder now; it ends by itself')
     .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
-    .addOption(new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env('STARLING_TOKEN'))
+    .addOption(
+      new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env(
+        'STARLING_TOKEN',
+      ),
+    )
     .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
-    .option('--trusted-proxy <address...>', 'proxies in front of it, such as 127.0.0.1 or 10.0.0.0/8: their X-Forwarded-For says who asks')
+    .option(
+      '--trusted-proxy <address...>',
+      'proxies in front of it, such as 127.0.0.1 or 10.0.0.0/8: their X-Forwarded-For says who asks',
+    )
     .option('--web-root <folder>', 'the built web pages', builtPages())
-    .option('--ice-server <url...>', 'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478')
-    .addOption(new Option('--turn-secret <secret>', "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time").env('STARLING_TURN_SECRET'))
-    .option('--lan', 'volunteers may tell each other their private addresses wherever they come from: for jobs within one network')
-    .option('--link-open <seconds>', 'for two volunteers to open a link, before their frames go through this coordinator; more where networks are slow', readLinkOpen, LINK_OPEN_MS / SECOND_MS)
+    .option(
+      '--ice-server <url...>',
+      'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478',
+    )
+    .addOption(
+      new Option(
+        '--turn-secret <secret>',
+        "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time",
+      ).env('STARLING_TURN_SECRET'),
+    )
+    .option(
+      '--lan',
+      'volunteers may tell each other their private addresses wherever they come from: for jobs within one network',
+    )
+    .option(
+      '--link-open <seconds>',
+      'for two volunteers to open a link, before their frames go through this coordinator; more where networks are slow',
+      readLinkOpen,
+      LINK_OPEN_MS / SECOND_MS,
+    )
     .option('--json', 'one JSON line with url, port and token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
@@ -60,22 +85,30 @@ function builtPages(): string | undefined {
 
 function readPort(text: string): number {
   const port = Number(text)
-  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT) throw new InvalidArgumentError(`A port is a whole number from 0 to ${MAX_PORT}.`)
+  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT)
+    throw new InvalidArgumentError(`A port is a whole number from 0 to ${MAX_PORT}.`)
   return port
 }
 
 function readUrl(text: string): URL {
-  if (!/^https?:/.test(text) || !URL.canParse(text)) throw new InvalidArgumentError('An address such as https://grid.example.org is expected.')
+  if (!/^https?:/.test(text) || !URL.canParse(text))
+    throw new InvalidArgumentError('An address such as https://grid.example.org is expected.')
   return new URL(text)
 }
 
 function readLinkOpen(text: string): number {
   const ms = SECOND_MS * Number(text)
-  if (!(ms >= MIN_LINK_OPEN_MS && ms <= MAX_LINK_OPEN_MS)) throw new InvalidArgumentError(`From ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds are expected.`)
+  if (!(ms >= MIN_LINK_OPEN_MS && ms <= MAX_LINK_OPEN_MS))
+    throw new InvalidArgumentError(
+      `From ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds are expected.`,
+    )
   return ms / SECOND_MS
 }
 
-/** The times of a run that the command line changes. Who waits longer for links waits as much longer for a ring to form (R17). */
+/**
+ * The times of a run that the command line changes. Who waits longer for links waits as much longer for a ring to form
+ * (R17).
+ */
 export function timingOf({ linkOpen, timing }: Pick<StartOptions, 'linkOpen' | 'timing'>): Partial<Timing> {
   const linkOpenMs = Math.round(SECOND_MS * linkOpen)
   return { linkOpenMs, formMs: DEFAULT_TIMING.formMs + Math.max(0, linkOpenMs - LINK_OPEN_MS), ...timing }
@@ -84,8 +117,14 @@ export function timingOf({ linkOpen, timing }: Pick<StartOptions, 'linkOpen' | '
 /** For tests that cannot wait: any of the times of run/timing.ts. */
 function readTiming(text: string): Partial<Timing> {
   const value = parseAny(text)
-  const known = typeof value === 'object' && value !== null && Object.entries(value).every(([key, time]) => key in DEFAULT_TIMING && typeof time === 'number')
-  if (!known) throw new InvalidArgumentError(`An object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')} is expected.`)
+  const known =
+    typeof value === 'object' &&
+    value !== null &&
+    Object.entries(value).every(([key, time]) => key in DEFAULT_TIMING && typeof time === 'number')
+  if (!known)
+    throw new InvalidArgumentError(
+      `An object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')} is expected.`,
+    )
   return value as Partial<Timing>
 }
 

@@ -1,8 +1,8 @@
-// Decisions become deeds, in their order: the journal rows of all that waits are appended at once (one fsync), and only then
-// the messages leave (R1). While the disk fails nothing leaves; it is tried again until there is space.
+// Decisions become deeds, in their order: the journal rows of all that waits are appended at once (one fsync), and only
+// then the messages leave (R1). While the disk fails nothing leaves; it is tried again until there is space.
 import { isGridError } from '@starling-grid/protocol'
-import type { Effect } from './run/state.ts'
 import type { JournalRow } from './journal/state-store.ts'
+import type { Effect } from './run/state.ts'
 
 /** ms before the first further attempt to write to a disk that failed; doubles up to the longest */
 const FIRST_RETRY_MS = 50
@@ -64,7 +64,9 @@ export class Outbox<C> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting
       this.#waiting = []
-      const rows = batch.flatMap(({ effects, at }) => effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map((entry) => ({ entry, at })) : [])))
+      const rows = batch.flatMap(({ effects, at }) =>
+        effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map((entry) => ({ entry, at })) : [])),
+      )
       if (!(await this.#save(rows))) return this.#abandon(batch)
       for (let decided = batch.shift(); decided !== undefined; decided = batch.shift()) {
         if (!(await this.#leave(decided))) return this.#abandon([decided, ...batch])

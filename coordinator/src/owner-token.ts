@@ -16,7 +16,8 @@ export interface OwnerToken {
 /** @throws GridError 'usage' when the given one is too short, 'folder-unwritable' */
 export async function ownerToken(dataDir: string, given: string | undefined): Promise<OwnerToken> {
   if (given !== undefined) {
-    if (given.length < MIN_LENGTH) throw new GridError('usage', `an owner token has at least ${MIN_LENGTH} characters, got ${given.length}`)
+    if (given.length < MIN_LENGTH)
+      throw new GridError('usage', `an owner token has at least ${MIN_LENGTH} characters, got ${given.length}`)
     return { token: given, made: undefined }
   }
   const file = join(dataDir, 'owner-token')
@@ -27,7 +28,11 @@ export async function ownerToken(dataDir: string, given: string | undefined): Pr
     await mkdir(dataDir, { recursive: true })
     await writeFile(file, `${token}\n`, { mode: 0o600 })
   } catch (cause) {
-    throw new GridError('folder-unwritable', `The data folder ${dataDir} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`, { cause })
+    throw new GridError(
+      'folder-unwritable',
+      `The data folder ${dataDir} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
+      { cause },
+    )
   }
   return { token, made: file }
 }

@@ -1,6 +1,6 @@
+import { describeError, isGridError } from '@starling-grid/protocol'
 // `starling ps URL --range I/N`: options, and an end on a signal.
 import { Command, CommanderError } from 'commander'
-import { describeError, isGridError } from '@starling-grid/protocol'
 import { serveShard } from './parameter-server/shard-process.ts'
 
 const FAILURE = 1
@@ -8,7 +8,9 @@ const WRONG_USE = 2
 
 async function main(argv: readonly string[]): Promise<void> {
   const program = new Command('starling ps')
-    .description("One key range of a coordinator's parameter server in a process of its own. Used from the next time that the server takes over, when all N are there.")
+    .description(
+      "One key range of a coordinator's parameter server in a process of its own. Used from the next time that the server takes over, when all N are there.",
+    )
     .argument('<url>', 'the coordinator, for example http://localhost:8790')
     .requiredOption('--range <i/n>', 'which of how many ranges, counted from 0')
     .option('--token <token>', "the owner's token; STARLING_TOKEN otherwise", process.env['STARLING_TOKEN'])
@@ -24,6 +26,9 @@ try {
   await main(process.argv.slice(2))
 } catch (error) {
   if (!(error instanceof CommanderError)) console.error(describeError(error))
-  const wrong = error instanceof CommanderError ? error.exitCode !== 0 : isGridError(error) && (error.code === 'usage' || error.code === 'message-malformed')
+  const wrong =
+    error instanceof CommanderError
+      ? error.exitCode !== 0
+      : isGridError(error) && (error.code === 'usage' || error.code === 'message-malformed')
   process.exitCode = wrong ? WRONG_USE : error instanceof CommanderError ? 0 : FAILURE
 }

@@ -1,9 +1,19 @@
-// Carries frames between two members that cannot reach each other (R18): one WebSocket per end, one binary message per frame,
-// handed on unread. Who may, is decided by the caller. What waits here is bounded: an end is not read while the other lags.
-import {
-  type ErrorCode, GridError, isGridError, MAX_RELAY_MESSAGE_BYTES, type MemberId, MemberIdSchema, MIN_RELAY_MESSAGE_BYTES, parse, RELAY_PATH, SILENCE_MS,
-} from '@starling-grid/protocol'
 import type {} from '@fastify/websocket'
+// Carries frames between two members that cannot reach each other (R18): one WebSocket per end, one binary message per
+// frame, handed on unread. Who may, is decided by the caller. What waits here is bounded: an end is not read while the
+// other lags.
+import {
+  type ErrorCode,
+  GridError,
+  isGridError,
+  MAX_RELAY_MESSAGE_BYTES,
+  type MemberId,
+  MemberIdSchema,
+  MIN_RELAY_MESSAGE_BYTES,
+  parse,
+  RELAY_PATH,
+  SILENCE_MS,
+} from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
@@ -74,7 +84,11 @@ class RelayEnd {
   /** ms: when it last said something */
   heardAt = now()
 
-  constructor(self: MemberId, peer: MemberId, { socket, messagesPerSecond }: { readonly socket: WebSocket; readonly messagesPerSecond: number }) {
+  constructor(
+    self: MemberId,
+    peer: MemberId,
+    { socket, messagesPerSecond }: { readonly socket: WebSocket; readonly messagesPerSecond: number },
+  ) {
     this.bucket = new TokenBucket(messagesPerSecond, messagesPerSecond)
     this.self = self
     this.peer = peer
@@ -96,20 +110,24 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
   const relay = new Relays(options)
   const timer = setInterval(() => relay.check(), CHECK_MS)
   app.addHook('onClose', async () => clearInterval(timer))
-  app.get(RELAY_PATH, {
-    websocket: true,
-    config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } },
-    preValidation: async (request, reply) => {
-      const refusal = refusalOf(request, options)
-      if (refusal === undefined) return
-      options.onRefusal(refusal, 'a relayed link')
-      await reply.code(refusal === 'session-unknown' ? 401 : 403).send({ code: refusal })
+  app.get(
+    RELAY_PATH,
+    {
+      websocket: true,
+      config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } },
+      preValidation: async (request, reply) => {
+        const refusal = refusalOf(request, options)
+        if (refusal === undefined) return
+        options.onRefusal(refusal, 'a relayed link')
+        await reply.code(refusal === 'session-unknown' ? 401 : 403).send({ code: refusal })
+      },
     },
-  }, (socket, request) => {
-    const { self, peer } = endsOf(request)
-    const { messagesPerSecond } = options.limits ?? RELAY_LIMITS
-    relay.admit(new RelayEnd(self, peer, { socket, messagesPerSecond }))
-  })
+    (socket, request) => {
+      const { self, peer } = endsOf(request)
+      const { messagesPerSecond } = options.limits ?? RELAY_LIMITS
+      relay.admit(new RelayEnd(self, peer, { socket, messagesPerSecond }))
+    },
+  )
   return relay
 }
 
@@ -135,7 +153,8 @@ class Relays implements Relay {
     socket.on('error', () => {})
     const before = this.#ends.get(nameOf(self, peer))
     if (before !== undefined) this.#part(before, CLOSE_REPLACED, 'another socket is this end now')
-    if ([...this.#ends.values()].filter((one) => one.self === self).length >= MAX_ENDS_PER_MEMBER) return socket.close(CLOSE_POLICY, 'too many relayed links')
+    if ([...this.#ends.values()].filter((one) => one.self === self).length >= MAX_ENDS_PER_MEMBER)
+      return socket.close(CLOSE_POLICY, 'too many relayed links')
     this.#ends.set(nameOf(self, peer), end)
     socket.on('message', (data: Buffer, isBinary) => this.#receive(end, data, isBinary))
     socket.on('close', (_, reason) => this.#part(end, CLOSE_AWAY, reason.toString() || 'the other end went away'))
@@ -148,8 +167,10 @@ class Relays implements Relay {
     const { quietMs } = this.#options.limits ?? RELAY_LIMITS
     for (const end of this.#ends.values()) {
       const quiet = at - end.heardAt
-      if (!this.#options.mayRelay(end.self, end.peer)) this.#part(end, CLOSE_POLICY, 'this link is not relayed any more')
-      else if (end.other === undefined && quiet > this.#options.linkOpenMs) this.#part(end, CLOSE_AWAY, 'the other end did not come')
+      if (!this.#options.mayRelay(end.self, end.peer))
+        this.#part(end, CLOSE_POLICY, 'this link is not relayed any more')
+      else if (end.other === undefined && quiet > this.#options.linkOpenMs)
+        this.#part(end, CLOSE_AWAY, 'the other end did not come')
       else if (quiet > quietMs) this.#part(end, CLOSE_AWAY, `nothing moved for ${quietMs / 1000} s`)
     }
   }
@@ -165,7 +186,8 @@ class Relays implements Relay {
     try {
       requireFrameSize(data, isBinary)
       if (end.other !== undefined) this.#forward(end, end.other, data)
-      else if (end.early.push(data) > MAX_EARLY_MESSAGES) throw new GridError('message-unexpected', 'a link begins with one greeting')
+      else if (end.early.push(data) > MAX_EARLY_MESSAGES)
+        throw new GridError('message-unexpected', 'a link begins with one greeting')
     } catch (error) {
       if (!isGridError(error)) throw error
       this.#options.onRefusal(error.code, `a relayed link: ${error.message}`)
@@ -175,7 +197,11 @@ class Relays implements Relay {
 
   #forward(from: RelayEnd, to: RelayEnd, data: Buffer): void {
     this.#options.onForwarded(data.byteLength)
-    to.socket.send(data, { binary: true }, () => to.socket.bufferedAmount <= LOW_WATER_BYTES && from.resume('the other end lags'))
+    to.socket.send(
+      data,
+      { binary: true },
+      () => to.socket.bufferedAmount <= LOW_WATER_BYTES && from.resume('the other end lags'),
+    )
     if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')
     if (from.bucket.take()) return
     from.pause('too fast')
@@ -208,15 +234,24 @@ function refusalOf(request: FastifyRequest, options: RelayOptions): ErrorCode | 
 /** @throws GridError 'message-malformed' */
 function endsOf(request: FastifyRequest): { readonly self: MemberId; readonly peer: MemberId; readonly token: string } {
   const { id, peer, token } = request.query as { id?: unknown; peer?: unknown; token?: unknown }
-  if (typeof token !== 'string' || token.length > MAX_TOKEN_LENGTH) throw new GridError('message-malformed', 'a relayed link needs the session token')
+  if (typeof token !== 'string' || token.length > MAX_TOKEN_LENGTH)
+    throw new GridError('message-malformed', 'a relayed link needs the session token')
   return { self: parse(MemberIdSchema, id, 'id'), peer: parse(MemberIdSchema, peer, 'peer'), token }
 }
 
 /** @throws GridError */
 function requireFrameSize(data: Buffer, isBinary: boolean): void {
   if (!isBinary) throw new GridError('message-malformed', 'text has no place on a link')
-  if (data.byteLength < MIN_RELAY_MESSAGE_BYTES) throw new GridError('message-malformed', `a frame has at least ${MIN_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`)
-  if (data.byteLength > MAX_RELAY_MESSAGE_BYTES) throw new GridError('message-too-large', `a frame has at most ${MAX_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`)
+  if (data.byteLength < MIN_RELAY_MESSAGE_BYTES)
+    throw new GridError(
+      'message-malformed',
+      `a frame has at least ${MIN_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`,
+    )
+  if (data.byteLength > MAX_RELAY_MESSAGE_BYTES)
+    throw new GridError(
+      'message-too-large',
+      `a frame has at most ${MAX_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`,
+    )
 }
 
 function nameOf(self: MemberId, peer: MemberId): string {

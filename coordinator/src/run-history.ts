@@ -1,6 +1,15 @@
-// What people are shown of a run's past: made from journal rows that are durable, live and after a restart alike, so that
-// nothing that was shown is lost with the process. The events are notes beside it.
-import { epochOf, type MemberId, plainText, type RunEvent, type DepartureView, type StepPoint, type StepRecord, type ValidationPoint } from '@starling-grid/protocol'
+// What people are shown of a run's past: made from journal rows that are durable, live and after a restart alike, so
+// that nothing that was shown is lost with the process. The events are notes beside it.
+import {
+  epochOf,
+  type MemberId,
+  plainText,
+  type RunEvent,
+  type DepartureView,
+  type StepPoint,
+  type StepRecord,
+  type ValidationPoint,
+} from '@starling-grid/protocol'
 import type { JournalRow } from './journal/state-store.ts'
 import type { RunState } from './run/state.ts'
 import { summary } from './run/validation.ts'
@@ -55,7 +64,11 @@ export class RunHistory {
     if (this.events.length > MAX_EVENTS) this.events.shift()
   }
 
-  left(member: { readonly id: MemberId; readonly name: string }, why: { readonly reason: string; readonly expected: boolean }, at: number): void {
+  left(
+    member: { readonly id: MemberId; readonly name: string },
+    why: { readonly reason: string; readonly expected: boolean },
+    at: number,
+  ): void {
     this.departed.push({ id: member.id, name: member.name, at, reason: why.reason, expected: why.expected })
     if (this.departed.length > MAX_DEPARTURES) this.departed.shift()
   }
@@ -70,7 +83,11 @@ export class RunHistory {
 
   /** A point when the last block of the version is in. */
   #validated(state: RunState, { v, id }: { readonly v: number; readonly id: string }, at: number): void {
-    if (state.validated.get(id)?.size !== state.config.validationBlocks || this.validations.some((point) => point.v === v)) return
+    if (
+      state.validated.get(id)?.size !== state.config.validationBlocks ||
+      this.validations.some((point) => point.v === v)
+    )
+      return
     const { samples, accuracy, loss } = summary(state, id)
     const block = this.records[v - 1]?.blocks[0]
     this.validations.push({ v, epoch: block === undefined ? 0 : epochOf(block), accuracy, loss, samples, at })
@@ -86,7 +103,14 @@ export class RunHistory {
 }
 
 function stepPoint({ v, lossSum, correct, samples, targets, kind }: StepRecord, at: number): StepPoint {
-  return { v, loss: lossSum / Math.max(1, targets), accuracy: correct / Math.max(1, targets), samples, mode: MODE_OF[kind], at }
+  return {
+    v,
+    loss: lossSum / Math.max(1, targets),
+    accuracy: correct / Math.max(1, targets),
+    samples,
+    mode: MODE_OF[kind],
+    at,
+  }
 }
 
 /** What the journal tells of the time before a restart, as events. */

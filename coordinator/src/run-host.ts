@@ -1,9 +1,21 @@
-// One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the run, its
-// journal, its parameter server and what the dashboard shows; decides nothing.
+// One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the
+// run, its journal, its parameter server and what the dashboard shows; decides nothing.
 import { availableParallelism } from 'node:os'
 import type { PushedGradient } from '@starling-grid/model'
 import {
-  describeError, type ErrorCode, GridError, type JobId, type MemberId, type MessageTo, named, type OnWire, type Push, type RunView, type Sha256, type StepRecord, type ToVolunteer,
+  describeError,
+  type ErrorCode,
+  GridError,
+  type JobId,
+  type MemberId,
+  type MessageTo,
+  named,
+  type OnWire,
+  type Push,
+  type RunView,
+  type Sha256,
+  type StepRecord,
+  type ToVolunteer,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
@@ -16,13 +28,13 @@ import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { Refusals } from './refusals.ts'
+import { eventOf, RunHistory } from './run-history.ts'
+import { type Presence, runView } from './run-view.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { pushRefusal } from './run/leases.ts'
 import { mayRelay } from './run/ring-links.ts'
 import { decide, HalfDecided } from './run/run.ts'
 import type { Effect, RunInput, RunState } from './run/state.ts'
-import { eventOf, RunHistory } from './run-history.ts'
-import { type Presence, runView } from './run-view.ts'
 import { ServerWork } from './server-work.ts'
 import { ShardCheck } from './shard-check.ts'
 import { Throughput } from './throughput.ts'
@@ -35,7 +47,11 @@ const TICK_MS = 200
 export interface Audience {
   send(to: MemberId, message: OnWire<ToVolunteer>): void
   /** fatal: it is no member any more */
-  refuse(job: JobId, to: MemberId, refusal: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void
+  refuse(
+    job: JobId,
+    to: MemberId,
+    refusal: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean },
+  ): void
   /** a member that asked to leave may go */
   dismiss(job: JobId, member: MemberId): void
   /** open sessions, of members and of those who prepare */
@@ -72,7 +88,10 @@ interface PushContext {
   readonly answer: (answer: PushAnswer) => void
 }
 
-const LEAVING = { verdict: 'coordinator-leaving', message: 'this coordinator ends; ask again at the same address' } as const
+const LEAVING = {
+  verdict: 'coordinator-leaving',
+  message: 'this coordinator ends; ask again at the same address',
+} as const
 
 export class RunHost {
   readonly job: Job
@@ -94,7 +113,10 @@ export class RunHost {
   #deposedBy: unknown
   #timer: ReturnType<typeof setInterval> | undefined
 
-  /** R2: takes the run over as its journal has it in the same moment. @throws GridError 'disk-failed'; Error when the journal contradicts itself */
+  /**
+   * R2: takes the run over as its journal has it in the same moment. @throws GridError 'disk-failed'; Error when the
+   * journal contradicts itself
+   */
   static async open(parts: RunParts): Promise<RunHost> {
     const host = new RunHost(parts)
     await parts.store.takeOver(parts.job.id, now(), (rows) => host.#replay(rows))
@@ -106,10 +128,30 @@ export class RunHost {
     this.#parts = parts
     this.job = job
     this.state = createRunState(job.config)
-    this.#server = new ParameterServer({ form: job.form, clipNorm: job.spec.clipNorm, delayCompensation: job.config.async.delayCompensation, cores: availableParallelism(), processes: parts.shardProcesses })
+    this.#server = new ParameterServer({
+      form: job.form,
+      clipNorm: job.spec.clipNorm,
+      delayCompensation: job.config.async.delayCompensation,
+      cores: availableParallelism(),
+      processes: parts.shardProcesses,
+    })
     this.guests = new GuestSums(job.form.layout)
-    this.versions = new Versions({ job, state: this.state, blobs, files, server: this.#server, onDamaged: (damaged) => this.feed({ type: 'checkpoint-damaged', ...damaged }) })
-    this.#serverWork = new ServerWork({ server: this.#server, versions: this.versions, blobs, feed: (input) => this.feed(input), note: (text) => this.history.note('run', text, now()), onTrouble: (text) => this.#noteTrouble(text) })
+    this.versions = new Versions({
+      job,
+      state: this.state,
+      blobs,
+      files,
+      server: this.#server,
+      onDamaged: (damaged) => this.feed({ type: 'checkpoint-damaged', ...damaged }),
+    })
+    this.#serverWork = new ServerWork({
+      server: this.#server,
+      versions: this.versions,
+      blobs,
+      feed: (input) => this.feed(input),
+      note: (text) => this.history.note('run', text, now()),
+      onTrouble: (text) => this.#noteTrouble(text),
+    })
     this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
     this.#outbox = new Outbox({
       append: (rows) => store.append(job.id, this.state.owner, rows),
@@ -117,7 +159,8 @@ export class RunHost {
         for (const row of rows) this.history.observe(this.state, row)
       },
       carryOut: (effect, decided) => this.#carryOut(effect, decided),
-      onDone: ({ context }) => context?.answer({ verdict: 'message-unexpected', message: 'the push was not decided about' }),
+      onDone: ({ context }) =>
+        context?.answer({ verdict: 'message-unexpected', message: 'the push was not decided about' }),
       onAbandoned: ({ context }) => context?.answer(LEAVING),
       onTrouble: (error) => this.#troubled(error),
       onDefect: (error) => this.#defect(error),
@@ -196,8 +239,13 @@ export class RunHost {
 
   /** A push whose gradients were checked; answered when it is durable. */
   push(push: Push, gradient: PushedGradient, gradDigest: Sha256): Promise<PushAnswer> {
-    const norms = this.state.phase.type === 'ring' || this.state.phase.type === 'async' ? this.guests.normsOf(gradient, push.targets) : undefined
-    return new Promise((answer) => this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }))
+    const norms =
+      this.state.phase.type === 'ring' || this.state.phase.type === 'async'
+        ? this.guests.normsOf(gradient, push.targets)
+        : undefined
+    return new Promise((answer) =>
+      this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }),
+    )
   }
 
   /** Those that are durable: the decisions may be ahead of the disk. */
@@ -207,7 +255,17 @@ export class RunHost {
 
   view(): RunView {
     const { job, state, history } = this
-    return runView({ job, state, history, present: this.#parts.audience.present(), relay: this.#relay(), refusals: this.#refusals.byCode, trouble: this.#trouble, now: now(), processStartedAt: this.#openedAt })
+    return runView({
+      job,
+      state,
+      history,
+      present: this.#parts.audience.present(),
+      relay: this.#relay(),
+      refusals: this.#refusals.byCode,
+      trouble: this.#trouble,
+      now: now(),
+      processStartedAt: this.#openedAt,
+    })
   }
 
   /** Neighbours of a generation, and those that fetch state from each other, may open links. */
@@ -232,14 +290,19 @@ export class RunHost {
   #carryOut(effect: Effect, { at, context }: Decided<PushContext | undefined>): Promise<void> | void {
     switch (effect.type) {
       case 'journal': // durable already: the outbox wrote it first
-        if (effect.entries.some(({ type }) => type === 'checkpoint')) void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
+        if (effect.entries.some(({ type }) => type === 'checkpoint'))
+          void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
         return
       case 'send':
         this.#introductions.told(effect.to, effect.message, at)
         return this.#parts.audience.send(effect.to, named(this.job.id, effect.message))
       case 'refuse':
         this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`)
-        return this.#parts.audience.refuse(this.job.id, effect.to, { code: effect.code, message: effect.message, fatal: !this.state.members.has(effect.to) })
+        return this.#parts.audience.refuse(this.job.id, effect.to, {
+          code: effect.code,
+          message: effect.message,
+          fatal: !this.state.members.has(effect.to),
+        })
       case 'dismiss':
         return this.#parts.audience.dismiss(this.job.id, effect.member)
       case 'note':
@@ -249,7 +312,9 @@ export class RunHost {
       case 'parked':
         return this.#parts.onParked(this)
       case 'check-blocks':
-        return void this.#shardCheck.check(effect.blocks).catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
+        return void this.#shardCheck
+          .check(effect.blocks)
+          .catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
       case 'server-load':
       case 'server-add':
       case 'server-close':
@@ -315,8 +380,13 @@ export class RunHost {
   /** A defect of ours, met with somebody's input: it costs them their place, not the others the run. */
   #defect(error: unknown, input?: RunInput): void {
     this.#noteTrouble(`defect: ${error instanceof Error ? error.stack : String(error)}`)
-    if (input === undefined || !('member' in input) || typeof input.member !== 'string' || input.type === 'member-lost') return
-    this.#parts.audience.refuse(this.job.id, input.member, { code: 'message-unexpected', message: 'the coordinator could not take this message', fatal: true })
+    if (input === undefined || !('member' in input) || typeof input.member !== 'string' || input.type === 'member-lost')
+      return
+    this.#parts.audience.refuse(this.job.id, input.member, {
+      code: 'message-unexpected',
+      message: 'the coordinator could not take this message',
+      fatal: true,
+    })
   }
 }
 

@@ -1,19 +1,29 @@
-// A run as the dashboard sees it: read from what is durable of it, from the state of the decisions, which may be ahead of the
-// disk, and from who is connected. Changes nothing.
-import { type JobId, type MemberId, type MemberView, type Phase, type RunView, samplesIn } from '@starling-grid/protocol'
+// A run as the dashboard sees it: read from what is durable of it, from the state of the decisions, which may be ahead
+// of the disk, and from who is connected. Changes nothing.
+import {
+  type JobId,
+  type MemberId,
+  type MemberView,
+  type Phase,
+  type RunView,
+  samplesIn,
+} from '@starling-grid/protocol'
 import type { Job } from './jobs.ts'
 import { modelSize } from './model-size.ts'
 import { samplesExpected, speedOf } from './progress.ts'
+import type { RunHistory } from './run-history.ts'
 import { currentEpoch } from './run/scheduler.ts'
 import type { RunState } from './run/state.ts'
 import { leaseMs } from './run/validation.ts'
-import type { RunHistory } from './run-history.ts'
 
 /** Somebody with an open session, whether it takes part yet or not. */
 export interface Presence {
   /** the job that it was given last */
   readonly job: JobId | undefined
-  readonly member: Pick<MemberView, 'id' | 'name' | 'client' | 'adapter' | 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'joinedAt'>
+  readonly member: Pick<
+    MemberView,
+    'id' | 'name' | 'client' | 'adapter' | 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'joinedAt'
+  >
 }
 
 export interface ViewParts {
@@ -30,27 +40,48 @@ export interface ViewParts {
   readonly processStartedAt: number
 }
 
-/** Who looks at a run. The owner sees adapters by name, members their vendor, strangers of a job that is not public totals. */
+/**
+ * Who looks at a run. The owner sees adapters by name, members their vendor, strangers of a job that is not public
+ * totals.
+ */
 export type Reader = 'owner' | 'member' | 'stranger'
 
 /** What of a view this reader may see. */
 export function viewFor(reader: Reader, view: RunView): RunView {
   if (reader === 'owner') return view
   if (reader === 'stranger') return totalsOf(view)
-  return { ...view, members: view.members.map((member) => ({ ...member, adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor } })) }
+  return {
+    ...view,
+    members: view.members.map((member) => ({
+      ...member,
+      adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor },
+    })),
+  }
 }
 
 /** Reasons name members, so they are left out, too. */
 function totalsOf(view: RunView): RunView {
   const exchange = view.exchange && { ...view.exchange, reason: '' }
-  return { ...view, detail: 'totals', reason: '', modeReason: '', exchange, members: [], departed: [], refusals: {}, exportPath: null }
+  return {
+    ...view,
+    detail: 'totals',
+    reason: '',
+    modeReason: '',
+    exchange,
+    members: [],
+    departed: [],
+    refusals: {},
+    exportPath: null,
+  }
 }
 
 export function runView(parts: ViewParts): RunView {
   const { job, state, history, relay, refusals, trouble, now } = parts
   const { samplesCommitted } = history
   const expected = samplesExpected(job, state.config.epochs)
-  const members = [...parts.present].filter((presence) => presence.job === job.id).map(({ member }) => memberView(state, member))
+  const members = [...parts.present]
+    .filter((presence) => presence.job === job.id)
+    .map(({ member }) => memberView(state, member))
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
     job: { ...describeJob(job), epochs: state.config.epochs },
@@ -85,7 +116,13 @@ export function runView(parts: ViewParts): RunView {
 function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
   const { name, owner, purpose, epochs, blockSamples, batchBlocks } = spec
   return {
-    id, name, owner, purpose, epochs, blockSamples, batchBlocks,
+    id,
+    name,
+    owner,
+    purpose,
+    epochs,
+    blockSamples,
+    batchBlocks,
     model: form.spec.name,
     ...modelSize(form.spec),
     dataset: manifest.name,
@@ -124,8 +161,11 @@ function shownEpoch(state: RunState): number {
 function queueOf(state: RunState): RunView['queue'] {
   const epoch = shownEpoch(state)
   const done = state.chain.doneIn(epoch).size
-  const quarantined = [...state.quarantined].filter((block) => block.startsWith(`${epoch}:`) && !state.chain.isDone(block)).length
-  const planned = state.phase.type === 'ring' ? [...state.phase.planned.values()].reduce((sum, blocks) => sum + blocks.length, 0) : 0
+  const quarantined = [...state.quarantined].filter(
+    (block) => block.startsWith(`${epoch}:`) && !state.chain.isDone(block),
+  ).length
+  const planned =
+    state.phase.type === 'ring' ? [...state.phase.planned.values()].reduce((sum, blocks) => sum + blocks.length, 0) : 0
   const pending = planned + state.leases.size
   return { todo: Math.max(0, state.config.blocks - done - pending - quarantined), pending, done, quarantined }
 }
@@ -140,13 +180,26 @@ function memberView(state: RunState, presence: Presence['member']): MemberView {
   const { phase } = state
   const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
   const relayed = phase.type === 'ring' && isRelayedFrom(position, phase)
-  return { ...presence, state: memberState(state, presence.id), position: position < 0 ? null : position, share: shareAt(state, position), hidden: state.members.get(presence.id)?.hidden ?? false, leaseMs: leaseMs(state, presence.id), relayed }
+  return {
+    ...presence,
+    state: memberState(state, presence.id),
+    position: position < 0 ? null : position,
+    share: shareAt(state, position),
+    hidden: state.members.get(presence.id)?.hidden ?? false,
+    leaseMs: leaseMs(state, presence.id),
+    relayed,
+  }
 }
 
 /** A link is shown with the place that it leads on from. */
-function isRelayedFrom(position: number, { members, relayed, exchange }: Extract<RunState['phase'], { type: 'ring' }>): boolean {
+function isRelayedFrom(
+  position: number,
+  { members, relayed, exchange }: Extract<RunState['phase'], { type: 'ring' }>,
+): boolean {
   const next = (position + 1) % members.length
-  return relayed.some(([a, b]) => (a === position && (b === next || exchange.type === 'butterfly')) || (b === position && a === next))
+  return relayed.some(
+    ([a, b]) => (a === position && (b === next || exchange.type === 'butterfly')) || (b === position && a === next),
+  )
 }
 
 /** Of the step in flight: speeds that changed since are in the next plan. */

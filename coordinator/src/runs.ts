@@ -1,13 +1,21 @@
 // All runs of this coordinator. One at a time is given to volunteers: the newest that is not finished.
-import { describeError, type ErrorCode, GridError, isGridError, type JobId, type JobSpec, type Sha256 } from '@starling-grid/protocol'
+import {
+  describeError,
+  type ErrorCode,
+  GridError,
+  isGridError,
+  type JobId,
+  type JobSpec,
+  type Sha256,
+} from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import { importJob, readJob } from './jobs.ts'
-import type { KeptFiles } from './kept-files.ts'
 import type { StateStore, StoredJob } from './journal/state-store.ts'
+import type { KeptFiles } from './kept-files.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
-import type { Timing } from './run/timing.ts'
 import { type Audience, RunHost } from './run-host.ts'
+import type { Timing } from './run/timing.ts'
 
 export interface RunsParts {
   readonly store: StateStore
@@ -51,8 +59,8 @@ export class Runs {
   }
 
   /**
-   * Takes every stored run over, also after SIGKILL; it goes on by itself. Another coordinator is deposed by it. A job that
-   * cannot be opened is listed, and keeps no other from going on.
+   * Takes every stored run over, also after SIGKILL; it goes on by itself. Another coordinator is deposed by it. A job
+   * that cannot be opened is listed, and keeps no other from going on.
    * @throws GridError 'disk-failed'
    */
   async start(): Promise<void> {
@@ -65,7 +73,8 @@ export class Runs {
 
   /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
   async submit(spec: JobSpec): Promise<RunHost> {
-    if (this.#importing >= MAX_IMPORTS) throw new GridError('rate-exceeded', 'another job is being imported; submit again when it is done')
+    if (this.#importing >= MAX_IMPORTS)
+      throw new GridError('rate-exceeded', 'another job is being imported; submit again when it is done')
     this.#importing++
     try {
       const stored = await importJob(spec, this.#parts.blobs, now())
@@ -147,8 +156,14 @@ export class Runs {
   async #take(stored: StoredJob): Promise<RunHost> {
     const { timing, ...parts } = this.#parts
     const job = readJob(stored, timing)
-    const host = await RunHost.open({ ...parts, job, onEnded: (run) => this.#ended(run), onParked: (run) => run === this.#given && this.#give(this.#newest()) })
-    for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation]) this.#shards.set(sha256, [...(this.#shards.get(sha256) ?? []), host])
+    const host = await RunHost.open({
+      ...parts,
+      job,
+      onEnded: (run) => this.#ended(run),
+      onParked: (run) => run === this.#given && this.#give(this.#newest()),
+    })
+    for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation])
+      this.#shards.set(sha256, [...(this.#shards.get(sha256) ?? []), host])
     this.#hosts.push(host)
     return host
   }

@@ -1,5 +1,5 @@
-// The parameter server of one run, between decisions and what it computes: effects in, inputs back. Decides nothing, and knows
-// nothing of members.
+// The parameter server of one run, between decisions and what it computes: effects in, inputs back. Decides nothing,
+// and knows nothing of members.
 import type { PushedGradient } from '@starling-grid/model'
 import { describeError } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
@@ -54,7 +54,10 @@ export class ServerWork {
     }, true)
   }
 
-  /** Reading it again leads nowhere: the decisions name an older one. @throws what is no damage: a disk that fails may work again */
+  /**
+   * Reading it again leads nowhere: the decisions name an older one. @throws what is no damage: a disk that fails may
+   * work again
+   */
   #damaged({ version }: Checkpoint, error: unknown): undefined {
     if (!isDamage(error)) throw error
     this.#parts.feed({ type: 'checkpoint-damaged', version, problem: error.message, neededBy: 'server' })
@@ -77,8 +80,12 @@ export class ServerWork {
     const { server, blobs, feed, onTrouble } = this.#parts
     const { version, bytes, remembered } = await server.encode()
     Promise.all([blobs.put(bytes), blobs.put(remembered)])
-      .then(([blob, beside]) => feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength, remembered: beside }))
-      .catch((error: unknown) => onTrouble(`the checkpoint of version ${version.v} was not written: ${describeError(error)}`))
+      .then(([blob, beside]) =>
+        feed({ type: 'server-checkpoint', version, blob, bytes: bytes.byteLength, remembered: beside }),
+      )
+      .catch((error: unknown) =>
+        onTrouble(`the checkpoint of version ${version.v} was not written: ${describeError(error)}`),
+      )
   }
 }
 

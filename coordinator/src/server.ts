@@ -6,8 +6,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
-import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { describeError, type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { Access } from './api/access.ts'
 import { addressOf } from './api/addresses.ts'
 import { registerBodies } from './api/bodies.ts'
@@ -26,12 +26,12 @@ import { registerWatch, type Watching } from './api/watch.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
 import { FolderOwner } from './folder-owner.ts'
+import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { openSqliteState } from './journal/sqlite.ts'
 import type { StateStore } from './journal/state-store.ts'
-import { type IceOptions, requireIceOptions } from './ice-servers.ts'
-import { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { KeptFiles } from './kept-files.ts'
 import { isLoopback, shareNetwork } from './network.ts'
+import { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
@@ -59,7 +59,8 @@ const ANSWER_MS = 300
 const JOINS_PER_MINUTE = 600
 
 /** Our own WebSockets: 'self' does not cover them in every browser. Guards have refused a Host that is not ours. */
-const socketsOf = ({ headers: { host = '' } }: IncomingMessage): string => (/^[\w.:[\]-]+$/.test(host) ? `ws://${host} wss://${host}` : "'self'")
+const socketsOf = ({ headers: { host = '' } }: IncomingMessage): string =>
+  /^[\w.:[\]-]+$/.test(host) ? `ws://${host} wss://${host}` : "'self'"
 
 // No inline scripts or styles, nothing from elsewhere.
 const CONTENT_SECURITY_POLICY = {
@@ -186,7 +187,11 @@ class CoordinatorLife implements Coordinator {
       relayedLinks: () => relay.links,
     })
     const runs: Runs = new Runs({
-      store, blobs, files, audience: sessions, shardProcesses: this.#shardProcesses,
+      store,
+      blobs,
+      files,
+      audience: sessions,
+      shardProcesses: this.#shardProcesses,
       timing,
       onTrouble: (text) => this.#log(text),
       onDeposed: (error) => void this.#deposed(error),
@@ -195,14 +200,18 @@ class CoordinatorLife implements Coordinator {
     })
     const app = await this.#createApp()
     app.addHook('onRequest', async () => opening) // requests wait for the moment that the journals need
-    for (const moment of ['onRequest', 'preHandler'] as const) app.addHook(moment, async (request) => this.#requireOwnership(request))
+    for (const moment of ['onRequest', 'preHandler'] as const)
+      app.addHook(moment, async (request) => this.#requireOwnership(request))
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
     const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
     this.#parts = { app, store, runs, sessions, watching }
     await this.#listen(app)
     await this.#owner?.listensAt(this.url)
     // Not before the port is ours: a start that fails must not depose the coordinator that runs.
-    await runs.start().catch((error: unknown) => this.#failed(error)).finally(opened)
+    await runs
+      .start()
+      .catch((error: unknown) => this.#failed(error))
+      .finally(opened)
     sessions.start()
   }
 
@@ -219,8 +228,8 @@ class CoordinatorLife implements Coordinator {
   }
 
   /**
-   * Another coordinator has the jobs: what waits is answered, sockets close, and volunteers find the other one at the same
-   * address. onDeposed says when this one has ended.
+   * Another coordinator has the jobs: what waits is answered, sockets close, and volunteers find the other one at the
+   * same address. onDeposed says when this one has ended.
    */
   async #deposed(error: unknown): Promise<void> {
     if (this.#deposedBy !== undefined) return
@@ -234,7 +243,8 @@ class CoordinatorLife implements Coordinator {
   }
 
   #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
-    if (this.#deposedBy !== undefined && url !== READY_PATH && url !== '/healthz') throw new GridError('coordinator-leaving', `this coordinator ends, ask again: ${this.#deposedBy}`)
+    if (this.#deposedBy !== undefined && url !== READY_PATH && url !== '/healthz')
+      throw new GridError('coordinator-leaving', `this coordinator ends, ask again: ${this.#deposedBy}`)
   }
 
   get #started(): Parts {
@@ -263,7 +273,9 @@ class CoordinatorLife implements Coordinator {
   async #createApp(): Promise<FastifyInstance> {
     const { host = DEFAULT_HOST, publicUrl, trustedProxies = [], connections } = this.#options
     const app = Fastify({
-      requestTimeout: REQUEST_MS, forceCloseConnections: true, exposeHeadRoutes: true,
+      requestTimeout: REQUEST_MS,
+      forceCloseConnections: true,
+      exposeHeadRoutes: true,
       trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
       http: { headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_CONNECTIONS_MS },
     })
@@ -285,16 +297,21 @@ class CoordinatorLife implements Coordinator {
   }
 
   /** How members reach each other: directly, or through us. */
-  #introduceMembers(app: FastifyInstance, { runs, sessions, linkOpenMs }: { readonly runs: Runs; readonly sessions: Sessions; readonly linkOpenMs: number }): { readonly signalling: Signalling; readonly relay: Relay } {
+  #introduceMembers(
+    app: FastifyInstance,
+    { runs, sessions, linkOpenMs }: { readonly runs: Runs; readonly sessions: Sessions; readonly linkOpenMs: number },
+  ): { readonly signalling: Signalling; readonly relay: Relay } {
     const authenticate = (id: MemberId, token: string): boolean => sessions.authenticate(token) === id
     const signalling = registerSignalling(app, {
-      path: SIGNALLING_PATH, authenticate,
+      path: SIGNALLING_PATH,
+      authenticate,
       shareNetwork: (a, b) => this.#shareNetwork(a, b),
       mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
       onRefusal: (code) => this.#refused(code, 'signalling'),
     })
     const relay = registerRelay(app, {
-      authenticate, linkOpenMs,
+      authenticate,
+      linkOpenMs,
       mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
       onRefusal: (code, what) => this.#refused(code, what),
       onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
@@ -302,7 +319,10 @@ class CoordinatorLife implements Coordinator {
     return { signalling, relay }
   }
 
-  async #registerRoutes(app: FastifyInstance, { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore }): Promise<Watching> {
+  async #registerRoutes(
+    app: FastifyInstance,
+    { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore },
+  ): Promise<Watching> {
     const access = new Access({ runs, sessions, token: this.#options.token })
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
     registerJobs(app, { runs, access })
@@ -311,7 +331,11 @@ class CoordinatorLife implements Coordinator {
     registerPushes(app, access)
     registerRows(app, access)
     registerShardProcesses(app, { processes: this.#shardProcesses, access })
-    app.get(VOLUNTEER_PATH, { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }))
+    app.get(
+      VOLUNTEER_PATH,
+      { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } },
+      (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }),
+    )
     const watching = registerWatch(app, { runs, access })
     await registerPages(app, this.#options.webRoot)
     return watching
@@ -351,8 +375,22 @@ class CoordinatorLife implements Coordinator {
 function listenFailed(cause: unknown, host: string, port: number): unknown {
   const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
   if (code === 'EADDRINUSE')
-    return new GridError('port-taken', `Port ${port} is in use: http://${host}:${port} is another program, perhaps a coordinator that still runs. Choose another with --port, for example --port ${port + 1}.`, { cause })
-  if (code === 'EACCES') return new GridError('port-taken', `Port ${port} needs more rights than this program has. Choose one above 1023 with --port.`, { cause })
-  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') return new GridError('usage', `This machine has no address "${host}". Leave --host out to listen on ${DEFAULT_HOST}, or use 0.0.0.0 for all addresses.`, { cause })
+    return new GridError(
+      'port-taken',
+      `Port ${port} is in use: http://${host}:${port} is another program, perhaps a coordinator that still runs. Choose another with --port, for example --port ${port + 1}.`,
+      { cause },
+    )
+  if (code === 'EACCES')
+    return new GridError(
+      'port-taken',
+      `Port ${port} needs more rights than this program has. Choose one above 1023 with --port.`,
+      { cause },
+    )
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+    return new GridError(
+      'usage',
+      `This machine has no address "${host}". Leave --host out to listen on ${DEFAULT_HOST}, or use 0.0.0.0 for all addresses.`,
+      { cause },
+    )
   return cause
 }

@@ -1,15 +1,31 @@
-// One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots; keeps
-// strangers within their limits.
+// One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots;
+// keeps strangers within their limits.
 import { randomBytes } from 'node:crypto'
 import {
-  decodeToCoordinator, encode, type ErrorCode, GridError, HEARTBEAT_MS, isErrorCode, isGridError, type JobId, type JobTerms, type MemberId, type MessageFrom, type OnWire, NONCE_BYTES, plainText, SILENCE_MS,
-  type ToCoordinator, type ToVolunteer, type VolunteerId, volunteerIdOf,
+  decodeToCoordinator,
+  encode,
+  type ErrorCode,
+  GridError,
+  HEARTBEAT_MS,
+  isErrorCode,
+  isGridError,
+  type JobId,
+  type JobTerms,
+  type MemberId,
+  type MessageFrom,
+  type OnWire,
+  NONCE_BYTES,
+  plainText,
+  SILENCE_MS,
+  type ToCoordinator,
+  type ToVolunteer,
+  type VolunteerId,
+  volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { now } from './clock.ts'
 import { requireProof } from './hello-proof.ts'
 import { requireHonestMessage } from './honest-counts.ts'
-
 import type { RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
 import { TokenBucket } from './token-bucket.ts'
@@ -22,7 +38,9 @@ const HELLO_MS = 5000
 const PREPARING_SILENCE_MS = 60_000
 /** ms for a volunteer to plan a job, compile its kernels and say that it is ready */
 const READY_MS = 300_000
-/** messages per second in the long run, and at once: a fast ring of a small model commits some hundred steps a second */
+/**
+ * messages per second in the long run, and at once: a fast ring of a small model commits some hundred steps a second
+ */
 const MESSAGES_PER_SECOND = 500
 const MESSAGE_BURST = 1000
 /** bytes per second in the long run, and at once: eight of the largest messages, whose reading takes some 20 ms each */
@@ -84,7 +102,12 @@ export class VolunteerSession {
   readonly #openedAt = now()
   #hello: Hello | undefined
   #ready: MessageFrom<'ready'> | undefined
-  #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = { activity: 'preparing', samplesPerSecond: 0, bytesSent: 0, bytesReceived: 0 }
+  #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = {
+    activity: 'preparing',
+    samplesPerSecond: 0,
+    bytesSent: 0,
+    bytesReceived: 0,
+  }
   /** the newest job that this volunteer was told of */
   #offered: JobTerms | undefined
   /** ms: when it was told of that job */
@@ -108,9 +131,19 @@ export class VolunteerSession {
     this.address = address
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
     socket.on('pong', () => (this.#aliveAt = now()))
-    socket.on('close', (code) => this.#end(code === BROKEN ? { reason: 'the connection broke', expected: false } : { reason: 'closed its connection', expected: true }))
+    socket.on('close', (code) =>
+      this.#end(
+        code === BROKEN
+          ? { reason: 'the connection broke', expected: false }
+          : { reason: 'closed its connection', expected: true },
+      ),
+    )
     // The close event follows and does what is to do.
-    socket.on('error', (error) => ('code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? desk.refused('message-too-large', this.#who) : undefined))
+    socket.on('error', (error) =>
+      'code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'
+        ? desk.refused('message-too-large', this.#who)
+        : undefined,
+    )
   }
 
   /** Its hello has to prove who it is, on this socket. */
@@ -132,7 +165,17 @@ export class VolunteerSession {
   get presence(): Presence | undefined {
     if (this.#hello === undefined) return undefined
     const { incarnation, client } = this.#hello
-    return { job: this.#offered?.id, member: { id: incarnation, name: this.#who, client, adapter: this.#ready?.adapter ?? null, ...this.#report, joinedAt: this.#openedAt } }
+    return {
+      job: this.#offered?.id,
+      member: {
+        id: incarnation,
+        name: this.#who,
+        client,
+        adapter: this.#ready?.adapter ?? null,
+        ...this.#report,
+        joinedAt: this.#openedAt,
+      },
+    }
   }
 
   get run(): RunHost | undefined {
@@ -187,9 +230,12 @@ export class VolunteerSession {
   check(silenceMs = SILENCE_MS): void {
     const at = now()
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
-    if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS) return this.terminate(`not ready within ${READY_MS / 1000} s`)
-    if (this.#run !== undefined && at - this.#heardAt > silenceMs) return this.terminate(`silent for ${silenceMs / 1000} s`)
-    if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS) return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
+    if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
+      return this.terminate(`not ready within ${READY_MS / 1000} s`)
+    if (this.#run !== undefined && at - this.#heardAt > silenceMs)
+      return this.terminate(`silent for ${silenceMs / 1000} s`)
+    if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS)
+      return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
     if (at - this.#pingedAt < HEARTBEAT_MS || this.#socket.readyState !== this.#socket.OPEN) return
     this.#pingedAt = at
     this.#socket.ping()
@@ -227,7 +273,8 @@ export class VolunteerSession {
 
   #take(message: OnWire<ToCoordinator>): void {
     if (message.type === 'hello') return this.#greeted(message)
-    if (this.#hello === undefined) throw new GridError('message-unexpected', `the first message is hello, got ${message.type}`)
+    if (this.#hello === undefined)
+      throw new GridError('message-unexpected', `the first message is hello, got ${message.type}`)
     if (!this.#hasWelcome) this.#desk.heard(this)
     this.#hasWelcome = true
     switch (message.type) {
@@ -236,7 +283,9 @@ export class VolunteerSession {
       case 'heartbeat':
         return this.#beat(message)
       case 'leave':
-        return this.#run === undefined ? this.dismiss() : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
+        return this.#run === undefined
+          ? this.dismiss()
+          : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
       default:
         if (this.#run?.job.id !== message.job) return this.#ignoreStale(message)
         requireHonestMessage(this.#run.job, message)
@@ -244,10 +293,17 @@ export class VolunteerSession {
     }
   }
 
-  /** A message of another job crossed the offer of the present one. @throws GridError when no honest volunteer sends it */
+  /**
+   * A message of another job crossed the offer of the present one. @throws GridError when no honest volunteer sends it
+   */
   #ignoreStale({ type, job }: { readonly type: string; readonly job: JobId }): void {
-    if (this.#desk.find(job) === undefined) throw new GridError('message-unexpected', `expected ${type} of a job of this coordinator, got job ${job}; join again`)
-    if (this.#run === undefined && this.#offered?.id === job) throw new GridError('message-unexpected', `${type} comes after ready`)
+    if (this.#desk.find(job) === undefined)
+      throw new GridError(
+        'message-unexpected',
+        `expected ${type} of a job of this coordinator, got job ${job}; join again`,
+      )
+    if (this.#run === undefined && this.#offered?.id === job)
+      throw new GridError('message-unexpected', `${type} comes after ready`)
   }
 
   /** A graceful end: it said that it leaves. */
@@ -256,7 +312,8 @@ export class VolunteerSession {
   }
 
   #greeted(hello: Hello): void {
-    if (this.#hello !== undefined) throw new GridError('message-unexpected', 'expected one hello per connection, got a second')
+    if (this.#hello !== undefined)
+      throw new GridError('message-unexpected', 'expected one hello per connection, got a second')
     const name = plainText(hello.name)
     if (name === '') throw new GridError('message-malformed', 'a name has at least one visible character')
     requireProof(hello, { nonce: this.#nonce, names: this.#names })
@@ -271,26 +328,61 @@ export class VolunteerSession {
 
   #takePart(ready: OnWire<MessageFrom<'ready'>>): void {
     const run = this.#desk.find(ready.job)
-    if (run === undefined || this.#hello === undefined) throw new GridError('message-unexpected', `expected ready for a job of this coordinator, got job ${ready.job}; join again`)
+    if (run === undefined || this.#hello === undefined)
+      throw new GridError(
+        'message-unexpected',
+        `expected ready for a job of this coordinator, got job ${ready.job}; join again`,
+      )
     if (run.finished) return this.#tellEnd(run)
     if (ready.job !== this.#offered?.id) return // it crossed the offer of another job
     const { modelHash } = run.job.terms
     if (ready.modelHash !== modelHash)
-      throw new GridError('model-hash', `expected the model ${modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`)
+      throw new GridError(
+        'model-hash',
+        `expected the model ${modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`,
+      )
     const { adapter, samplesPerSecond, holds } = ready
-    this.#ready = { ...ready, adapter: { ...adapter, name: plainText(adapter.name), vendor: plainText(adapter.vendor) } }
+    this.#ready = {
+      ...ready,
+      adapter: { ...adapter, name: plainText(adapter.name), vendor: plainText(adapter.vendor) },
+    }
     this.#report = { ...this.#report, samplesPerSecond }
     const { incarnation: id, name, client } = this.#hello
     if (this.#run !== undefined) return this.#run.feed({ type: 'speed', member: id, samplesPerSecond })
     this.#run = run
-    run.feed({ type: 'member-joined', member: { id, name, client, adapter: this.#ready.adapter, network: this.network }, samplesPerSecond, ...(holds ? { holds } : {}) })
+    run.feed({
+      type: 'member-joined',
+      member: { id, name, client, adapter: this.#ready.adapter, network: this.network },
+      samplesPerSecond,
+      ...(holds ? { holds } : {}),
+    })
   }
 
-  #beat({ job, activity, samplesPerSecond, bytesSent, bytesReceived, hidden = false, linkMs, refusals = [] }: OnWire<MessageFrom<'heartbeat'>>): void {
-    for (const { code, from, count } of refusals) if (isErrorCode(code)) this.#desk.refused(code, `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from ${this.#desk.nameOf(from)}`)
+  #beat({
+    job,
+    activity,
+    samplesPerSecond,
+    bytesSent,
+    bytesReceived,
+    hidden = false,
+    linkMs,
+    refusals = [],
+  }: OnWire<MessageFrom<'heartbeat'>>): void {
+    for (const { code, from, count } of refusals)
+      if (isErrorCode(code))
+        this.#desk.refused(
+          code,
+          `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from ${this.#desk.nameOf(from)}`,
+        )
     if (this.id === undefined || this.#run?.job.id !== job) return
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
-    this.#run.feed({ type: 'speed', member: this.id, samplesPerSecond, hidden, ...(linkMs === undefined ? {} : { linkMs }) })
+    this.#run.feed({
+      type: 'speed',
+      member: this.id,
+      samplesPerSecond,
+      hidden,
+      ...(linkMs === undefined ? {} : { linkMs }),
+    })
   }
 
   #leaveRun(departure: Departure): void {

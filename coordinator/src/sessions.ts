@@ -1,10 +1,19 @@
 // All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
 import { createHash, randomBytes } from 'node:crypto'
-import { type ErrorCode, type JobId, type JobTerms, LINK_OPEN_MS, MAX_VOLUNTEERS, type MemberId, type OnWire, type ToVolunteer } from '@starling-grid/protocol'
+import {
+  type ErrorCode,
+  type JobId,
+  type JobTerms,
+  LINK_OPEN_MS,
+  MAX_VOLUNTEERS,
+  type MemberId,
+  type OnWire,
+  type ToVolunteer,
+} from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
+import { subscriberOf } from './api/addresses.ts'
 import { now } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
-import { subscriberOf } from './api/addresses.ts'
 import { networkOf } from './network.ts'
 import type { Audience, RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
@@ -71,19 +80,34 @@ export class Sessions implements Audience, SessionDesk {
 
   stop(why = 'the coordinator stops'): void {
     clearInterval(this.#timer)
-    for (const session of [...this.#byId.values(), ...this.#strangers]) session.close(CLOSE_AWAY, why, { reason: 'the coordinator stopped', expected: true })
+    for (const session of [...this.#byId.values(), ...this.#strangers])
+      session.close(CLOSE_AWAY, why, { reason: 'the coordinator stopped', expected: true })
   }
 
   /** A new socket from this address; it has to say hello, to one of these names of ours. */
   admit(socket: WebSocket, { names, address }: { readonly names: readonly string[]; readonly address: string }): void {
-    const session = new VolunteerSession(socket, { desk: this, token: randomBytes(TOKEN_BYTES).toString('hex'), names, network: networkOf(address), address: subscriberOf(address) })
+    const session = new VolunteerSession(socket, {
+      desk: this,
+      token: randomBytes(TOKEN_BYTES).toString('hex'),
+      names,
+      network: networkOf(address),
+      address: subscriberOf(address),
+    })
     if (this.#byId.size + this.#strangers.size >= MAX_VOLUNTEERS && !this.#makeRoom(session.address)) {
       this.#parts.onRefused('grid-full', `there are ${MAX_VOLUNTEERS} volunteers`)
-      return session.refuse('grid-full', `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`, true)
+      return session.refuse(
+        'grid-full',
+        `this coordinator takes ${MAX_VOLUNTEERS} volunteers at most; try again later`,
+        true,
+      )
     }
     if (this.#here(session.address) >= MAX_PER_ADDRESS) {
       this.#parts.onRefused('grid-full', `there are ${MAX_PER_ADDRESS} volunteers of one address`)
-      return session.refuse('grid-full', `this coordinator takes ${MAX_PER_ADDRESS} volunteers of one address at most; try again later`, true)
+      return session.refuse(
+        'grid-full',
+        `this coordinator takes ${MAX_PER_ADDRESS} volunteers of one address at most; try again later`,
+        true,
+      )
     }
     this.#strangers.add(session)
     session.challenge()
@@ -93,7 +117,10 @@ export class Sessions implements Audience, SessionDesk {
     return [...this.#byId.values(), ...this.#strangers].filter((session) => session.address === address).length
   }
 
-  /** Places are shared by addresses: the one that has most gives way, by the session that does least, the newest of those. */
+  /**
+   * Places are shared by addresses: the one that has most gives way, by the session that does least, the newest of
+   * those.
+   */
   #makeRoom(newcomer: string): boolean {
     const all = [...this.#strangers, ...this.#byId.values()]
     const counts = new Map<string, VolunteerSession[]>()
@@ -105,7 +132,11 @@ export class Sessions implements Audience, SessionDesk {
     const [crowd = []] = [...counts.values()].sort((a, b) => b.length - a.length)
     if (crowd.length <= (counts.get(newcomer)?.length ?? 0) + 1) return false
     const leaving = crowd.findLast(({ run }) => run === undefined) ?? crowd.at(-1)
-    leaving?.refuse('grid-full', 'this coordinator is full, and its places are shared by addresses; try again later', true)
+    leaving?.refuse(
+      'grid-full',
+      'this coordinator is full, and its places are shared by addresses; try again later',
+      true,
+    )
     return true
   }
 
@@ -113,7 +144,10 @@ export class Sessions implements Audience, SessionDesk {
 
   greet(session: VolunteerSession, { incarnation, again = false }: Hello): void {
     this.#strangers.delete(session)
-    this.#byId.get(incarnation)?.close(CLOSE_REPLACED, 'another socket speaks for this member', { reason: 'came back on another connection', expected: false })
+    this.#byId.get(incarnation)?.close(CLOSE_REPLACED, 'another socket speaks for this member', {
+      reason: 'came back on another connection',
+      expected: false,
+    })
     this.#byId.set(incarnation, session)
     this.#offerToken(incarnation, hash(session.token))
     this.#welcome(session, again)
@@ -155,7 +189,11 @@ export class Sessions implements Audience, SessionDesk {
     session?.send(message)
   }
 
-  refuse(job: JobId, to: MemberId, { code, message, fatal }: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean }): void {
+  refuse(
+    job: JobId,
+    to: MemberId,
+    { code, message, fatal }: { readonly code: ErrorCode; readonly message: string; readonly fatal: boolean },
+  ): void {
     this.#memberOf(job, to)?.refuse(code, message, fatal)
   }
 
@@ -212,7 +250,12 @@ export class Sessions implements Audience, SessionDesk {
   #offerToken(id: MemberId, tokenHash: string): void {
     const before = this.#remembered.get(id)
     if (before !== undefined && before.offered !== before.used) this.#byTokenHash.delete(before.offered)
-    this.#remembered.set(id, { offered: tokenHash, used: before?.used, jobs: before?.jobs ?? new Set(), leftAt: undefined })
+    this.#remembered.set(id, {
+      offered: tokenHash,
+      used: before?.used,
+      jobs: before?.jobs ?? new Set(),
+      leftAt: undefined,
+    })
     this.#byTokenHash.set(tokenHash, id)
   }
 
@@ -227,7 +270,15 @@ export class Sessions implements Audience, SessionDesk {
     const { signallingPath, linkOpenMs } = this.#parts
     const run = this.#parts.run()
     const iceServers = withoutCredentials(this.#parts.ice)
-    const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({ type: 'welcome', session: session.token, owner: run?.state.owner ?? 0, signallingPath, iceServers, ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }), job })
+    const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({
+      type: 'welcome',
+      session: session.token,
+      owner: run?.state.owner ?? 0,
+      signallingPath,
+      iceServers,
+      ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }),
+      job,
+    })
     if (run !== undefined) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()
@@ -248,7 +299,8 @@ export class Sessions implements Audience, SessionDesk {
     const { ice } = this.#parts
     const lifeMs = renewalMs(ice)
     const { id } = session
-    if (lifeMs === undefined || id === undefined || now() - (this.#iceAt.get(id) ?? Number.NEGATIVE_INFINITY) < lifeMs) return
+    if (lifeMs === undefined || id === undefined || now() - (this.#iceAt.get(id) ?? Number.NEGATIVE_INFINITY) < lifeMs)
+      return
     this.#iceAt.set(id, now())
     session.send({ type: 'ice-servers', iceServers: iceServersFor(id, ice, now()) })
   }

@@ -1,5 +1,12 @@
 // The coordinator's own copy of a shard that a member could not read: read and hashed again, one look at a time.
-import { type BlockId, blockIndex, type BlockRange, describeError, isGridError, type Sha256 } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  blockIndex,
+  type BlockRange,
+  describeError,
+  isGridError,
+  type Sha256,
+} from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { now } from './clock.ts'
 import type { Job } from './jobs.ts'

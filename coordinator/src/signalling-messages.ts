@@ -14,18 +14,26 @@ const LOWEST_PORT = 1024
 /** Stands for "no port" in candidates of active TCP (RFC 6544). */
 const DISCARD_PORT = 9
 
-/** Candidates of one end of a connection, in its session description and after it: all interfaces of a machine, not a list of targets. */
+/**
+ * Candidates of one end of a connection, in its session description and after it: all interfaces of a machine, not a
+ * list of targets.
+ */
 export const MAX_CANDIDATES = 20
 
 const ConnectionId = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' })
-const description = <T extends 'offer' | 'answer'>(type: T) => Type.Object({ type: Type.Literal(type), sdp: Type.String({ maxLength: MAX_SDP_BYTES }) })
+const description = <T extends 'offer' | 'answer'>(type: T) =>
+  Type.Object({ type: Type.Literal(type), sdp: Type.String({ maxLength: MAX_SDP_BYTES }) })
 
 const OfferSchema = Type.Object({
   type: Type.Literal('OFFER'),
   dst: MemberIdSchema,
   payload: Type.Object({
-    type: Type.Literal('data'), connectionId: ConnectionId, label: ConnectionId, reliable: Type.Literal(true),
-    serialization: Type.Literal('raw'), sdp: description('offer'),
+    type: Type.Literal('data'),
+    connectionId: ConnectionId,
+    label: ConnectionId,
+    reliable: Type.Literal(true),
+    serialization: Type.Literal('raw'),
+    sdp: description('offer'),
   }),
 })
 const AnswerSchema = Type.Object({
@@ -37,7 +45,8 @@ const CandidateSchema = Type.Object({
   type: Type.Literal('CANDIDATE'),
   dst: MemberIdSchema,
   payload: Type.Object({
-    type: Type.Literal('data'), connectionId: ConnectionId,
+    type: Type.Literal('data'),
+    connectionId: ConnectionId,
     candidate: Type.Object({
       candidate: Type.String({ maxLength: 512 }),
       sdpMid: Type.Optional(Type.Union([Type.String({ maxLength: 16 }), Type.Null()])),
@@ -62,7 +71,13 @@ export type SignalOut =
 /** @throws GridError 'message-malformed' or 'message-too-large' */
 export function readSignal(text: string): Signal {
   const value = parseJson(text, MAX_SIGNAL_BYTES, 'a signalling message')
-  const schemas = { OFFER: OfferSchema, ANSWER: AnswerSchema, CANDIDATE: CandidateSchema, LEAVE: LeaveSchema, HEARTBEAT: HeartbeatSchema }
+  const schemas = {
+    OFFER: OfferSchema,
+    ANSWER: AnswerSchema,
+    CANDIDATE: CandidateSchema,
+    LEAVE: LeaveSchema,
+    HEARTBEAT: HeartbeatSchema,
+  }
   const type = typeof value === 'object' && value !== null && 'type' in value ? String(value.type) : ''
   const schema = Object.hasOwn(schemas, type) ? schemas[type as keyof typeof schemas] : SignalSchema
   return rebuild(parse<typeof SignalSchema>(schema as typeof SignalSchema, value, 'signalling message'))
@@ -71,25 +86,47 @@ export function readSignal(text: string): Signal {
 /** The same message without anything that the schemas do not name. */
 function rebuild(signal: Signal): Signal {
   switch (signal.type) {
-    case 'HEARTBEAT': return { type: signal.type }
-    case 'LEAVE': return { type: signal.type, dst: signal.dst }
+    case 'HEARTBEAT':
+      return { type: signal.type }
+    case 'LEAVE':
+      return { type: signal.type, dst: signal.dst }
     case 'CANDIDATE': {
-      const { type, connectionId, candidate: { candidate: text, sdpMid = null, sdpMLineIndex = null } } = signal.payload
+      const {
+        type,
+        connectionId,
+        candidate: { candidate: text, sdpMid = null, sdpMLineIndex = null },
+      } = signal.payload
       // libdatachannel says "a=candidate:", browsers say "candidate:".
       const candidate = text.replace(/^a=/, '')
       requirePlausibleCandidate(candidate)
-      return { type: signal.type, dst: signal.dst, payload: { type, connectionId, candidate: { candidate, sdpMid, sdpMLineIndex } } }
+      return {
+        type: signal.type,
+        dst: signal.dst,
+        payload: { type, connectionId, candidate: { candidate, sdpMid, sdpMLineIndex } },
+      }
     }
     case 'ANSWER': {
       const { type, connectionId, sdp } = signal.payload
-      return { type: signal.type, dst: signal.dst, payload: { type, connectionId, sdp: { type: sdp.type, sdp: checkedSdp(sdp.sdp) } } }
+      return {
+        type: signal.type,
+        dst: signal.dst,
+        payload: { type, connectionId, sdp: { type: sdp.type, sdp: checkedSdp(sdp.sdp) } },
+      }
     }
     case 'OFFER': {
       const { type, connectionId, label, reliable, serialization, sdp } = signal.payload
-      const payload = { type, connectionId, label, reliable, serialization, sdp: { type: sdp.type, sdp: checkedSdp(sdp.sdp) } }
+      const payload = {
+        type,
+        connectionId,
+        label,
+        reliable,
+        serialization,
+        sdp: { type: sdp.type, sdp: checkedSdp(sdp.sdp) },
+      }
       return { type: signal.type, dst: signal.dst, payload }
     }
-    default: return signal satisfies never
+    default:
+      return signal satisfies never
   }
 }
 
@@ -97,19 +134,24 @@ function rebuild(signal: Signal): Signal {
 function checkedSdp(sdp: string): string {
   const lines = sdp.split(/\r?\n/)
   if (lines.at(-1) === '') lines.pop()
-  for (const line of lines) if (!/^[a-z]=[\x20-\x7e]*$/.test(line)) throw malformed('a session description has lines like "v=0"')
+  for (const line of lines)
+    if (!/^[a-z]=[\x20-\x7e]*$/.test(line)) throw malformed('a session description has lines like "v=0"')
   const media = lines.filter((line) => line.startsWith('m='))
   if (media.length !== 1 || media[0]?.startsWith('m=application ') !== true)
     throw malformed('a session description has one section, of type application')
   const candidates = lines.filter((line) => line.startsWith('a=candidate:'))
-  if (candidates.length > MAX_CANDIDATES) throw malformed(`a session description has at most ${MAX_CANDIDATES} candidates`)
+  if (candidates.length > MAX_CANDIDATES)
+    throw malformed(`a session description has at most ${MAX_CANDIDATES} candidates`)
   for (const line of candidates) requirePlausibleCandidate(line.slice('a='.length))
   return sdp
 }
 
 /** RFC 8839: candidate:foundation component transport priority address port typ type … */
 function requirePlausibleCandidate(candidate: string): void {
-  const match = /^candidate:[\w+/-]{1,32} [0-9]{1,3} (udp|tcp) [0-9]{1,10} [0-9A-Za-z.:-]{1,255} ([0-9]{1,5}) typ (host|srflx|prflx|relay)( [\x20-\x7e]*)?$/i.exec(candidate)
+  const match =
+    /^candidate:[\w+/-]{1,32} [0-9]{1,3} (udp|tcp) [0-9]{1,10} [0-9A-Za-z.:-]{1,255} ([0-9]{1,5}) typ (host|srflx|prflx|relay)( [\x20-\x7e]*)?$/i.exec(
+      candidate,
+    )
   const port = Number(match?.[2])
   const noPort = port === DISCARD_PORT && match?.[1]?.toLowerCase() === 'tcp'
   if (noPort || (port >= LOWEST_PORT && port <= 0xffff)) return
@@ -123,14 +165,30 @@ export function candidatesIn(signal: Signal): number {
   return signal.payload.sdp.sdp.split(/\r?\n/).filter((line) => line.startsWith('a=candidate:')).length
 }
 
-/** The same message for a volunteer of another network, which local addresses tell about this one's and lead to nothing of it; undefined: nothing is left. */
+/**
+ * The same message for a volunteer of another network, which local addresses tell about this one's and lead to nothing
+ * of it; undefined: nothing is left.
+ */
 export function withoutLocalAddresses(signal: Signal): Signal | undefined {
   if (signal.type === 'CANDIDATE') {
     const { candidate } = signal.payload.candidate
-    return isLocal(addressOf(candidate)) ? undefined : { ...signal, payload: { ...signal.payload, candidate: { ...signal.payload.candidate, candidate: withoutBase(candidate) } } }
+    return isLocal(addressOf(candidate))
+      ? undefined
+      : {
+          ...signal,
+          payload: { ...signal.payload, candidate: { ...signal.payload.candidate, candidate: withoutBase(candidate) } },
+        }
   }
-  if (signal.type === 'OFFER') return { ...signal, payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } } }
-  if (signal.type === 'ANSWER') return { ...signal, payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } } }
+  if (signal.type === 'OFFER')
+    return {
+      ...signal,
+      payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } },
+    }
+  if (signal.type === 'ANSWER')
+    return {
+      ...signal,
+      payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } },
+    }
   return signal
 }
 

@@ -1,10 +1,18 @@
+import type {} from '@fastify/websocket'
 // The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data.
 // Who may connect, and who may talk to whom, is decided by the caller.
 import { GridError, isGridError, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
-import type {} from '@fastify/websocket'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
-import { candidatesIn, MAX_CANDIDATES, MAX_SIGNAL_BYTES, readSignal, withoutLocalAddresses, type Signal, type SignalOut } from './signalling-messages.ts'
+import {
+  candidatesIn,
+  MAX_CANDIDATES,
+  MAX_SIGNAL_BYTES,
+  readSignal,
+  withoutLocalAddresses,
+  type Signal,
+  type SignalOut,
+} from './signalling-messages.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 /** Messages a client may send at once: two links opened and retried, with all candidates of a large machine. */
@@ -50,17 +58,24 @@ interface Client {
   readonly candidates: Map<MemberId, { readonly connectionId: string; count: number }>
 }
 
-/** Registers the routes; `@fastify/websocket` must be registered before. @example const signalling = registerSignalling(app, options) */
+/**
+ * Registers the routes; `@fastify/websocket` must be registered before. @example const signalling =
+ * registerSignalling(app, options)
+ */
 export function registerSignalling(app: FastifyInstance, options: SignallingOptions): Signalling {
   const desk = new SignallingDesk(options, (error) => app.log.error(error, 'signalling failed'))
-  app.get(`${options.path}/peerjs`, {
-    websocket: true,
-    preValidation: async (request, reply) => {
-      if (speaksFor(request, options)) return
-      options.onRefusal('session-unknown')
-      await reply.code(401).send({ code: 'session-unknown' })
+  app.get(
+    `${options.path}/peerjs`,
+    {
+      websocket: true,
+      preValidation: async (request, reply) => {
+        if (speaksFor(request, options)) return
+        options.onRefusal('session-unknown')
+        await reply.code(401).send({ code: 'session-unknown' })
+      },
     },
-  }, (socket, request) => desk.admit(socket, (request.query as { id: MemberId }).id, request.ip))
+    (socket, request) => desk.admit(socket, (request.query as { id: MemberId }).id, request.ip),
+  )
   // PeerJS asks for an id when it was given none; ours always are.
   app.get(`${options.path}/peerjs/id`, async (_, reply) => reply.type('text/plain').send(newMemberId()))
   return desk
@@ -69,7 +84,8 @@ export function registerSignalling(app: FastifyInstance, options: SignallingOpti
 /** The socket's query names a member, and proves that it is his. */
 function speaksFor(request: FastifyRequest, options: SignallingOptions): boolean {
   const { id, token } = request.query as { id?: unknown; token?: unknown }
-  const valid = typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && typeof token === 'string' && token.length <= MAX_TOKEN_LENGTH
+  const valid =
+    typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && typeof token === 'string' && token.length <= MAX_TOKEN_LENGTH
   return valid && options.authenticate(id as MemberId, token)
 }
 
@@ -92,7 +108,13 @@ class SignallingDesk implements Signalling {
   }
 
   admit(socket: WebSocket, id: MemberId, address: string): void {
-    const client: Client = { id, socket, address, bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST), candidates: new Map() }
+    const client: Client = {
+      id,
+      socket,
+      address,
+      bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST),
+      candidates: new Map(),
+    }
     this.#clients.get(id)?.socket.close(CLOSE_REPLACED, 'another socket speaks for this member')
     this.#clients.set(id, client)
     socket.on('message', (data: Buffer) => this.#receive(client, data))
@@ -105,8 +127,10 @@ class SignallingDesk implements Signalling {
   #receive(client: Client, data: Buffer): void {
     try {
       if (this.#clients.get(client.id) !== client) return
-      if (!client.bucket.take()) throw new GridError('rate-exceeded', `more than ${MESSAGES_PER_SECOND} signalling messages a second`)
-      if (data.byteLength > MAX_SIGNAL_BYTES) throw new GridError('message-too-large', `a signalling message has at most ${MAX_SIGNAL_BYTES} bytes`)
+      if (!client.bucket.take())
+        throw new GridError('rate-exceeded', `more than ${MESSAGES_PER_SECOND} signalling messages a second`)
+      if (data.byteLength > MAX_SIGNAL_BYTES)
+        throw new GridError('message-too-large', `a signalling message has at most ${MAX_SIGNAL_BYTES} bytes`)
       this.#forward(client, readSignal(data.toString('utf8')))
     } catch (error) {
       this.#refuse(client, error)
@@ -150,10 +174,17 @@ function countCandidates({ candidates }: Client, signal: Exclude<Signal, { type:
   const entry = known?.connectionId === connectionId ? known : { connectionId, count: 0 }
   entry.count += candidatesIn(signal)
   candidates.set(signal.dst, entry)
-  if (entry.count > MAX_CANDIDATES) throw new GridError('message-unexpected', `expected at most ${MAX_CANDIDATES} candidates for a connection, got ${entry.count}`)
+  if (entry.count > MAX_CANDIDATES)
+    throw new GridError(
+      'message-unexpected',
+      `expected at most ${MAX_CANDIDATES} candidates for a connection, got ${entry.count}`,
+    )
 }
 
-function withoutDestination(signal: Exclude<Signal, { type: 'HEARTBEAT' }>): { type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; payload?: unknown } {
+function withoutDestination(signal: Exclude<Signal, { type: 'HEARTBEAT' }>): {
+  type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'
+  payload?: unknown
+} {
   return signal.type === 'LEAVE' ? { type: signal.type } : { type: signal.type, payload: signal.payload }
 }
 

@@ -1,6 +1,22 @@
-// Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer needed.
-import { decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, type VersionState } from '@starling-grid/model'
-import { GridError, isGridError, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
+// Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer
+// needed.
+import {
+  decodeVersionState,
+  encodeParameters,
+  encodeVersionState,
+  exportModel,
+  initialVersionState,
+  maxVersionBytes,
+  type VersionState,
+} from '@starling-grid/model'
+import {
+  GridError,
+  isGridError,
+  type MemberId,
+  type Sha256,
+  type VersionId,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import type { Stored } from './blobs/stored.ts'
 import { now } from './clock.ts'
@@ -13,7 +29,9 @@ import { newestCheckpoint } from './run/journal-replay.ts'
 import type { Checkpoint, RunState } from './run/state.ts'
 import { summary } from './run/validation.ts'
 
-/** Checkpoints whose bytes are kept: the newest is what a rewind needs, the others are for people who want to compare. */
+/**
+ * Checkpoints whose bytes are kept: the newest is what a rewind needs, the others are for people who want to compare.
+ */
 const KEPT_CHECKPOINTS = 3
 /** ms after which an upload that became no checkpoint never will */
 const UPLOAD_LIFE_MS = 120_000
@@ -72,7 +90,10 @@ export class Versions {
   }
 
   /** Checked and durable. @throws GridError 'version-corrupt', 'disk-failed' */
-  async accept(version: VersionRef, bytes: Uint8Array): Promise<{ readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }> {
+  async accept(
+    version: VersionRef,
+    bytes: Uint8Array,
+  ): Promise<{ readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }> {
     const { job, blobs } = this.#parts
     decodeVersionState(bytes, { ...job.form, version })
     const blob = await blobs.put(bytes)
@@ -87,7 +108,9 @@ export class Versions {
     if (checkpoint === undefined) return undefined
     const { blob } = checkpoint
     if (blob !== undefined) return this.#reading(checkpoint, () => blobs.read(blob))
-    return files.file(`${job.id} seed`, id, async () => encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() }))
+    return files.file(`${job.id} seed`, id, async () =>
+      encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() }),
+    )
   }
 
   /** Only the parameters: of a recent version of the parameter server, or of a checkpoint. */
@@ -112,7 +135,8 @@ export class Versions {
     if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
     const { blob, version } = checkpoint
     const bytes = await blobs.get(blob)
-    if (bytes === undefined) throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
+    if (bytes === undefined)
+      throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
     return decodeVersionState(bytes, { ...job.form, version })
   }
 
@@ -131,11 +155,21 @@ export class Versions {
     if (remembered === undefined) return undefined
     const { job, blobs } = this.#parts
     const bytes = await blobs.get(remembered)
-    if (bytes === undefined) throw new GridError('version-corrupt', `what belongs to checkpoint ${version.v} is gone from the data folder (blob ${remembered})`)
-    return decodePushMemory(bytes, version, job.config.async.delayCompensation === undefined ? 0 : job.form.layout.trained)
+    if (bytes === undefined)
+      throw new GridError(
+        'version-corrupt',
+        `what belongs to checkpoint ${version.v} is gone from the data folder (blob ${remembered})`,
+      )
+    return decodePushMemory(
+      bytes,
+      version,
+      job.config.async.delayCompensation === undefined ? 0 : job.form.layout.trained,
+    )
   }
 
-  /** The newest durable version for download, encoded when it is first asked for; undefined before the first checkpoint. */
+  /**
+   * The newest durable version for download, encoded when it is first asked for; undefined before the first checkpoint.
+   */
   export(): Exported | undefined {
     const { state, job, files } = this.#parts
     const checkpoint = newestCheckpoint(state)
@@ -155,7 +189,8 @@ export class Versions {
     const kept: KeptCheckpoint[] = []
     for (const { version, blob, witnessed } of state.checkpoints) {
       const found = blob && (await blobs.stat(blob))
-      if (blob !== undefined && found) kept.push({ v: version.v, id: version.id, bytes: found.bytes, witnessed, sha256: blob })
+      if (blob !== undefined && found)
+        kept.push({ v: version.v, id: version.id, bytes: found.bytes, witnessed, sha256: blob })
     }
     return kept
   }
@@ -164,7 +199,10 @@ export class Versions {
     const { state, job } = this.#parts
     const { version, parameters } = await this.#reading(checkpoint, () => this.load(checkpoint))
     const { vocabulary } = job.manifest
-    const known = { ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}), ...(vocabulary === undefined ? {} : { vocabulary }) }
+    const known = {
+      ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}),
+      ...(vocabulary === undefined ? {} : { vocabulary }),
+    }
     return exportModel({ ...job.form, version, parameters, ...known })
   }
 

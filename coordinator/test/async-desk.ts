@@ -8,7 +8,10 @@ const USUAL = { gradient: 1, statistics: 1 }
 export type Grant = MessageTo<'grant'>
 
 /** In async mode, each member with a grant. */
-export function asyncDesk(names: readonly string[], options: DeskOptions = {}): { readonly desk: Desk; readonly grants: Grant[] } {
+export function asyncDesk(
+  names: readonly string[],
+  options: DeskOptions = {},
+): { readonly desk: Desk; readonly grants: Grant[] } {
   const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
   desk.join(...names)
   for (const name of names) desk.answer(name)
@@ -23,10 +26,33 @@ export function ask(desk: Desk, name: string): Grant {
   return grant
 }
 
-export function push(desk: Desk, name: string, { modeEpoch, base, leases }: Grant, changed: Partial<Push> = {}, norms?: typeof USUAL): string | undefined {
-  if (norms === undefined) for (const id of desk.state.members.keys()) if (!desk.state.guestNorms.has(id)) desk.state.guestNorms.set(id, [USUAL])
+export function push(
+  desk: Desk,
+  name: string,
+  { modeEpoch, base, leases }: Grant,
+  changed: Partial<Push> = {},
+  norms?: typeof USUAL,
+): string | undefined {
+  if (norms === undefined)
+    for (const id of desk.state.members.keys())
+      if (!desk.state.guestNorms.has(id)) desk.state.guestNorms.set(id, [USUAL])
   const samples = leases.length
-  desk.feed({ type: 'push', gradDigest: hashOf('sum'), norms: norms ?? USUAL, push: { incarnation: memberId(name), modeEpoch, base, leases, samples, targets: samples, lossSum: 1, correct: 0, ...changed } })
+  desk.feed({
+    type: 'push',
+    gradDigest: hashOf('sum'),
+    norms: norms ?? USUAL,
+    push: {
+      incarnation: memberId(name),
+      modeEpoch,
+      base,
+      leases,
+      samples,
+      targets: samples,
+      lossSum: 1,
+      correct: 0,
+      ...changed,
+    },
+  })
   return desk.verdict
 }
 

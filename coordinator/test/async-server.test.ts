@@ -1,15 +1,17 @@
 // The parameter server of real runs: in threads, failing in the middle, asked for single rows.
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import type { StepRecord } from '@starling-grid/protocol'
 import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
+import type { StepRecord } from '@starling-grid/protocol'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { OWNER, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const BLOCKS = 36
 
 async function assertEachBlockOnce(url: string, id: string): Promise<void> {
-  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
+  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as {
+    records: StepRecord[]
+  }
   const blocks = records.flatMap((record) => record.blocks)
   assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS, BLOCKS])
 }
@@ -17,10 +19,14 @@ async function assertEachBlockOnce(url: string, id: string): Promise<void> {
 test('a parameter server that fails costs the work since its checkpoint, and the run goes on to its end', async () => {
   const close = ParameterServer.prototype.close
   let calls = 0
-  const failing = mock.method(ParameterServer.prototype, 'close', function (this: ParameterServer, ...asked: Parameters<typeof close>) {
-    if (++calls === 4) throw new Error('a thread ended')
-    return close.apply(this, asked)
-  })
+  const failing = mock.method(
+    ParameterServer.prototype,
+    'close',
+    function (this: ParameterServer, ...asked: Parameters<typeof close>) {
+      if (++calls === 4) throw new Error('a thread ended')
+      return close.apply(this, asked)
+    },
+  )
   try {
     const { url } = await startCoordinator()
     const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1 }))
@@ -36,9 +42,21 @@ test('a parameter server that fails costs the work since its checkpoint, and the
 })
 
 test('a model large enough for threads trains in async mode, half of the members a version', async () => {
-  const model = { name: 'wide', input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 1400 }] }
+  const model = {
+    name: 'wide',
+    input: [1, 28, 28],
+    layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 1400 }],
+  }
   const { url } = await startCoordinator()
-  const { status, id } = await submit(url, smallJob({ mode: 'async', epochs: 1, model, async: { update: 'proportion', proportion: 2, delayCompensation: 0.04 } }))
+  const { status, id } = await submit(
+    url,
+    smallJob({
+      mode: 'async',
+      epochs: 1,
+      model,
+      async: { update: 'proportion', proportion: 2, delayCompensation: 0.04 },
+    }),
+  )
   assert.equal(status, 201)
   const fakes = [volunteer(url), volunteer(url)]
   await Promise.all(fakes.map((fake) => fake.heard('finished')))
@@ -50,7 +68,10 @@ test('a model large enough for threads trains in async mode, half of the members
 
 test('settings of async mode that contradict each other are refused with the job', async () => {
   const { url } = await startCoordinator()
-  const { status, code, message } = await submit(url, smallJob({ mode: 'async', async: { update: 'all', whenStale: 'drop' } }))
+  const { status, code, message } = await submit(
+    url,
+    smallJob({ mode: 'async', async: { update: 'all', whenStale: 'drop' } }),
+  )
   assert.deepEqual([status, code], [422, 'job-invalid'])
   assert.match(message ?? '', /members wait for each other/)
 })
@@ -65,14 +86,34 @@ test('rows of a recent version come alone, to members only, when their numbers a
   const wanted = new Map([['fc.weight', [1, 7]]])
   const parts = [{ name: 'fc.weight', rows: 2 }]
   const ask = (body: Uint8Array, { headers = {}, of = version.id as string } = {}): Promise<Response> =>
-    fetch(`${url}/api/jobs/${id}/versions/${of}/rows`, { method: 'POST', body: body as BodyInit, headers: { authorization: `Bearer ${session}`, 'content-type': 'application/octet-stream', 'x-starling-rows': JSON.stringify(parts), ...headers } })
+    fetch(`${url}/api/jobs/${id}/versions/${of}/rows`, {
+      method: 'POST',
+      body: body as BodyInit,
+      headers: {
+        authorization: `Bearer ${session}`,
+        'content-type': 'application/octet-stream',
+        'x-starling-rows': JSON.stringify(parts),
+        ...headers,
+      },
+    })
   const answer = await ask(writeRowNumbers(layout, wanted))
   assert.equal(answer.status, 200)
   const rows = new Float32Array(layout.total)
   readGradient(new Uint8Array(await answer.arrayBuffer()), gradientForm(layout, parts)).writeTo(rows)
-  const whole = readParameters(new Uint8Array(await (await fetch(`${url}/api/jobs/${id}/versions/${version.id}?part=parameters`, { headers: { authorization: `Bearer ${session}` } })).arrayBuffer()), layout)
+  const whole = readParameters(
+    new Uint8Array(
+      await (
+        await fetch(`${url}/api/jobs/${id}/versions/${version.id}?part=parameters`, {
+          headers: { authorization: `Bearer ${session}` },
+        })
+      ).arrayBuffer(),
+    ),
+    layout,
+  )
   const { offset } = layout.entries.find(({ name }) => name === 'fc.weight') ?? assert.fail()
-  const expected = whole.map((value, i) => (i >= offset && i < offset + 7840 && ![1, 7].includes(Math.floor((i - offset) / 784)) ? 0 : value))
+  const expected = whole.map((value, i) =>
+    i >= offset && i < offset + 7840 && ![1, 7].includes(Math.floor((i - offset) / 784)) ? 0 : value,
+  )
   assert.deepEqual(rows, expected)
 
   const numbers = writeRowNumbers(layout, wanted)
@@ -85,5 +126,8 @@ test('rows of a recent version come alone, to members only, when their numbers a
     ask(new Uint8Array(12)),
     ask(numbers, { of: '0'.repeat(64) }),
   ])
-  assert.deepEqual(refusals.map(({ status }) => status), [401, 422, 422, 422, 400, 413, 404])
+  assert.deepEqual(
+    refusals.map(({ status }) => status),
+    [401, 422, 422, 422, 400, 413, 404],
+  )
 })

@@ -28,17 +28,24 @@ test('threat 22: an address or method that does not exist is refused before its 
     ['GET /healthz', 'Content-Length: 500000', /^HTTP\/1.1 400 /],
     ['POST /api/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 401 /],
   ]
-  for (const [line, headers, expected] of cases) assert.match(await answerTo(port, `${line} HTTP/1.1\r\n${headers}`), expected, `${line} ${headers}`)
+  for (const [line, headers, expected] of cases)
+    assert.match(await answerTo(port, `${line} HTTP/1.1\r\n${headers}`), expected, `${line} ${headers}`)
 })
 
 test('threat 14: half a megabyte of quotes with the owner token is refused as JSON, and other requests go on', async () => {
   const { url } = await startCoordinator()
-  const hostile = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' }, body: String.raw`"\"`.repeat(170_000) })
+  const hostile = await fetch(`${url}/api/jobs`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+    body: String.raw`"\"`.repeat(170_000),
+  })
   assert.equal(hostile.status, 400)
 })
 
 test('threat 24: a stall of the coordinator itself is nobody’s silence: no member is dropped and no lease expires', async () => {
-  const { url } = await startCoordinator({ timing: { stateMs: 300, formMs: 3000, admitMs: 100, lostMs: 1500, leaseMinMs: 3000 } })
+  const { url } = await startCoordinator({
+    timing: { stateMs: 300, formMs: 3000, admitMs: 100, lostMs: 1500, leaseMinMs: 3000 },
+  })
   const { id } = await submit(url, smallJob({ epochs: 1000 }))
   for (const stepMs of [10, 10]) volunteer(url, { stepMs })
   const before = await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 2)

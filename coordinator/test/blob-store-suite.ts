@@ -63,17 +63,35 @@ export function blobStoreSuite(where: string, open: () => Promise<OpenedStore>):
   test(`${where}: a damaged blob is refused by its name, and putting the bytes again mends it`, async () => {
     const { store, damage } = await opened()
     await damage(await store.put(BYTES))
-    await assert.rejects(store.get(NAME), (error) => isGridError(error) && error.code === 'shard-corrupt' && error.message.includes(NAME))
+    await assert.rejects(
+      store.get(NAME),
+      (error) => isGridError(error) && error.code === 'shard-corrupt' && error.message.includes(NAME),
+    )
     await store.put(BYTES)
     assert.deepEqual(new Uint8Array((await store.get(NAME)) ?? []), BYTES)
   })
 
   test(`${where}: only 64 hex digits are a name`, async () => {
     const { store } = await opened()
-    for (const text of ['', '../../etc/passwd', `${'0'.repeat(62)}/.`, '0'.repeat(63), NAME.toUpperCase(), `${NAME}\0`]) {
+    for (const text of [
+      '',
+      '../../etc/passwd',
+      `${'0'.repeat(62)}/.`,
+      '0'.repeat(63),
+      NAME.toUpperCase(),
+      `${NAME}\0`,
+    ]) {
       const name = sha256Name(text)
-      for (const use of [() => store.get(name), () => store.has(name), () => store.stat(name), () => store.delete(name)])
-        await assert.rejects(async () => use(), (error) => isGridError(error) && error.code === 'message-malformed')
+      for (const use of [
+        () => store.get(name),
+        () => store.has(name),
+        () => store.stat(name),
+        () => store.delete(name),
+      ])
+        await assert.rejects(
+          async () => use(),
+          (error) => isGridError(error) && error.code === 'message-malformed',
+        )
     }
   })
 

@@ -32,11 +32,15 @@ test('threat 25: bodies on their way are bounded together; one that does not fit
   const { port } = await startCoordinator({ connections: { bodyBytes: 100_000 } })
   const first = await opened(port, `${OPEN_JSON}Host: localhost\r\nContent-Length: 90000\r\n\r\n{`)
   let answer = ''
-  while (!answer.startsWith('HTTP/1.1 429')) answer = await (await opened(port, `${OPEN_JSON}Host: localhost\r\nContent-Length: 20000\r\n\r\n`)).ended
+  while (!answer.startsWith('HTTP/1.1 429'))
+    answer = await (await opened(port, `${OPEN_JSON}Host: localhost\r\nContent-Length: 20000\r\n\r\n`)).ended
   assert.match(answer, /retry-after: 2/)
   first.socket.destroy()
   for (;;) {
-    const next = await opened(port, `${OPEN_JSON}Host: localhost\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n${' '.repeat(20_000)}`)
+    const next = await opened(
+      port,
+      `${OPEN_JSON}Host: localhost\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n${' '.repeat(20_000)}`,
+    )
     const text = await next.ended
     if (text.startsWith('HTTP/1.1 400')) break // read, and it is no JSON
     assert.match(text, /^HTTP\/1.1 429/)
@@ -45,7 +49,15 @@ test('threat 25: bodies on their way are bounded together; one that does not fit
 
 test('threat 22: a reader that does not read is cut off, and one that reads gets all', async () => {
   const { url } = await startCoordinator({ connections: { graceMs: 1000, slowest: 1000 } })
-  const wide = { name: 'wide', input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'hidden', out: 4000 }, { type: 'linear', name: 'fc', out: 10 }] }
+  const wide = {
+    name: 'wide',
+    input: [1, 28, 28],
+    layers: [
+      { type: 'flatten' },
+      { type: 'linear', name: 'hidden', out: 4000 },
+      { type: 'linear', name: 'fc', out: 10 },
+    ],
+  }
   const { id } = await submit(url, smallJob({ epochs: 1, maxSteps: 1, minVolunteers: 1, model: wide }))
   volunteer(url)
   await until(url, 'the end', ({ phase, checkpoint }) => phase === 'finished' && checkpoint !== null)
@@ -74,19 +86,33 @@ test('one address has so many connections; the rest are closed, and a place that
   assert.equal(await (await opened(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')).ended, '')
   sockets[0]?.socket.destroy()
   let text = ''
-  while (!text.startsWith('HTTP/1.1 200')) text = await (await opened(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')).ended
+  while (!text.startsWith('HTTP/1.1 200'))
+    text = await (await opened(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')).ended
   for (const { socket } of sockets) socket.destroy()
 })
 
 test('an address is an IPv4 address or the /64 of an IPv6 address, however it is written', () => {
   for (const [ip, subscriber] of [
-    ['192.0.2.7', '192.0.2.7'], ['::ffff:192.0.2.7', '192.0.2.7'], ['2001:db8::1', '2001:db8:0:0::/64'], ['2001:0db8:0:0:ffff::2', '2001:db8:0:0::/64'],
-    ['2001:db8:0:1::1', '2001:db8:0:1::/64'], ['fe80::1%eth0', 'fe80:0:0:0::/64'], ['::1', '0:0:0:0::/64'],
-  ] as const) assert.equal(subscriberOf(ip), subscriber, ip)
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['2001:0db8:0:0:ffff::2', '2001:db8:0:0::/64'],
+    ['2001:db8:0:1::1', '2001:db8:0:1::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+  ] as const)
+    assert.equal(subscriberOf(ip), subscriber, ip)
 })
 
 test('threat 23: with a trusted proxy the caller counts, without one its header says nothing', async () => {
-  const guess = async (url: string, address: string) => (await fetch(`${url}/api/jobs`, { method: 'POST', headers: { authorization: 'Bearer wrong', 'x-forwarded-for': address, 'content-type': 'application/json' }, body: '{}' })).status
+  const guess = async (url: string, address: string) =>
+    (
+      await fetch(`${url}/api/jobs`, {
+        method: 'POST',
+        headers: { authorization: 'Bearer wrong', 'x-forwarded-for': address, 'content-type': 'application/json' },
+        body: '{}',
+      })
+    ).status
   const behind = await startCoordinator({ trustedProxies: ['127.0.0.0/8'] })
   for (let i = 0; i < 11; i++) await guess(behind.url, '192.0.2.1')
   assert.deepEqual([await guess(behind.url, '192.0.2.1'), await guess(behind.url, '192.0.2.2')], [429, 401])
@@ -100,7 +126,11 @@ test('threat 20: a body with an encoding is refused before it is read', async ()
   const { id } = await submit(url, smallJob({ mode: 'async', minVolunteers: 1 }))
   const fake = volunteer(url, { obedient: true, works: false })
   await fake.heard('welcome')
-  const push = await fake.request(`/api/jobs/${id}/pushes`, { method: 'POST', headers: { 'content-type': 'application/octet-stream', 'content-encoding': 'gzip' }, body: gzipSync(new Uint8Array(1000)) as BodyInit })
+  const push = await fake.request(`/api/jobs/${id}/pushes`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/octet-stream', 'content-encoding': 'gzip' },
+    body: gzipSync(new Uint8Array(1000)) as BodyInit,
+  })
   assert.equal(push.status, 415)
 })
 
@@ -109,13 +139,23 @@ test('threat 24: a member that sends large legal messages is cut off by their by
   await submit(url, smallJob({ minVolunteers: 2 }))
   const flood = volunteer(url, { name: 'flood' })
   await flood.heard('welcome')
-  const text = JSON.stringify({ type: 'heartbeat', job: flood.terms?.id, samplesPerSecond: 1, activity: 'x'.repeat(190_000), bytesSent: 0, bytesReceived: 0 })
+  const text = JSON.stringify({
+    type: 'heartbeat',
+    job: flood.terms?.id,
+    samplesPerSecond: 1,
+    activity: 'x'.repeat(190_000),
+    bytesSent: 0,
+    bytesReceived: 0,
+  })
   for (let i = 0; i < 20 && flood.socket.readyState === flood.socket.OPEN; i++) flood.raw(text)
   await flood.closed
 })
 
 test('two Host headers are refused', async () => {
   const { port } = await startCoordinator()
-  const { ended } = await opened(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\nConnection: close\r\n\r\n')
+  const { ended } = await opened(
+    port,
+    'GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\nConnection: close\r\n\r\n',
+  )
   assert.match(await ended, /^HTTP\/1.1 400/)
 })

@@ -35,7 +35,13 @@ class FakeSocket extends EventEmitter {
 
 test('beyond the most volunteers that a coordinator takes one more is refused by name, and has no session', () => {
   const refusals: string[] = []
-  const parts = { onRefused: (code: string) => refusals.push(code), onGone: () => undefined, run: () => undefined, lastRun: () => undefined, relayedLinks: () => 0 }
+  const parts = {
+    onRefused: (code: string) => refusals.push(code),
+    onGone: () => undefined,
+    run: () => undefined,
+    lastRun: () => undefined,
+    relayedLinks: () => 0,
+  }
   const sessions = new Sessions(parts as unknown as ConstructorParameters<typeof Sessions>[0])
   let admitted = 0
   /** Each from an address of its own: places are shared by addresses, and one address has few. */
@@ -71,8 +77,12 @@ test('tokens are compared as hashes of one length, in constant time, right or wr
     syncBuiltinESMExports()
   })
   const { url } = await startCoordinator()
-  for (const token of ['wrong', 'the-owner-token-of-testX']) assert.equal((await submit(url, smallJob(), token)).status, 401)
+  for (const token of ['wrong', 'the-owner-token-of-testX'])
+    assert.equal((await submit(url, smallJob(), token)).status, 401)
   assert.equal((await submit(url, smallJob())).status, 201)
   assert.ok(compared.length >= 3, `${compared.length} comparisons`)
-  assert.ok(compared.every(([a, b]) => a === 32 && b === 32), JSON.stringify(compared))
+  assert.ok(
+    compared.every(([a, b]) => a === 32 && b === 32),
+    JSON.stringify(compared),
+  )
 })

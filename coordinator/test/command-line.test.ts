@@ -11,7 +11,9 @@ import { ownerToken } from '../src/owner-token.ts'
 import { spawnCoordinator } from './coordinator-process.ts'
 import { OWNER, smallJob, temporaryFolder, TOKEN } from './fixture.ts'
 
-async function failed(args: readonly string[]): Promise<{ readonly code: number | string; readonly lines: readonly string[] }> {
+async function failed(
+  args: readonly string[],
+): Promise<{ readonly code: number | string; readonly lines: readonly string[] }> {
   const coordinator = spawnCoordinator(args)
   return { code: await coordinator.ended, lines: coordinator.stderr }
 }
@@ -21,9 +23,19 @@ test('a taken port ends with one line that says which and how to choose another'
   await once(other, 'listening')
   after(() => other.close())
   const { port } = other.address() as AddressInfo
-  const { code, lines } = await failed(['--port', String(port), '--data-dir', await temporaryFolder(), '--token', TOKEN])
+  const { code, lines } = await failed([
+    '--port',
+    String(port),
+    '--data-dir',
+    await temporaryFolder(),
+    '--token',
+    TOKEN,
+  ])
   assert.deepEqual([code, lines.length], [1, 1], lines.join('\n'))
-  assert.match(lines[0] ?? '', new RegExp(`Port ${port} is in use: http://127.0.0.1:${port} .*--port ${port + 1}.*\\(port-taken\\)`))
+  assert.match(
+    lines[0] ?? '',
+    new RegExp(`Port ${port} is in use: http://127.0.0.1:${port} .*--port ${port + 1}.*\\(port-taken\\)`),
+  )
 })
 
 test('a data folder that cannot be written, and a dataset that is not there, end with one line', async () => {
@@ -34,8 +46,20 @@ test('a data folder that cannot be written, and a dataset that is not there, end
     assert.deepEqual([code, lines.length], [1, 1], lines.join('\n'))
     assert.match(lines[0] ?? '', /--data-dir.*\(folder-unwritable\)/)
   }
-  await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob({ dataset: { source: 'mnist', folder: join(folder, 'nothing') } })))
-  const unreadable = await failed(['--port', '0', '--data-dir', join(folder, 'data'), '--token', TOKEN, '--job', join(folder, 'job.json')])
+  await writeFile(
+    join(folder, 'job.json'),
+    JSON.stringify(smallJob({ dataset: { source: 'mnist', folder: join(folder, 'nothing') } })),
+  )
+  const unreadable = await failed([
+    '--port',
+    '0',
+    '--data-dir',
+    join(folder, 'data'),
+    '--token',
+    TOKEN,
+    '--job',
+    join(folder, 'job.json'),
+  ])
   assert.deepEqual([unreadable.code, unreadable.lines.length], [1, 1], unreadable.lines.join('\n'))
   assert.match(unreadable.lines[0] ?? '', /\(dataset-unreadable\)/)
 })
@@ -43,7 +67,17 @@ test('a data folder that cannot be written, and a dataset that is not there, end
 test('wrong use is exit code 2', async () => {
   const { code, lines } = await failed(['--port', 'no'])
   assert.deepEqual([code, lines.length], [2, 1], lines.join('\n'))
-  for (const args of [['--port', '70000'], ['--nonsense'], ['--timing', '{"stateMs":"x"}'], ['--timing', '{'], ['--public-url', 'grid'], ['--link-open', '0.5'], ['--link-open', 'long'], ['--link-open', '121']]) assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
+  for (const args of [
+    ['--port', '70000'],
+    ['--nonsense'],
+    ['--timing', '{"stateMs":"x"}'],
+    ['--timing', '{'],
+    ['--public-url', 'grid'],
+    ['--link-open', '0.5'],
+    ['--link-open', 'long'],
+    ['--link-open', '121'],
+  ])
+    assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
   await assert.rejects(ownerToken(await temporaryFolder(), 'short'), { code: 'usage' })
 })
 
@@ -62,7 +96,10 @@ test('the owner token is made once, shown once, and readable by its user alone',
   assert.match(token, /^[0-9a-f]{64}$/)
   assert.equal(url, `http://127.0.0.1:${port}`)
   const shown = first.stderr.join('\n')
-  assert.ok(shown.includes(token) && shown.includes(`npm run volunteer -- ${url}`) && shown.includes(`${url}/dashboard`), shown)
+  assert.ok(
+    shown.includes(token) && shown.includes(`npm run volunteer -- ${url}`) && shown.includes(`${url}/dashboard`),
+    shown,
+  )
   assert.equal((await readFile(join(folder, 'owner-token'), 'utf8')).trim(), token)
   if (process.platform !== 'win32') assert.equal((await stat(join(folder, 'owner-token'))).mode & 0o777, 0o600)
   first.child.kill('SIGTERM')
@@ -76,9 +113,21 @@ test('a job file is submitted at the first start and goes on at the second', asy
   const folder = await temporaryFolder()
   await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob()))
   const jobs = async (): Promise<string[]> => {
-    const coordinator = spawnCoordinator(['--json', '--port', '0', '--data-dir', join(folder, 'data'), '--token', TOKEN, '--job', join(folder, 'job.json')])
+    const coordinator = spawnCoordinator([
+      '--json',
+      '--port',
+      '0',
+      '--data-dir',
+      join(folder, 'data'),
+      '--token',
+      TOKEN,
+      '--job',
+      join(folder, 'job.json'),
+    ])
     const { url } = await coordinator.listening()
-    const { jobs } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as { jobs: { job: { id: string } }[] }
+    const { jobs } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as {
+      jobs: { job: { id: string } }[]
+    }
     coordinator.child.kill('SIGINT')
     assert.equal(await coordinator.ended, 0)
     return jobs.map(({ job }) => job.id)
@@ -89,11 +138,21 @@ test('a job file is submitted at the first start and goes on at the second', asy
 })
 
 test('told twice to stop, it leaves at once, whoever holds a connection open', async () => {
-  const coordinator = spawnCoordinator(['--json', '--port', '0', '--data-dir', await temporaryFolder(), '--token', TOKEN])
+  const coordinator = spawnCoordinator([
+    '--json',
+    '--port',
+    '0',
+    '--data-dir',
+    await temporaryFolder(),
+    '--token',
+    TOKEN,
+  ])
   const { port } = await coordinator.listening()
   // Opens a WebSocket and then answers nothing, not even the closing handshake.
   const socket = connect(port, '127.0.0.1')
-  socket.write(`GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`)
+  socket.write(
+    `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+  )
   socket.on('error', () => undefined)
   await once(socket, 'data')
   const drained = once(coordinator.child.stderr ?? assert.fail(), 'data', { signal: AbortSignal.timeout(20_000) })

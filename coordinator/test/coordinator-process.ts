@@ -22,7 +22,9 @@ export interface CoordinatorProcess {
 /** `main`: another file of this folder that starts one. */
 export function spawnCoordinator(args: readonly string[], main = MAIN): CoordinatorProcess {
   // The channel says nothing; its end, when this test's process is ended, ends the coordinator.
-  const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, main, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
+  const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, main, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  })
   child.channel?.unref()
   const [stdout, stderr]: [string[], string[]] = [[], []]
   if (child.stdout === null || child.stderr === null) throw new Error('internal: no pipes')
@@ -31,9 +33,14 @@ export function spawnCoordinator(args: readonly string[], main = MAIN): Coordina
   const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | string)
   after(() => child.kill('SIGKILL'))
   return {
-    child, stdout, stderr, ended,
+    child,
+    stdout,
+    stderr,
+    ended,
     async listening() {
-      const early = ended.then((code) => Promise.reject(new Error(`the coordinator ended (${code}): ${stderr.join('\n')}`)))
+      const early = ended.then((code) =>
+        Promise.reject(new Error(`the coordinator ended (${code}): ${stderr.join('\n')}`)),
+      )
       early.catch(() => undefined)
       while (stdout.length === 0) await Promise.race([once(out, 'line'), early])
       return JSON.parse(stdout[0] ?? '') as { url: string; port: number; token: string }

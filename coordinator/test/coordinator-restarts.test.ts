@@ -11,7 +11,17 @@ const BLOCKS = 36
 const STEP_MS = 25
 
 async function start(dataDir: string, port: number) {
-  const coordinator = spawnCoordinator(['--json', '--port', String(port), '--data-dir', dataDir, '--token', TOKEN, '--timing', JSON.stringify(QUICK)])
+  const coordinator = spawnCoordinator([
+    '--json',
+    '--port',
+    String(port),
+    '--data-dir',
+    dataDir,
+    '--token',
+    TOKEN,
+    '--timing',
+    JSON.stringify(QUICK),
+  ])
   return { ...coordinator, ...(await coordinator.listening()) }
 }
 
@@ -25,34 +35,44 @@ function comeBack(url: string, members: readonly FakeVolunteer[]): FakeVolunteer
 }
 
 async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }).records
+  return (
+    (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
+  ).records
 }
 
 for (const mode of ['ring', 'async'] as const)
-  test(`killed twice in ${mode} mode, the run ends with every block once an epoch and its curve whole`, { timeout: 120_000 }, async () => {
-    const dataDir = await temporaryFolder()
-    let coordinator = await start(dataDir, 0)
-    const { url, port } = coordinator
-    const { id } = await submit(url, smallJob({ mode, epochs: EPOCHS }))
-    let members = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS })]
-    for (const reach of [8, 25]) {
-      await until(url, `version ${reach}`, (run) => run.version.v >= reach)
-      const known = await recordsOf(url, id)
-      coordinator.child.kill('SIGKILL')
-      assert.equal(await coordinator.ended, 'SIGKILL')
-      coordinator = await start(dataDir, port)
-      if (mode === 'ring') assert.deepEqual((await recordsOf(url, id)).slice(0, known.length), known, 'nothing committed was lost')
-      members = comeBack(url, members)
-    }
-    await Promise.all(members.map((member) => member.heard('finished')))
-    const run = await runOf(url, id)
-    const blocks = (await recordsOf(url, id)).flatMap((record) => record.blocks)
-    assert.deepEqual([run.phase, blocks.length, new Set(blocks).size], ['finished', BLOCKS * EPOCHS, BLOCKS * EPOCHS])
+  test(
+    `killed twice in ${mode} mode, the run ends with every block once an epoch and its curve whole`,
+    { timeout: 120_000 },
+    async () => {
+      const dataDir = await temporaryFolder()
+      let coordinator = await start(dataDir, 0)
+      const { url, port } = coordinator
+      const { id } = await submit(url, smallJob({ mode, epochs: EPOCHS }))
+      let members = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS })]
+      for (const reach of [8, 25]) {
+        await until(url, `version ${reach}`, (run) => run.version.v >= reach)
+        const known = await recordsOf(url, id)
+        coordinator.child.kill('SIGKILL')
+        assert.equal(await coordinator.ended, 'SIGKILL')
+        coordinator = await start(dataDir, port)
+        if (mode === 'ring')
+          assert.deepEqual((await recordsOf(url, id)).slice(0, known.length), known, 'nothing committed was lost')
+        members = comeBack(url, members)
+      }
+      await Promise.all(members.map((member) => member.heard('finished')))
+      const run = await runOf(url, id)
+      const blocks = (await recordsOf(url, id)).flatMap((record) => record.blocks)
+      assert.deepEqual([run.phase, blocks.length, new Set(blocks).size], ['finished', BLOCKS * EPOCHS, BLOCKS * EPOCHS])
 
-    coordinator.child.kill('SIGKILL')
-    await coordinator.ended
-    coordinator = await start(dataDir, port)
-    const again = await runOf(url, id)
-    assert.deepEqual([again.phase, again.version, again.finishedAt, again.samplesCommitted], ['finished', run.version, run.finishedAt, run.samplesCommitted])
-    assert.equal((await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })).status, 200)
-  })
+      coordinator.child.kill('SIGKILL')
+      await coordinator.ended
+      coordinator = await start(dataDir, port)
+      const again = await runOf(url, id)
+      assert.deepEqual(
+        [again.phase, again.version, again.finishedAt, again.samplesCommitted],
+        ['finished', run.version, run.finishedAt, run.samplesCommitted],
+      )
+      assert.equal((await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })).status, 200)
+    },
+  )

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { trainingBlock } from '@starling-grid/protocol'
 import { smallJob, startCoordinator, submit, temporaryFolder, until, volunteer } from './fixture.ts'
 
-test('a shard that lost a byte on the coordinator\'s disk is found by a look at it, and its blocks are set aside at once', async () => {
+test("a shard that lost a byte on the coordinator's disk is found by a look at it, and its blocks are set aside at once", async () => {
   const dataDir = await temporaryFolder()
   const { url } = await startCoordinator({ dataDir })
   await submit(url, smallJob({ epochs: 1000, blockSamples: 64 }))
@@ -15,7 +15,12 @@ test('a shard that lost a byte on the coordinator\'s disk is found by a look at 
   const shard = terms?.dataset.train.at(-1) ?? assert.fail()
   const blocks = Math.ceil(shard.samples / 64)
   const all = (terms?.dataset.train ?? []).reduce((sum, { samples }) => sum + Math.ceil(samples / 64), 0)
-  fakes[0]?.send({ type: 'unreadable', blocks: [trainingBlock(900, all - 1)], code: 'shard-corrupt', message: 'a lie: the shard is whole' })
+  fakes[0]?.send({
+    type: 'unreadable',
+    blocks: [trainingBlock(900, all - 1)],
+    code: 'shard-corrupt',
+    message: 'a lie: the shard is whole',
+  })
   const whole = await until(url, 'steps', (run) => run.version.v > 3)
   assert.equal(whole.queue.quarantined, 0)
   await new Promise((resolve) => setTimeout(resolve, 5100)) // a look is believed for five seconds

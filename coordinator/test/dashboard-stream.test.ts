@@ -22,7 +22,10 @@ function learn(known: Known, message: WatchMessage): void {
   known.validations = [...known.validations.filter(({ v }) => v <= rewoundTo), ...message.validations]
 }
 
-async function follow(url: string, done: (message: WatchMessage) => boolean): Promise<{ readonly messages: WatchMessage[]; readonly known: Known }> {
+async function follow(
+  url: string,
+  done: (message: WatchMessage) => boolean,
+): Promise<{ readonly messages: WatchMessage[]; readonly known: Known }> {
   const { messages, stop } = watch(url)
   const seen: WatchMessage[] = []
   const known: Known = { steps: [], validations: [] }
@@ -44,15 +47,31 @@ test('a page that watches from the start and one that comes at the end know the 
   for (const stepMs of [20, 20]) volunteer(url, { stepMs })
   const { messages, known } = await watching
   assert.deepEqual(messages[0], { type: 'none', reason: 'no job was submitted yet' })
-  assert.deepEqual(messages.slice(1).map(({ type }) => type), ['snapshot', ...messages.slice(2).map(() => 'update')])
-  assert.deepEqual(known.steps.map(({ v }) => v), Array.from({ length: 36 }, (_, i) => i + 1))
-  assert.deepEqual(known.validations.map(({ v, epoch, accuracy }) => [v, epoch, accuracy]), [[9, 0, 0.5], [18, 1, 0.5], [27, 2, 0.5], [36, 3, 0.5]])
+  assert.deepEqual(
+    messages.slice(1).map(({ type }) => type),
+    ['snapshot', ...messages.slice(2).map(() => 'update')],
+  )
+  assert.deepEqual(
+    known.steps.map(({ v }) => v),
+    Array.from({ length: 36 }, (_, i) => i + 1),
+  )
+  assert.deepEqual(
+    known.validations.map(({ v, epoch, accuracy }) => [v, epoch, accuracy]),
+    [
+      [9, 0, 0.5],
+      [18, 1, 0.5],
+      [27, 2, 0.5],
+      [36, 3, 0.5],
+    ],
+  )
   const late = await follow(url, isFinished)
   assert.deepEqual(late.known, known)
 })
 
 test('after a rewind the stream takes back the steps that are gone', async () => {
-  const { url } = await startCoordinator({ timing: { stateMs: 200, lostMs: 300, rejoinMs: 300, formMs: 10_000, checkpointMs: 600_000 } })
+  const { url } = await startCoordinator({
+    timing: { stateMs: 200, lostMs: 300, rejoinMs: 300, formMs: 10_000, checkpointMs: 600_000 },
+  })
   const { id } = await submit(url, smallJob({ minVolunteers: 1, epochs: 3 }))
   const watching = follow(url, isFinished)
   const first = volunteer(url, { stepMs: 100 })
@@ -62,7 +81,10 @@ test('after a rewind the stream takes back the steps that are gone', async () =>
   volunteer(url, { stepMs: 5 })
   const { messages, known } = await watching
   assert.ok(messages.some((message) => message.type === 'update' && message.rewoundTo === 0))
-  assert.deepEqual(known.steps.map(({ v }) => v), Array.from({ length: 27 }, (_, i) => i + 1))
+  assert.deepEqual(
+    known.steps.map(({ v }) => v),
+    Array.from({ length: 27 }, (_, i) => i + 1),
+  )
   const { events } = messages.find((message) => message.type === 'snapshot') ?? assert.fail()
   assert.ok(Array.isArray(events))
   assert.equal((await runOf(url, id)).samplesCommitted, 27_000)
@@ -72,7 +94,9 @@ test('a page that does not read costs no memory and does not slow the run', asyn
   const { url, port } = await startCoordinator()
   await submit(url, smallJob({ epochs: 2 }))
   const socket = connect(port, '127.0.0.1')
-  socket.write(`GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`)
+  socket.write(
+    `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+  )
   await once(socket, 'data')
   socket.pause()
   const [member] = [volunteer(url), volunteer(url)]
@@ -83,17 +107,40 @@ test('a page that does not read costs no memory and does not slow the run', asyn
 test('pages come with a policy that runs nothing from elsewhere; built files are cached for ever, pages are not', async () => {
   const webRoot = await temporaryFolder()
   await mkdir(join(webRoot, 'assets'))
-  for (const [file, text] of [['index.html', '<h1>take part</h1>'], ['dashboard.html', '<h1>watch</h1>'], ['assets/main-abc.js', '1']] as const) await writeFile(join(webRoot, file), text)
+  for (const [file, text] of [
+    ['index.html', '<h1>take part</h1>'],
+    ['dashboard.html', '<h1>watch</h1>'],
+    ['assets/main-abc.js', '1'],
+  ] as const)
+    await writeFile(join(webRoot, file), text)
   const { url } = await startCoordinator({ webRoot })
   const page = await fetch(`${url}/`)
   assert.equal(await page.text(), '<h1>take part</h1>')
   assert.equal(await (await fetch(`${url}/dashboard`)).text(), '<h1>watch</h1>')
   const policy = page.headers.get('content-security-policy') ?? ''
-  for (const part of ["default-src 'none'", "script-src 'self' 'wasm-unsafe-eval'", "style-src 'self'", "worker-src 'self'", `connect-src 'self' ws://${new URL(url).host} wss://${new URL(url).host}`, "img-src 'self' data:", "frame-ancestors 'none'"]) assert.ok(policy.includes(part), `${part} in ${policy}`)
+  for (const part of [
+    "default-src 'none'",
+    "script-src 'self' 'wasm-unsafe-eval'",
+    "style-src 'self'",
+    "worker-src 'self'",
+    `connect-src 'self' ws://${new URL(url).host} wss://${new URL(url).host}`,
+    "img-src 'self' data:",
+    "frame-ancestors 'none'",
+  ])
+    assert.ok(policy.includes(part), `${part} in ${policy}`)
   assert.equal(/'unsafe|upgrade-insecure/.test(policy), false)
-  assert.deepEqual([page.headers.get('referrer-policy'), page.headers.get('strict-transport-security'), page.headers.get('cache-control'), page.headers.get('cross-origin-opener-policy')], ['no-referrer', null, 'no-cache', 'same-origin'])
+  assert.deepEqual(
+    [
+      page.headers.get('referrer-policy'),
+      page.headers.get('strict-transport-security'),
+      page.headers.get('cache-control'),
+      page.headers.get('cross-origin-opener-policy'),
+    ],
+    ['no-referrer', null, 'no-cache', 'same-origin'],
+  )
   assert.match((await fetch(`${url}/assets/main-abc.js`)).headers.get('cache-control') ?? '', /immutable/)
-  for (const path of ['/..%2f..%2fetc%2fpasswd', '/assets/../../package.json', '/nothing']) assert.equal((await fetch(url + path)).status, 404, path)
+  for (const path of ['/..%2f..%2fetc%2fpasswd', '/assets/../../package.json', '/nothing'])
+    assert.equal((await fetch(url + path)).status, 404, path)
 })
 
 test('without built pages a plain sentence says so, and the probes answer', async () => {

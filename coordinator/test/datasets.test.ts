@@ -4,7 +4,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import { DatasetManifestSchema, int32Values, isGridError, parse, readSafetensors, type ShardRef } from '@starling-grid/protocol'
+import {
+  DatasetManifestSchema,
+  int32Values,
+  isGridError,
+  parse,
+  readSafetensors,
+  type ShardRef,
+} from '@starling-grid/protocol'
 import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { readDigits } from '../src/datasets/digits.ts'
@@ -38,7 +45,8 @@ test('every shard is a mixture of all classes, between 0.5 and 2 MB', async () =
   const { train } = await storeDataset(await readDigits(), store)
   for (const shard of train) {
     const { labels } = await contents(store, [shard])
-    for (let digit = 0; digit < 10; digit++) assert.ok(count(labels, digit) > shard.samples / 20, `digit ${digit} in ${shard.sha256}`)
+    for (let digit = 0; digit < 10; digit++)
+      assert.ok(count(labels, digit) > shard.samples / 20, `digit ${digit} in ${shard.sha256}`)
     assert.ok(shard.bytes > 0.5e6 && shard.bytes < 2e6)
   }
 })
@@ -46,11 +54,25 @@ test('every shard is a mixture of all classes, between 0.5 and 2 MB', async () =
 test('shards hold each sample once, with its own label', async () => {
   const store = memoryBlobs()
   // The one pixel of sample i is i, its label is i % 7.
-  const numbered = { x: Uint8Array.from({ length: 250 }, (_, i) => i), y: Uint8Array.from({ length: 250 }, (_, i) => i % 7) }
-  const dataset: ImportedDataset = { name: 'numbers', source: 'a test', inputShape: [1], classes: 7, inputScale: 1, train: numbered, validation: { x: new Uint8Array(0), y: new Uint8Array(0) } }
+  const numbered = {
+    x: Uint8Array.from({ length: 250 }, (_, i) => i),
+    y: Uint8Array.from({ length: 250 }, (_, i) => i % 7),
+  }
+  const dataset: ImportedDataset = {
+    name: 'numbers',
+    source: 'a test',
+    inputShape: [1],
+    classes: 7,
+    inputScale: 1,
+    train: numbered,
+    validation: { x: new Uint8Array(0), y: new Uint8Array(0) },
+  }
   const { train, validation } = await storeDataset(dataset, store)
   const { inputs, labels } = await contents(store, train)
-  assert.deepEqual([...inputs].sort((a, b) => a - b), [...numbered.x])
+  assert.deepEqual(
+    [...inputs].sort((a, b) => a - b),
+    [...numbered.x],
+  )
   inputs.forEach((input, i) => assert.equal(labels[i], input % 7))
   assert.notDeepEqual(inputs, [...numbered.x])
   assert.deepEqual(validation, [])
@@ -58,14 +80,16 @@ test('shards hold each sample once, with its own label', async () => {
 
 test('another seed gives other shards, the same seed the same', async () => {
   const digits = await readDigits()
-  const names = async (seed: number) => (await storeDataset(digits, memoryBlobs(), { seed })).train.map(({ sha256 }) => sha256)
+  const names = async (seed: number) =>
+    (await storeDataset(digits, memoryBlobs(), { seed })).train.map(({ sha256 }) => sha256)
   assert.deepEqual(await names(1), await names(1))
   assert.notDeepEqual(await names(1), await names(2))
 })
 
 test('importing tells how far it is', async () => {
   const seen: string[] = []
-  const watch = ({ stage, done, total }: { stage: string; done: number; total: number }) => seen.push(`${stage} ${done}/${total}`)
+  const watch = ({ stage, done, total }: { stage: string; done: number; total: number }) =>
+    seen.push(`${stage} ${done}/${total}`)
   await storeDataset(await readDigits(watch), memoryBlobs(), { onProgress: watch })
   assert.equal(seen[0], 'reading files 1/10')
   assert.equal(seen.at(-1), 'writing shards 10000/10000')
@@ -87,7 +111,10 @@ test('a folder of IDX files is read, plain or compressed, with either spelling',
 test('a folder without the files is refused with the names that were looked for and found', async () => {
   const path = await mkdtemp(join(folder, 'empty-'))
   await writeFile(join(path, 'holiday.jpg'), '')
-  await assert.rejects(readMnistFolder(path), refusal(/has no train-images-idx3-ubyte.*it has holiday\.jpg.*Name the folder/))
+  await assert.rejects(
+    readMnistFolder(path),
+    refusal(/has no train-images-idx3-ubyte.*it has holiday\.jpg.*Name the folder/),
+  )
   await assert.rejects(readMnistFolder(join(path, 'nowhere')), refusal(/nowhere: cannot be listed/))
 })
 
@@ -102,7 +129,10 @@ test('each defect of an IDX file is named', async () => {
   const whole = idx([2, 2], [1, 2, 3, 4])
   await refused('cannot be read', undefined)
   await refused('begins with nothing', Buffer.alloc(0))
-  await refused('begins with 89 50 4e 47; an IDX file of bytes in 2 dimensions begins with 00 00 08 02', Buffer.from('\x89PNG\r\n', 'latin1'))
+  await refused(
+    'begins with 89 50 4e 47; an IDX file of bytes in 2 dimensions begins with 00 00 08 02',
+    Buffer.from('\x89PNG\r\n', 'latin1'),
+  )
   await refused('begins with 00 00 08 01', idx([4], [1, 2, 3, 4]))
   await refused('ends within its header', whole.subarray(0, 9))
   await refused('declares 2 × 2 = 4 bytes, more than its 15 bytes can hold', whole.subarray(0, 15))
@@ -150,7 +180,10 @@ function refusal(pattern: RegExp) {
   return (error: unknown) => isGridError(error) && error.code === 'dataset-unreadable' && pattern.test(error.message)
 }
 
-async function contents(store: BlobStore, shards: readonly ShardRef[]): Promise<{ inputs: number[]; labels: number[] }> {
+async function contents(
+  store: BlobStore,
+  shards: readonly ShardRef[],
+): Promise<{ inputs: number[]; labels: number[] }> {
   const [inputs, labels]: [number[], number[]] = [[], []]
   for (const { sha256, samples } of shards) {
     const { tensors } = readSafetensors((await store.get(sha256)) ?? new Uint8Array(0))

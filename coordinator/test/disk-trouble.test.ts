@@ -1,4 +1,5 @@
-// A disk that fails: the run pauses with a named note and goes on when there is space; nothing unsaved was ever sent (R1).
+// A disk that fails: the run pauses with a named note and goes on when there is space; nothing unsaved was ever sent
+// (R1).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GridError } from '@starling-grid/protocol'
@@ -36,13 +37,26 @@ test('with a full disk nothing is sent; with space again the run goes on to its 
   const durable = (await store.load(paused.job.id)).length
   const heard = members.map(({ messages }) => messages.length)
   await new Promise((resolve) => setTimeout(resolve, 300))
-  assert.deepEqual(members.map(({ messages }) => messages.length), heard, 'nothing leaves while nothing is durable')
+  assert.deepEqual(
+    members.map(({ messages }) => messages.length),
+    heard,
+    'nothing leaves while nothing is durable',
+  )
   const rows = await store.load(paused.job.id)
   assert.equal(rows.length, durable)
-  const committed = rows.flatMap(({ entry }) => (entry.type === 'commit' || entry.type === 'start' ? entry.records : []))
+  const committed = rows.flatMap(({ entry }) =>
+    entry.type === 'commit' || entry.type === 'start' ? entry.records : [],
+  )
   const { version, samplesCommitted } = await runOf(url, id)
-  assert.deepEqual([version.v, samplesCommitted], [committed.length, committed.reduce((sum, { samples }) => sum + samples, 0)], 'what people see is durable')
-  assert.deepEqual(((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: unknown }).records, committed)
+  assert.deepEqual(
+    [version.v, samplesCommitted],
+    [committed.length, committed.reduce((sum, { samples }) => sum + samples, 0)],
+    'what people see is durable',
+  )
+  assert.deepEqual(
+    ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: unknown }).records,
+    committed,
+  )
   full = false
   await Promise.all(members.map((member) => member.heard('finished')))
   assert.ok(failures() > 0, 'the fault happened')
@@ -102,7 +116,11 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   const lines: string[] = []
   let told: (why: string) => void = () => undefined
   const ended = new Promise<string>((resolve) => (told = resolve))
-  const { url, runs } = await startCoordinator({ storage: { store: { ...store, append }, blobs: memoryBlobs() }, log: (line) => lines.push(line), onDeposed: told })
+  const { url, runs } = await startCoordinator({
+    storage: { store: { ...store, append }, blobs: memoryBlobs() },
+    log: (line) => lines.push(line),
+    onDeposed: told,
+  })
   const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1, mode: 'async' }))
   const member = volunteer(url, { works: false })
   const grant = await member.heard('grant')
@@ -116,7 +134,10 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   assert.deepEqual([(await push).status, (await push).code], [503, 'coordinator-leaving'])
   assert.equal(await member.closed, 1001, 'volunteers dial the same address again')
   const probe = await fetch(`${url}/readyz`)
-  assert.deepEqual([probe.status, ((await probe.json()) as { reason: string }).reason.includes('lease-stale')], [503, true])
+  assert.deepEqual(
+    [probe.status, ((await probe.json()) as { reason: string }).reason.includes('lease-stale')],
+    [503, true],
+  )
   assert.equal((await fetch(`${url}/api/jobs/${id}/export`)).status, 503)
   const head = run.state.chain.head.v
   run.feed({ type: 'tick' })
@@ -139,14 +160,17 @@ test('a defect in the middle of a decision costs no row that the state has alrea
   let broken = false
   const { state } = run
   const real = state.members
-  Object.defineProperty(state, 'members', { configurable: true, get: () => {
-    const behind = new Error().stack?.includes('openBallot') === true
-    if (behind && !broken) {
-      broken = true
-      throw new Error('internal: a defect for this test')
-    }
-    return real
-  } })
+  Object.defineProperty(state, 'members', {
+    configurable: true,
+    get: () => {
+      const behind = new Error().stack?.includes('openBallot') === true
+      if (behind && !broken) {
+        broken = true
+        throw new Error('internal: a defect for this test')
+      }
+      return real
+    },
+  })
   const before = state.gen
   run.feed({ type: 'member-lost', member: member?.id ?? assert.fail(), reason: 'test', expected: false })
   const { gen } = state

@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { memberId } from '@starling-grid/protocol'
-import { asInRing, bytesPerMsOf, chooseExchange, exchangeTimes, type ExchangeFigures, measuredNow } from '../src/run/exchange-choice.ts'
+import {
+  asInRing,
+  bytesPerMsOf,
+  chooseExchange,
+  exchangeTimes,
+  type ExchangeFigures,
+  measuredNow,
+} from '../src/run/exchange-choice.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const MB = 1_000_000
@@ -14,7 +21,10 @@ describe('the cost of an exchange', () => {
       const { ring, butterfly } = exchangeTimes({ members, bytes: MB, latencyMs: 20, bytesPerMs: 2500 }, 0)
       const carry = ((2 * (members - 1)) / members) * (MB / 2500)
       assert.ok(near(ring, 40 * (members - 1) + carry), `${ring}`)
-      assert.ok(butterfly >= 40 + carry && butterfly < (40 + carry) * 1.1, 'and what it takes to open more links than a ring has')
+      assert.ok(
+        butterfly >= 40 + carry && butterfly < (40 + carry) * 1.1,
+        'and what it takes to open more links than a ring has',
+      )
       assert.equal(near(butterfly, 40 + carry), members === 3, 'three are linked to each other anyway')
     }
   })
@@ -22,9 +32,15 @@ describe('the cost of an exchange', () => {
   test('tells the throughput of links from either way', () => {
     for (const exchange of ['ring', 'butterfly'] as const) {
       const exchangeMs = (exchange === 'ring' ? 14 : 2) * 20 + ((2 * 7) / 8) * (MB / 2500)
-      assert.ok(near(bytesPerMsOf(exchange, { members: 8, exchangeMs, computeMs: 0 }, { bytes: MB, latencyMs: 20 }), 2500))
+      assert.ok(
+        near(bytesPerMsOf(exchange, { members: 8, exchangeMs, computeMs: 0 }, { bytes: MB, latencyMs: 20 }), 2500),
+      )
     }
-    assert.equal(bytesPerMsOf('ring', { members: 8, exchangeMs: 100, computeMs: 0 }, { bytes: MB, latencyMs: 20 }), Number.POSITIVE_INFINITY, 'no slower than its latency')
+    assert.equal(
+      bytesPerMsOf('ring', { members: 8, exchangeMs: 100, computeMs: 0 }, { bytes: MB, latencyMs: 20 }),
+      Number.POSITIVE_INFINITY,
+      'no slower than its latency',
+    )
   })
 
   test('in a butterfly becomes that of a ring for the choice of its length', () => {
@@ -37,29 +53,48 @@ describe('the cost of an exchange', () => {
     const generation = { members: [1, 2, 3, 4], exchange: { type: 'butterfly' } } as const
     const pace = { recordMs: 500, computeMs: 100 }
     assert.deepEqual(measuredNow({ measured: {}, pace: { ...pace, records: 5 } }, generation), {})
-    assert.deepEqual(measuredNow({ measured: {}, pace: { ...pace, records: 20 } }, generation), { butterfly: { members: 4, exchangeMs: 400, computeMs: 100 } })
+    assert.deepEqual(measuredNow({ measured: {}, pace: { ...pace, records: 20 } }, generation), {
+      butterfly: { members: 4, exchangeMs: 400, computeMs: 100 },
+    })
   })
 })
 
 /** Eight members over links of 20 ms that need 300 ms for a step's bytes. */
-const figures: ExchangeFigures = { members: 8, bytes: MB, latencyMs: 20, measured: { ring: { members: 8, exchangeMs: 580, computeMs: 200 } } }
+const figures: ExchangeFigures = {
+  members: 8,
+  bytes: MB,
+  latencyMs: 20,
+  measured: { ring: { members: 8, exchangeMs: 580, computeMs: 200 } },
+}
 
 describe('the way of the next generation', () => {
   test('is the one that the job asks for', () => {
-    assert.deepEqual(['ring', 'butterfly'].map((asked) => chooseExchange(asked as 'ring' | 'butterfly', 'ring', figures).type), ['ring', 'butterfly'])
+    assert.deepEqual(
+      ['ring', 'butterfly'].map((asked) => chooseExchange(asked as 'ring' | 'butterfly', 'ring', figures).type),
+      ['ring', 'butterfly'],
+    )
     assert.match(chooseExchange('butterfly', 'ring', figures).reason, /the job asks/)
   })
 
   test('is a butterfly where latency dominates, and says what both would cost', () => {
     const { type, reason, costs } = chooseExchange('auto', 'ring', figures)
     assert.equal(type, 'butterfly')
-    assert.match(reason, /580 ms around the ring and 3\d\d ms as a butterfly \(20\.0 ms from one to another, 5\.8 MB\/s\)/)
+    assert.match(
+      reason,
+      /580 ms around the ring and 3\d\d ms as a butterfly \(20\.0 ms from one to another, 5\.8 MB\/s\)/,
+    )
     assert.ok(costs !== null && costs.ring === 580 && costs.butterfly < 400)
   })
 
   test('is the ring where links are quick, or computing takes nearly all of a step', () => {
     assert.equal(chooseExchange('auto', 'ring', { ...figures, latencyMs: 0.5 }).type, 'ring')
-    assert.equal(chooseExchange('auto', 'ring', { ...figures, measured: { ring: { members: 8, exchangeMs: 580, computeMs: 20_000 } } }).type, 'ring')
+    assert.equal(
+      chooseExchange('auto', 'ring', {
+        ...figures,
+        measured: { ring: { members: 8, exchangeMs: 580, computeMs: 20_000 } },
+      }).type,
+      'ring',
+    )
   })
 
   test('stays as it is until something was measured, and for two members, who have no choice', () => {
@@ -70,25 +105,49 @@ describe('the way of the next generation', () => {
 
   test('is the ring for more than sixteen, and where a butterfly is in doubt, with the reason', () => {
     assert.match(chooseExchange('auto', 'butterfly', { ...figures, members: 17 }).reason, /16 at most/)
-    assert.deepEqual(chooseExchange('auto', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).reason, 'not now')
-    assert.equal(chooseExchange('butterfly', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).type, 'butterfly')
+    assert.deepEqual(
+      chooseExchange('auto', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).reason,
+      'not now',
+    )
+    assert.equal(
+      chooseExchange('butterfly', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).type,
+      'butterfly',
+    )
   })
 
   test('does not flap: a small gain does not pay for a change, and keeps what is there', () => {
-    const slight = (current: 'ring' | 'butterfly') => chooseExchange('auto', current, { ...figures, measured: { ring: { members: 8, exchangeMs: 550, computeMs: 1000 }, butterfly: { members: 8, exchangeMs: 450, computeMs: 1000 } } }).type
+    const slight = (current: 'ring' | 'butterfly') =>
+      chooseExchange('auto', current, {
+        ...figures,
+        measured: {
+          ring: { members: 8, exchangeMs: 550, computeMs: 1000 },
+          butterfly: { members: 8, exchangeMs: 450, computeMs: 1000 },
+        },
+      }).type
     assert.deepEqual([slight('ring'), slight('butterfly')], ['ring', 'butterfly'])
   })
 
   test('is the ring again when the butterfly was slower than predicted, and stays so by what was measured', () => {
-    const measured = { ring: { members: 8, exchangeMs: 580, computeMs: 200 }, butterfly: { members: 8, exchangeMs: 700, computeMs: 200 } }
-    for (const current of ['butterfly', 'ring'] as const) assert.equal(chooseExchange('auto', current, { ...figures, measured }).type, 'ring')
+    const measured = {
+      ring: { members: 8, exchangeMs: 580, computeMs: 200 },
+      butterfly: { members: 8, exchangeMs: 700, computeMs: 200 },
+    }
+    for (const current of ['butterfly', 'ring'] as const)
+      assert.equal(chooseExchange('auto', current, { ...figures, measured }).type, 'ring')
   })
 })
 
 const NAMES = ['a', 'b', 'c', 'd']
 
 function runOf(options: DeskOptions = {}): Desk {
-  const desk = new Desk({ minVolunteers: 4, blocks: 3000, epochs: 1, exchange: { asked: 'auto', bytes: MB }, timing: { checkpointSteps: 1e6, checkpointMs: 1e9, stallMs: 1e9 }, ...options })
+  const desk = new Desk({
+    minVolunteers: 4,
+    blocks: 3000,
+    epochs: 1,
+    exchange: { asked: 'auto', bytes: MB },
+    timing: { checkpointSteps: 1e6, checkpointMs: 1e9, stallMs: 1e9 },
+    ...options,
+  })
   desk.join(...NAMES)
   desk.run(...NAMES)
   return desk
@@ -125,7 +184,14 @@ test('a run goes over to a butterfly between two steps once it has measured its 
   const form = desk.sent('form')[0]
   assert.equal(form?.exchange?.type, 'butterfly')
   assert.match(form?.exchange?.reason ?? '', /around the ring and \d+ ms as a butterfly \(50\.0 ms/)
-  assert.ok(desk.effects.some((effect) => effect.type === 'note' && effect.kind === 'mode' && effect.text.startsWith('gradients travel from each member to each')))
+  assert.ok(
+    desk.effects.some(
+      (effect) =>
+        effect.type === 'note' &&
+        effect.kind === 'mode' &&
+        effect.text.startsWith('gradients travel from each member to each'),
+    ),
+  )
   for (const name of NAMES) desk.confirm(name)
   steps(desk, 200, 200)
   desk.wait(0)
@@ -165,7 +231,11 @@ test('members of a butterfly with different bytes go on around the ring, which s
     assert.deepEqual(one.state.health.linkFailures, [], 'no link is known to be bad')
     for (const name of NAMES) one.answer(name)
   }
-  assert.deepEqual([exchangeNow(desk), exchangeNow(auto)], ['ring', 'ring'], 'also when the job asks for a butterfly: it would end the same way again')
+  assert.deepEqual(
+    [exchangeNow(desk), exchangeNow(auto)],
+    ['ring', 'ring'],
+    'also when the job asks for a butterfly: it would end the same way again',
+  )
   for (const name of NAMES) desk.confirm(name)
   desk.wait(600_000)
   assert.equal(desk.sent('until').length, 4, 'until it is forgotten')
@@ -181,6 +251,14 @@ test('of twenty members a job that asks for a butterfly takes sixteen', () => {
 
 test('who sends a slice far outside is refused by name', () => {
   const desk = runOf({ exchange: { asked: 'butterfly', bytes: MB } })
-  desk.say('a', { type: 'abort', step: 1, blamed: memberId('c'), why: 'refused', links: [], code: 'gradient-outlier', message: 'it sent a slice' })
+  desk.say('a', {
+    type: 'abort',
+    step: 1,
+    blamed: memberId('c'),
+    why: 'refused',
+    links: [],
+    code: 'gradient-outlier',
+    message: 'it sent a slice',
+  })
   assert.deepEqual(desk.refusals, ['c gradient-outlier'])
 })

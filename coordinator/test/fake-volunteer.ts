@@ -1,13 +1,42 @@
-// A volunteer that follows the protocol by hand, without data and without a GPU: its gradient is a function of the step, so
-// that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
+// A volunteer that follows the protocol by hand, without data and without a GPU: its gradient is a function of the
+// step, so that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { encodeVersionState, initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
+import { request } from 'node:http'
 import {
-  type BlockId, blockIndex, blockRanges, decodeToVolunteer, digest, encode, extend, fold, genesis, helloText, type Incarnation, type JobId, type JobTerms, type MemberId, type MessageTo, named, newIncarnation, type OnWire, type PlanStep, PROTOCOL_VERSION, type Push,
-  type StepRecord, type ToCoordinator, type ToVolunteer, type VersionRef,
+  encodeVersionState,
+  initialVersionState,
+  parameterLayout,
+  parseModelSpec,
+  type VersionForm,
+} from '@starling-grid/model'
+import {
+  type BlockId,
+  blockIndex,
+  blockRanges,
+  decodeToVolunteer,
+  digest,
+  encode,
+  extend,
+  fold,
+  genesis,
+  helloText,
+  type Incarnation,
+  type JobId,
+  type JobTerms,
+  type MemberId,
+  type MessageTo,
+  named,
+  newIncarnation,
+  type OnWire,
+  type PlanStep,
+  PROTOCOL_VERSION,
+  type Push,
+  type StepRecord,
+  type ToCoordinator,
+  type ToVolunteer,
+  type VersionRef,
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
-import { request } from 'node:http'
 import { WebSocket } from 'ws'
 
 const HEARTBEAT_MS = 500
@@ -42,10 +71,22 @@ export function newFakeSelf(key = generateKeyPairSync('ed25519').privateKey): Fa
 /** A hello of the right form that proves nothing. */
 export function unprovenHello(change: Record<string, unknown> = {}): Record<string, unknown> {
   const { key: _, ...self } = newFakeSelf()
-  return { type: 'hello', protocol: PROTOCOL_VERSION, name: 'x', client: 'node', ...self, coordinator: 'localhost', signature: '0'.repeat(128), ...change }
+  return {
+    type: 'hello',
+    protocol: PROTOCOL_VERSION,
+    name: 'x',
+    client: 'node',
+    ...self,
+    coordinator: 'localhost',
+    signature: '0'.repeat(128),
+    ...change,
+  }
 }
 
-/** Parameters, optimizer state and chain at one version: `records` follow `base`, the last version that was acknowledged. */
+/**
+ * Parameters, optimizer state and chain at one version: `records` follow `base`, the last version that was
+ * acknowledged.
+ */
 interface Held {
   version: VersionRef
   base: VersionRef
@@ -83,7 +124,9 @@ export class FakeVolunteer {
     this.#options = options
     this.self = options.self ?? newFakeSelf()
     this.socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/volunteer`)
-    this.closed = new Promise((resolve) => this.socket.on('close', (code) => (clearInterval(this.#beat), this.#changed(), resolve(code))))
+    this.closed = new Promise((resolve) =>
+      this.socket.on('close', (code) => (clearInterval(this.#beat), this.#changed(), resolve(code))),
+    )
     this.socket.on('error', () => undefined) // close follows
     if (options.obedient !== false) this.hello()
     this.socket.on('message', (data) => this.#heard(decodeToVolunteer(String(data))))
@@ -102,7 +145,11 @@ export class FakeVolunteer {
   /** Of this socket's challenge, for a coordinator of that name. */
   signatureFor(coordinator: string): string {
     const challenge = this.messages.find((message) => message.type === 'challenge')
-    return sign(null, helloText({ nonce: challenge?.nonce ?? '', coordinator, incarnation: this.id }), this.self.key).toString('hex')
+    return sign(
+      null,
+      helloText({ nonce: challenge?.nonce ?? '', coordinator, incarnation: this.id }),
+      this.self.key,
+    ).toString('hex')
   }
 
   #answer(): void {
@@ -111,18 +158,38 @@ export class FakeVolunteer {
     const { key: _, ...self } = this.self
     const coordinator = new URL(this.#url).host
     const signature = this.signatureFor(coordinator)
-    this.raw({ type: 'hello', protocol: PROTOCOL_VERSION, ...self, name, client: 'node', coordinator, signature, ...(given === undefined ? {} : { again: true }), ...this.#hello })
+    this.raw({
+      type: 'hello',
+      protocol: PROTOCOL_VERSION,
+      ...self,
+      name,
+      client: 'node',
+      coordinator,
+      signature,
+      ...(given === undefined ? {} : { again: true }),
+      ...this.#hello,
+    })
     this.#hello = undefined
   }
 
   ready(): void {
     if (this.terms === undefined) return
-    this.send({ type: 'ready', modelHash: this.terms.modelHash, adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' }, samplesPerSecond: 100 })
-    this.#beat ??= setInterval(() => this.send({ type: 'heartbeat', samplesPerSecond: 100, activity: 'computing', bytesSent: 0, bytesReceived: 0 }), HEARTBEAT_MS)
+    this.send({
+      type: 'ready',
+      modelHash: this.terms.modelHash,
+      adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' },
+      samplesPerSecond: 100,
+    })
+    this.#beat ??= setInterval(
+      () =>
+        this.send({ type: 'heartbeat', samplesPerSecond: 100, activity: 'computing', bytesSent: 0, bytesReceived: 0 }),
+      HEARTBEAT_MS,
+    )
   }
 
   send(message: ToCoordinator): void {
-    if (this.socket.readyState === WebSocket.OPEN && this.terms !== undefined) this.socket.send(encode(named(this.terms.id, message)))
+    if (this.socket.readyState === WebSocket.OPEN && this.terms !== undefined)
+      this.socket.send(encode(named(this.terms.id, message)))
   }
 
   /** Whatever a stranger may send. */
@@ -136,11 +203,20 @@ export class FakeVolunteer {
   }
 
   /** The first message of this type, past or future. */
-  async heard<T extends ToVolunteer['type']>(type: T, matches: (message: MessageTo<T>) => boolean = () => true): Promise<MessageTo<T>> {
+  async heard<T extends ToVolunteer['type']>(
+    type: T,
+    matches: (message: MessageTo<T>) => boolean = () => true,
+  ): Promise<MessageTo<T>> {
     for (;;) {
-      const found = this.messages.find((message): message is Extract<OnWire<ToVolunteer>, { type: T }> => message.type === type && matches(message as MessageTo<T>))
+      const found = this.messages.find(
+        (message): message is Extract<OnWire<ToVolunteer>, { type: T }> =>
+          message.type === type && matches(message as MessageTo<T>),
+      )
       if (found !== undefined) return found as MessageTo<T>
-      if (this.socket.readyState === WebSocket.CLOSED) throw new Error(`the socket closed before ${type}; heard ${this.messages.map((message) => JSON.stringify(message).slice(0, 120)).join('\n')}`)
+      if (this.socket.readyState === WebSocket.CLOSED)
+        throw new Error(
+          `the socket closed before ${type}; heard ${this.messages.map((message) => JSON.stringify(message).slice(0, 120)).join('\n')}`,
+        )
       await this.next(type)
     }
   }
@@ -148,7 +224,11 @@ export class FakeVolunteer {
   /** The next message of any type, or the end of the socket. */
   next(awaited: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`gave up waiting for ${awaited}; heard ${this.messages.map(({ type }) => type).join(' ')}`)), GIVE_UP_MS)
+      const timer = setTimeout(
+        () =>
+          reject(new Error(`gave up waiting for ${awaited}; heard ${this.messages.map(({ type }) => type).join(' ')}`)),
+        GIVE_UP_MS,
+      )
       this.#waiting.add(() => (clearTimeout(timer), resolve()))
     })
   }
@@ -189,7 +269,11 @@ export class FakeVolunteer {
       case 'freeze':
         this.#turn++
         this.#ballot = { owner: message.owner, gen: message.gen }
-        return this.send({ type: 'state', ...this.#ballot, claim: this.held === undefined ? null : { base: this.held.base, records: this.held.records } })
+        return this.send({
+          type: 'state',
+          ...this.#ballot,
+          claim: this.held === undefined ? null : { base: this.held.base, records: this.held.records },
+        })
       case 'form':
         return void this.#reach(message).catch(() => undefined) // killed: the socket closes, too
       case 'start':
@@ -208,11 +292,24 @@ export class FakeVolunteer {
         return this.#checkpoint(message)
       case 'upload-request':
         if (message.uploader === this.id) return void this.#uploadInTurn(message.version)
-        return this.send({ type: 'version-digest', ...this.#ballot, version: message.version, digest: digest(this.stateBytes()) })
+        return this.send({
+          type: 'version-digest',
+          ...this.#ballot,
+          version: message.version,
+          digest: digest(this.stateBytes()),
+        })
       case 'validate':
         for (const lease of message.leases) {
           const { samples } = this.#range(lease.block, 'validation')
-          this.send({ type: 'validated', version: message.version, lease, samples, targets: samples, correct: samples >> 1, lossSum: samples / 2 })
+          this.send({
+            type: 'validated',
+            version: message.version,
+            lease,
+            samples,
+            targets: samples,
+            correct: samples >> 1,
+            lossSum: samples / 2,
+          })
         }
         return
       case 'async':
@@ -231,8 +328,10 @@ export class FakeVolunteer {
     this.#modeEpoch = modeEpoch
     const held = (this.held ??= this.#initial())
     const missing = held.version.v < committed.v ? await this.#chain() : []
-    for (const record of [...missing, ...records]) if (record.v === held.version.v + 1 && record.v <= target.v) this.#apply(record)
-    if (this.held.version.id === target.id) this.send({ type: 'confirm', ...this.#ballot, version: target, digest: digest(this.stateBytes()) })
+    for (const record of [...missing, ...records])
+      if (record.v === held.version.v + 1 && record.v <= target.v) this.#apply(record)
+    if (this.held.version.id === target.id)
+      this.send({ type: 'confirm', ...this.#ballot, version: target, digest: digest(this.stateBytes()) })
   }
 
   async #chain(): Promise<StepRecord[]> {
@@ -262,7 +361,18 @@ export class FakeVolunteer {
       await new Promise((resolve) => setTimeout(resolve, this.#options.stepMs ?? 2))
       if (turn !== this.#turn || this.held === undefined || this.socket.readyState !== WebSocket.OPEN) return
       const samples = blocks.reduce((sum, block) => sum + this.#range(block, 'train').samples, 0)
-      const record: StepRecord = { v: step, gen: this.#ballot.gen, modeEpoch: this.#modeEpoch, kind: 'ring', blocks, samples, targets: samples, lossSum: samples / step, correct: 0, gradDigest: digest(Uint8Array.of(step)) }
+      const record: StepRecord = {
+        v: step,
+        gen: this.#ballot.gen,
+        modeEpoch: this.#modeEpoch,
+        kind: 'ring',
+        blocks,
+        samples,
+        targets: samples,
+        lossSum: samples / step,
+        correct: 0,
+        gradDigest: digest(Uint8Array.of(step)),
+      }
       this.#apply(record)
       this.send({ type: 'held', ...this.#ballot, record })
       this.#maybeCheckpoint()
@@ -282,7 +392,8 @@ export class FakeVolunteer {
     const { uploader } = this.#asked
     this.#asked = undefined
     if (uploader === this.id) void this.#uploadInTurn(held.version)
-    else this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: digest(this.stateBytes()) })
+    else
+      this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: digest(this.stateBytes()) })
   }
 
   #uploading: Promise<unknown> = Promise.resolve()
@@ -295,20 +406,32 @@ export class FakeVolunteer {
     await this.#uploading
     if (this.held?.version.id !== version.id) return
     this.uploads.push(version.v)
-    this.#uploading = this.upload().then(({ status }) => (this.accepted += Number(status === CREATED)), () => undefined)
+    this.#uploading = this.upload().then(
+      ({ status }) => (this.accepted += Number(status === CREATED)),
+      () => undefined,
+    )
   }
 
   async upload(bytes = this.stateBytes()): Promise<Pick<Response, 'status'>> {
     const { v, id } = this.held?.version ?? this.#genesis()
-    if (this.#options.uploadMs !== undefined) return this.#uploadSlowly(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, bytes)
-    return this.request(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream' }, body: bytes as BodyInit })
+    if (this.#options.uploadMs !== undefined)
+      return this.#uploadSlowly(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, bytes)
+    return this.request(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/octet-stream' },
+      body: bytes as BodyInit,
+    })
   }
 
   /** A line that takes some time for these bytes. */
   async #uploadSlowly(path: string, bytes: Uint8Array): Promise<Pick<Response, 'status'>> {
     const pieces = 10
     const length = Math.ceil(bytes.byteLength / pieces)
-    const headers = { 'content-type': 'application/octet-stream', 'content-length': bytes.byteLength, authorization: `Bearer ${this.session}` }
+    const headers = {
+      'content-type': 'application/octet-stream',
+      'content-length': bytes.byteLength,
+      authorization: `Bearer ${this.session}`,
+    }
     const asked = request(this.#url + path, { method: 'PUT', headers })
     const answered = new Promise<number>((resolve, reject) => {
       asked.on('response', (response) => (response.resume(), resolve(response.statusCode ?? 0)))
@@ -334,13 +457,33 @@ export class FakeVolunteer {
     this.send({ type: 'lease-request', modeEpoch })
   }
 
-  async push({ modeEpoch, base, leases }: Pick<MessageTo<'grant'>, 'modeEpoch' | 'base' | 'leases'>, change: { readonly push?: Partial<Push>; readonly body?: Float32Array } = {}): Promise<{ readonly status: number; readonly verdict?: string; readonly code?: string; readonly message?: string }> {
+  async push(
+    { modeEpoch, base, leases }: Pick<MessageTo<'grant'>, 'modeEpoch' | 'base' | 'leases'>,
+    change: { readonly push?: Partial<Push>; readonly body?: Float32Array } = {},
+  ): Promise<{
+    readonly status: number
+    readonly verdict?: string
+    readonly code?: string
+    readonly message?: string
+  }> {
     await this.request(`/api/jobs/${this.terms?.id}/versions/${base.id}?part=parameters`)
     const samples = leases.reduce((sum, { block }) => sum + this.#range(block, 'train').samples, 0)
-    const push: Push = { incarnation: this.id, modeEpoch, base, leases, samples, targets: samples, lossSum: samples / 2, correct: 1, ...change.push }
+    const push: Push = {
+      incarnation: this.id,
+      modeEpoch,
+      base,
+      leases,
+      samples,
+      targets: samples,
+      lossSum: samples / 2,
+      correct: 1,
+      ...change.push,
+    }
     const body = change.body ?? new Float32Array(this.form.layout.total).fill(samples / 1000)
     const response = await this.request(`/api/jobs/${this.terms?.id}/pushes`, {
-      method: 'POST', headers: { 'content-type': 'application/octet-stream', 'x-starling-push': JSON.stringify(push) }, body: body as BodyInit,
+      method: 'POST',
+      headers: { 'content-type': 'application/octet-stream', 'x-starling-push': JSON.stringify(push) },
+      body: body as BodyInit,
     })
     return { status: response.status, ...((await response.json()) as object) }
   }
@@ -358,7 +501,14 @@ export class FakeVolunteer {
     const held = (this.held ??= this.#initial())
     const gradient = new Float32Array(held.parameters.length).fill(record.samples / 1000)
     meanGradient(gradient, record.targets, gradient)
-    applyUpdate(this.form.optimizer, held.optimizerState, held.parameters, gradient, held.parameters, held.optimizerState)
+    applyUpdate(
+      this.form.optimizer,
+      held.optimizerState,
+      held.parameters,
+      gradient,
+      held.parameters,
+      held.optimizerState,
+    )
     held.version = extend(held.version, record)
     held.records.push(record)
   }
@@ -374,7 +524,12 @@ export class FakeVolunteer {
 
   #initial(): Held {
     const { spec, optimizer } = this.form
-    return { version: this.#genesis(), base: this.#genesis(), records: [], ...initialVersionState(spec, optimizer, this.terms?.seed ?? 0) }
+    return {
+      version: this.#genesis(),
+      base: this.#genesis(),
+      records: [],
+      ...initialVersionState(spec, optimizer, this.terms?.seed ?? 0),
+    }
   }
 
   #genesis(): VersionRef {

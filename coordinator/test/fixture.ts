@@ -3,9 +3,9 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
+import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
 import type { JobSpec, RunView, StepRecord, WatchMessage } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
-import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
 import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 
 export const TOKEN = 'the-owner-token-of-tests'
@@ -13,7 +13,16 @@ export const TOKEN = 'the-owner-token-of-tests'
 export const OWNER = { authorization: `Bearer ${TOKEN}` }
 
 /** Short times: the rules do not change. Fakes do not learn while a ring runs, and nobody waits long for that. */
-export const QUICK = { stateMs: 300, rejoinMs: 3000, lostMs: 1500, formMs: 10_000, admitMs: 100, checkpointMs: 1000, leaseMinMs: 1000, learnMs: 500 }
+export const QUICK = {
+  stateMs: 300,
+  rejoinMs: 3000,
+  lostMs: 1500,
+  formMs: 10_000,
+  admitMs: 100,
+  checkpointMs: 1000,
+  leaseMinMs: 1000,
+  learnMs: 500,
+}
 
 /** pauses between them grow by 100 ms */
 const REMOVAL_TRIES = 10
@@ -25,12 +34,19 @@ after(async () => {
 
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-'))
-  cleanups.push(() => rm(folder, { recursive: true, force: true, maxRetries: REMOVAL_TRIES })) // a request that stopping cut off may still be writing
+  // a request that stopping cut off may still be writing
+  cleanups.push(() => rm(folder, { recursive: true, force: true, maxRetries: REMOVAL_TRIES }))
   return folder
 }
 
 export async function startCoordinator(options: Partial<CoordinatorOptions> = {}): Promise<Coordinator> {
-  const coordinator = createCoordinator({ dataDir: await temporaryFolder(), token: TOKEN, port: 0, timing: QUICK, ...options })
+  const coordinator = createCoordinator({
+    dataDir: await temporaryFolder(),
+    token: TOKEN,
+    port: 0,
+    timing: QUICK,
+    ...options,
+  })
   await coordinator.start()
   cleanups.push(() => coordinator.stop())
   return coordinator
@@ -39,15 +55,36 @@ export async function startCoordinator(options: Partial<CoordinatorOptions> = {}
 /** 36 blocks of at most 256 digits, 9 steps an epoch, a linear model of 7,850 parameters. */
 export function smallJob(change: Partial<JobSpec> = {}): JobSpec {
   return {
-    name: 'Small digits', owner: 'tests', purpose: 'To be trained quickly.',
-    model: { name: 'linear', input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }] },
-    dataset: { source: 'digits' }, optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
-    blockSamples: 256, batchBlocks: 4, epochs: 2, seed: 3, mode: 'ring', minVolunteers: 2, ...change,
+    name: 'Small digits',
+    owner: 'tests',
+    purpose: 'To be trained quickly.',
+    model: {
+      name: 'linear',
+      input: [1, 28, 28],
+      layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }],
+    },
+    dataset: { source: 'digits' },
+    optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
+    blockSamples: 256,
+    batchBlocks: 4,
+    epochs: 2,
+    seed: 3,
+    mode: 'ring',
+    minVolunteers: 2,
+    ...change,
   }
 }
 
-export async function submit(url: string, job: unknown, token = TOKEN): Promise<{ readonly status: number; readonly id: string; readonly code?: string; readonly message?: string }> {
-  const response = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: JSON.stringify(job) })
+export async function submit(
+  url: string,
+  job: unknown,
+  token = TOKEN,
+): Promise<{ readonly status: number; readonly id: string; readonly code?: string; readonly message?: string }> {
+  const response = await fetch(`${url}/api/jobs`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify(job),
+  })
   return { status: response.status, ...((await response.json()) as { id: string }) }
 }
 
@@ -62,7 +99,12 @@ export async function runOf(url: string, id: string): Promise<RunView> {
 }
 
 /** Resolves when `state` holds of the run; the stream wakes it, not the clock. */
-export async function until(url: string, what: string, state: (run: RunView) => boolean, limitMs = 60_000): Promise<RunView> {
+export async function until(
+  url: string,
+  what: string,
+  state: (run: RunView) => boolean,
+  limitMs = 60_000,
+): Promise<RunView> {
   const { messages, stop } = watch(url)
   const timer = setTimeout(stop, limitMs)
   let last = 'nothing was heard'
@@ -81,7 +123,9 @@ export async function until(url: string, what: string, state: (run: RunView) => 
 
 /** The committed chain, as its owner sees it. */
 export async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }).records
+  return (
+    (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
+  ).records
 }
 
 /** The dashboard's stream as its owner sees it; dials again when it breaks, until stopped. */

@@ -7,7 +7,12 @@ import { type GuestNorms, weighPush } from '../src/run/guest-norms.ts'
 const [a, b, liar] = ['a', 'b', 'liar'].map(memberId)
 const norms = (gradient: number, statistics = 0) => ({ gradient, statistics })
 
-function weigh(known: GuestNorms, guest: ReturnType<typeof memberId> | undefined, gradient: number, guests = 3): number | undefined {
+function weigh(
+  known: GuestNorms,
+  guest: ReturnType<typeof memberId> | undefined,
+  gradient: number,
+  guests = 3,
+): number | undefined {
   return weighPush(known, guest ?? assert.fail(), norms(gradient), guests)?.gradient
 }
 
@@ -19,7 +24,13 @@ function enormous(known: GuestNorms): number {
 test('pushes of honest guests count whole, though they differ by a factor of two', () => {
   const known: GuestNorms = new Map()
   for (const guest of [a, b]) weigh(known, guest, 1)
-  for (let i = 0; i < 50; i++) for (const [guest, norm] of [[a, 1.2], [b, 2], [liar, 0.9]] as const) assert.equal(weigh(known, guest, norm), 1)
+  for (let i = 0; i < 50; i++)
+    for (const [guest, norm] of [
+      [a, 1.2],
+      [b, 2],
+      [liar, 0.9],
+    ] as const)
+      assert.equal(weigh(known, guest, norm), 1)
 })
 
 test('one liar of three moves the ring no further than four times the usual, from its first push to its last', () => {
@@ -29,7 +40,8 @@ test('one liar of three moves the ring no further than four times the usual, fro
   for (let i = 0; i < 100; i++) {
     assert.equal(weigh(known, a, 1), 1)
     assert.equal(weigh(known, b, 1.5), 1)
-    for (let k = 0; k < 10; k++) assert.ok(enormous(known) < 4.01 * 1.5, 'also when it pushes ten times as often as the others')
+    for (let k = 0; k < 10; k++)
+      assert.ok(enormous(known) < 4.01 * 1.5, 'also when it pushes ten times as often as the others')
   }
 })
 

@@ -1,8 +1,9 @@
-// Guests of a ring over real sockets and HTTP (A1): what one pushes is served to the member that was given it, and to nobody else.
+// Guests of a ring over real sockets and HTTP (A1): what one pushes is served to the member that was given it, and to
+// nobody else.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
+import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 /** A step takes longer than guests are worth asking for. */
 const STEP_MS = 400
@@ -14,19 +15,43 @@ async function leaveRing(hermit: FakeVolunteer): Promise<void> {
     const next = await Promise.race([hermit.heard('start', (start) => !seen.has(start.gen)), hermit.heard('async')])
     if (next.type === 'async') return
     seen.add(next.gen)
-    hermit.send({ type: 'abort', owner: next.owner, gen: next.gen, step: 1, blamed: hermit.id, why: 'own', links: [], code: 'gradient-not-finite', message: 'it cannot' })
+    hermit.send({
+      type: 'abort',
+      owner: next.owner,
+      gen: next.gen,
+      step: 1,
+      blamed: hermit.id,
+      why: 'own',
+      links: [],
+      code: 'gradient-not-finite',
+      message: 'it cannot',
+    })
   }
 }
 
 test('what a member pushes that the ring left out is given to one member, over HTTP, and to no other', async () => {
-  const { url } = await startCoordinator({ timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 } })
+  const { url } = await startCoordinator({
+    timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 },
+  })
   const { id } = await submit(url, smallJob({ blockSamples: 8, epochs: 1, minVolunteers: 3 }))
-  const [a, b, hermit] = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: 10_000 })]
+  const [a, b, hermit] = [
+    volunteer(url, { stepMs: STEP_MS }),
+    volunteer(url, { stepMs: STEP_MS }),
+    volunteer(url, { stepMs: 10_000 }),
+  ]
   await leaveRing(hermit)
-  await until(url, 'a ring of two at work', (run) => run.phase === 'ring' && run.version.v > 1 && run.members.filter(({ position }) => position !== null).length === 2)
+  await until(
+    url,
+    'a ring of two at work',
+    (run) =>
+      run.phase === 'ring' && run.version.v > 1 && run.members.filter(({ position }) => position !== null).length === 2,
+  )
   const { leases, base } = await hermit.heard('grant')
   const { owner, gen, place, blocks, id: number, samples } = await a.heard('guest')
-  assert.deepEqual(blocks, leases.map(({ block }) => block))
+  assert.deepEqual(
+    blocks,
+    leases.map(({ block }) => block),
+  )
   for (const member of [a, b]) member.send({ type: 'guest-known', owner, gen, id: number })
   const members = (await a.heard('form', (form) => form.gen === gen)).members
   const [chosen, other] = members[place] === a.id ? [a, b] : [b, a]
@@ -35,12 +60,24 @@ test('what a member pushes that the ring left out is given to one member, over H
   const sum = new Float32Array(await (await chosen.request(path)).arrayBuffer())
   assert.equal(sum.length, chosen.form.layout.total)
   const damping = (sum[0] ?? 0) / (samples / 1000)
-  assert.ok(sum.every((value) => value === sum[0]) && damping > 0 && damping <= 1, `damped by ${damping} from version ${base.v}`)
-  assert.deepEqual([(await other.request(path)).status, (await hermit.request(path)).status, (await chosen.request(`${path}0`)).status], [404, 404, 404])
+  assert.ok(
+    sum.every((value) => value === sum[0]) && damping > 0 && damping <= 1,
+    `damped by ${damping} from version ${base.v}`,
+  )
+  assert.deepEqual(
+    [
+      (await other.request(path)).status,
+      (await hermit.request(path)).status,
+      (await chosen.request(`${path}0`)).status,
+    ],
+    [404, 404, 404],
+  )
 })
 
 test('of three guests, one that pushes a million times the usual counts as four usual ones in the sum that the ring gets', async () => {
-  const { url } = await startCoordinator({ timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 } })
+  const { url } = await startCoordinator({
+    timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 },
+  })
   const { id } = await submit(url, smallJob({ blockSamples: 8, epochs: 1, minVolunteers: 5 }))
   const members = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS })]
   const honest = volunteer(url, { stepMs: 10_000 })
@@ -48,7 +85,9 @@ test('of three guests, one that pushes a million times the usual counts as four 
   for (const guest of [honest, idle, hostile]) await leaveRing(guest ?? assert.fail())
   await until(url, 'a first push that only tells', ({ refusals }) => (refusals['gradient-unproven'] ?? 0) > 0)
   const grant = await hostile?.heard('grant')
-  const answer = await hostile?.push(grant ?? assert.fail(), { body: new Float32Array(hostile.form.layout.total).fill(1e6 * 0.008) })
+  const answer = await hostile?.push(grant ?? assert.fail(), {
+    body: new Float32Array(hostile.form.layout.total).fill(1e6 * 0.008),
+  })
   assert.equal(answer?.verdict, 'received', answer?.message)
   const { owner, gen, id: number, place, blocks, samples } = await (members[0] ?? assert.fail()).heard('guest')
   for (const member of members) member.send({ type: 'guest-known', owner, gen, id: number })
@@ -56,7 +95,10 @@ test('of three guests, one that pushes a million times the usual counts as four 
   const chosen = members.find((member) => member.id === order[place]) ?? assert.fail()
   await chosen.heard('guest-take')
   const sum = new Float32Array(await (await chosen.request(`/api/jobs/${id}/guests/${number}`)).arrayBuffer())
-  assert.ok(grant?.leases.every(({ block }) => blocks.includes(block)), 'its push is in it')
+  assert.ok(
+    grant?.leases.every(({ block }) => blocks.includes(block)),
+    'its push is in it',
+  )
   const times = (sum[0] ?? Number.NaN) / (samples / 1000)
   assert.ok(times > 0 && times < 4.01, `${times} times the usual`)
 })

@@ -1,13 +1,13 @@
-// A coordinator that means harm: it welcomes whoever comes, gives out a job of the test's making, and answers requests as the
-// test says. Written with node:http and ws alone, so that nothing of the real one protects the volunteer.
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { once } from 'node:events'
+// A coordinator that means harm: it welcomes whoever comes, gives out a job of the test's making, and answers requests
+// as the test says. Written with node:http and ws alone, so that nothing of the real one protects the volunteer.
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after } from 'node:test'
 import { encode, type JobTerms, type MessageTo } from '@starling-grid/protocol'
+import { createVolunteer, type Volunteer, type VolunteerStatus } from '@starling-grid/volunteer'
 import { type WebSocket, WebSocketServer } from 'ws'
 import { createNodeHost, type NodeHostOptions } from '../../client-node/src/host.ts'
-import { createVolunteer, type Volunteer, type VolunteerStatus } from '@starling-grid/volunteer'
 import { smallJob, startCoordinator, submit, volunteer } from './fixture.ts'
 
 export interface HostileOptions {
@@ -57,7 +57,14 @@ export async function startHostile({ job, iceServers = [], shard }: HostileOptio
     sockets.add(socket)
     socket.on('error', () => undefined)
     if (url.startsWith('/signalling')) return socket.send(JSON.stringify({ type: 'OPEN' }))
-    const welcome: MessageTo<'welcome'> = { type: 'welcome', session: 'f'.repeat(64), owner: 1, signallingPath: '/signalling', iceServers, job: job?.(terms) ?? terms }
+    const welcome: MessageTo<'welcome'> = {
+      type: 'welcome',
+      session: 'f'.repeat(64),
+      owner: 1,
+      signallingPath: '/signalling',
+      iceServers,
+      job: job?.(terms) ?? terms,
+    }
     socket.send(encode({ type: 'challenge', nonce: '0'.repeat(64) }))
     socket.once('message', () => socket.send(encode(welcome)))
   })
@@ -79,17 +86,24 @@ export function startVictim(url: string, options: Partial<NodeHostOptions> = {})
   const host = createNodeHost({ coordinatorUrl: url, executor: 'reference', ...options })
   // Nothing of an earlier run helps.
   const shards = { get: async () => undefined, put: async () => undefined }
-  const taking = createVolunteer({ ...host, shards }, { name: 'victim', onStatus: (status) => (seen.push(status), changed()) })
+  const taking = createVolunteer(
+    { ...host, shards },
+    { name: 'victim', onStatus: (status) => (seen.push(status), changed()) },
+  )
   const ended = taking.run().catch((error: unknown) => error)
   after(() => taking.stop())
   return {
-    volunteer: taking, ended,
+    volunteer: taking,
+    ended,
     async status(what, holds) {
-      for (let from = 0; ; ) {
+      for (let from = 0; ;) {
         const found = seen.slice(from).find(holds)
         if (found !== undefined) return found
         from = seen.length
-        await within(new Promise<void>((resolve) => (changed = resolve)), () => `${what}; last: ${JSON.stringify(seen.at(-1))?.slice(0, 400)}`)
+        await within(
+          new Promise<void>((resolve) => (changed = resolve)),
+          () => `${what}; last: ${JSON.stringify(seen.at(-1))?.slice(0, 400)}`,
+        )
       }
     },
   }

@@ -1,9 +1,18 @@
-// Members that say anything at any time, well-formed and wrong: no decision throws, no block is committed twice, counters only
-// rise, and the journal makes the same state again. STARLING_FUZZ multiplies the numbers of tries.
+// Members that say anything at any time, well-formed and wrong: no decision throws, no block is committed twice,
+// counters only rise, and the journal makes the same state again. STARLING_FUZZ multiplies the numbers of tries.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type BlockId, type Claim, memberId, type MemberId, random32, type StepRecord, trainingBlock, type VersionRef } from '@starling-grid/protocol'
 import { replay, type RunMessage } from '@starling-grid/coordinator/run'
+import {
+  type BlockId,
+  type Claim,
+  memberId,
+  type MemberId,
+  random32,
+  type StepRecord,
+  trainingBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { Desk, hashOf, recordsAfter, versionAfter } from './run-desk.ts'
 
 const RUNS = 400 * Number(process.env['STARLING_FUZZ'] ?? 1)
@@ -17,7 +26,13 @@ class Play {
 
   constructor(seed: number) {
     this.#random = random32(seed)
-    this.desk = new Desk({ minVolunteers: 2, blocks: 300, mode: this.#pick(['ring', 'ring', 'auto', 'async'] as const), validationBlocks: this.#pick([0, 2]), seed })
+    this.desk = new Desk({
+      minVolunteers: 2,
+      blocks: 300,
+      mode: this.#pick(['ring', 'ring', 'auto', 'async'] as const),
+      validationBlocks: this.#pick([0, 2]),
+      seed,
+    })
     for (const name of NAMES.slice(0, 3)) this.desk.join(name)
   }
 
@@ -43,7 +58,8 @@ class Play {
       case 2:
         return void desk.wait(this.#pick([100, 2500, 70_000]))
       default:
-        if (phase.type === 'freeze') for (const id of phase.expected) desk.answer(id, chain.head.v === 0 ? undefined : [])
+        if (phase.type === 'freeze')
+          for (const id of phase.expected) desk.answer(id, chain.head.v === 0 ? undefined : [])
         else if (phase.type === 'form') for (const id of phase.members) desk.confirm(id)
         else if (phase.type === 'ring') desk.step(chain.head.v + 1)
         else desk.wait(3000)
@@ -53,7 +69,11 @@ class Play {
   #lie(): void {
     const { desk } = this
     const { owner, gen } = desk.state
-    const message = { ...this.#message(), owner: this.#pick([owner, owner, owner, owner - 1, owner + 1]), gen: this.#pick([gen, gen, gen, gen - 1, gen + 1, 0, Number.MAX_SAFE_INTEGER]) }
+    const message = {
+      ...this.#message(),
+      owner: this.#pick([owner, owner, owner, owner - 1, owner + 1]),
+      gen: this.#pick([gen, gen, gen, gen - 1, gen + 1, 0, Number.MAX_SAFE_INTEGER]),
+    }
     desk.feed({ type: 'message', member: this.#member(), message: message as RunMessage })
   }
 
@@ -67,15 +87,38 @@ class Play {
       () => ({ type: 'held', record: this.#record() }),
       () => ({ type: 'held', record: this.#record() }),
       () => ({ type: 'confirm', version: this.#version(), digest: hashOf(this.#pick(['right', 'wrong'])) }),
-      () => ({ type: 'abort', step, blamed: this.#pick([null, this.#member()]), why: this.#pick(['unopened', 'closed', 'silent', 'refused', 'stalled', 'own']), links: [this.#member(), this.#member()], code: 'link-lost', message: 'x' }),
+      () => ({
+        type: 'abort',
+        step,
+        blamed: this.#pick([null, this.#member()]),
+        why: this.#pick(['unopened', 'closed', 'silent', 'refused', 'stalled', 'own']),
+        links: [this.#member(), this.#member()],
+        code: 'link-lost',
+        message: 'x',
+      }),
       () => ({ type: 'link-restored', peer: this.#member() }),
       () => ({ type: 'version-digest', version: this.#version(), digest: hashOf('right') }),
-      () => ({ type: 'validated', version: this.#version(), lease: { block: this.#pick(['v:0', 'v:1', 'v:99', '0:1'] as BlockId[]), leaseEpoch: this.#number() }, samples: 1, targets: 1, correct: 1, lossSum: 1 }),
+      () => ({
+        type: 'validated',
+        version: this.#version(),
+        lease: { block: this.#pick(['v:0', 'v:1', 'v:99', '0:1'] as BlockId[]), leaseEpoch: this.#number() },
+        samples: 1,
+        targets: 1,
+        correct: 1,
+        lossSum: 1,
+      }),
       () => ({ type: 'lease-request', modeEpoch: this.#pick([modeEpoch, modeEpoch + 1, 0]) }),
       () => ({ type: 'copied', version: this.#version() }),
       () => ({ type: 'prefetched', version: this.#pick([null, this.#version()]) }),
       () => ({ type: 'behind', step }),
-      () => ({ type: 'progress', step, round, open: this.#pick([true, false]), left: this.#number(), blockMs: this.#number() }),
+      () => ({
+        type: 'progress',
+        step,
+        round,
+        open: this.#pick([true, false]),
+        left: this.#number(),
+        blockMs: this.#number(),
+      }),
       () => ({ type: 'released', step, round, blocks: this.#blocks() }),
     ])()
   }
@@ -85,29 +128,82 @@ class Play {
   }
 
   #number(): number {
-    return this.#pick([0, 1, 2, 3, this.desk.state.chain.head.v, this.desk.state.chain.head.v + 1, 1e6, Number.MAX_SAFE_INTEGER])
+    return this.#pick([
+      0,
+      1,
+      2,
+      3,
+      this.desk.state.chain.head.v,
+      this.desk.state.chain.head.v + 1,
+      1e6,
+      Number.MAX_SAFE_INTEGER,
+    ])
   }
 
   #blocks(): BlockId[] {
     const { head } = this.desk.state.chain
-    return this.#pick([[], [trainingBlock(0, 0)], [trainingBlock(0, 0), trainingBlock(0, 0)], [trainingBlock(1, 5)], [trainingBlock(7, 0)], [trainingBlock(0, 999)], [...this.desk.planned(head.v + 1)], ['v:0' as BlockId]])
+    return this.#pick([
+      [],
+      [trainingBlock(0, 0)],
+      [trainingBlock(0, 0), trainingBlock(0, 0)],
+      [trainingBlock(1, 5)],
+      [trainingBlock(7, 0)],
+      [trainingBlock(0, 999)],
+      [...this.desk.planned(head.v + 1)],
+      ['v:0' as BlockId],
+    ])
   }
 
   #record(): StepRecord {
     const { head } = this.desk.state.chain
-    return { ...this.desk.record(this.#pick([head.v + 1, head.v + 1, head.v + 2, this.#number()])), ...this.#pick([{}, { blocks: this.#blocks() }, { gradDigest: hashOf('other') }, { gen: this.#number() }, { samples: 1e9 }, { kind: 'async' as const }]) }
+    return {
+      ...this.desk.record(this.#pick([head.v + 1, head.v + 1, head.v + 2, this.#number()])),
+      ...this.#pick([
+        {},
+        { blocks: this.#blocks() },
+        { gradDigest: hashOf('other') },
+        { gen: this.#number() },
+        { samples: 1e9 },
+        { kind: 'async' as const },
+      ]),
+    }
   }
 
   #version(): VersionRef {
     const { chain, config } = this.desk.state
-    return this.#pick([chain.head, config.genesis, { v: chain.head.v, id: config.genesis.id }, { v: this.#number(), id: chain.head.id }])
+    return this.#pick([
+      chain.head,
+      config.genesis,
+      { v: chain.head.v, id: config.genesis.id },
+      { v: this.#number(), id: chain.head.id },
+    ])
   }
 
   #claim(): Claim | null {
     const { chain, config, gen } = this.desk.state
-    const base = this.#pick([chain.head, chain.head, chain.head, chain.head, config.genesis, chain.at(Math.max(0, chain.head.v - 1)) ?? config.genesis, this.#version()])
-    const records = recordsAfter(base, this.#pick([gen, gen, gen - 1, 1, 99]), this.#pick([0, 1, 1, 2, 7]), this.#blocks())
-    return this.#pick([null, { base, records }, { base, records }, { base, records: [...records].reverse() }, { base, records: [...chain.records] }, { base: versionAfter(base, records), records }])
+    const base = this.#pick([
+      chain.head,
+      chain.head,
+      chain.head,
+      chain.head,
+      config.genesis,
+      chain.at(Math.max(0, chain.head.v - 1)) ?? config.genesis,
+      this.#version(),
+    ])
+    const records = recordsAfter(
+      base,
+      this.#pick([gen, gen, gen - 1, 1, 99]),
+      this.#pick([0, 1, 1, 2, 7]),
+      this.#blocks(),
+    )
+    return this.#pick([
+      null,
+      { base, records },
+      { base, records },
+      { base, records: [...records].reverse() },
+      { base, records: [...chain.records] },
+      { base: versionAfter(base, records), records },
+    ])
   }
 
   check(): void {
@@ -128,13 +224,19 @@ test(`${RUNS} runs with members that say anything: every decision is made, no bl
         play.event()
         play.check()
       } catch (error) {
-        throw new Error(`seed ${seed}, event ${i}: ${error instanceof Error ? error.stack : String(error)}`, { cause: error })
+        throw new Error(`seed ${seed}, event ${i}: ${error instanceof Error ? error.stack : String(error)}`, {
+          cause: error,
+        })
       }
     }
     const { desk } = play
     commits += desk.state.chain.head.v
     const again = replay(desk.state.config, desk.entries)
-    assert.deepEqual([again.chain.head, again.gen, again.owner, again.modeEpoch], [desk.state.chain.head, desk.state.gen, desk.state.owner, desk.state.modeEpoch], `seed ${seed}`)
+    assert.deepEqual(
+      [again.chain.head, again.gen, again.owner, again.modeEpoch],
+      [desk.state.chain.head, desk.state.gen, desk.state.owner, desk.state.modeEpoch],
+      `seed ${seed}`,
+    )
   }
   assert.ok(commits > RUNS, `${commits} steps were committed all the same`)
   context.diagnostic(`${commits} steps were committed all the same`)

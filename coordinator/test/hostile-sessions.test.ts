@@ -1,5 +1,6 @@
-// Strangers at a live coordinator: they join as anybody may, and then send changed messages. Each of them is answered or closed,
-// the process takes no memory for it, and the two honest members go on. STARLING_FUZZ multiplies the numbers of tries.
+// Strangers at a live coordinator: they join as anybody may, and then send changed messages. Each of them is answered
+// or closed, the process takes no memory for it, and the two honest members go on. STARLING_FUZZ multiplies the numbers
+// of tries.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
@@ -20,51 +21,105 @@ function changed(message: object, random: () => number): string {
     () => text.slice(0, at),
     () => text.slice(0, at) + String.fromCharCode(random() % 0xffff) + text.slice(at + 1),
     () => text.replace(/\d+/, ['-1', '1e309', '9007199254740993', '0.5', 'null'][random() % 5] ?? '0'),
-    () => text.replace(/"[0-9a-f]{32,}"/, ['""', '"../../etc/passwd"', '[]', `"${'f'.repeat(100_000)}"`][random() % 4] ?? ''),
+    () =>
+      text.replace(
+        /"[0-9a-f]{32,}"/,
+        ['""', '"../../etc/passwd"', '[]', `"${'f'.repeat(100_000)}"`][random() % 4] ?? '',
+      ),
     () => text.replace('{', '{"__proto__":{"polluted":1},'),
     () => text.replace('{', `{"claim":${'['.repeat(3000)}${']'.repeat(3000)},`),
-    () => JSON.stringify({ ...message, [['type', 'gen', 'owner', 'x'][random() % 4] ?? 'x']: [null, {}, 'held', 2 ** 53][random() % 4] }),
+    () =>
+      JSON.stringify({
+        ...message,
+        [['type', 'gen', 'owner', 'x'][random() % 4] ?? 'x']: [null, {}, 'held', 2 ** 53][random() % 4],
+      }),
   ]
   return (ways[random() % ways.length] ?? ways[0])?.() ?? text
 }
 
-test(`${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost their senders the connection, and nobody else anything`, { timeout: 240_000 }, async () => {
-  const log: string[] = []
-  const { url } = await startCoordinator({ timing: QUICK, log: (line) => log.push(line) })
-  const { id } = await submit(url, smallJob({ epochs: 1000 }))
-  const honest = [volunteer(url, { stepMs: 10 }), volunteer(url, { stepMs: 10 })]
-  await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
-  const random = random32(1)
-  const before = process.memoryUsage().rss
-  for (let i = 0; i < STRANGERS; i++) {
-    const stranger = volunteer(url, { obedient: false, name: `stranger ${i}` })
-    await once(stranger.socket, 'open')
-    stranger.hello()
-    await stranger.heard('welcome')
-    if (i % 2 === 0) stranger.ready()
-    const { version, generation: gen } = await runOf(url, id)
-    const ballot = { job: id, owner: 1, gen: gen + (random() % 2) }
-    const record = { v: version.v + 1, gen, modeEpoch: 0, kind: 'ring', blocks: ['0:1'], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }
-    const messages: readonly object[] = [
-      unprovenHello({ name: 'again' }),
-      { type: 'heartbeat', job: id, samplesPerSecond: 1, activity: 'x', bytesSent: 0, bytesReceived: 0, refusals: [{ code: 'checksum', from: stranger.id, count: 1 }] },
-      { type: 'state', ...ballot, claim: { base: version, records: [record] } }, { type: 'held', ...ballot, record }, { type: 'confirm', ...ballot, version, digest: 'a'.repeat(64) },
-      { type: 'abort', ...ballot, step: 1, blamed: honest[0]?.id ?? null, why: 'closed', links: [], code: 'link-lost', message: 'x' },
-      { type: 'version-digest', ...ballot, version, digest: 'b'.repeat(64) }, { type: 'lease-request', job: id, modeEpoch: 0 },
-    ]
-    for (let k = 0; k < MESSAGES; k++) if (stranger.socket.readyState === stranger.socket.OPEN) stranger.raw(changed(messages[random() % messages.length] ?? {}, random))
-    stranger.close()
-    await stranger.closed
-    for (const { type, ...refusal } of stranger.messages) if (type === 'refused' && 'code' in refusal) assert.ok(isErrorCode(String(refusal.code)))
-  }
-  const { version, refusals, departed } = await runOf(url, id)
-  assert.ok((refusals['message-malformed'] ?? 0) > STRANGERS, JSON.stringify(refusals))
-  await until(url, 'more steps', (run) => run.version.v > version.v + 2)
-  assert.equal(departed.filter(({ id: gone }) => honest.some((one) => one.id === gone)).length, 0, 'both honest members are still there')
-  assert.equal(({} as Record<string, unknown>)['polluted'], undefined)
-  assert.ok(process.memoryUsage().rss - before < MOST_GROWTH, 'no growth of memory')
-  assert.deepEqual(log.filter((line) => line.includes('defect')), [], 'no message met a defect of ours')
-})
+test(
+  `${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost their senders the connection, and nobody else anything`,
+  { timeout: 240_000 },
+  async () => {
+    const log: string[] = []
+    const { url } = await startCoordinator({ timing: QUICK, log: (line) => log.push(line) })
+    const { id } = await submit(url, smallJob({ epochs: 1000 }))
+    const honest = [volunteer(url, { stepMs: 10 }), volunteer(url, { stepMs: 10 })]
+    await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
+    const random = random32(1)
+    const before = process.memoryUsage().rss
+    for (let i = 0; i < STRANGERS; i++) {
+      const stranger = volunteer(url, { obedient: false, name: `stranger ${i}` })
+      await once(stranger.socket, 'open')
+      stranger.hello()
+      await stranger.heard('welcome')
+      if (i % 2 === 0) stranger.ready()
+      const { version, generation: gen } = await runOf(url, id)
+      const ballot = { job: id, owner: 1, gen: gen + (random() % 2) }
+      const record = {
+        v: version.v + 1,
+        gen,
+        modeEpoch: 0,
+        kind: 'ring',
+        blocks: ['0:1'],
+        samples: 1,
+        targets: 1,
+        lossSum: 1,
+        correct: 0,
+        gradDigest: 'a'.repeat(64),
+      }
+      const messages: readonly object[] = [
+        unprovenHello({ name: 'again' }),
+        {
+          type: 'heartbeat',
+          job: id,
+          samplesPerSecond: 1,
+          activity: 'x',
+          bytesSent: 0,
+          bytesReceived: 0,
+          refusals: [{ code: 'checksum', from: stranger.id, count: 1 }],
+        },
+        { type: 'state', ...ballot, claim: { base: version, records: [record] } },
+        { type: 'held', ...ballot, record },
+        { type: 'confirm', ...ballot, version, digest: 'a'.repeat(64) },
+        {
+          type: 'abort',
+          ...ballot,
+          step: 1,
+          blamed: honest[0]?.id ?? null,
+          why: 'closed',
+          links: [],
+          code: 'link-lost',
+          message: 'x',
+        },
+        { type: 'version-digest', ...ballot, version, digest: 'b'.repeat(64) },
+        { type: 'lease-request', job: id, modeEpoch: 0 },
+      ]
+      for (let k = 0; k < MESSAGES; k++)
+        if (stranger.socket.readyState === stranger.socket.OPEN)
+          stranger.raw(changed(messages[random() % messages.length] ?? {}, random))
+      stranger.close()
+      await stranger.closed
+      for (const { type, ...refusal } of stranger.messages)
+        if (type === 'refused' && 'code' in refusal) assert.ok(isErrorCode(String(refusal.code)))
+    }
+    const { version, refusals, departed } = await runOf(url, id)
+    assert.ok((refusals['message-malformed'] ?? 0) > STRANGERS, JSON.stringify(refusals))
+    await until(url, 'more steps', (run) => run.version.v > version.v + 2)
+    assert.equal(
+      departed.filter(({ id: gone }) => honest.some((one) => one.id === gone)).length,
+      0,
+      'both honest members are still there',
+    )
+    assert.equal(({} as Record<string, unknown>)['polluted'], undefined)
+    assert.ok(process.memoryUsage().rss - before < MOST_GROWTH, 'no growth of memory')
+    assert.deepEqual(
+      log.filter((line) => line.includes('defect')),
+      [],
+      'no message met a defect of ours',
+    )
+  },
+)
 
 test('claims count the samples of their blocks, and name each block in one way: others are refused with the message', async () => {
   const { url } = await startCoordinator({ timing: QUICK })
@@ -77,8 +132,25 @@ test('claims count the samples of their blocks, and name each block in one way: 
   volunteer(url)
   const { owner, gen } = await liar.heard('freeze')
   const base = genesis(liar.terms?.id ?? assert.fail(), liar.terms?.modelHash ?? assert.fail(), liar.terms?.seed ?? 0)
-  const claim = (block: string, samples: number) => ({ base, records: [{ v: 1, gen, modeEpoch: 0, kind: 'ring', blocks: [block], samples, targets: samples, lossSum: 1, correct: 0, gradDigest: 'a'.repeat(64) }] })
-  const refusals = (): string[] => liar.messages.flatMap((message) => (message.type === 'refused' ? [message.message] : []))
+  const claim = (block: string, samples: number) => ({
+    base,
+    records: [
+      {
+        v: 1,
+        gen,
+        modeEpoch: 0,
+        kind: 'ring',
+        blocks: [block],
+        samples,
+        targets: samples,
+        lossSum: 1,
+        correct: 0,
+        gradDigest: 'a'.repeat(64),
+      },
+    ],
+  })
+  const refusals = (): string[] =>
+    liar.messages.flatMap((message) => (message.type === 'refused' ? [message.message] : []))
   liar.raw({ type: 'state', job: liar.terms?.id, owner, gen, claim: claim('0:0', 1) })
   await liar.heard('refused', ({ message }) => /these blocks hold 256 samples, got 1/.test(message))
   liar.raw({ type: 'state', job: liar.terms?.id, owner, gen, claim: claim('0:00', 256) })

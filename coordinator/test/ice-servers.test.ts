@@ -1,4 +1,5 @@
-// STUN and TURN servers as volunteers are told them: credentials that the TURN server can check and that soon are worth nothing.
+// STUN and TURN servers as volunteers are told them: credentials that the TURN server can check and that soon are worth
+// nothing.
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
@@ -21,7 +22,11 @@ test('TURN credentials are those of the TURN REST draft: until when and who, and
 })
 
 test('the password is the one that OpenSSL computes for this name and secret', () => {
-  const [turn] = iceServersFor(memberId('user'), { urls: [TURN], turnSecret: 'secret' }, 1_700_000_000_000 - CREDENTIALS_MS)
+  const [turn] = iceServersFor(
+    memberId('user'),
+    { urls: [TURN], turnSecret: 'secret' },
+    1_700_000_000_000 - CREDENTIALS_MS,
+  )
   assert.deepEqual([turn?.username, turn?.credential], ['1700000000:user', 'I/MZeIG6MwzOV8Uubr9liB2556o='])
 })
 
@@ -33,37 +38,56 @@ test('credentials are renewed well before they expire; STUN alone needs none', (
 
 test('what is no ICE server, and TURN without its secret, is refused when the coordinator is made', () => {
   const usage = (error: unknown): boolean => isGridError(error) && error.code === 'usage'
-  for (const urls of [['http://example.org'], ['stun:'], ['stun:a b'], ['stun:x?transport=sctp'], Array<string>(9).fill(STUN)]) assert.throws(() => requireIceOptions({ urls }), usage, urls.join())
+  for (const urls of [
+    ['http://example.org'],
+    ['stun:'],
+    ['stun:a b'],
+    ['stun:x?transport=sctp'],
+    Array<string>(9).fill(STUN),
+  ])
+    assert.throws(() => requireIceOptions({ urls }), usage, urls.join())
   assert.throws(() => requireIceOptions({ urls: [TURN] }), /--turn-secret/)
   requireIceOptions({ urls: [STUN, TURN, 'turns:[2001:db8::1]:5349?transport=tcp'], turnSecret: 'x' })
 })
 
 test('how long links may take to open is told with the welcome, where it is not the usual time', async () => {
-  for (const [linkOpenMs, told] of [[12_000, undefined], [3000, 3000]]) {
+  for (const [linkOpenMs, told] of [
+    [12_000, undefined],
+    [3000, 3000],
+  ]) {
     const { url } = await startCoordinator({ timing: { linkOpenMs: linkOpenMs ?? 0 } })
     assert.equal((await volunteer(url).heard('welcome')).linkOpenMs, told)
   }
 })
 
-test('threat 32: TURN credentials come with the first ring and again before they expire, never for a hello alone', { timeout: 60_000 }, async () => {
-  const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 2000 } })
-  await submit(url, smallJob({ epochs: 2000 }))
-  const stranger = volunteer(url, { obedient: false })
-  stranger.hello()
-  assert.deepEqual((await stranger.heard('welcome')).iceServers, [{ urls: STUN }])
-  const [one, two] = [volunteer(url), volunteer(url)]
-  const { iceServers: first } = await one.heard('ice-servers')
-  assert.ok(one.messages.findIndex(({ type }) => type === 'ice-servers') < one.messages.findIndex(({ type }) => type === 'form'), 'before the links are opened')
-  assert.match(first[1]?.username ?? '', new RegExp(`^[0-9]{10}:${one.id}$`))
-  assert.match((await two.heard('ice-servers')).iceServers[1]?.username ?? '', new RegExp(`:${two.id}$`))
-  const expiry = (servers: typeof first): number => Number(servers[1]?.username?.split(':')[0])
-  // Each newcomer is a new ballot.
-  const renewed = (): boolean => one.messages.some((message) => message.type === 'ice-servers' && expiry(message.iceServers) > expiry(first))
-  for (let guests = 0; !renewed() && guests < 10; guests++) {
-    const guest = volunteer(url)
-    await guest.heard('form')
-    await new Promise((resolve) => setTimeout(resolve, 700))
-  }
-  assert.ok(renewed())
-  assert.ok(!stranger.messages.some(({ type }) => type === 'ice-servers'))
-})
+test(
+  'threat 32: TURN credentials come with the first ring and again before they expire, never for a hello alone',
+  { timeout: 60_000 },
+  async () => {
+    const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 2000 } })
+    await submit(url, smallJob({ epochs: 2000 }))
+    const stranger = volunteer(url, { obedient: false })
+    stranger.hello()
+    assert.deepEqual((await stranger.heard('welcome')).iceServers, [{ urls: STUN }])
+    const [one, two] = [volunteer(url), volunteer(url)]
+    const { iceServers: first } = await one.heard('ice-servers')
+    assert.ok(
+      one.messages.findIndex(({ type }) => type === 'ice-servers') <
+        one.messages.findIndex(({ type }) => type === 'form'),
+      'before the links are opened',
+    )
+    assert.match(first[1]?.username ?? '', new RegExp(`^[0-9]{10}:${one.id}$`))
+    assert.match((await two.heard('ice-servers')).iceServers[1]?.username ?? '', new RegExp(`:${two.id}$`))
+    const expiry = (servers: typeof first): number => Number(servers[1]?.username?.split(':')[0])
+    // Each newcomer is a new ballot.
+    const renewed = (): boolean =>
+      one.messages.some((message) => message.type === 'ice-servers' && expiry(message.iceServers) > expiry(first))
+    for (let guests = 0; !renewed() && guests < 10; guests++) {
+      const guest = volunteer(url)
+      await guest.heard('form')
+      await new Promise((resolve) => setTimeout(resolve, 700))
+    }
+    assert.ok(renewed())
+    assert.ok(!stranger.messages.some(({ type }) => type === 'ice-servers'))
+  },
+)

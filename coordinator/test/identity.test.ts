@@ -1,15 +1,15 @@
-// Who is who: ids that are public are worth nothing without their key, to a coordinator that remembers nothing as well; and a
-// WELCOME that is lost costs nothing.
+// Who is who: ids that are public are worth nothing without their key, to a coordinator that remembers nothing as well;
+// and a WELCOME that is lost costs nothing.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { mkdtemp, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { dialSocket } from '../../client-node/src/socket.ts'
-import { openSigner } from '../../client-node/src/signer.ts'
 import type { MessageTo } from '@starling-grid/protocol'
 import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
+import { openSigner } from '../../client-node/src/signer.ts'
+import { dialSocket } from '../../client-node/src/socket.ts'
 import { type FakeVolunteer, newFakeSelf } from './fake-volunteer.ts'
 import { runOf, smallJob, startCoordinator, submit, temporaryFolder, until, volunteer } from './fixture.ts'
 
@@ -79,7 +79,8 @@ test('the same member on a new socket replaces the old one; its token before is 
   const first = volunteer(url, { obedient: false })
   first.hello()
   await first.heard('welcome')
-  const status = async ({ request }: FakeVolunteer, of: FakeVolunteer): Promise<number> => (await request.call(of, '/api/jobs/x/versions/y')).status
+  const status = async ({ request }: FakeVolunteer, of: FakeVolunteer): Promise<number> =>
+    (await request.call(of, '/api/jobs/x/versions/y')).status
   assert.notEqual(await status(first, first), 401)
   const again = volunteer(url, { obedient: false, self: first.self })
   again.hello()
@@ -93,10 +94,16 @@ test('the same member on a new socket replaces the old one; its token before is 
 })
 
 /** The production socket; the connections of these numbers break when their WELCOME comes. */
-function losing(url: string, lost: readonly number[], events: string[]): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
+function losing(
+  url: string,
+  lost: readonly number[],
+  events: string[],
+): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
   let dialled = 0
   return {
-    client: 'node', coordinatorUrl: url, signer: () => signer,
+    client: 'node',
+    coordinatorUrl: url,
+    signer: () => signer,
     dialCoordinator: async (path) => {
       const socket = await dialSocket(url.replace(/^http/, 'ws') + path)
       if (!lost.includes(++dialled)) return socket
@@ -108,38 +115,54 @@ function losing(url: string, lost: readonly number[], events: string[]): Pick<Vo
         }
       }
       return {
-        send: (text) => socket.send(text), close: () => socket.close(),
-        get onMessage() { return socket.onMessage },
-        set onMessage(handler) { listen(handler) },
-        get onClose() { return socket.onClose },
-        set onClose(handler) { socket.onClose = handler },
+        send: (text) => socket.send(text),
+        close: () => socket.close(),
+        get onMessage() {
+          return socket.onMessage
+        },
+        set onMessage(handler) {
+          listen(handler)
+        },
+        get onClose() {
+          return socket.onClose
+        },
+        set onClose(handler) {
+          socket.onClose = handler
+        },
       }
     },
   }
 }
 const signer = mkdtemp(join(tmpdir(), 'starling-key-')).then((folder) => openSigner(join(folder, 'key.pem')))
 
-test('a WELCOME that is lost, at the first join and when coming back, costs a volunteer nothing', { timeout: 60_000 }, async () => {
-  const { url } = await startCoordinator()
-  const events: string[] = []
-  let welcomed: () => void = () => undefined
-  const welcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
-  const ending = new AbortController()
-  let next = welcome()
-  const link = new CoordinatorLink(losing(url, [1, 3, 4], events) as VolunteerHost, 'unlucky', {
-    onWelcome: () => (events.push('welcome'), welcomed()), onMessage: () => undefined, onRefused: ({ code }) => events.push(code), onAway: () => undefined,
-  })
-  const running = link.run(ending.signal)
-  await next
-  const { member } = link
-  next = welcome()
-  link.renew('its network flaps')
-  await next
-  assert.deepEqual(events, ['lost', 'welcome', 'lost', 'lost', 'welcome'])
-  assert.equal(link.member, member, 'and it is still itself')
-  ending.abort()
-  await running
-})
+test(
+  'a WELCOME that is lost, at the first join and when coming back, costs a volunteer nothing',
+  { timeout: 60_000 },
+  async () => {
+    const { url } = await startCoordinator()
+    const events: string[] = []
+    let welcomed: () => void = () => undefined
+    const welcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
+    const ending = new AbortController()
+    let next = welcome()
+    const link = new CoordinatorLink(losing(url, [1, 3, 4], events) as VolunteerHost, 'unlucky', {
+      onWelcome: () => (events.push('welcome'), welcomed()),
+      onMessage: () => undefined,
+      onRefused: ({ code }) => events.push(code),
+      onAway: () => undefined,
+    })
+    const running = link.run(ending.signal)
+    await next
+    const { member } = link
+    next = welcome()
+    link.renew('its network flaps')
+    await next
+    assert.deepEqual(events, ['lost', 'welcome', 'lost', 'lost', 'welcome'])
+    assert.equal(link.member, member, 'and it is still itself')
+    ending.abort()
+    await running
+  },
+)
 
 test("a volunteer's key is a file of the user alone, made once by however many processes start", async () => {
   const file = join(await temporaryFolder(), 'new', 'key.pem')

@@ -12,7 +12,22 @@ const names = (text: string): MemberId[] => [...text].map(memberId)
 const [a, b, c, d, x] = names('abcdx') as [MemberId, MemberId, MemberId, MemberId, MemberId]
 
 function formOf(members: string, change: Partial<MessageTo<'form'>> = {}): MessageTo<'form'> {
-  return { type: 'form', owner: 1, gen: 1, members: names(members), shares: [...members].map(() => 1), relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: false, modeEpoch: 0, kind: 'ring', ...change }
+  return {
+    type: 'form',
+    owner: 1,
+    gen: 1,
+    members: names(members),
+    shares: [...members].map(() => 1),
+    relayed: [],
+    committed: ZERO,
+    records: [],
+    target: ZERO,
+    sources: [],
+    coordinatorHolds: false,
+    modeEpoch: 0,
+    kind: 'ring',
+    ...change,
+  }
 }
 
 function introduced(form: MessageTo<'form'>): Introductions {
@@ -23,7 +38,10 @@ function introduced(form: MessageTo<'form'>): Introductions {
 
 test('threat 27: around a ring neighbours may talk, in direct exchange all, and no member to a stranger', () => {
   const ring = introduced(formOf('abcd'))
-  assert.deepEqual([ring.mayTalk(a, b, 1), ring.mayTalk(d, a, 1), ring.mayTalk(a, c, 1), ring.mayTalk(a, x, 1)], [true, true, false, false])
+  assert.deepEqual(
+    [ring.mayTalk(a, b, 1), ring.mayTalk(d, a, 1), ring.mayTalk(a, c, 1), ring.mayTalk(a, x, 1)],
+    [true, true, false, false],
+  )
   const direct = introduced(formOf('abcd', { exchange: { type: 'butterfly', reason: 'test' } }))
   assert.deepEqual([direct.mayTalk(a, c, 1), direct.mayTalk(x, a, 1)], [true, false])
 })
@@ -54,13 +72,35 @@ test('threat 27: a stranger that is in no ring cannot make an offer to a member 
   stranger.hello()
   await stranger.heard('welcome')
   const dial = async (from: typeof one): Promise<WebSocket> => {
-    const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/signalling/peerjs?key=peerjs&id=${from.id}&token=${from.session}&version=1.5.5`)
+    const socket = new WebSocket(
+      `${url.replace(/^http/, 'ws')}/signalling/peerjs?key=peerjs&id=${from.id}&token=${from.session}&version=1.5.5`,
+    )
     await once(socket, 'message')
     return socket
   }
   const [near, far, outside] = [await dial(one), await dial(two), await dial(stranger)]
-  const sdp = ['v=0', 'o=- 1 2 IN IP4 127.0.0.1', 's=-', 't=0 0', 'm=application 9 UDP/DTLS/SCTP webrtc-datachannel', 'c=IN IP4 0.0.0.0', ''].join('\r\n')
-  const offer = (dst: MemberId): string => JSON.stringify({ type: 'OFFER', dst, payload: { type: 'data', connectionId: 'dc_1', label: 'dc_1', reliable: true, serialization: 'raw', sdp: { type: 'offer', sdp } } })
+  const sdp = [
+    'v=0',
+    'o=- 1 2 IN IP4 127.0.0.1',
+    's=-',
+    't=0 0',
+    'm=application 9 UDP/DTLS/SCTP webrtc-datachannel',
+    'c=IN IP4 0.0.0.0',
+    '',
+  ].join('\r\n')
+  const offer = (dst: MemberId): string =>
+    JSON.stringify({
+      type: 'OFFER',
+      dst,
+      payload: {
+        type: 'data',
+        connectionId: 'dc_1',
+        label: 'dc_1',
+        reliable: true,
+        serialization: 'raw',
+        sdp: { type: 'offer', sdp },
+      },
+    })
   const answered = once(outside, 'message')
   outside.send(offer(two.id))
   assert.equal((JSON.parse(String((await answered)[0])) as { type: string }).type, 'EXPIRE')

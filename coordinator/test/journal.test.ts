@@ -39,9 +39,14 @@ test('every row that a killed process acknowledged is in its journal, in order a
   for (let kill = 0; kill < KILLS; kill++) {
     acknowledged = await appendUntilKilled(file, 20 + 7 * kill)
     const store = openSqliteState(file)
-    const gens = (await store.load(jobId('j'))).flatMap(({ entry }) => (entry.type === 'quarantine' ? [blockIndex(entry.block)] : []))
+    const gens = (await store.load(jobId('j'))).flatMap(({ entry }) =>
+      entry.type === 'quarantine' ? [blockIndex(entry.block)] : [],
+    )
     await store.close()
-    assert.deepEqual(gens, gens.map((_, i) => i + 1))
+    assert.deepEqual(
+      gens,
+      gens.map((_, i) => i + 1),
+    )
     assert.ok(gens.length >= acknowledged, `${acknowledged} rows were acknowledged, ${gens.length} are there`)
   }
 })
@@ -52,14 +57,17 @@ test('a second coordinator on the same file takes over, and the first one notice
   await first.createJob({ id: jobId('j'), description: '{}' })
   await first.takeOver(jobId('j'), 1, () => undefined)
   await second.takeOver(jobId('j'), 2, () => undefined)
-  await assert.rejects(first.append(jobId('j'), 1, [{ at: 3, entry: { type: 'ballot', gen: 1 } }]), { code: 'lease-stale' })
+  await assert.rejects(first.append(jobId('j'), 1, [{ at: 3, entry: { type: 'ballot', gen: 1 } }]), {
+    code: 'lease-stale',
+  })
   await Promise.all([first.close(), second.close()])
 })
 
 test('a commit is on the disk before it is acknowledged: every connection syncs its log in full', async () => {
   const file = join(await temporaryFolder(), 'state.db')
   const store = openSqliteState(file)
-  // 2 is FULL (sqlite.org/pragma.html). A test that kills processes cannot see it: only a power cut loses what was not synced.
+  // 2 is FULL (sqlite.org/pragma.html). A test that kills processes cannot see it: only a power cut loses what was not
+  // synced.
   assert.deepEqual(store.pragmas(), { journal_mode: 'wal', synchronous: 2 })
   await store.close()
 })
@@ -69,7 +77,9 @@ test('threat 26: an append leaves a reserve on the disk, and works again when th
   const store = openSqliteState(join(await temporaryFolder(), 'state.db'), () => left)
   await store.createJob({ id: jobId('j'), description: '{}' })
   await store.takeOver(jobId('j'), 1, () => undefined)
-  await assert.rejects(store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }]), { code: 'disk-failed' })
+  await assert.rejects(store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }]), {
+    code: 'disk-failed',
+  })
   left = 1e9
   await store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }])
   assert.equal((await store.load(jobId('j'))).length, 2)
@@ -79,17 +89,27 @@ test('threat 26: an append leaves a reserve on the disk, and works again when th
 test('a folder that is a file, or that may not be written, is refused with its name', async () => {
   const folder = await temporaryFolder()
   await writeFile(join(folder, 'taken'), '')
-  assert.throws(() => openSqliteState(join(folder, 'taken', 'state.db')), (error) => isGridError(error) && error.code === 'folder-unwritable' && error.message.includes('taken'))
+  assert.throws(
+    () => openSqliteState(join(folder, 'taken', 'state.db')),
+    (error) => isGridError(error) && error.code === 'folder-unwritable' && error.message.includes('taken'),
+  )
   if (process.getuid?.() === 0) return console.log('not tested: permissions do not bind the superuser')
   const locked = join(folder, 'locked')
   await mkdir(locked)
   await chmod(locked, 0o500)
-  assert.throws(() => openSqliteState(join(locked, 'state.db')), (error) => isGridError(error) && error.code === 'folder-unwritable')
+  assert.throws(
+    () => openSqliteState(join(locked, 'state.db')),
+    (error) => isGridError(error) && error.code === 'folder-unwritable',
+  )
 })
 
 /** Number of the last row that the child said is durable before it was killed. */
 async function appendUntilKilled(file: string, rows: number): Promise<number> {
-  const child = spawn(process.execPath, ['--import', 'tsx', fileURLToPath(new URL('append-rows.ts', import.meta.url)), file], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', fileURLToPath(new URL('append-rows.ts', import.meta.url)), file],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  )
   let last = 0
   let seen = 0
   for await (const line of createInterface({ input: child.stdout })) {

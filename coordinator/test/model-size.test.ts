@@ -5,7 +5,9 @@ import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN } from './fixtu
 
 async function dry(url: string, job: unknown, wish = 'true') {
   const response = await fetch(`${url}/api/jobs?dry=${wish}`, {
-    method: 'POST', headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' }, body: JSON.stringify(job),
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+    body: JSON.stringify(job),
   })
   return { status: response.status, body: (await response.json()) as { message?: string } }
 }
@@ -13,10 +15,16 @@ async function dry(url: string, job: unknown, wish = 'true') {
 test('a dry submission says parameters and activation memory, and starts nothing', async () => {
   const { url } = await startCoordinator()
   // flatten makes 784 values of a sample, the linear layer 10
-  assert.deepEqual(await dry(url, smallJob()), { status: 200, body: { model: { parameters: 7850, activationBytes: 4 * 794 } } })
+  assert.deepEqual(await dry(url, smallJob()), {
+    status: 200,
+    body: { model: { parameters: 7850, activationBytes: 4 * 794 } },
+  })
   assert.equal((await dry(url, smallJob(), 'yes')).status, 422)
   assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
-  const wrong = await dry(url, smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }))
+  const wrong = await dry(
+    url,
+    smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }),
+  )
   assert.equal(wrong.status, 422)
   assert.match(wrong.body.message ?? '', /layer 0 `conv2d` expects an image .* gets the shape \[3\]/)
 })
@@ -29,8 +37,15 @@ test('the view of an accepted job says the same', async () => {
 
 test('a model beyond the limits is refused with both of its numbers', async () => {
   const { url } = await startCoordinator()
-  const layers = [{ type: 'flatten' }, { type: 'linear', name: 'wide', out: 100_000 }, { type: 'linear', name: 'head', out: 10 }]
+  const layers = [
+    { type: 'flatten' },
+    { type: 'linear', name: 'wide', out: 100_000 },
+    { type: 'linear', name: 'head', out: 10 },
+  ]
   const { status, message } = await submit(url, smallJob({ model: { input: [1, 28, 28], layers } }))
   assert.equal(status, 422)
-  assert.match(message ?? '', /has 79500010 parameters, the limit is 67108864, and 403176 bytes of activations per sample, the limit is 1073741824/)
+  assert.match(
+    message ?? '',
+    /has 79500010 parameters, the limit is 67108864, and 403176 bytes of activations per sample, the limit is 1073741824/,
+  )
 })

@@ -1,13 +1,30 @@
 // The arithmetic of the parameter server against plain re-computations, in one thread and in several.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import {
+  encodeVersionState,
+  gradientForm,
+  initialVersionState,
+  nextVersion,
+  parameterLayout,
+  parseModelSpec,
+  readGradient,
+  type VersionForm,
+  writeGradient,
+} from '@starling-grid/model'
 import { digest, versionId, type VersionRef } from '@starling-grid/protocol'
-import { encodeVersionState, gradientForm, initialVersionState, nextVersion, parameterLayout, parseModelSpec, readGradient, type VersionForm, writeGradient } from '@starling-grid/model'
 import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient } from '@starling-grid/shaders'
 import { allocate, keptVersions } from '../src/parameter-server/memory.ts'
-import { ParameterServer, type ServerOptions } from '../src/parameter-server/parameter-server.ts'
 import { firstBound, NormClip } from '../src/parameter-server/norm-clip.ts'
-import { BLOCK_ELEMENTS, blockSquares, keyRanges, layoutOfRange, normOf, threadsFor } from '../src/parameter-server/ranges.ts'
+import { ParameterServer, type ServerOptions } from '../src/parameter-server/parameter-server.ts'
+import {
+  BLOCK_ELEMENTS,
+  blockSquares,
+  keyRanges,
+  layoutOfRange,
+  normOf,
+  threadsFor,
+} from '../src/parameter-server/ranges.ts'
 import { localShards, shardThreads } from '../src/parameter-server/shard-pool.ts'
 
 const spec = parseModelSpec({ input: [6], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
@@ -18,7 +35,8 @@ const f32 = Math.fround
 
 const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
 const initial = () => initialVersionState(spec, form.optimizer, 3)
-const sumOf = (step: number, length = total): Float32Array => Float32Array.from({ length }, (_, i) => Math.sin(step * length + i))
+const sumOf = (step: number, length = total): Float32Array =>
+  Float32Array.from({ length }, (_, i) => Math.sin(step * length + i))
 const dense = (sum: Float32Array) => ({ writeTo: (vector: Float32Array) => vector.set(sum) })
 
 async function serverAt0(options: Partial<ServerOptions> = {}): Promise<ParameterServer> {
@@ -34,7 +52,12 @@ interface One {
 }
 
 /** One push, one version. */
-async function push(server: ParameterServer, v: number, sum: Float32Array, { damping = 1, base = ref(v - 1) }: One = {}): Promise<void> {
+async function push(
+  server: ParameterServer,
+  v: number,
+  sum: Float32Array,
+  { damping = 1, base = ref(v - 1) }: One = {},
+): Promise<void> {
   await server.add({ gradient: dense(sum), targets: TARGETS, base, damping })
   await server.close(ref(v), TARGETS)
 }
@@ -63,7 +86,8 @@ test('pushes make the same bytes as the same steps of a ring member', async () =
 test('several pushes make one version: their mean over all targets, each scaled by its own damping', async () => {
   const server = await serverAt0()
   const dampings = [1, 0.5, 1 / 3]
-  for (const [i, damping] of dampings.entries()) await server.add({ gradient: dense(sumOf(i)), targets: TARGETS, base: ref(0), damping })
+  for (const [i, damping] of dampings.entries())
+    await server.add({ gradient: dense(sumOf(i)), targets: TARGETS, base: ref(0), damping })
   await server.close(ref(1), 3 * TARGETS)
   const before = initial().parameters
   const expected = before.map((value, i) => {
@@ -77,7 +101,9 @@ test('a sum that overflows moves no parameter, and no version is made of nothing
   const server = await serverAt0()
   await assert.rejects(server.close(ref(1), TARGETS), /internal: version 1 cannot follow 0 with 0 pushes/)
   const enormous = new Float32Array(total).fill(3e38)
-  for (let i = 0; i < 2; i++) await server.add({ gradient: dense(enormous), targets: TARGETS, base: ref(0), damping: 3e38 }) // bounded pushes overflow in no other way
+  for (let i = 0; i < 2; i++)
+    // bounded pushes overflow in no other way
+    await server.add({ gradient: dense(enormous), targets: TARGETS, base: ref(0), damping: 3e38 })
   assert.equal(await server.close(ref(1), 2 * TARGETS), Number.POSITIVE_INFINITY)
   assert.deepEqual(parametersAt(server, 1), initial().parameters)
 })
@@ -100,7 +126,11 @@ test('one push of enormous gradients moves the parameters no further than a few 
     const server = await serverAt0()
     for (let v = 1; v <= 20; v++) await push(server, v, sumOf(v))
     const before = parametersAt(server, 20)
-    await push(server, 21, sumOf(21).map((value) => value * scale))
+    await push(
+      server,
+      21,
+      sumOf(21).map((value) => value * scale),
+    )
     return Math.hypot(...parametersAt(server, 21).map((value, i) => value - (before[i] ?? 0)))
   }
   const [usual, enormous] = [await moved(1), await moved(1e6)]
@@ -134,48 +164,82 @@ test('delay compensation corrects a late gradient by what the parameters moved s
     velocity = velocity.map((v, i) => {
       const g = (gradient[i] ?? 0) / TARGETS
       square[i] = 0.95 * (square[i] ?? 0) + 0.05 * g * g
-      const correction = step < 2 ? 0 : (strength / Math.sqrt((square[i] ?? 0) + 1e-7)) * g * g * ((head?.[i] ?? 0) - (base?.[i] ?? 0))
+      const correction =
+        step < 2 ? 0 : (strength / Math.sqrt((square[i] ?? 0) + 1e-7)) * g * g * ((head?.[i] ?? 0) - (base?.[i] ?? 0))
       if (step === 2) difference = Math.max(difference, Math.abs(correction))
       return 0.9 * v + g + correction
     })
   }
   assert.ok(difference > 1e-3, 'the correction is large enough to be seen')
-  after3?.forEach((value, i) => assert.ok(Math.abs(value - ((head?.[i] ?? 0) - 0.1 * (velocity[i] ?? 0))) < 1e-6, `element ${i}`))
+  after3?.forEach((value, i) =>
+    assert.ok(Math.abs(value - ((head?.[i] ?? 0) - 0.1 * (velocity[i] ?? 0))) < 1e-6, `element ${i}`),
+  )
 })
 
 test('a push whose base is no longer kept cannot be compensated, and says so', async () => {
   const server = await serverAt0({ delayCompensation: 0.04 })
   for (let v = 1; v <= keptVersions(total); v++) await push(server, v, sumOf(v))
-  await assert.rejects(server.add({ gradient: dense(sumOf(1)), targets: 1, base: ref(0), damping: 1 }), /no longer kept/)
+  await assert.rejects(
+    server.add({ gradient: dense(sumOf(1)), targets: 1, base: ref(0), damping: 1 }),
+    /no longer kept/,
+  )
 })
 
 const large = parseModelSpec({
   input: [1, 28, 28],
   layers: [
-    { type: 'conv2d', name: 'conv', out: 4, kernel: 5 }, { type: 'batchnorm2d', name: 'norm' }, { type: 'flatten' },
-    { type: 'linear', name: 'fc1', out: 20 }, { type: 'relu' }, { type: 'linear', name: 'fc2', out: 10 },
+    { type: 'conv2d', name: 'conv', out: 4, kernel: 5 },
+    { type: 'batchnorm2d', name: 'norm' },
+    { type: 'flatten' },
+    { type: 'linear', name: 'fc1', out: 20 },
+    { type: 'relu' },
+    { type: 'linear', name: 'fc2', out: 10 },
   ],
 })
-const largeForm: VersionForm = { spec: large, layout: parameterLayout(large), optimizer: { type: 'adamw', lr: 0.01, decay: 'matrices', weightDecay: 0.1 } }
+const largeForm: VersionForm = {
+  spec: large,
+  layout: parameterLayout(large),
+  optimizer: { type: 'adamw', lr: 0.01, decay: 'matrices', weightDecay: 0.1 },
+}
 
 test('ranges of whole blocks cover a vector once, and their layouts are those of the whole', () => {
-  for (const [elements, count] of [[1, 4], [BLOCK_ELEMENTS, 2], [10 * BLOCK_ELEMENTS + 1, 3], [10_000_000, 7]] as const) {
+  for (const [elements, count] of [
+    [1, 4],
+    [BLOCK_ELEMENTS, 2],
+    [10 * BLOCK_ELEMENTS + 1, 3],
+    [10_000_000, 7],
+  ] as const) {
     const ranges = keyRanges(elements, count)
-    assert.deepEqual(ranges.map(({ end }) => end), [...ranges.slice(1).map(({ start }) => start), elements])
+    assert.deepEqual(
+      ranges.map(({ end }) => end),
+      [...ranges.slice(1).map(({ start }) => start), elements],
+    )
     assert.ok(ranges.every(({ start }) => start % BLOCK_ELEMENTS === 0) && ranges[0]?.start === 0)
   }
   const layouts = keyRanges(largeForm.layout.total, 5).map((range) => layoutOfRange(largeForm.layout, range))
-  assert.equal(layouts.reduce((sum, { trained }) => sum + trained, 0), largeForm.layout.trained)
-  for (const layout of layouts) assert.deepEqual(layout.entries.map(({ offset, length }) => offset + length), [...layout.entries.slice(1).map(({ offset }) => offset), layout.total])
+  assert.equal(
+    layouts.reduce((sum, { trained }) => sum + trained, 0),
+    largeForm.layout.trained,
+  )
+  for (const layout of layouts)
+    assert.deepEqual(
+      layout.entries.map(({ offset, length }) => offset + length),
+      [...layout.entries.slice(1).map(({ offset }) => offset), layout.total],
+    )
 })
 
 test('small models need no thread, large ones at most one for each core beside the event loop', () => {
-  assert.deepEqual([threadsFor(61_706, 8), threadsFor(2_000_000, 1), threadsFor(2_000_000, 16), threadsFor(64 * 1024 * 1024, 4)], [0, 1, 1, 3])
+  assert.deepEqual(
+    [threadsFor(61_706, 8), threadsFor(2_000_000, 1), threadsFor(2_000_000, 16), threadsFor(64 * 1024 * 1024, 4)],
+    [0, 1, 1, 3],
+  )
 })
 
 test('a norm has the same bits whatever the number of shards', () => {
   const vector = sumOf(1, 9 * BLOCK_ELEMENTS + 77).map((value, i) => value * 2 ** (i % 40))
-  const norms = [1, 2, 3, 9].map((count) => normOf(keyRanges(vector.length, count).map(({ start, end }) => blockSquares(vector.subarray(start, end)))))
+  const norms = [1, 2, 3, 9].map((count) =>
+    normOf(keyRanges(vector.length, count).map(({ start, end }) => blockSquares(vector.subarray(start, end)))),
+  )
   assert.deepEqual(new Set(norms).size, 1)
 })
 
@@ -191,13 +255,24 @@ async function throughShards(count: number, threads: boolean): Promise<Float32Ar
     await pool.run({ type: 'load', step: 0, scalars: start.optimizerState.scalars })
     for (let v = 1; v <= 3; v++) {
       memory.gradient.set(sumOf(v, layout.total))
-      const norm = normOf(await pool.run({ type: 'prepare', targets: 5, head: v - 1, base: v === 3 ? 0 : v - 1, strength: 0.1, first: true }))
+      const norm = normOf(
+        await pool.run({
+          type: 'prepare',
+          targets: 5,
+          head: v - 1,
+          base: v === 3 ? 0 : v - 1,
+          strength: 0.1,
+          first: true,
+        }),
+      )
       await pool.run({ type: 'accumulate', factor: 1 / norm, first: true })
       await pool.run({ type: 'mean', targets: 5 })
       const [answer] = await pool.run({ type: 'apply', factor: 0.5, from: v - 1, to: v })
       assert.equal(answer?.[0], v)
     }
-    return [...memory.versions.slice(0, 4), ...memory.slots.flat(), memory.square ?? assert.fail()].map((vector) => Float32Array.from(vector))
+    return [...memory.versions.slice(0, 4), ...memory.slots.flat(), memory.square ?? assert.fail()].map((vector) =>
+      Float32Array.from(vector),
+    )
   } finally {
     await pool.stop()
   }
@@ -211,7 +286,9 @@ test('shards in threads, in one thread, or one alone make the same bytes', async
   const from = initialVersionState(large, optimizer, 1)
   const [sum, next] = [sumOf(1, layout.total), initialVersionState(large, optimizer, 1)]
   const norm = normOf([blockSquares(sum.subarray(0, layout.trained))])
-  const mean = sum.map((value, i) => f32(i < layout.trained ? f32(f32(f32(f32(1 / norm) * value) / 5) * 0.5) : f32(value / 5)))
+  const mean = sum.map((value, i) =>
+    f32(i < layout.trained ? f32(f32(f32(f32(1 / norm) * value) / 5) * 0.5) : f32(value / 5)),
+  )
   nextVersion({ layout, optimizer }, from, mean, next)
   assert.deepEqual(whole[1], next.parameters, 'and those of the plain update')
 })
@@ -219,7 +296,9 @@ test('shards in threads, in one thread, or one alone make the same bytes', async
 test('a thread that dies makes its pool fail, now and later', async () => {
   const { layout, optimizer } = largeForm
   const memory = allocate(largeForm, { versions: 2, compensated: false, shared: true })
-  const pool = await shardThreads(keyRanges(layout.total, 2).map((range) => ({ rule: { layout, optimizer }, range, memory })))
+  const pool = await shardThreads(
+    keyRanges(layout.total, 2).map((range) => ({ rule: { layout, optimizer }, range, memory })),
+  )
   await assert.rejects(pool.run({ type: 'apply', factor: 1, from: 99, to: 0 }), /no version 99/)
   await assert.rejects(pool.run({ type: 'mean', targets: 1 }), /no version 99/)
   await pool.stop()
@@ -235,7 +314,11 @@ test('a thread that does not answer in its time is given up, and its pool fails 
 
 test('a server with threads takes over, makes versions and writes them as one without', async () => {
   const wide = parseModelSpec({ input: [1100], layers: [{ type: 'linear', name: 'fc', out: 1000 }] })
-  const wideForm: VersionForm = { spec: wide, layout: parameterLayout(wide), optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 } }
+  const wideForm: VersionForm = {
+    spec: wide,
+    layout: parameterLayout(wide),
+    optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 },
+  }
   const server = new ParameterServer({ form: wideForm, clipNorm: 0.5, delayCompensation: undefined, cores: 2 })
   after(() => server.unload())
   const start = initialVersionState(wide, wideForm.optimizer, 1)
@@ -246,27 +329,45 @@ test('a server with threads takes over, makes versions and writes them as one wi
   await server.close(ref(1), 1)
   const factor = f32(0.5 / (normOf([blockSquares(sum)]) + 1e-6))
   const next = initialVersionState(wide, wideForm.optimizer, 1)
-  nextVersion(wideForm, start, sum.map((value) => f32(value * factor)), next)
-  assert.equal(digest((await server.encode()).bytes), digest(encodeVersionState({ ...wideForm, version: ref(1), ...next })))
+  nextVersion(
+    wideForm,
+    start,
+    sum.map((value) => f32(value * factor)),
+    next,
+  )
+  assert.equal(
+    digest((await server.encode()).bytes),
+    digest(encodeVersionState({ ...wideForm, version: ref(1), ...next })),
+  )
 })
 
 test('a version made of sparse pushes has the bytes of one made of dense ones', async () => {
-  const text = parseModelSpec({ input: [8], layers: [{ type: 'embedding', name: 'wte', vocab: 50, channels: 3 }, { type: 'linear', name: 'fc', out: 50 }] })
+  const text = parseModelSpec({
+    input: [8],
+    layers: [
+      { type: 'embedding', name: 'wte', vocab: 50, channels: 3 },
+      { type: 'linear', name: 'fc', out: 50 },
+    ],
+  })
   const textForm: VersionForm = { spec: text, layout: parameterLayout(text), optimizer: { type: 'adamw', lr: 0.01 } }
   const { layout, optimizer } = textForm
   const table = layout.entries.find(({ name }) => name === 'wte.weight') ?? assert.fail()
-  const sum = sumOf(1, layout.total).map((value, i) => (i >= table.offset && i < table.offset + table.length && Math.floor((i - table.offset) / 3) % 7 !== 2 ? 0 : value))
+  const sum = sumOf(1, layout.total).map((value, i) =>
+    i >= table.offset && i < table.offset + table.length && Math.floor((i - table.offset) / 3) % 7 !== 2 ? 0 : value,
+  )
   const { body, sparse } = writeGradient(sum, layout, [table])
   assert.deepEqual(sparse, [{ name: 'wte.weight', rows: 7 }])
-  const [one, other] = await Promise.all([dense(sum), readGradient(body, gradientForm(layout, sparse))].map(async (gradient) => {
-    const server = new ParameterServer({ form: textForm, clipNorm: 1, delayCompensation: undefined, cores: 2 })
-    await server.load({ version: ref(0), ...initialVersionState(text, optimizer, 1) })
-    for (let v = 1; v <= 2; v++) {
-      await server.add({ gradient, targets: 9, base: ref(v - 1), damping: 1 })
-      await server.close(ref(v), 9)
-    }
-    return digest((await server.encode()).bytes)
-  }))
+  const [one, other] = await Promise.all(
+    [dense(sum), readGradient(body, gradientForm(layout, sparse))].map(async (gradient) => {
+      const server = new ParameterServer({ form: textForm, clipNorm: 1, delayCompensation: undefined, cores: 2 })
+      await server.load({ version: ref(0), ...initialVersionState(text, optimizer, 1) })
+      for (let v = 1; v <= 2; v++) {
+        await server.add({ gradient, targets: 9, base: ref(v - 1), damping: 1 })
+        await server.close(ref(v), 9)
+      }
+      return digest((await server.encode()).bytes)
+    }),
+  )
   assert.equal(one, other)
 })
 

@@ -3,9 +3,16 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { test } from 'node:test'
-import { MAX_MESSAGE_BYTES, type MessageTo, newMemberId, PROTOCOL_VERSION, type Push, sha256Name } from '@starling-grid/protocol'
-import { WebSocket } from 'ws'
 import type { Timing } from '@starling-grid/coordinator/run'
+import {
+  MAX_MESSAGE_BYTES,
+  type MessageTo,
+  newMemberId,
+  PROTOCOL_VERSION,
+  type Push,
+  sha256Name,
+} from '@starling-grid/protocol'
+import { WebSocket } from 'ws'
 import { type FakeVolunteer, unprovenHello } from './fake-volunteer.ts'
 import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
@@ -59,11 +66,19 @@ test('a first message that is not a good hello is refused by its code, counted, 
   const before = (await runOf(url, id)).refusals
   for (const [message, code] of cases) {
     const refused = await refusalOf(url, message)
-    assert.deepEqual([refused.code, refused.fatal], [code, true], `${JSON.stringify(message).slice(0, 80)}: ${refused.message}`)
+    assert.deepEqual(
+      [refused.code, refused.fatal],
+      [code, true],
+      `${JSON.stringify(message).slice(0, 80)}: ${refused.message}`,
+    )
   }
   const { refusals } = await runOf(url, id)
   for (const code of new Set(cases.map(([, code]) => code)))
-    assert.equal((refusals[code] ?? 0) - (before[code] ?? 0), cases.filter((entry) => entry[1] === code).length, `${code} is counted`)
+    assert.equal(
+      (refusals[code] ?? 0) - (before[code] ?? 0),
+      cases.filter((entry) => entry[1] === code).length,
+      `${code} is counted`,
+    )
   assert.equal('polluted' in {}, false)
   await assertUnharmed(url, id)
 })
@@ -86,7 +101,13 @@ test('another model, too large a message, bytes, and a flood each end the connec
     return fake
   }
   const otherModel = await joined()
-  otherModel.raw({ type: 'ready', job: otherModel.terms?.id, modelHash: '0'.repeat(64), adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' }, samplesPerSecond: 1 })
+  otherModel.raw({
+    type: 'ready',
+    job: otherModel.terms?.id,
+    modelHash: '0'.repeat(64),
+    adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' },
+    samplesPerSecond: 1,
+  })
   assert.equal((await otherModel.heard('refused')).code, 'model-hash')
 
   const large = await joined()
@@ -99,11 +120,13 @@ test('another model, too large a message, bytes, and a flood each end the connec
   await bytes.closed
 
   const flood = await joined()
-  for (let i = 0; i < 5000; i++) flood.send({ type: 'heartbeat', samplesPerSecond: 1, activity: '', bytesSent: 0, bytesReceived: 0 })
+  for (let i = 0; i < 5000; i++)
+    flood.send({ type: 'heartbeat', samplesPerSecond: 1, activity: '', bytesSent: 0, bytesReceived: 0 })
   await flood.closed
 
   const { refusals } = await runOf(url, id)
-  for (const code of ['model-hash', 'message-too-large', 'message-malformed', 'rate-exceeded']) assert.ok((refusals[code] ?? 0) > 0, code)
+  for (const code of ['model-hash', 'message-too-large', 'message-malformed', 'rate-exceeded'])
+    assert.ok((refusals[code] ?? 0) > 0, code)
   await assertUnharmed(url, id)
 })
 
@@ -124,9 +147,17 @@ test('a connection that says nothing is closed, and one that falls silent is no 
   await once(silent.socket, 'open')
   silent.hello()
   await silent.heard('welcome')
-  silent.send({ type: 'ready', modelHash: silent.terms?.modelHash ?? assert.fail(), adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' }, samplesPerSecond: 1 })
+  silent.send({
+    type: 'ready',
+    modelHash: silent.terms?.modelHash ?? assert.fail(),
+    adapter: { name: 'a', vendor: 'v', software: true, executor: 'reference' },
+    samplesPerSecond: 1,
+  })
   await Promise.all([mute.closed, silent.closed])
-  assert.deepEqual((await runOf(url, id)).departed.map(({ name, reason }) => [name, reason]), [['silent', 'silent for 5 s']])
+  assert.deepEqual(
+    (await runOf(url, id)).departed.map(({ name, reason }) => [name, reason]),
+    [['silent', 'silent for 5 s']],
+  )
 })
 
 test('a state that nobody asked for, or that is not what it says, is not stored', async () => {
@@ -135,7 +166,11 @@ test('a state that nobody asked for, or that is not what it says, is not stored'
   const [member = assert.fail()] = honest
   const unasked = await member.upload()
   assert.ok([404, 409].includes(unasked.status), String(unasked.status))
-  const noSession = await fetch(`${url}/api/jobs/${id}/versions/1/${'0'.repeat(64)}`, { method: 'PUT', headers: { 'content-type': 'application/octet-stream', authorization: `Bearer ${TOKEN}` }, body: new Uint8Array(10) })
+  const noSession = await fetch(`${url}/api/jobs/${id}/versions/1/${'0'.repeat(64)}`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/octet-stream', authorization: `Bearer ${TOKEN}` },
+    body: new Uint8Array(10),
+  })
   assert.deepEqual([noSession.status, ((await noSession.json()) as { code: string }).code], [401, 'session-unknown'])
   await assertUnharmed(url, id)
 })
@@ -154,11 +189,15 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
   fake.send({ type: 'lease-request', modeEpoch })
   const grant = await fake.heard('grant')
   const { total } = fake.form.layout
-  const verdict = async (change: { readonly push?: Partial<Push>; readonly body?: Float32Array }) => (await fake.push(grant, change)).verdict ?? 'none'
+  const verdict = async (change: { readonly push?: Partial<Push>; readonly body?: Float32Array }) =>
+    (await fake.push(grant, change)).verdict ?? 'none'
 
   assert.equal((await fake.push(grant, { push: { incarnation: newMemberId() } })).code, 'session-unknown')
   assert.equal(await verdict({ push: { modeEpoch: modeEpoch + 1 } }), 'mode-stale')
-  assert.equal(await verdict({ push: { leases: grant.leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) } }), 'lease-stale')
+  assert.equal(
+    await verdict({ push: { leases: grant.leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) } }),
+    'lease-stale',
+  )
   assert.equal(await verdict({}), 'received')
   assert.equal(await verdict({}), 'duplicate')
 
@@ -176,26 +215,49 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
   ] as const) {
     assert.equal((await fake.push(await next(), change)).verdict, code)
     assert.equal((await runOf(url, id)).version.v, version, 'nothing of it was applied')
-    assert.equal((await fake.push(await next(), {})).verdict, 'received') // three refusals in a row cost a member its work
+    // three refusals in a row cost a member its work
+    assert.equal((await fake.push(await next(), {})).verdict, 'received')
     version++
   }
   const tooLarge = await fake.push(await next(), { body: new Float32Array(total + 1) })
   assert.deepEqual([tooLarge.status, tooLarge.code], [413, 'message-too-large'])
   const { refusals } = await runOf(url, id)
-  for (const code of ['mode-stale', 'lease-stale', 'duplicate', 'gradient-not-finite', 'gradient-shape', 'message-malformed']) assert.ok((refusals[code] ?? 0) > 0, `${code}: ${JSON.stringify(refusals)}`)
+  for (const code of [
+    'mode-stale',
+    'lease-stale',
+    'duplicate',
+    'gradient-not-finite',
+    'gradient-shape',
+    'message-malformed',
+  ])
+    assert.ok((refusals[code] ?? 0) > 0, `${code}: ${JSON.stringify(refusals)}`)
 })
 
 test('a model that cannot be built, or does not fit the data, is refused when it is submitted, with its place', async () => {
   const { url } = await startCoordinator()
-  const layers = (out: number) => [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 84, in: out }, { type: 'linear', name: 'fc2', out: 10 }]
+  const layers = (out: number) => [
+    { type: 'flatten' },
+    { type: 'linear', name: 'fc', out: 84, in: out },
+    { type: 'linear', name: 'fc2', out: 10 },
+  ]
   const refused = async (change: object) => submit(url, { ...smallJob(), ...change })
   const wrongInputs = await refused({ model: { input: [1, 28, 28], layers: layers(400) } })
   assert.deepEqual([wrongInputs.status, wrongInputs.code], [422, 'model-invalid'])
   assert.match(wrongInputs.message ?? '', /layer 1 `linear` expects 400 inputs and gets 784/)
   assert.equal((await refused({ model: { input: [3, 32, 32], layers: layers(3072) } })).code, 'job-invalid')
-  assert.equal((await refused({ model: { input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'f', out: 9 }] } })).code, 'job-invalid')
+  assert.equal(
+    (
+      await refused({
+        model: { input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'f', out: 9 }] },
+      })
+    ).code,
+    'job-invalid',
+  )
   assert.equal((await refused({ mode: 'local', local: { innerSteps: 1000 } })).code, 'job-invalid')
-  assert.match((await refused({ mode: 'local', local: { innerSteps: 4, fragments: 5 } })).message ?? '', /4 inner steps cannot have 5 fragments/)
+  assert.match(
+    (await refused({ mode: 'local', local: { innerSteps: 4, fragments: 5 } })).message ?? '',
+    /4 inner steps cannot have 5 fragments/,
+  )
   assert.match((await refused({ mode: 'local', local: { innerSteps: 4, fragments: 0 } })).message ?? '', /fragments/)
   assert.match((await refused({ encoding: 'int4' })).message ?? '', /encoding/)
   assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
@@ -205,12 +267,27 @@ test('a model that cannot be built, or does not fit the data, is refused when it
 
 test('job control needs the owner token, and a form of another site cannot send it', async () => {
   const { url } = await startCoordinator()
-  assert.deepEqual([(await submit(url, smallJob(), 'wrong')).status, (await submit(url, smallJob(), 'wrong')).code], [401, 'token-required'])
-  const form = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { 'content-type': 'text/plain', authorization: `Bearer ${TOKEN}` }, body: JSON.stringify(smallJob()) })
+  assert.deepEqual(
+    [(await submit(url, smallJob(), 'wrong')).status, (await submit(url, smallJob(), 'wrong')).code],
+    [401, 'token-required'],
+  )
+  const form = await fetch(`${url}/api/jobs`, {
+    method: 'POST',
+    headers: { 'content-type': 'text/plain', authorization: `Bearer ${TOKEN}` },
+    body: JSON.stringify(smallJob()),
+  })
   assert.equal(form.status, 415)
-  const foreign = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { origin: 'https://evil.test', 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` }, body: '{}' })
+  const foreign = await fetch(`${url}/api/jobs`, {
+    method: 'POST',
+    headers: { origin: 'https://evil.test', 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` },
+    body: '{}',
+  })
   assert.equal(foreign.status, 403)
-  const deep = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` }, body: `{"model":${'['.repeat(50_000)}` })
+  const deep = await fetch(`${url}/api/jobs`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` },
+    body: `{"model":${'['.repeat(50_000)}`,
+  })
   assert.equal(deep.status, 400)
 })
 
@@ -231,7 +308,12 @@ test('another site gets neither a socket nor, through its own name, an answer', 
 /** fetch does not let anybody choose Host. */
 function statusFor(port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
-    httpRequest({ port, host: '127.0.0.1', path: '/healthz', headers: { host } }, (response) => (response.resume(), resolve(response.statusCode ?? 0))).on('error', reject).end()
+    httpRequest(
+      { port, host: '127.0.0.1', path: '/healthz', headers: { host } },
+      (response) => (response.resume(), resolve(response.statusCode ?? 0)),
+    )
+      .on('error', reject)
+      .end()
   })
 }
 
@@ -241,16 +323,24 @@ test('only shards of a dataset are served as shards, whole or in part, for ever'
   const whole = await fetch(`${url}/api/shards/${shard.sha256}`, { headers: OWNER })
   const bytes = new Uint8Array(await whole.arrayBuffer())
   assert.equal(bytes.byteLength, shard.bytes)
-  assert.deepEqual([whole.headers.get('etag'), /immutable/.test(whole.headers.get('cache-control') ?? '')], [`"${shard.sha256}"`, true])
-  const get = (headers: Record<string, string>) => fetch(`${url}/api/shards/${shard.sha256}`, { headers: { ...OWNER, ...headers } })
+  assert.deepEqual(
+    [whole.headers.get('etag'), /immutable/.test(whole.headers.get('cache-control') ?? '')],
+    [`"${shard.sha256}"`, true],
+  )
+  const get = (headers: Record<string, string>) =>
+    fetch(`${url}/api/shards/${shard.sha256}`, { headers: { ...OWNER, ...headers } })
   const part = await get({ range: 'bytes=10-19' })
-  assert.deepEqual([part.status, part.headers.get('content-range'), new Uint8Array(await part.arrayBuffer())], [206, `bytes 10-19/${shard.bytes}`, bytes.slice(10, 20)])
+  assert.deepEqual(
+    [part.status, part.headers.get('content-range'), new Uint8Array(await part.arrayBuffer())],
+    [206, `bytes 10-19/${shard.bytes}`, bytes.slice(10, 20)],
+  )
   assert.deepEqual(new Uint8Array(await (await get({ range: 'bytes=-5' })).arrayBuffer()), bytes.slice(-5))
   assert.equal((await get({ range: `bytes=${shard.bytes}-` })).status, 416)
   assert.equal((await get({ 'if-none-match': `"${shard.sha256}"` })).status, 304)
 
   const { checkpoint } = await until(url, 'a checkpoint', (run) => run.checkpoint !== null)
   assert.ok(checkpoint !== null)
-  for (const name of [sha256Name('0'.repeat(64)), '..%2f..%2fetc%2fpasswd', '%00', 'CON']) assert.ok([400, 404].includes((await fetch(`${url}/api/shards/${name}`, { headers: OWNER })).status), name)
+  for (const name of [sha256Name('0'.repeat(64)), '..%2f..%2fetc%2fpasswd', '%00', 'CON'])
+    assert.ok([400, 404].includes((await fetch(`${url}/api/shards/${name}`, { headers: OWNER })).status), name)
   await assertUnharmed(url, id)
 })

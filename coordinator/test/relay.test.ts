@@ -4,11 +4,20 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import fastifyWebsocket from '@fastify/websocket'
-import Fastify from 'fastify'
-import { WebSocket } from 'ws'
-import { type ErrorCode, LINK_OPEN_MS, MAX_MESSAGE_BYTES, memberId, type MemberId, newMemberId, packFrame, relayPath } from '@starling-grid/protocol'
+import {
+  type ErrorCode,
+  LINK_OPEN_MS,
+  MAX_MESSAGE_BYTES,
+  memberId,
+  type MemberId,
+  newMemberId,
+  packFrame,
+  relayPath,
+} from '@starling-grid/protocol'
 import { openRelayLink, type PeerLink } from '@starling-grid/volunteer'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
+import Fastify from 'fastify'
+import { WebSocket } from 'ws'
 import { dialRelaySocket } from '../../client-node/src/socket.ts'
 import { type Relay, type RelayLimits, registerRelay } from '../src/relay.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
@@ -40,7 +49,13 @@ async function startServer(limits?: RelayLimits): Promise<Server> {
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
   closers.push(() => app.close())
-  const server: Server = { url: `ws://127.0.0.1:${(app.server.address() as AddressInfo).port}`, relay, refusals, forbidden, forwarded: 0 }
+  const server: Server = {
+    url: `ws://127.0.0.1:${(app.server.address() as AddressInfo).port}`,
+    relay,
+    refusals,
+    forbidden,
+    forwarded: 0,
+  }
   return server
 }
 
@@ -52,7 +67,9 @@ interface End {
 }
 
 async function openEnd(server: Server, self: MemberId, peer: MemberId): Promise<End> {
-  const socket = new WebSocket(server.url + relayPath({ self, peer, token: `token of ${self}` }), { perMessageDeflate: false })
+  const socket = new WebSocket(server.url + relayPath({ self, peer, token: `token of ${self}` }), {
+    perMessageDeflate: false,
+  })
   const messages: Buffer[] = []
   socket.on('message', (data: Buffer) => messages.push(data))
   socket.on('error', () => undefined)
@@ -69,27 +86,59 @@ async function openPair(server: Server): Promise<[End, End]> {
 }
 
 function frameOf(payloadBytes: number, step = 0): Uint8Array {
-  return packFrame({ type: 'partial', generation: 1, step, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(payloadBytes) })
+  return packFrame({
+    type: 'partial',
+    generation: 1,
+    step,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new Uint8Array(payloadBytes),
+  })
 }
 
 async function waitFor(condition: () => boolean, what: string): Promise<void> {
-  for (const end = performance.now() + 60_000; !condition(); await new Promise((resolve) => setTimeout(resolve, 2))) assert.ok(performance.now() < end, `waited too long for ${what}`)
+  for (const end = performance.now() + 60_000; !condition(); await new Promise((resolve) => setTimeout(resolve, 2)))
+    assert.ok(performance.now() < end, `waited too long for ${what}`)
 }
 
 /** Two members of a real run whose link did not open, so that the coordinator relays it. */
-async function relayedPair(): Promise<{ readonly url: string; readonly job: string; readonly near: FakeVolunteer; readonly far: FakeVolunteer }> {
+async function relayedPair(): Promise<{
+  readonly url: string
+  readonly job: string
+  readonly near: FakeVolunteer
+  readonly far: FakeVolunteer
+}> {
   const { url } = await startCoordinator()
   const { id: job } = await submit(url, smallJob({ epochs: 10_000 }))
   const [near, far] = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
   const run = await until(url, 'the ring', ({ phase, version }) => phase === 'ring' && version.v > 0)
   const form = await near.heard('form', ({ gen }) => gen === run.generation)
-  near.send({ type: 'abort', owner: form.owner, gen: form.gen, step: run.version.v + 1, blamed: far.id, why: 'unopened', links: [far.id], code: 'link-timeout', message: 'test' })
-  await until(url, 'the relayed ring', ({ phase, members }) => phase === 'ring' && members.every(({ relayed }) => relayed))
+  near.send({
+    type: 'abort',
+    owner: form.owner,
+    gen: form.gen,
+    step: run.version.v + 1,
+    blamed: far.id,
+    why: 'unopened',
+    links: [far.id],
+    code: 'link-timeout',
+    message: 'test',
+  })
+  await until(
+    url,
+    'the relayed ring',
+    ({ phase, members }) => phase === 'ring' && members.every(({ relayed }) => relayed),
+  )
   return { url, job, near, far }
 }
 
 const endOf = (url: string, { id, session }: FakeVolunteer, peer: FakeVolunteer): Promise<PeerLink> =>
-  openRelayLink({ self: id, token: session, dial: (path) => dialRelaySocket(url.replace(/^http/, 'ws') + path) }, peer.id, AbortSignal.timeout(15_000))
+  openRelayLink(
+    { self: id, token: session, dial: (path) => dialRelaySocket(url.replace(/^http/, 'ws') + path) },
+    peer.id,
+    AbortSignal.timeout(15_000),
+  )
 
 test('a relayed link of a real run behaves like every other link', async (t) => {
   const { url, job, near, far } = await relayedPair()
@@ -115,21 +164,31 @@ test('strangers of the pair and of the run get no link', async () => {
   await once(third.socket, 'open')
   third.hello()
   third.session = (await third.heard('welcome')).session
-  const dial = (query: { readonly self: MemberId; readonly peer: MemberId; readonly token: string }) => dialRelaySocket(url.replace(/^http/, 'ws') + relayPath(query)).then(() => 'open', (error: Error) => /\b4\d\d\b/.exec(error.message)?.[0])
+  const dial = (query: { readonly self: MemberId; readonly peer: MemberId; readonly token: string }) =>
+    dialRelaySocket(url.replace(/^http/, 'ws') + relayPath(query)).then(
+      () => 'open',
+      (error: Error) => /\b4\d\d\b/.exec(error.message)?.[0],
+    )
   assert.equal(await dial({ self: third.id, peer: near.id, token: third.session }), '403')
   assert.equal(await dial({ self: near.id, peer: third.id, token: near.session }), '403')
   assert.equal(await dial({ self: near.id, peer: near.id, token: near.session }), '403')
   assert.equal(await dial({ self: near.id, peer: far.id, token: third.session }), '401')
   assert.equal(await dial({ self: memberId('../..'), peer: far.id, token: near.session }), '403')
   const { refusals } = await runOf(url, job)
-  assert.deepEqual([refusals['message-unexpected'], refusals['session-unknown'], refusals['message-malformed']], [3, 1, 1])
+  assert.deepEqual(
+    [refusals['message-unexpected'], refusals['session-unknown'], refusals['message-malformed']],
+    [3, 1, 1],
+  )
 })
 
 test('a link ends when it is not relayed any more, at the latest a second later', async () => {
   const server = await startServer()
   const [a, b] = await openPair(server)
   server.forbidden.add(a.self)
-  assert.deepEqual(await Promise.all([a.closed, b.closed]), ['this link is not relayed any more', 'this link is not relayed any more'])
+  assert.deepEqual(await Promise.all([a.closed, b.closed]), [
+    'this link is not relayed any more',
+    'this link is not relayed any more',
+  ])
   assert.equal(server.relay.links, 0)
 })
 
@@ -180,7 +239,10 @@ test('a new socket of an end replaces the old one, and its link', async () => {
   const server = await startServer()
   const [a, b] = await openPair(server)
   const again = await openEnd(server, a.self, b.self)
-  assert.deepEqual(await Promise.all([a.closed, b.closed]), ['another socket is this end now', 'another socket is this end now'])
+  assert.deepEqual(await Promise.all([a.closed, b.closed]), [
+    'another socket is this end now',
+    'another socket is this end now',
+  ])
   const other = await openEnd(server, b.self, a.self)
   again.socket.send(frameOf(1))
   await waitFor(() => other.messages.length === 1, 'the frame')

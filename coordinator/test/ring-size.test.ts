@@ -8,7 +8,11 @@ const equal = (count: number): number[] => new Array<number>(count).fill(1000)
 const exchange = (size: number, alpha: number, beta: number): number => 2 * (size - 1) * (alpha + beta / size)
 
 test('over links with latency a ring has as many members as make the fastest step, and says what it gains', () => {
-  const { size, stepMs, allMs } = bestSize({ speeds: equal(32), samples: 4000, times: new Map([[32, exchange(32, 20, 0)]]) })
+  const { size, stepMs, allMs } = bestSize({
+    speeds: equal(32),
+    samples: 4000,
+    times: new Map([[32, exchange(32, 20, 0)]]),
+  })
   // 4000 ms of work: 4000/n + 40(n − 1) is least at n = 10
   assert.equal(size, 10)
   assert.equal(Math.round(stepMs), 760)
@@ -23,7 +27,14 @@ test('where bandwidth is the limit a long ring costs hardly more than a short on
 test('one measurement is taken for latency; a second one corrects it', () => {
   const [first, second] = [exchange(32, 0, 100), exchange(3, 0, 100)]
   assert.ok(bestSize({ speeds: equal(32), samples: 200, times: new Map([[32, first]]) }).size < 32)
-  const { size } = bestSize({ speeds: equal(32), samples: 20_000, times: new Map([[32, first], [3, second]]) })
+  const { size } = bestSize({
+    speeds: equal(32),
+    samples: 20_000,
+    times: new Map([
+      [32, first],
+      [3, second],
+    ]),
+  })
   assert.equal(size, 32)
 })
 

@@ -14,10 +14,24 @@ function ringOfTwo(): Desk {
 }
 
 function joinFrom(desk: Desk, name: string, network: string): void {
-  desk.feed({ type: 'member-joined', samplesPerSecond: 100, holds: desk.state.chain.head, member: { id: memberId(name), name, client: 'node', network, adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' } } })
+  desk.feed({
+    type: 'member-joined',
+    samplesPerSecond: 100,
+    holds: desk.state.chain.head,
+    member: {
+      id: memberId(name),
+      name,
+      client: 'node',
+      network,
+      adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' },
+    },
+  })
 }
 
-/** For so many ms: honest members answer and confirm at once and make a step a second, newcomers answer and never confirm. Returns the steps. */
+/**
+ * For so many ms: honest members answer and confirm at once and make a step a second, newcomers answer and never
+ * confirm. Returns the steps.
+ */
 function train(desk: Desk, ms: number, newcomer?: (second: number) => void): number {
   const before = desk.state.chain.head.v
   for (let second = 0; second < ms / 1000; second++) {
@@ -49,7 +63,9 @@ test('a mute newcomer every four seconds, each with a new id, costs a network tw
 
 test('mute newcomers of many networks stop a ring three times in a minute at most', () => {
   const desk = ringOfTwo()
-  const steps = train(desk, 120_000, (second) => (second % 4 === 0 ? joinFrom(desk, `mute-${second}`, `network-${second}`) : undefined))
+  const steps = train(desk, 120_000, (second) =>
+    second % 4 === 0 ? joinFrom(desk, `mute-${second}`, `network-${second}`) : undefined,
+  )
   assert.ok(steps >= 40, `${steps} steps in two minutes`)
 })
 

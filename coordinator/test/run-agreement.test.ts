@@ -1,4 +1,5 @@
-// Members that hold, or say that they hold, different bytes: one voice is never enough, neither to be believed nor to be left out.
+// Members that hold, or say that they hold, different bytes: one voice is never enough, neither to be believed nor to
+// be left out.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type VersionRef } from '@starling-grid/protocol'
@@ -6,7 +7,14 @@ import { agreementOf } from '../src/run/agreement.ts'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {
-  const desk = new Desk({ minVolunteers: names.length, blocks: 300, batchBlocks: 1, epochs: 3, ...options, timing: { checkpointSteps: 1, ...options.timing } })
+  const desk = new Desk({
+    minVolunteers: names.length,
+    blocks: 300,
+    batchBlocks: 1,
+    epochs: 3,
+    ...options,
+    timing: { checkpointSteps: 1, ...options.timing },
+  })
   desk.join(...names)
   desk.run(...names)
   return desk
@@ -21,23 +29,36 @@ function report(desk: Desk, name: string, version: VersionRef, bytes = 'right'):
 }
 
 /** Steps until a checkpoint is due at the committed version: who is to upload it, and the others. */
-function atCheckpoint(desk: Desk): { readonly version: VersionRef; readonly uploader: string; readonly others: readonly string[] } {
-  for (let i = 0; i < 50 && (desk.state.checkpointAsked?.v ?? Number.POSITIVE_INFINITY) > desk.state.chain.head.v; i++) desk.step(desk.state.chain.head.v + 1)
+function atCheckpoint(desk: Desk): {
+  readonly version: VersionRef
+  readonly uploader: string
+  readonly others: readonly string[]
+} {
+  for (let i = 0; i < 50 && (desk.state.checkpointAsked?.v ?? Number.POSITIVE_INFINITY) > desk.state.chain.head.v; i++)
+    desk.step(desk.state.chain.head.v + 1)
   const { uploader, v } = desk.state.checkpointAsked ?? assert.fail(`no checkpoint is asked for in phase ${desk.phase}`)
   assert.equal(v, desk.state.chain.head.v)
   return { version: desk.state.chain.head, uploader, others: desk.members.filter((id) => id !== uploader) }
 }
 
-const isOut = (desk: Desk, name: string): boolean => (desk.state.members.get(memberId(name))?.excludedUntil ?? 0) > desk.now
+const isOut = (desk: Desk, name: string): boolean =>
+  (desk.state.members.get(memberId(name))?.excludedUntil ?? 0) > desk.now
 
 test('threat 43: one member of three that says a false digest stops no checkpoint: it is named and left out, the uploader is not', () => {
   const desk = ringOf(['a', 'b', 'c'])
-  const { version, uploader, others: [liar = '', honest = ''] } = atCheckpoint(desk)
+  const {
+    version,
+    uploader,
+    others: [liar = '', honest = ''],
+  } = atCheckpoint(desk)
   report(desk, liar, version, 'false')
   upload(desk, uploader, version)
   assert.deepEqual(desk.journalled('checkpoint'), [], 'the third is heard first')
   report(desk, honest, version)
-  assert.deepEqual(desk.journalled('checkpoint').map((entry) => [entry.version.v, entry.witnessed, entry.agreeing]), [[version.v, true, 2]])
+  assert.deepEqual(
+    desk.journalled('checkpoint').map((entry) => [entry.version.v, entry.witnessed, entry.agreeing]),
+    [[version.v, true, 2]],
+  )
   assert.deepEqual(desk.refusals, [`${liar} digest-mismatch`])
   assert.deepEqual([isOut(desk, liar), isOut(desk, uploader), isOut(desk, honest)], [true, false, false])
   assert.ok(desk.state.members.has(memberId(liar)), 'it is not expelled for good')
@@ -58,7 +79,11 @@ test('threat 43: an uploader whose state differs from that of two others is name
 
 test('a false digest that comes after two members agreed is named, too', () => {
   const desk = ringOf(['a', 'b', 'c'])
-  const { version, uploader, others: [honest = '', liar = ''] } = atCheckpoint(desk)
+  const {
+    version,
+    uploader,
+    others: [honest = '', liar = ''],
+  } = atCheckpoint(desk)
   upload(desk, uploader, version)
   report(desk, honest, version)
   assert.equal(desk.state.checkpoints.at(-1)?.version.v, version.v)
@@ -78,7 +103,8 @@ test('a member that lies at every checkpoint costs a ballot after 1, 2, 4 minute
     if (desk.phase === 'freeze') for (const name of ['a', 'b', 'c']) desk.answer(name, [])
     else if (desk.phase === 'form') for (const name of desk.members) desk.confirm(name)
     else if (asked !== undefined && asked.v === chain.head.v && desk.state.checkpoints.at(-1)?.version.v !== asked.v) {
-      for (const name of desk.members) if (name !== asked.uploader) report(desk, name, chain.head, name === liar ? 'false' : 'right')
+      for (const name of desk.members)
+        if (name !== asked.uploader) report(desk, name, chain.head, name === liar ? 'false' : 'right')
       upload(desk, asked.uploader, chain.head, asked.uploader === liar ? 'false' : 'right')
     } else if (desk.planned(chain.head.v + 1).length > 0) desk.step(chain.head.v + 1)
     desk.wait(0)
@@ -110,7 +136,11 @@ test('two members that differ twice: the one that came last waits outside, and t
   desk.admit()
   desk.run('a', 'b')
   for (const _ of [1, 2]) {
-    const { version, uploader, others: [other = ''] } = atCheckpoint(desk)
+    const {
+      version,
+      uploader,
+      others: [other = ''],
+    } = atCheckpoint(desk)
     upload(desk, uploader, version)
     report(desk, other, version, 'false')
     assert.deepEqual(desk.phase, 'freeze')
@@ -134,14 +164,25 @@ test('digests of strangers to the ring are no votes', () => {
 
 // ---- CONFIRM ----
 
-function formed(confirming: Readonly<Record<string, string>>, options: { readonly steps?: number; readonly witnessed?: boolean } = {}): Desk {
+function formed(
+  confirming: Readonly<Record<string, string>>,
+  options: { readonly steps?: number; readonly witnessed?: boolean } = {},
+): Desk {
   const names = Object.keys(confirming)
   const desk = ringOf(names, { timing: { checkpointSteps: 1e9, checkpointMs: 1e9 } })
   for (let v = 1; v <= (options.steps ?? 3); v++) {
     desk.step(v)
     if (v === 2 && options.witnessed !== false) desk.checkpoint()
   }
-  desk.say(names[0] ?? '', { type: 'abort', step: 4, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+  desk.say(names[0] ?? '', {
+    type: 'abort',
+    step: 4,
+    blamed: null,
+    why: 'stalled',
+    links: [],
+    code: 'reduce-timeout',
+    message: 'test',
+  })
   for (const name of names) desk.answer(name, [])
   for (const [name, bytes] of Object.entries(confirming)) desk.confirm(name, bytes)
   return desk
@@ -153,7 +194,11 @@ test('the checkpoint tells whose state is right, also against a majority; the ot
   assert.equal(desk.state.members.size, 3)
   for (const name of ['a', 'b', 'c']) desk.answer(name, [])
   const forms = desk.sent('form')
-  assert.deepEqual(forms.map(({ to, anew }) => [to, anew]).toSorted(), [['a', true], ['b', true], ['c', undefined]])
+  assert.deepEqual(forms.map(({ to, anew }) => [to, anew]).toSorted(), [
+    ['a', true],
+    ['b', true],
+    ['c', undefined],
+  ])
   assert.deepEqual(forms[0]?.sources, ['c'])
   for (const name of ['a', 'b', 'c']) desk.confirm(name)
   assert.equal(desk.phase, 'ring')
@@ -161,7 +206,10 @@ test('the checkpoint tells whose state is right, also against a majority; the ot
 
 test('one against two: no member is expelled for what the others say; all go back to the last version that was vouched for', () => {
   const desk = formed({ a: 'false', b: 'false', c: 'right' })
-  assert.deepEqual(desk.journalled('rewind').map(({ to, final }) => [to.v, final]), [[2, true]])
+  assert.deepEqual(
+    desk.journalled('rewind').map(({ to, final }) => [to.v, final]),
+    [[2, true]],
+  )
   assert.equal(desk.state.members.size, 3)
   for (const name of ['a', 'b', 'c']) assert.ok(!isOut(desk, name))
 })
@@ -170,7 +218,11 @@ test('what members disagreed about does not come back with them', () => {
   const desk = formed({ a: 'false', b: 'right' })
   assert.equal(desk.state.chain.head.v, 2)
   const { head } = desk.state.chain
-  desk.answer('a', desk.entries.flatMap(({ entry }) => (entry.type === 'commit' ? entry.records : [])).filter(({ v }) => v === 3), head)
+  desk.answer(
+    'a',
+    desk.entries.flatMap(({ entry }) => (entry.type === 'commit' ? entry.records : [])).filter(({ v }) => v === 3),
+    head,
+  )
   desk.answer('b', [])
   assert.deepEqual(desk.sent('form')[0]?.target, head)
 })
@@ -195,7 +247,15 @@ test('a member that disagrees alone again and again waits outside, so that its v
   for (const name of all) desk.confirm(name)
   assert.equal(desk.phase, 'ring')
   desk.step(3)
-  desk.say('c', { type: 'abort', step: 4, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+  desk.say('c', {
+    type: 'abort',
+    step: 4,
+    blamed: null,
+    why: 'stalled',
+    links: [],
+    code: 'reduce-timeout',
+    message: 'test',
+  })
   for (const name of all) desk.answer(name, [])
   for (const name of all) desk.confirm(name, name === 'c' ? 'false' : 'right')
   assert.ok(isOut(desk, 'c') && !isOut(desk, 'a') && !isOut(desk, 'b'))
@@ -228,7 +288,15 @@ function handingOver(claims: Readonly<Record<string, readonly never[] | 'ahead' 
   const desk = ringOf(names, { mode: 'auto', timing: { abortsBeforeFallback: 1, checkpointSteps: 1e9 } })
   desk.step(1)
   const ahead = desk.record(2)
-  desk.say(names[0] ?? '', { type: 'abort', step: 2, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
+  desk.say(names[0] ?? '', {
+    type: 'abort',
+    step: 2,
+    blamed: null,
+    why: 'own',
+    links: [],
+    code: 'link-lost',
+    message: 'test',
+  })
   for (const [name, claim] of Object.entries(claims)) desk.answer(name, claim === 'ahead' ? [ahead] : claim)
   return desk
 }
@@ -236,12 +304,21 @@ function handingOver(claims: Readonly<Record<string, readonly never[] | 'ahead' 
 test('threat 43: a state that one member hands over to the parameter server is taken when another holder says the same', () => {
   const desk = handingOver({ a: [], b: [] })
   const requests = desk.sent('upload-request')
-  assert.deepEqual(requests.map(({ to, uploader }) => [to, uploader]), [['a', 'a'], ['b', 'a']])
+  assert.deepEqual(
+    requests.map(({ to, uploader }) => [to, uploader]),
+    [
+      ['a', 'a'],
+      ['b', 'a'],
+    ],
+  )
   const { version } = requests[0] ?? assert.fail()
   upload(desk, 'a', version)
   assert.equal(desk.phase, 'handover')
   report(desk, 'b', version)
-  assert.deepEqual(desk.journalled('checkpoint').map(({ witnessed, agreeing }) => [witnessed, agreeing]), [[true, 2]])
+  assert.deepEqual(
+    desk.journalled('checkpoint').map(({ witnessed, agreeing }) => [witnessed, agreeing]),
+    [[true, 2]],
+  )
   assert.equal(desk.phase, 'async')
 })
 
@@ -260,23 +337,43 @@ test('threat 43: of two holders that differ none is believed: back to the last v
   const { version, uploader } = desk.sent('upload-request')[0] ?? assert.fail()
   upload(desk, uploader, version, 'forged')
   report(desk, uploader === 'a' ? 'b' : 'a', version)
-  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0])
+  assert.deepEqual(
+    desk.journalled('rewind').map(({ to }) => to.v),
+    [0],
+  )
 })
 
 test('a step that one member alone holds is not what the server begins with', () => {
   const desk = handingOver({ a: [], b: [], c: 'ahead' })
-  assert.deepEqual(desk.sent('upload-request').map(({ to, version }) => [to, version.v]), [['a', 1], ['b', 1]])
+  assert.deepEqual(
+    desk.sent('upload-request').map(({ to, version }) => [to, version.v]),
+    [
+      ['a', 1],
+      ['b', 1],
+    ],
+  )
 })
 
 test('a version with one holder: a ring makes a second, twice; then all go back', () => {
   const desk = handingOver({ a: [], b: undefined })
   assert.deepEqual(desk.sent('form')[0]?.sources, ['a'])
   for (let i = 0; i < 2; i++) {
-    desk.say(desk.members[0] ?? assert.fail(), { type: 'abort', step: 2, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
+    desk.say(desk.members[0] ?? assert.fail(), {
+      type: 'abort',
+      step: 2,
+      blamed: null,
+      why: 'own',
+      links: [],
+      code: 'link-lost',
+      message: 'test',
+    })
     desk.answer('a', [])
     desk.answer('b')
   }
-  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0])
+  assert.deepEqual(
+    desk.journalled('rewind').map(({ to }) => to.v),
+    [0],
+  )
 })
 
 test('an upload of a large model that began is waited for', () => {

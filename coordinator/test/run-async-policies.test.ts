@@ -62,7 +62,8 @@ test('with update "all", a version is one push of each member, and who is done w
   }
   const made = desk.state.chain.records.slice(from + 1) // the first may hold larger leases of the start
   assert.ok(made.length >= 4)
-  for (const { samples, blocks } of made) assert.deepEqual([samples, [...new Set(blocks.map((block) => doneBy.get(block)))].toSorted()], [6, names])
+  for (const { samples, blocks } of made)
+    assert.deepEqual([samples, [...new Set(blocks.map((block) => doneBy.get(block)))].toSorted()], [6, names])
 })
 
 test('with update "all", nobody waits for a member that lets its lease run out', () => {
@@ -73,7 +74,10 @@ test('with update "all", nobody waits for a member that lets its lease run out',
   const silent = held[0]
   const other = silent === 'a' ? 'b' : 'a'
   desk.wait(700_000)
-  assert.deepEqual([...desk.state.workers].filter((id) => id === silent), [])
+  assert.deepEqual(
+    [...desk.state.workers].filter((id) => id === silent),
+    [],
+  )
   const { v } = desk.state.chain.head
   for (let i = 0; i < 3; i++) assert.equal(push(desk, other, ask(desk, other)), 'received')
   assert.ok(desk.state.chain.head.v >= v + 3)
@@ -98,26 +102,47 @@ test('with a proportion, half of the members make a version, of as many samples 
 })
 
 test('a block in the open sum counts once: it is neither leased nor taken again', () => {
-  const desk = inAsyncMode(['a', 'b'], { blocks: 6, batchBlocks: 4, async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 } })
+  const desk = inAsyncMode(['a', 'b'], {
+    blocks: 6,
+    batchBlocks: 4,
+    async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 },
+  })
   const a = ask(desk, 'a')
   assert.equal(push(desk, 'a', a), 'received')
   assert.deepEqual([desk.state.chain.head.v, desk.state.open.blocks.size], [0, 2])
   assert.equal(push(desk, 'a', a), 'duplicate')
   const b = ask(desk, 'b')
-  assert.deepEqual(blocksOf(b).filter((block) => blocksOf(a).includes(block)), [])
+  assert.deepEqual(
+    blocksOf(b).filter((block) => blocksOf(a).includes(block)),
+    [],
+  )
   assert.equal(push(desk, 'b', b), 'received')
-  assert.deepEqual(desk.state.chain.records.map(({ blocks }) => blocks), [[...blocksOf(a), ...blocksOf(b)]])
+  assert.deepEqual(
+    desk.state.chain.records.map(({ blocks }) => blocks),
+    [[...blocksOf(a), ...blocksOf(b)]],
+  )
 })
 
 test('the last blocks of an epoch are a version although fewer pushes came than one takes', () => {
-  const desk = inAsyncMode(['a'], { blocks: 3, batchBlocks: 2, epochs: 1, async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 } })
+  const desk = inAsyncMode(['a'], {
+    blocks: 3,
+    batchBlocks: 2,
+    epochs: 1,
+    async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 },
+  })
   for (let i = 0; i < 3; i++) push(desk, 'a', ask(desk, 'a'))
-  assert.deepEqual(desk.state.chain.records.map(({ blocks }) => blocks.length), [2, 1])
+  assert.deepEqual(
+    desk.state.chain.records.map(({ blocks }) => blocks.length),
+    [2, 1],
+  )
 })
 
 test('with a bound on staleness that members keep, no push is ever too late', () => {
   for (const bound of [0, 1, 3]) {
-    const desk = inAsyncMode(['slow', 'quick', 'other'], { batchBlocks: 1, async: { ...DEFAULT_ASYNC, maxStaleness: bound, whenStale: 'wait' } })
+    const desk = inAsyncMode(['slow', 'quick', 'other'], {
+      batchBlocks: 1,
+      async: { ...DEFAULT_ASYNC, maxStaleness: bound, whenStale: 'wait' },
+    })
     const slow = ask(desk, 'slow')
     const grants = new Map<string, Grant>()
     let pushes = 0
@@ -140,12 +165,18 @@ test('with a bound on staleness that members keep, no push is ever too late', ()
   }
 })
 
-test('damping and bound are the job\'s own where it names them', () => {
-  const desk = inAsyncMode(['a', 'b'], { batchBlocks: 1, async: { ...DEFAULT_ASYNC, maxStaleness: 1, damping: 'none' } })
+test("damping and bound are the job's own where it names them", () => {
+  const desk = inAsyncMode(['a', 'b'], {
+    batchBlocks: 1,
+    async: { ...DEFAULT_ASYNC, maxStaleness: 1, damping: 'none' },
+  })
   const late = ask(desk, 'b')
   push(desk, 'a', ask(desk, 'a'))
   assert.equal(push(desk, 'b', late), 'received')
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : [])), [1])
+  assert.deepEqual(
+    desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : [])),
+    [1],
+  )
   const old = ask(desk, 'b')
   for (let i = 0; i < 2; i++) push(desk, 'a', ask(desk, 'a'))
   assert.equal(push(desk, 'b', old), 'base-stale')
@@ -153,8 +184,18 @@ test('damping and bound are the job\'s own where it names them', () => {
 
 test('settings that contradict each other are refused when the job is submitted', () => {
   assert.deepEqual(asyncPolicy(undefined, 12), DEFAULT_ASYNC)
-  assert.deepEqual(asyncPolicy({ delayCompensation: 0.04 }, 12), { ...DEFAULT_ASYNC, delayCompensation: 0.04, damping: 'none', maxStaleness: 11 })
+  assert.deepEqual(asyncPolicy({ delayCompensation: 0.04 }, 12), {
+    ...DEFAULT_ASYNC,
+    delayCompensation: 0.04,
+    damping: 'none',
+    maxStaleness: 11,
+  })
   assert.deepEqual(asyncPolicy({ update: 'all' }, 12), { ...DEFAULT_ASYNC, ...all.async })
-  for (const wrong of [{ proportion: 0.5 }, { update: 'all', maxStaleness: 2 }, { update: 'all', whenStale: 'drop' }, { delayCompensation: 1, maxStaleness: 12 }] as const)
+  for (const wrong of [
+    { proportion: 0.5 },
+    { update: 'all', maxStaleness: 2 },
+    { update: 'all', whenStale: 'drop' },
+    { delayCompensation: 1, maxStaleness: 12 },
+  ] as const)
     assert.throws(() => asyncPolicy(wrong, 12), { code: 'job-invalid' })
 })

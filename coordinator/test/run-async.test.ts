@@ -1,19 +1,29 @@
-// The parameter server's side of a run: who takes over from whom (A5, A6), which pushes count (A2), what a crash costs (A4).
+// The parameter server's side of a run: who takes over from whom (A5, A6), which pushes count (A2), what a crash costs
+// (A4).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { memberId, type MessageTo, trainingBlock } from '@starling-grid/protocol'
 import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
+import { memberId, type MessageTo, trainingBlock } from '@starling-grid/protocol'
 import { ask, asyncDesk, blocksOf, push } from './async-desk.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 test('two members get different blocks, and a push is a version at once', () => {
-  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'])
+  const {
+    desk,
+    grants: [a, b],
+  } = asyncDesk(['a', 'b'])
   assert.ok(a && b)
   assert.equal(new Set([...blocksOf(a), ...blocksOf(b)]).size, 6)
   assert.equal(push(desk, 'a', a), 'received')
-  assert.deepEqual(desk.journalled('commit').flatMap(({ records }) => records.map(({ kind, blocks }) => [kind, blocks])), [['async', blocksOf(a)]])
+  assert.deepEqual(
+    desk.journalled('commit').flatMap(({ records }) => records.map(({ kind, blocks }) => [kind, blocks])),
+    [['async', blocksOf(a)]],
+  )
   const order = desk.effects.map(({ type }) => type)
-  assert.deepEqual(order.filter((type) => type.startsWith('server') || type === 'journal'), ['server-add', 'journal', 'server-close'])
+  assert.deepEqual(
+    order.filter((type) => type.startsWith('server') || type === 'journal'),
+    ['server-add', 'journal', 'server-close'],
+  )
 })
 
 test('a lease is in the journal before it is granted', () => {
@@ -34,18 +44,27 @@ test('threat 26: ten thousand requests for work write a handful of journal rows,
 })
 
 test('a push counts once', () => {
-  const { desk, grants: [a] } = asyncDesk(['a'])
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'])
   assert.ok(a)
   assert.equal(push(desk, 'a', a), 'received')
   assert.equal(push(desk, 'a', a), 'duplicate')
 })
 
 test('a push is refused by name when its mode, lease, holder or content is not right', () => {
-  const { desk, grants: [a] } = asyncDesk(['a'])
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'])
   assert.ok(a)
   assert.equal(push(desk, 'a', a, { modeEpoch: a.modeEpoch - 1 }), 'mode-stale')
   assert.equal(push(desk, 'b', a), 'lease-stale')
-  assert.equal(push(desk, 'a', { ...a, leases: a.leases.map((token) => ({ ...token, leaseEpoch: token.leaseEpoch + 1 })) }), 'lease-stale')
+  assert.equal(
+    push(desk, 'a', { ...a, leases: a.leases.map((token) => ({ ...token, leaseEpoch: token.leaseEpoch + 1 })) }),
+    'lease-stale',
+  )
   assert.equal(push(desk, 'a', { ...a, leases: [...a.leases, ...a.leases] }), 'duplicate')
   assert.equal(push(desk, 'a', a, { samples: 0 }), 'message-malformed')
   assert.equal(push(desk, 'a', a, { base: { v: 0, id: hashOf('elsewhere') as never } }), 'base-stale')
@@ -53,7 +72,10 @@ test('a push is refused by name when its mode, lease, holder or content is not r
 })
 
 test('a push that is too far behind is refused and its blocks go back', () => {
-  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'], { blocks: 12, batchBlocks: 1, timing: { stalenessBound: 2 } })
+  const {
+    desk,
+    grants: [a, b],
+  } = asyncDesk(['a', 'b'], { blocks: 12, batchBlocks: 1, timing: { stalenessBound: 2 } })
   assert.ok(a && b)
   let next = a
   for (let i = 0; i < 3; i++, next = ask(desk, 'a')) assert.equal(push(desk, 'a', next), 'received')
@@ -62,22 +84,34 @@ test('a push that is too far behind is refused and its blocks go back', () => {
 })
 
 test('an old push is damped by how far it is behind', () => {
-  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'])
+  const {
+    desk,
+    grants: [a, b],
+  } = asyncDesk(['a', 'b'])
   assert.ok(a && b)
   push(desk, 'a', a)
   push(desk, 'b', b)
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : [])), [0.5])
+  assert.deepEqual(
+    desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : [])),
+    [0.5],
+  )
 })
 
 test('the parameter server stops, and the run goes on from its newest checkpoint', () => {
-  const { desk, grants: [a] } = asyncDesk(['a'])
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'])
   assert.ok(a)
   push(desk, 'a', a)
   const { modeEpoch } = desk.state
   desk.feed({ type: 'server-lost', reason: 'a thread ended' })
   assert.equal(desk.phase, 'freeze')
   desk.answer('a')
-  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0])
+  assert.deepEqual(
+    desk.journalled('rewind').map(({ to }) => to.v),
+    [0],
+  )
   desk.answer('a')
   assert.deepEqual([desk.phase, desk.state.chain.head.v], ['async', 0])
   assert.ok(desk.state.modeEpoch > modeEpoch)
@@ -85,7 +119,10 @@ test('the parameter server stops, and the run goes on from its newest checkpoint
 })
 
 test('the blocks of a member that leaves go to the next at once', () => {
-  const { desk, grants: [a] } = asyncDesk(['a', 'b'])
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a', 'b'])
   assert.ok(a)
   desk.lose('a')
   const again = ask(desk, 'b')
@@ -94,7 +131,10 @@ test('the blocks of a member that leaves go to the next at once', () => {
 })
 
 test('who asks again without a push gave its lease up, and is served after the others', () => {
-  const { desk, grants: [a] } = asyncDesk(['a', 'b'], { blocks: 6, batchBlocks: 3 })
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a', 'b'], { blocks: 6, batchBlocks: 3 })
   assert.ok(a)
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
   desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
@@ -103,7 +143,10 @@ test('who asks again without a push gave its lease up, and is served after the o
 })
 
 test('a lease that runs out goes to another, and the next one of the same member is longer', () => {
-  const { desk, grants: [a] } = asyncDesk(['a'])
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'])
   assert.ok(a)
   desk.wait(a.deadlineMs + 1)
   assert.equal(desk.state.leases.size, 0)
@@ -111,12 +154,23 @@ test('a lease that runs out goes to another, and the next one of the same member
   assert.equal(push(desk, 'a', a), 'lease-stale')
 })
 
-function refuse(desk: Desk, name: string, { modeEpoch, base, leases }: Pick<MessageTo<'grant'>, 'modeEpoch' | 'base' | 'leases'>): void {
-  desk.feed({ type: 'push-refused', code: 'gradient-not-finite', push: { incarnation: memberId(name), modeEpoch, base, leases, samples: 1, targets: 1, lossSum: 0, correct: 0 } })
+function refuse(
+  desk: Desk,
+  name: string,
+  { modeEpoch, base, leases }: Pick<MessageTo<'grant'>, 'modeEpoch' | 'base' | 'leases'>,
+): void {
+  desk.feed({
+    type: 'push-refused',
+    code: 'gradient-not-finite',
+    push: { incarnation: memberId(name), modeEpoch, base, leases, samples: 1, targets: 1, lossSum: 0, correct: 0 },
+  })
 }
 
 test('threat 40: one member that fails on purpose sets no block aside: it loses its work, then its session', () => {
-  const { desk, grants: [first] } = asyncDesk(['a'], { blocks: 6, batchBlocks: 1, epochs: 2 })
+  const {
+    desk,
+    grants: [first],
+  } = asyncDesk(['a'], { blocks: 6, batchBlocks: 1, epochs: 2 })
   let grant = first
   for (let i = 0; i < 100 && desk.state.members.size > 0; i++) {
     if (grant !== undefined) refuse(desk, 'a', grant)
@@ -143,7 +197,10 @@ test('a block that fails with three different members is set aside, visibly, and
   for (let i = 0; i < 12 && !desk.state.quarantined.size; i++) {
     const name = names[i % names.length] ?? ''
     desk.say(name, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
-    work(name, desk.sent('grant').find(({ to }) => to === memberId(name)))
+    work(
+      name,
+      desk.sent('grant').find(({ to }) => to === memberId(name)),
+    )
   }
   assert.deepEqual([...desk.state.quarantined], [bad])
   assert.equal(new Set(tried).size, 3)
@@ -151,11 +208,18 @@ test('a block that fails with three different members is set aside, visibly, and
 })
 
 test('blocks of a failed push are leased alone, so that only the culprit is set aside', () => {
-  const { desk, grants: [a] } = asyncDesk(['a'])
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'])
   assert.ok(a)
   assert.equal(blocksOf(a).length, 3)
   const { modeEpoch, base, leases } = a
-  desk.feed({ type: 'push-refused', code: 'gradient-not-finite', push: { incarnation: memberId('a'), modeEpoch, base, leases, samples: 3, targets: 3, lossSum: 0, correct: 0 } })
+  desk.feed({
+    type: 'push-refused',
+    code: 'gradient-not-finite',
+    push: { incarnation: memberId('a'), modeEpoch, base, leases, samples: 3, targets: 3, lossSum: 0, correct: 0 },
+  })
   const again = ask(desk, 'a')
   assert.deepEqual(blocksOf(again), blocksOf(a).slice(0, 1))
   push(desk, 'a', again)
@@ -186,10 +250,18 @@ test('from the ring, the server takes over in one append: records, checkpoint, m
   assert.ok(request)
   desk.feed({ type: 'uploaded', member: memberId('a'), version: request.version, blob: hashOf('state'), bytes: 1 })
   desk.say('b', { type: 'version-digest', version: request.version, digest: hashOf('state') })
-  const types = desk.effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map(({ type }) => type) : []))
+  const types = desk.effects.flatMap((effect) =>
+    effect.type === 'journal' ? effect.entries.map(({ type }) => type) : [],
+  )
   assert.deepEqual(types, ['commit', 'checkpoint', 'mode'])
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-load' ? [effect.checkpoint.version.v] : [])), [1])
-  assert.deepEqual(desk.sent('async').map(({ to }) => to), ['a', 'b'])
+  assert.deepEqual(
+    desk.effects.flatMap((effect) => (effect.type === 'server-load' ? [effect.checkpoint.version.v] : [])),
+    [1],
+  )
+  assert.deepEqual(
+    desk.sent('async').map(({ to }) => to),
+    ['a', 'b'],
+  )
 })
 
 test('a source that does not upload is not asked again at once', () => {
@@ -218,7 +290,10 @@ test('when no holder uploads, a ring makes more holders', () => {
   desk.wait(30_000)
   desk.answer('a', [])
   desk.answer('b')
-  assert.deepEqual(desk.sent('form').map(({ target, sources }) => [target.v, sources]), [[1, ['a']]])
+  assert.deepEqual(
+    desk.sent('form').map(({ target, sources }) => [target.v, sources]),
+    [[1, ['a']]],
+  )
 })
 
 test('back to the ring: the mode epoch first, then the newest version as a checkpoint, then a ballot', () => {
@@ -237,14 +312,26 @@ test('back to the ring: the mode epoch first, then the newest version as a check
   const version = desk.state.chain.head
   desk.feed({ type: 'server-checkpoint', version, blob: hashOf('state'), bytes: 1 })
   assert.equal(desk.phase, 'freeze')
-  assert.deepEqual(desk.effects.map(({ type }) => type).filter((type) => type === 'server-unload'), ['server-unload'])
+  assert.deepEqual(
+    desk.effects.map(({ type }) => type).filter((type) => type === 'server-unload'),
+    ['server-unload'],
+  )
   desk.answer('a', [], desk.state.config.genesis)
   desk.answer('b')
-  assert.deepEqual(desk.sent('form').map(({ to, target, coordinatorHolds }) => [to, target.v, coordinatorHolds]), [['b', 1, true]], 'a is out of the ring for a while')
+  assert.deepEqual(
+    desk.sent('form').map(({ to, target, coordinatorHolds }) => [to, target.v, coordinatorHolds]),
+    [['b', 1, true]],
+    'a is out of the ring for a while',
+  )
 })
 
 test('back to the ring with an open sum: it becomes a version of its own mode epoch first', () => {
-  const desk = new Desk({ mode: 'auto', minVolunteers: 2, timing: { abortsBeforeFallback: 1 }, async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 } })
+  const desk = new Desk({
+    mode: 'auto',
+    minVolunteers: 2,
+    timing: { abortsBeforeFallback: 1 },
+    async: { ...DEFAULT_ASYNC, update: 'proportion', proportion: 2 },
+  })
   desk.join('a', 'b')
   desk.run('a', 'b')
   desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'test' })
@@ -255,12 +342,27 @@ test('back to the ring with an open sum: it becomes a version of its own mode ep
   push(desk, 'a', a)
   assert.equal(desk.state.open.pushes.length, 1)
   desk.wait(20_000)
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map(({ type }) => type) : effect.type.startsWith('server') ? [effect.type] : [])), ['commit', 'server-close', 'mode', 'server-checkpoint'])
-  assert.deepEqual(desk.state.chain.records.map((record) => [record.modeEpoch, record.blocks]), [[modeEpoch, blocksOf(a)]])
+  assert.deepEqual(
+    desk.effects.flatMap((effect) =>
+      effect.type === 'journal'
+        ? effect.entries.map(({ type }) => type)
+        : effect.type.startsWith('server')
+          ? [effect.type]
+          : [],
+    ),
+    ['commit', 'server-close', 'mode', 'server-checkpoint'],
+  )
+  assert.deepEqual(
+    desk.state.chain.records.map((record) => [record.modeEpoch, record.blocks]),
+    [[modeEpoch, blocksOf(a)]],
+  )
 })
 
-test('a coordinator that restarts in async mode goes back to the server\'s checkpoint, and to new leases', () => {
-  const { desk, grants: [a] } = asyncDesk(['a'])
+test("a coordinator that restarts in async mode goes back to the server's checkpoint, and to new leases", () => {
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'])
   assert.ok(a)
   push(desk, 'a', a)
   const restarted = new Desk({ mode: 'async' }, desk)
@@ -274,7 +376,10 @@ test('a coordinator that restarts in async mode goes back to the server\'s check
 })
 
 test('a hidden tab gets twice as long for its lease, until it is seen again', () => {
-  const { desk, grants: [first] } = asyncDesk(['tab'])
+  const {
+    desk,
+    grants: [first],
+  } = asyncDesk(['tab'])
   const look = (hidden: boolean): number => {
     desk.feed({ type: 'speed', member: memberId('tab'), samplesPerSecond: 100, hidden })
     const { deadlineMs } = ask(desk, 'tab')
@@ -285,7 +390,10 @@ test('a hidden tab gets twice as long for its lease, until it is seen again', ()
 })
 
 test('threat 40: the first pushes wait until two members agree how large gradients are, and then an enormous one counts as four usual ones', () => {
-  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  const {
+    desk,
+    grants: [a, b],
+  } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   desk.state.guestNorms.clear()
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 1e37, statistics: 0 }), 'gradient-unproven')
@@ -297,7 +405,10 @@ test('threat 40: the first pushes wait until two members agree how large gradien
 })
 
 test('threat 45: pushes of zeros are no work, bound nothing and let no later push through', () => {
-  const { desk, grants: [a, b] } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  const {
+    desk,
+    grants: [a, b],
+  } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 0, statistics: 0 }), 'gradient-outlier')
   assert.equal(desk.state.chain.head.v, 0)
@@ -306,7 +417,10 @@ test('threat 45: pushes of zeros are no work, bound nothing and let no later pus
 })
 
 test('a member alone is not compared with others that gave up, and works', () => {
-  const { desk, grants: [a] } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   desk.state.guestNorms.clear()
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
   assert.equal(push(desk, 'a', a ?? assert.fail(), {}, { gradient: 3, statistics: 0 }), 'received')

@@ -1,36 +1,56 @@
-// How often a run may vote: attempts that fail wait longer each time, in every mode, and journal rows per minute are bounded.
+// How often a run may vote: attempts that fail wait longer each time, in every mode, and journal rows per minute are
+// bounded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Mode } from '@starling-grid/protocol'
-import { Desk } from './run-desk.ts'
 import { FakeVolunteer } from './fake-volunteer.ts'
 import { smallJob, startCoordinator, submit } from './fixture.ts'
+import { Desk } from './run-desk.ts'
 
 const TICK_MS = 200
 /** what docs/PROTOCOL.md states */
 const MOST_BALLOTS_IN_A_MINUTE = 37
 
-/** Every member answers each ballot at once, and these give up as soon as they hear FORM; for so many ms. Returns the ballots. */
+/**
+ * Every member answers each ballot at once, and these give up as soon as they hear FORM; for so many ms. Returns the
+ * ballots.
+ */
 function failing(desk: Desk, names: readonly string[], failures: readonly string[], ms: number): number {
   const before = desk.state.gen
   for (const end = desk.now + ms; desk.now < end; desk.wait(TICK_MS)) {
     const { phase } = desk.state
-    if (phase.type === 'freeze') for (const name of names) if (!phase.claims.has(name as never)) desk.say(name, { type: 'state', claim: null })
+    if (phase.type === 'freeze')
+      for (const name of names) if (!phase.claims.has(name as never)) desk.say(name, { type: 'state', claim: null })
     const formed = failures.find((name) => desk.phase === 'form' && desk.members.includes(name as never))
-    if (formed !== undefined) desk.say(formed, { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'shard-corrupt', message: 'a shard cannot be fetched' })
+    if (formed !== undefined)
+      desk.say(formed, {
+        type: 'abort',
+        step: 1,
+        blamed: null,
+        why: 'own',
+        links: [],
+        code: 'shard-corrupt',
+        message: 'a shard cannot be fetched',
+      })
   }
   return desk.state.gen - before
 }
 
 for (const mode of ['ring', 'local'] as const satisfies Mode[])
-  for (const [what, names] of [['one member', ['a']], ['three members', ['a', 'b', 'c']]] as const)
+  for (const [what, names] of [
+    ['one member', ['a']],
+    ['three members', ['a', 'b', 'c']],
+  ] as const)
     test(`${what} that fail every attempt open at most 15 ballots in 40 s in mode ${mode}, also while all are left out of the ring`, () => {
       const desk = new Desk({ mode, minVolunteers: names.length })
       desk.join(...names)
       const ballots = failing(desk, names, names, 40_000)
       assert.ok(ballots <= 15, `${ballots} ballots`)
       assert.ok(ballots >= 5, 'it is tried again')
-      assert.ok([...desk.state.members.values()].some(({ excludedUntil }) => excludedUntil > desk.now), 'members are left out')
+      assert.ok(
+        [...desk.state.members.values()].some(({ excludedUntil }) => excludedUntil > desk.now),
+        'members are left out',
+      )
     })
 
 test('the reason that people see says how long the wait is, and why', () => {
@@ -60,7 +80,16 @@ test('a wait is never longer than its bound, and the same run waits the same', (
 test('a committed step resets the count of attempts in a row that failed: the next one begins without a wait', () => {
   const desk = new Desk({ minVolunteers: 2 })
   desk.join('a', 'b')
-  const giveUp = (): void => void desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'own', links: [], code: 'shard-corrupt', message: 'test' })
+  const giveUp = (): void =>
+    void desk.say('a', {
+      type: 'abort',
+      step: 1,
+      blamed: null,
+      why: 'own',
+      links: [],
+      code: 'shard-corrupt',
+      message: 'test',
+    })
   desk.run('a', 'b')
   giveUp()
   desk.run('a', 'b')
@@ -119,7 +148,18 @@ test('a real coordinator lets a volunteer that fails every attempt wait longer e
     const { type, owner, gen } = message
     if (type === 'welcome') setImmediate(() => fake.ready())
     if (type === 'freeze') fake.send({ type: 'state', owner, gen, claim: null })
-    if (type === 'form') fake.send({ type: 'abort', owner, gen, step: 1, blamed: fake.id, why: 'own', links: [], code: 'shard-corrupt', message: 'a shard cannot be fetched' })
+    if (type === 'form')
+      fake.send({
+        type: 'abort',
+        owner,
+        gen,
+        step: 1,
+        blamed: fake.id,
+        why: 'own',
+        links: [],
+        code: 'shard-corrupt',
+        message: 'a shard cannot be fetched',
+      })
   })
   const run = runs.find(id)
   assert.ok(run)
@@ -129,6 +169,9 @@ test('a real coordinator lets a volunteer that fails every attempt wait longer e
     reason = run.view().reason
   }
   assert.match(reason, /the next attempt is in \d+\.\d s, because \d attempts in a row failed/)
-  assert.ok(run.state.gen <= run.state.health.consecutiveAborts + 1, `ballot ${run.state.gen} after ${run.state.health.consecutiveAborts} attempts`)
+  assert.ok(
+    run.state.gen <= run.state.health.consecutiveAborts + 1,
+    `ballot ${run.state.gen} after ${run.state.health.consecutiveAborts} attempts`,
+  )
   fake.close()
 })

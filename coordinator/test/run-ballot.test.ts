@@ -1,8 +1,8 @@
 // From a disturbance to a running ring: who is waited for, whose claim wins, who is left out (R2–R8, R17).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type BlockId, memberId, trainingBlock, validationBlock, type VersionId } from '@starling-grid/protocol'
 import { applyEntry } from '@starling-grid/coordinator/run'
+import { type BlockId, memberId, trainingBlock, validationBlock, type VersionId } from '@starling-grid/protocol'
 import { remaining, trainingIsOver } from '../src/run/scheduler.ts'
 import { Desk, hashOf, recordsAfter, versionAfter } from './run-desk.ts'
 
@@ -25,8 +25,14 @@ test('a ring starts when all members confirmed, not before, and the start commit
   desk.confirm('a')
   assert.equal(desk.phase, 'form')
   desk.confirm('b')
-  assert.deepEqual(desk.journalled('start').map(({ members }) => members), [['a', 'b']])
-  assert.deepEqual(desk.sent('start').map(({ to }) => to), ['a', 'b'])
+  assert.deepEqual(
+    desk.journalled('start').map(({ members }) => members),
+    [['a', 'b']],
+  )
+  assert.deepEqual(
+    desk.sent('start').map(({ to }) => to),
+    ['a', 'b'],
+  )
 })
 
 test('the ballot is in the journal before anybody hears of it', () => {
@@ -42,7 +48,14 @@ test('messages of an older ballot change nothing', () => {
   const record = desk.record(2)
   desk.lose('b')
   assert.deepEqual(desk.say('a', { type: 'held', record }, gen), [])
-  assert.deepEqual(desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'late' }, gen), [])
+  assert.deepEqual(
+    desk.say(
+      'a',
+      { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'late' },
+      gen,
+    ),
+    [],
+  )
   assert.equal(desk.phase, 'freeze')
 })
 
@@ -82,7 +95,10 @@ test('a member that is a little behind the committed version is told the records
   desk.run('a', 'b')
   for (let v = 1; v <= 12; v++) desk.step(v)
   const held = (v: number) => desk.state.chain.at(v) ?? desk.state.chain.genesis
-  for (const [behind, replayed] of [[2, 2], [9, 0]] as const) {
+  for (const [behind, replayed] of [
+    [2, 2],
+    [9, 0],
+  ] as const) {
     desk.lose('b')
     desk.join('b')
     desk.answer('a', [])
@@ -108,7 +124,15 @@ test('a claim of another branch with the right number is a learner', () => {
 test('a claim more than one ahead of a fellow of its generation is refused', () => {
   const desk = runningDesk()
   const lie = recordsAfter(desk.state.chain.head, desk.state.gen, 5)
-  desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+  desk.say('a', {
+    type: 'abort',
+    step: 2,
+    blamed: null,
+    why: 'stalled',
+    links: [],
+    code: 'reduce-timeout',
+    message: 'test',
+  })
   desk.answer('a', [])
   desk.answer('b', lie)
   assert.deepEqual(desk.refusals, ['b message-unexpected'])
@@ -116,16 +140,36 @@ test('a claim more than one ahead of a fellow of its generation is refused', () 
 })
 
 for (const [what, lie] of [
-  ['blocks that are counted already', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, desk.state.chain.records[0]?.blocks)],
-  ['a block twice', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 2, [trainingBlock(1, 0), trainingBlock(1, 0)])],
-  ['blocks of an epoch that never comes', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(9, 0)])],
-  ['blocks that the dataset does not have', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(0, 6)])],
+  [
+    'blocks that are counted already',
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, desk.state.chain.records[0]?.blocks),
+  ],
+  [
+    'a block twice',
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 2, [trainingBlock(1, 0), trainingBlock(1, 0)]),
+  ],
+  [
+    'blocks of an epoch that never comes',
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(9, 0)]),
+  ],
+  [
+    'blocks that the dataset does not have',
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(0, 6)]),
+  ],
   ['a validation block', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [validationBlock(0)])],
   ['a generation that never ran', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1)],
 ] as const)
   test(`a claim one step ahead, with ${what}, is refused, and its member goes on from the committed version`, () => {
     const desk = runningDesk()
-    desk.say('a', { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+    desk.say('a', {
+      type: 'abort',
+      step: 2,
+      blamed: null,
+      why: 'stalled',
+      links: [],
+      code: 'reduce-timeout',
+      message: 'test',
+    })
     desk.answer('a', [])
     desk.answer('b', lie(desk))
     assert.deepEqual(desk.refusals, ['b message-unexpected'])
@@ -168,26 +212,42 @@ test('when nobody comes back in time the run goes back to its checkpoint, with a
   desk.lose('a')
   desk.lose('b')
   desk.wait(60_000)
-  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0])
+  assert.deepEqual(
+    desk.journalled('rewind').map(({ to }) => to.v),
+    [0],
+  )
   assert.equal(desk.state.chain.head.v, 0)
   assert.ok(desk.state.gen > gen)
   assert.equal(desk.state.chain.doneIn(0).size, 0)
 })
 
 test('a holder that returns after a rewind brings its branch back, in records that fit a message', () => {
-  const desk = new Desk({ blocks: 400, batchBlocks: 1, epochs: 1, timing: { checkpointSteps: 1000, checkpointMs: 1e9, stallMs: 1e9 } })
+  const desk = new Desk({
+    blocks: 400,
+    batchBlocks: 1,
+    epochs: 1,
+    timing: { checkpointSteps: 1000, checkpointMs: 1e9, stallMs: 1e9 },
+  })
   desk.join('a')
   desk.run('a')
   for (let v = 1; v <= 200; v++) desk.step(v)
-  const { chain: { head: held }, gen } = desk.state
-  const left = Array.from({ length: 400 }, (_, i) => trainingBlock(0, i)).filter((block) => !desk.state.chain.isDone(block))
+  const {
+    chain: { head: held },
+    gen,
+  } = desk.state
+  const left = Array.from({ length: 400 }, (_, i) => trainingBlock(0, i)).filter(
+    (block) => !desk.state.chain.isDone(block),
+  )
   desk.lose('a')
   desk.wait(60_000)
   assert.equal(desk.state.chain.head.v, 0)
   desk.join('a')
   desk.answer('a', recordsAfter(held, gen, 2, left), held)
   assert.equal(desk.state.chain.head.id, held.id)
-  assert.deepEqual(desk.sent('form').map(({ target, records }) => [target.v, records.length]), [[202, 2]])
+  assert.deepEqual(
+    desk.sent('form').map(({ target, records }) => [target.v, records.length]),
+    [[202, 2]],
+  )
 })
 
 test('a member that does not answer is left behind, and asked again without being waited for', () => {
@@ -216,7 +276,13 @@ test('a new socket of a member in the ring opens a ballot, even before the old o
   const desk = runningDesk()
   desk.join('b')
   assert.equal(desk.phase, 'freeze')
-  assert.deepEqual(desk.sent('freeze').filter(({ gen }) => gen === desk.state.gen).map(({ to }) => to), ['a', 'b'])
+  assert.deepEqual(
+    desk
+      .sent('freeze')
+      .filter(({ gen }) => gen === desk.state.gen)
+      .map(({ to }) => to),
+    ['a', 'b'],
+  )
 })
 
 test('who does not confirm in time is out of the next ring, and back after a while', () => {
@@ -255,7 +321,15 @@ test('who gives up again and again is out, unless those it accused were gone ind
   desk.join('a', 'b')
   for (let i = 0; i < 3; i++) {
     desk.run('a', 'b')
-    desk.say('a', { type: 'abort', step: 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+    desk.say('a', {
+      type: 'abort',
+      step: 1,
+      blamed: null,
+      why: 'stalled',
+      links: [],
+      code: 'reduce-timeout',
+      message: 'test',
+    })
   }
   desk.run('a', 'b')
   assert.deepEqual(desk.members, ['b'])
@@ -290,7 +364,11 @@ test('a journal with two names for one block leaves no epoch that never ends', (
   const [record] = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
   const twice = desk.state.chain.records[0]?.blocks.map((block) => block.replace(':', ':0') as BlockId) ?? []
   const rest = desk.planned(2)
-  applyEntry(desk.state, { type: 'commit', records: [{ ...(record ?? assert.fail()), blocks: [...twice, ...rest] }] }, 0)
+  applyEntry(
+    desk.state,
+    { type: 'commit', records: [{ ...(record ?? assert.fail()), blocks: [...twice, ...rest] }] },
+    0,
+  )
   assert.equal(remaining(desk.state, 0), 0)
   assert.equal(trainingIsOver(desk.state), true)
 })
@@ -316,7 +394,11 @@ test('a claim that no honest member makes does not end the wait for a lost versi
   desk.answer('liar', lie)
   assert.equal(desk.phase, 'lost')
   desk.wait(60_000)
-  assert.deepEqual(desk.journalled('rewind').map(({ to }) => to.v), [0], 'the time of the wait did not begin anew')
+  assert.deepEqual(
+    desk.journalled('rewind').map(({ to }) => to.v),
+    [0],
+    'the time of the wait did not begin anew',
+  )
 })
 
 test('a rewind takes newer checkpoints with it', () => {
@@ -324,7 +406,13 @@ test('a rewind takes newer checkpoints with it', () => {
   desk.checkpoint()
   desk.step(2)
   desk.checkpoint()
-  assert.deepEqual(desk.state.checkpoints.map(({ version }) => version.v), [0, 1, 2])
+  assert.deepEqual(
+    desk.state.checkpoints.map(({ version }) => version.v),
+    [0, 1, 2],
+  )
   applyEntry(desk.state, { type: 'rewind', to: desk.state.checkpoints[1]?.version ?? assert.fail() }, 0)
-  assert.deepEqual(desk.state.checkpoints.map(({ version }) => version.v), [0, 1])
+  assert.deepEqual(
+    desk.state.checkpoints.map(({ version }) => version.v),
+    [0, 1],
+  )
 })

@@ -42,7 +42,10 @@ test('an upload becomes a checkpoint when another member holds the same', () => 
   upload(desk, 'a', head)
   assert.deepEqual(desk.journalled('checkpoint'), [])
   report(desk, 'b', head)
-  assert.deepEqual(desk.journalled('checkpoint').map(({ version, witnessed, agreeing }) => [version.v, witnessed, agreeing]), [[2, true, 2]])
+  assert.deepEqual(
+    desk.journalled('checkpoint').map(({ version, witnessed, agreeing }) => [version.v, witnessed, agreeing]),
+    [[2, true, 2]],
+  )
 })
 
 test('the digest may come before the upload', () => {
@@ -90,7 +93,10 @@ test('a ring of one has no witness and says so', () => {
   const desk = ringOf(['a'])
   desk.step(1)
   upload(desk, 'a', desk.state.chain.head)
-  assert.deepEqual(desk.journalled('checkpoint').map(({ witnessed }) => witnessed), [false])
+  assert.deepEqual(
+    desk.journalled('checkpoint').map(({ witnessed }) => witnessed),
+    [false],
+  )
 })
 
 test('a checkpoint that was asked for stays asked while its upload takes many steps, and digests of then count', () => {
@@ -106,7 +112,10 @@ test('a checkpoint that was asked for stays asked while its upload takes many st
     assert.deepEqual(desk.sent('checkpoint-at'), [])
   }
   upload(desk, uploader, version)
-  assert.deepEqual(desk.journalled('checkpoint').map((entry) => [entry.version.v, entry.witnessed]), [[v, true]])
+  assert.deepEqual(
+    desk.journalled('checkpoint').map((entry) => [entry.version.v, entry.witnessed]),
+    [[v, true]],
+  )
 })
 
 test('an upload that began may take as long as its bytes need on its line, within bounds', () => {
@@ -198,10 +207,18 @@ test('a checkpoint is asked for so far ahead that no member of a fast ring has p
 test('another member is asked when an upload does not come, all in turn', () => {
   const desk = ringOf(['a', 'b', 'c'], { maxSteps: 1, timing: { stallMs: 1e9 } })
   desk.step(1)
-  const asked = desk.sent('checkpoint-at').map(({ uploader }) => uploader).slice(0, 1)
+  const asked = desk
+    .sent('checkpoint-at')
+    .map(({ uploader }) => uploader)
+    .slice(0, 1)
   for (let i = 0; i < 2; i++) {
     desk.wait(20_000)
-    asked.push(...desk.sent('checkpoint-at').map(({ uploader }) => uploader).slice(0, 1))
+    asked.push(
+      ...desk
+        .sent('checkpoint-at')
+        .map(({ uploader }) => uploader)
+        .slice(0, 1),
+    )
   }
   assert.deepEqual(asked.toSorted(), ['a', 'b', 'c'])
 })
@@ -216,7 +233,10 @@ test('the run is finished when all members agree on its last version', () => {
   assert.equal(desk.state.finished, undefined)
   report(desk, 'c', head)
   assert.equal(desk.journalled('finished').length, 1)
-  assert.deepEqual(desk.sent('finished').map(({ version }) => version.v), [2, 2, 2])
+  assert.deepEqual(
+    desk.sent('finished').map(({ version }) => version.v),
+    [2, 2, 2],
+  )
   assert.equal(desk.wait(1e6).length, 0)
 })
 

@@ -9,7 +9,10 @@ const problem = 'Blob 12 is damaged'
 /** A parameter server with checkpoints of versions 1 and 2. */
 function serverWithTwo() {
   const { desk, grants } = asyncDesk(['a', 'b'], { blocks: 30 })
-  for (const [name, grant] of [['a', grants[0]], ['b', grants[1]]] as const) {
+  for (const [name, grant] of [
+    ['a', grants[0]],
+    ['b', grants[1]],
+  ] as const) {
     assert.ok(grant !== undefined)
     assert.equal(push(desk, name, grant), 'received')
     const { head } = desk.state.chain
@@ -23,8 +26,14 @@ test('a parameter server whose newest checkpoint is damaged starts from the one 
   const [, first, second] = desk.state.checkpoints
   assert.ok(first !== undefined && second !== undefined)
   desk.feed({ type: 'checkpoint-damaged', version: second.version, problem, neededBy: 'server' })
-  assert.deepEqual(desk.state.checkpoints.map(({ version }) => version.v), [0, 1])
-  assert.match(desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])).join(), /checkpoint of version 2 cannot be read, version 1 is the newest that can: Blob 12/)
+  assert.deepEqual(
+    desk.state.checkpoints.map(({ version }) => version.v),
+    [0, 1],
+  )
+  assert.match(
+    desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])).join(),
+    /checkpoint of version 2 cannot be read, version 1 is the newest that can: Blob 12/,
+  )
   for (const name of ['a', 'b']) desk.say(name, { type: 'state', claim: null })
   for (let i = 0; i < 60 && desk.phase !== 'async'; i++) {
     desk.wait(1000)

@@ -1,7 +1,40 @@
-// One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members come
-// ready-made. Used by the run-*.test.ts files.
-import { type BlameReason, type BlockId, type Claim, digest, extend, fold, genesis, isLinkTrouble, jobId, memberId, type MemberId, type MessageTo, type Mode, type Sha256, type StepRecord, type ToVolunteer, trainingBlock, type VersionRef } from '@starling-grid/protocol'
-import { applyEntry, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type JournalEntry, replay, type RunConfig, type RunInput, type RunMessage, type RunPhase, type RunState, type Timing } from '@starling-grid/coordinator/run'
+import {
+  applyEntry,
+  decide,
+  DEFAULT_ASYNC,
+  DEFAULT_TIMING,
+  type Effect,
+  type JournalEntry,
+  replay,
+  type RunConfig,
+  type RunInput,
+  type RunMessage,
+  type RunPhase,
+  type RunState,
+  type Timing,
+} from '@starling-grid/coordinator/run'
+// One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members
+// come ready-made. Used by the run-*.test.ts files.
+import {
+  type BlameReason,
+  type BlockId,
+  type Claim,
+  digest,
+  extend,
+  fold,
+  genesis,
+  isLinkTrouble,
+  jobId,
+  memberId,
+  type MemberId,
+  type MessageTo,
+  type Mode,
+  type Sha256,
+  type StepRecord,
+  type ToVolunteer,
+  trainingBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
 /** A member's message without the ballot, which is filled in. */
@@ -23,8 +56,25 @@ export class Desk {
   constructor(options: DeskOptions = {}, earlier?: Desk) {
     const job = jobId('desk')
     const config: RunConfig = {
-      job, genesis: genesis(job, 'model', 1), seed: 1, blocks: 6, validationBlocks: 0, batchBlocks: 3, blockSamples: 1, epochs: 2, maxSteps: undefined, validateEvery: 1, roundSteps: 1,
-      minVolunteers: 1, mode: 'ring', exchange: { asked: 'auto', bytes: 0 }, versionBytes: 0, async: DEFAULT_ASYNC, off: new Set(), ...options, timing: { ...DEFAULT_TIMING, ...options.timing },
+      job,
+      genesis: genesis(job, 'model', 1),
+      seed: 1,
+      blocks: 6,
+      validationBlocks: 0,
+      batchBlocks: 3,
+      blockSamples: 1,
+      epochs: 2,
+      maxSteps: undefined,
+      validateEvery: 1,
+      roundSteps: 1,
+      minVolunteers: 1,
+      mode: 'ring',
+      exchange: { asked: 'auto', bytes: 0 },
+      versionBytes: 0,
+      async: DEFAULT_ASYNC,
+      off: new Set(),
+      ...options,
+      timing: { ...DEFAULT_TIMING, ...options.timing },
     }
     this.entries.push(...(earlier?.entries ?? []))
     this.now = earlier?.now ?? 0
@@ -36,7 +86,8 @@ export class Desk {
 
   feed(input: RunInput): readonly Effect[] {
     this.effects = decide(this.state, input, this.now).effects
-    for (const effect of this.effects) if (effect.type === 'journal') for (const entry of effect.entries) this.entries.push({ entry, at: this.now })
+    for (const effect of this.effects)
+      if (effect.type === 'journal') for (const entry of effect.entries) this.entries.push({ entry, at: this.now })
     return this.effects
   }
 
@@ -46,16 +97,29 @@ export class Desk {
     return this.feed({ type: 'tick' })
   }
 
-  /** Newcomers, who could not fetch anything yet, wait: the change of members is announced, and takes place although no step ends. */
+  /**
+   * Newcomers, who could not fetch anything yet, wait: the change of members is announced, and takes place although no
+   * step ends.
+   */
   admit(): void {
-    for (const { id, learner } of this.state.members.values()) if (learner !== undefined && !learner.ready) this.say(id, { type: 'prefetched', version: null })
+    for (const { id, learner } of this.state.members.values())
+      if (learner !== undefined && !learner.ready) this.say(id, { type: 'prefetched', version: null })
     this.wait(3000)
     this.wait(3001)
   }
 
   join(...names: string[]): void {
     for (const name of names)
-      this.feed({ type: 'member-joined', samplesPerSecond: 100, member: { id: memberId(name), name, client: 'node', adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' } } })
+      this.feed({
+        type: 'member-joined',
+        samplesPerSecond: 100,
+        member: {
+          id: memberId(name),
+          name,
+          client: 'node',
+          adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' },
+        },
+      })
   }
 
   lose(name: string): void {
@@ -75,9 +139,18 @@ export class Desk {
   }
 
   /** ABORT of a member that blames another; `links` are those with the same trouble. */
-  accuse(by: string, blamed: string, why: BlameReason, options: { readonly links?: readonly string[]; readonly gen?: number } = {}): readonly Effect[] {
+  accuse(
+    by: string,
+    blamed: string,
+    why: BlameReason,
+    options: { readonly links?: readonly string[]; readonly gen?: number } = {},
+  ): readonly Effect[] {
     const links = (options.links ?? (isLinkTrouble(why) ? [blamed] : [])).map(memberId)
-    return this.say(by, { type: 'abort', step: 1, blamed: memberId(blamed), why, links, code: 'link-lost', message: 'test' }, options.gen)
+    return this.say(
+      by,
+      { type: 'abort', step: 1, blamed: memberId(blamed), why, links, code: 'link-lost', message: 'test' },
+      options.gen,
+    )
   }
 
   confirm(name: string, bytes = 'right'): void {
@@ -94,14 +167,30 @@ export class Desk {
   /** All have answered: the wait of a ballot that follows failed attempts passes. */
   patience(): void {
     const { phase } = this.state
-    if (phase.type !== 'freeze' || phase.notBefore <= this.now || [...phase.expected].some((id) => !phase.claims.has(id))) return
+    if (
+      phase.type !== 'freeze' ||
+      phase.notBefore <= this.now ||
+      [...phase.expected].some((id) => !phase.claims.has(id))
+    )
+      return
     this.wait(phase.notBefore - this.now)
   }
 
   /** The record that all members of the running generation make of step v. */
   record(v: number, blocks: readonly BlockId[] = this.planned(v)): StepRecord {
     const { gen, modeEpoch } = this.state
-    return { v, gen, modeEpoch, kind: 'ring', blocks: [...blocks], samples: blocks.length, targets: blocks.length, lossSum: 1, correct: 0, gradDigest: hashOf(`sum of ${v}`) }
+    return {
+      v,
+      gen,
+      modeEpoch,
+      kind: 'ring',
+      blocks: [...blocks],
+      samples: blocks.length,
+      targets: blocks.length,
+      lossSum: 1,
+      correct: 0,
+      gradDigest: hashOf(`sum of ${v}`),
+    }
   }
 
   hold(name: string, record: StepRecord): readonly Effect[] {
@@ -127,7 +216,11 @@ export class Desk {
 
   /** Messages of one type that the last input sent. */
   sent<K extends ToVolunteer['type']>(type: K): (MessageTo<K> & { readonly to: MemberId })[] {
-    return this.effects.flatMap((effect) => (effect.type === 'send' && effect.message.type === type ? [{ ...(effect.message as MessageTo<K>), to: effect.to }] : []))
+    return this.effects.flatMap((effect) =>
+      effect.type === 'send' && effect.message.type === type
+        ? [{ ...(effect.message as MessageTo<K>), to: effect.to }]
+        : [],
+    )
   }
 
   /** Entries of one type that the last input journalled. */
@@ -154,7 +247,19 @@ export class Desk {
 
   /** Parameters at the committed version become a checkpoint. */
   checkpoint(): void {
-    applyEntry(this.state, { type: 'checkpoint', version: this.state.chain.head, blob: hashOf('right'), bytes: 1, witnessed: true, agreeing: 2, members: 2 }, this.now)
+    applyEntry(
+      this.state,
+      {
+        type: 'checkpoint',
+        version: this.state.chain.head,
+        blob: hashOf('right'),
+        bytes: 1,
+        witnessed: true,
+        agreeing: 2,
+        members: 2,
+      },
+      this.now,
+    )
   }
 }
 
@@ -167,12 +272,30 @@ export function versionAfter(base: VersionRef, records: readonly StepRecord[]): 
 
 const SECOND_EPOCH = [0, 1, 2, 3, 4, 5].map((index) => trainingBlock(1, index))
 
-/** Records that follow a version, as a member alone would make them; of one block each, by default of the second epoch. */
-export function recordsAfter(base: VersionRef, gen: number, count: number, blocks: readonly BlockId[] = SECOND_EPOCH): StepRecord[] {
+/**
+ * Records that follow a version, as a member alone would make them; of one block each, by default of the second epoch.
+ */
+export function recordsAfter(
+  base: VersionRef,
+  gen: number,
+  count: number,
+  blocks: readonly BlockId[] = SECOND_EPOCH,
+): StepRecord[] {
   const records: StepRecord[] = []
   for (let version = base; records.length < count; version = extend(version, records.at(-1) as StepRecord)) {
     const v = version.v + 1
-    records.push({ v, gen, modeEpoch: 0, kind: 'ring', blocks: [blocks[records.length] ?? trainingBlock(0, v)], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: hashOf(`${gen} ${v}`) })
+    records.push({
+      v,
+      gen,
+      modeEpoch: 0,
+      kind: 'ring',
+      blocks: [blocks[records.length] ?? trainingBlock(0, v)],
+      samples: 1,
+      targets: 1,
+      lossSum: 1,
+      correct: 0,
+      gradDigest: hashOf(`${gen} ${v}`),
+    })
   }
   return records
 }

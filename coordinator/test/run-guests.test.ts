@@ -1,4 +1,5 @@
-// Guests of a ring (A1): who is one, what it may compute, how its sum gets into a step, and that no block is counted twice.
+// Guests of a ring (A1): who is one, what it may compute, how its sum gets into a step, and that no block is counted
+// twice.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'
@@ -7,11 +8,24 @@ import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two with slow steps; the third member gave up twice and is out of it. */
 function ringWithGuest(blocks = 600): Desk {
-  const desk = new Desk({ minVolunteers: 3, blocks, batchBlocks: 6, timing: { abortsBeforeFallback: 2, excludeMs: 600_000, stallMs: 600_000 } })
+  const desk = new Desk({
+    minVolunteers: 3,
+    blocks,
+    batchBlocks: 6,
+    timing: { abortsBeforeFallback: 2, excludeMs: 600_000, stallMs: 600_000 },
+  })
   desk.join('a', 'b', 'guest')
   desk.run('a', 'b', 'guest')
   for (let i = 0; i < 2; i++) {
-    desk.say('guest', { type: 'abort', step: 1, blamed: memberId('guest'), why: 'own', links: [], code: 'gradient-not-finite', message: 'test' })
+    desk.say('guest', {
+      type: 'abort',
+      step: 1,
+      blamed: memberId('guest'),
+      why: 'own',
+      links: [],
+      code: 'gradient-not-finite',
+      message: 'test',
+    })
     desk.answer('guest')
     desk.run('a', 'b')
     if (i === 0) desk.confirm('guest')
@@ -54,9 +68,27 @@ test('a ring so slow that a minute of it is longer than the epoch leaves blocks 
 
 const USUAL: PushNorms = { gradient: 1, statistics: 0 }
 
-function push(desk: Desk, { base, leases }: Pick<Push, 'base' | 'leases'>, { by = 'guest', norms = USUAL } = {}): string | undefined {
+function push(
+  desk: Desk,
+  { base, leases }: Pick<Push, 'base' | 'leases'>,
+  { by = 'guest', norms = USUAL } = {},
+): string | undefined {
   const samples = leases.length
-  desk.feed({ type: 'push', gradDigest: hashOf(by), norms, push: { incarnation: memberId(by), modeEpoch: modeEpoch(desk), base, leases, samples, targets: samples, lossSum: 2, correct: 0 } })
+  desk.feed({
+    type: 'push',
+    gradDigest: hashOf(by),
+    norms,
+    push: {
+      incarnation: memberId(by),
+      modeEpoch: modeEpoch(desk),
+      base,
+      leases,
+      samples,
+      targets: samples,
+      lossSum: 2,
+      correct: 0,
+    },
+  })
   return desk.verdict
 }
 
@@ -74,7 +106,10 @@ function given(): { readonly desk: Desk; readonly blocks: readonly BlockId[]; re
 test('a member that the ring leaves out is asked once in a generation to work as a guest', () => {
   const desk = ringWithGuest()
   desk.wait(200)
-  assert.deepEqual(desk.sent('async').map(({ to }) => to), ['guest'])
+  assert.deepEqual(
+    desk.sent('async').map(({ to }) => to),
+    ['guest'],
+  )
   desk.wait(200)
   assert.deepEqual(desk.sent('async'), [])
 })
@@ -106,7 +141,10 @@ test('when the checkpoint is too old for it, one is made, and it waits', () => {
 test('members of the ring, and strangers to a lease, push nothing', () => {
   const { desk, base, leases } = granted()
   assert.equal(push(desk, { base, leases }, { by: 'a' }), 'mode-stale')
-  assert.equal(push(desk, { base, leases: leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) }), 'lease-stale')
+  assert.equal(
+    push(desk, { base, leases: leases.map((lease) => ({ ...lease, leaseEpoch: lease.leaseEpoch + 1 })) }),
+    'lease-stale',
+  )
 })
 
 /** A ring of two with three guests, each with a lease; the first two were left out by other means. */
@@ -119,7 +157,8 @@ function threeGuests(): { readonly desk: Desk; readonly work: ReadonlyMap<string
   }
   desk.checkpoint()
   desk.wait(200)
-  for (const name of ['guest', 'second', 'hostile']) desk.say(name, { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  for (const name of ['guest', 'second', 'hostile'])
+    desk.say(name, { type: 'lease-request', modeEpoch: modeEpoch(desk) })
   desk.wait(200)
   return { desk, work: new Map(desk.sent('grant').map(({ to, base, leases }) => [to, { base, leases }])) }
 }
@@ -129,7 +168,10 @@ test('pushes of guests are weighed one by one: an enormous one of three counts a
   const of = (name: string) => work.get(name) ?? assert.fail(`${name} has no lease`)
   const weight = () => desk.effects.flatMap((effect) => (effect.type === 'guest-add' ? [effect.weights.gradient] : []))
   const [hostile] = of('hostile').leases
-  assert.equal(push(desk, of('hostile'), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }), 'gradient-unproven')
+  assert.equal(
+    push(desk, of('hostile'), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }),
+    'gradient-unproven',
+  )
   assert.deepEqual([weight(), desk.state.leases.has(hostile?.block as BlockId)], [[], false], 'its blocks go back')
   assert.equal(push(desk, of('guest')), 'received')
   assert.deepEqual(weight(), [1])
@@ -138,10 +180,16 @@ test('pushes of guests are weighed one by one: an enormous one of three counts a
     desk.say('hostile', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
     desk.wait(200)
     const [grant] = desk.sent('grant')
-    assert.equal(push(desk, grant ?? assert.fail(), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }), 'received')
+    assert.equal(
+      push(desk, grant ?? assert.fail(), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }),
+      'received',
+    )
     const [counts = Number.NaN] = weight()
     assert.ok(Math.abs(1e6 * counts - 4) < 0.001, `weight ${counts}`)
-    assert.equal(desk.effects.filter((effect) => effect.type === 'note' && /hostile, a guest/.test(effect.text)).length, named)
+    assert.equal(
+      desk.effects.filter((effect) => effect.type === 'note' && /hostile, a guest/.test(effect.text)).length,
+      named,
+    )
   }
 })
 
@@ -150,11 +198,18 @@ test('its sum is given to one member, who is told to take it when all know of it
   push(desk, work)
   desk.wait(200)
   const [guest] = desk.sent('guest')
-  assert.deepEqual(desk.sent('guest').map(({ to, place }) => [to, place]), desk.members.map((id) => [id, guest?.place]), 'both hear the same')
+  assert.deepEqual(
+    desk.sent('guest').map(({ to, place }) => [to, place]),
+    desk.members.map((id) => [id, guest?.place]),
+    'both hear the same',
+  )
   desk.say('a', { type: 'guest-known', id: guest?.id ?? 0 })
   assert.deepEqual(desk.sent('guest-take'), [])
   desk.say('b', { type: 'guest-known', id: guest?.id ?? 0 })
-  assert.deepEqual(desk.sent('guest-take').map(({ to }) => to), [desk.members[guest?.place ?? -1]])
+  assert.deepEqual(
+    desk.sent('guest-take').map(({ to }) => to),
+    [desk.members[guest?.place ?? -1]],
+  )
 })
 
 test('a step that holds its blocks behind the planned ones is committed, and the sum is let go', () => {

@@ -29,14 +29,24 @@ function offered(): Desk {
 test('members are asked for a copy at a version that nobody holds yet', () => {
   const desk = ringWithNewcomer()
   desk.wait(200)
-  assert.deepEqual(desk.sent('copy-at').map(({ to, v }) => [to, v]), [['a', 5], ['b', 5]])
+  assert.deepEqual(
+    desk.sent('copy-at').map(({ to, v }) => [to, v]),
+    [
+      ['a', 5],
+      ['b', 5],
+    ],
+  )
   desk.wait(200)
   assert.deepEqual(desk.sent('copy-at'), [], 'once')
   desk.wait(4000)
   assert.deepEqual(desk.sent('copy-at'), [], 'steps take long: nobody has reached it')
   for (const v of [4, 5]) desk.step(v)
   desk.wait(200)
-  assert.deepEqual(desk.sent('copy-at').map(({ v }) => v), [9, 9], 'they had passed it')
+  assert.deepEqual(
+    desk.sent('copy-at').map(({ v }) => v),
+    [9, 9],
+    'they had passed it',
+  )
 })
 
 test('a newcomer hears of the copies when their version is committed, not before', () => {
@@ -45,7 +55,12 @@ test('a newcomer hears of the copies when their version is committed, not before
   desk.say('a', { type: 'copied', version: { ...at(desk, 3), v: 4 } })
   desk.wait(200)
   assert.deepEqual(desk.sent('prefetch'), [])
-  assert.deepEqual(offered().sent('prefetch').map(({ to, version, sources }) => [to, version.v, sources]), [['c', 5, ['a', 'b']]])
+  assert.deepEqual(
+    offered()
+      .sent('prefetch')
+      .map(({ to, version, sources }) => [to, version.v, sources]),
+    [['c', 5, ['a', 'b']]],
+  )
 })
 
 test('it is not admitted while it learns, also when the ring changes for another reason', () => {
@@ -55,7 +70,10 @@ test('it is not admitted while it learns, also when the ring changes for another
   desk.lose('b')
   desk.answer('a', [])
   desk.answer('c')
-  assert.deepEqual(desk.sent('form').map(({ to, members }) => [to, members]), [['a', ['a']]])
+  assert.deepEqual(
+    desk.sent('form').map(({ to, members }) => [to, members]),
+    [['a', ['a']]],
+  )
 })
 
 test('what was committed since is told to a newcomer that holds the copy, and then it is admitted with what is left to replay', () => {
@@ -63,12 +81,18 @@ test('what was committed since is told to a newcomer that holds the copy, and th
   desk.step(6)
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })
   desk.wait(200)
-  assert.deepEqual(desk.sent('follow').map(({ to, records, sources }) => [to, records.map(({ v }) => v), sources]), [['c', [6], ['a', 'b']]])
+  assert.deepEqual(
+    desk.sent('follow').map(({ to, records, sources }) => [to, records.map(({ v }) => v), sources]),
+    [['c', [6], ['a', 'b']]],
+  )
   desk.admit()
   for (const name of ['a', 'b']) desk.answer(name, [])
   desk.answer('c', [], at(desk, 5))
   const form = desk.sent('form').find(({ to }) => to === memberId('c'))
-  assert.deepEqual([form?.members, form?.committed.v, form?.records.map(({ v }) => v), form?.sources], [['a', 'b', 'c'], 5, [6], ['a', 'b']])
+  assert.deepEqual(
+    [form?.members, form?.committed.v, form?.records.map(({ v }) => v), form?.sources],
+    [['a', 'b', 'c'], 5, [6], ['a', 'b']],
+  )
 })
 
 test('after a ballot it goes on from what it said to hold', () => {
@@ -79,7 +103,10 @@ test('after a ballot it goes on from what it said to hold', () => {
   desk.answer('c', [], at(desk, 5))
   desk.confirm('a')
   desk.wait(200)
-  assert.deepEqual(desk.sent('follow').map(({ to, records }) => [to, records.map(({ v }) => v)]), [['c', [6]]])
+  assert.deepEqual(
+    desk.sent('follow').map(({ to, records }) => [to, records.map(({ v }) => v)]),
+    [['c', [6]]],
+  )
   assert.deepEqual(desk.sent('prefetch'), [])
 })
 
@@ -104,14 +131,28 @@ test('one that kept a version of an earlier visit goes on from there when it is 
     desk.run('a', 'b')
     for (let step = 1; step <= 12; step++) desk.step(step)
     const holds = { v, id: id ?? at(desk, v).id }
-    desk.feed({ type: 'member-joined', samplesPerSecond: 100, holds, member: { id: memberId('c'), name: 'c', client: 'node', adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' } } })
+    desk.feed({
+      type: 'member-joined',
+      samplesPerSecond: 100,
+      holds,
+      member: {
+        id: memberId('c'),
+        name: 'c',
+        client: 'node',
+        adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' },
+      },
+    })
     const note = desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])).at(-1)
     desk.wait(200)
     return [note, desk.sent('follow').map(({ records }) => records.length), desk.sent('copy-at').length]
   }
   assert.deepEqual(joins(9), ['c goes on from version 9, which it kept', [3], 0])
   assert.deepEqual(joins(3), ['c kept version 3, which is 9 behind: it fetches another', [], 2])
-  assert.deepEqual(joins(9, 'f'.repeat(64) as VersionRef['id']), ['c kept version 9, which is not on the chain: it fetches another', [], 2])
+  assert.deepEqual(joins(9, 'f'.repeat(64) as VersionRef['id']), [
+    'c kept version 9, which is not on the chain: it fetches another',
+    [],
+    2,
+  ])
 })
 
 test('one that comes back from a ring that went on without it leaves that ring, and goes on from what it held when that is near and committed', () => {
@@ -124,7 +165,10 @@ test('one that comes back from a ring that went on without it leaves that ring, 
     desk.run('a', 'b')
     desk.step(13)
     desk.join('c')
-    assert.deepEqual(desk.sent('freeze').map(({ to, gen }) => [to, gen]), [['c', 2]])
+    assert.deepEqual(
+      desk.sent('freeze').map(({ to, gen }) => [to, gen]),
+      [['c', 2]],
+    )
     desk.answer('c', desk.state.chain.records.slice(1, records), at(desk, 1))
     const acks = desk.sent('ack').map(({ to, committed }) => [to, committed.v])
     desk.wait(200)
@@ -148,7 +192,10 @@ test('one that finds no steps to follow any more is offered a copy', () => {
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })
   desk.say('c', { type: 'prefetched', version: null })
   desk.wait(200)
-  assert.deepEqual(desk.sent('prefetch').map(({ to }) => to), ['c'])
+  assert.deepEqual(
+    desk.sent('prefetch').map(({ to }) => to),
+    ['c'],
+  )
 })
 
 test('a version that is not on the chain is nothing to go on from', () => {

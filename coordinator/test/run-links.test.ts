@@ -1,8 +1,16 @@
 // Bad links and bad members (R17, R18): what ABORTs tell of them, and what the next ring looks like.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import {
+  badMember,
+  cure,
+  type LinkFailure,
+  linkAll,
+  linkVerdict,
+  noteFailure,
+  orderRing,
+} from '@starling-grid/coordinator/run'
 import { memberId, type MemberId } from '@starling-grid/protocol'
-import { badMember, cure, type LinkFailure, linkAll, linkVerdict, noteFailure, orderRing } from '@starling-grid/coordinator/run'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const HALF_LIFE = 600_000
@@ -21,7 +29,10 @@ const verdictOf = (failures: readonly LinkFailure[], pair: string, now = 0) => {
 describe('one link', () => {
   test('is bad when it did not open, whoever said so, and good again after a while', () => {
     const failures = [failed('ab')]
-    assert.deepEqual([verdictOf(failures, 'ab'), verdictOf(failures, 'ba'), verdictOf(failures, 'ac')], ['bad', 'bad', 'good'])
+    assert.deepEqual(
+      [verdictOf(failures, 'ab'), verdictOf(failures, 'ba'), verdictOf(failures, 'ac')],
+      ['bad', 'bad', 'good'],
+    )
     assert.equal(verdictOf(failures, 'ab', HALF_LIFE + 1), 'good')
   })
 
@@ -57,13 +68,15 @@ describe('one link', () => {
     const later = { now: 6 * HALF_LIFE, halfLifeMs: HALF_LIFE }
     assert.equal(noteFailure([failed('ab')], failed('cd', { at: later.now }), later).length, 1)
     let many: LinkFailure[] = []
-    for (let gen = 0; gen < 1000; gen++) many = noteFailure(many, failed('ab', { gen }), { now: 0, halfLifeMs: HALF_LIFE })
+    for (let gen = 0; gen < 1000; gen++)
+      many = noteFailure(many, failed('ab', { gen }), { now: 0, halfLifeMs: HALF_LIFE })
     assert.equal(many.length, 256)
   })
 })
 
 describe('one member', () => {
-  const judge = (failures: readonly LinkFailure[], members: string, now = 0) => badMember(failures, ids(members), { now, halfLifeMs: HALF_LIFE })
+  const judge = (failures: readonly LinkFailure[], members: string, now = 0) =>
+    badMember(failures, ids(members), { now, halfLifeMs: HALF_LIFE })
 
   test('is bad when its links with two others broke, one after the other', () => {
     const breaks = [failed('ac', { why: 'closed' }), failed('bc', { why: 'silent', gen: 2 })]
@@ -87,19 +100,34 @@ describe('one member', () => {
     const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'closed', gen: 2 })]
     assert.equal(judge(said, 'abcd'), undefined)
     assert.equal(judge([...said, failed('cd', { why: 'silent', gen: 3 })], 'abcd')?.id, 'd')
-    assert.equal(judge(said.map((failure) => ({ ...failure, proven: true })), 'abcd')?.id, 'd')
+    assert.equal(
+      judge(
+        said.map((failure) => ({ ...failure, proven: true })),
+        'abcd',
+      )?.id,
+      'd',
+    )
   })
 
   test('threat 37: accusers of one network are one voice, unless the accused is of that network, too', () => {
-    const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'refused', gen: 2 }), failed('cd', { why: 'refused', gen: 3 })]
-    const judgeIn = (networks: Readonly<Record<string, string>>) => badMember(said, ids('abcd'), { now: 0, halfLifeMs: HALF_LIFE, networkOf: (id) => networks[id] })
+    const said = [
+      failed('ad', { why: 'refused' }),
+      failed('bd', { why: 'refused', gen: 2 }),
+      failed('cd', { why: 'refused', gen: 3 }),
+    ]
+    const judgeIn = (networks: Readonly<Record<string, string>>) =>
+      badMember(said, ids('abcd'), { now: 0, halfLifeMs: HALF_LIFE, networkOf: (id) => networks[id] })
     assert.equal(judgeIn({ a: 'x', b: 'x', c: 'x', d: 'y' }), undefined)
     assert.equal(judgeIn({ a: 'x', b: 'y', c: 'z', d: 'y' })?.id, 'd')
     assert.equal(judgeIn({ a: 'x', b: 'x', c: 'x', d: 'x' })?.id, 'd')
   })
 
   test('is not bad for accusing: whoever accuses several is himself in all these pairs', () => {
-    const failures = [failed('ax', { why: 'closed' }), failed('bx', { why: 'closed', gen: 2 }), failed('cx', { why: 'closed', gen: 3 })]
+    const failures = [
+      failed('ax', { why: 'closed' }),
+      failed('bx', { why: 'closed', gen: 2 }),
+      failed('cx', { why: 'closed', gen: 3 }),
+    ]
     assert.equal(judge(failures, 'abcx')?.id, 'x')
   })
 })
@@ -108,7 +136,11 @@ const is = (pairs: readonly string[], a: string, b: string): boolean => pairs.in
 
 describe('the order of a ring', () => {
   const order = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
-    const { members: ring, relayed, evicted } = orderRing(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
+    const {
+      members: ring,
+      relayed,
+      evicted,
+    } = orderRing(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
     return { ring: ring.join(''), relayed, evicted }
   }
 
@@ -127,7 +159,11 @@ describe('the order of a ring', () => {
       for (const bad of ['ab', 'bc', `a${members.at(-1)}`]) {
         const { ring, relayed } = order(members, [bad])
         assert.deepEqual(relayed, [], `${members} without ${bad}: ${ring}`)
-        assert.equal((ring + ring[0]).includes(bad) || (ring + ring[0]).includes([...bad].reverse().join('')), false, ring)
+        assert.equal(
+          (ring + ring[0]).includes(bad) || (ring + ring[0]).includes([...bad].reverse().join('')),
+          false,
+          ring,
+        )
         assert.equal([...ring].sort().join(''), members)
       }
   })
@@ -152,13 +188,24 @@ describe('the order of a ring', () => {
 
 describe('a butterfly', () => {
   const links = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
-    const { members: left, relayed, evicted } = linkAll(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
+    const {
+      members: left,
+      relayed,
+      evicted,
+    } = linkAll(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
     return { left: left.join(''), relayed, evicted }
   }
 
   test('keeps its order, and relays every bad link, of neighbours or not', () => {
     assert.deepEqual(links('abcd', []), { left: 'abcd', relayed: [], evicted: [] })
-    assert.deepEqual(links('abcd', ['ca', 'bd']), { left: 'abcd', relayed: [[0, 2], [1, 3]], evicted: [] })
+    assert.deepEqual(links('abcd', ['ca', 'bd']), {
+      left: 'abcd',
+      relayed: [
+        [0, 2],
+        [1, 3],
+      ],
+      evicted: [],
+    })
   })
 
   test('leaves one of two out whom not even the relay links, and names places of those that are left', () => {
@@ -206,7 +253,10 @@ test('a run learns of several links from one ABORT, and from those that come lat
   desk.accuse('b', 'a', 'unopened', { links: ['a', 'c'] })
   assert.deepEqual(desk.accuse('d', 'e', 'unopened', { gen }), [], 'a late ABORT opens no ballot')
   answerAll(desk, 'abcde')
-  assert.deepEqual(desk.state.health.linkFailures.map(({ pair }) => pair.join('')), ['ba', 'bc', 'de'])
+  assert.deepEqual(
+    desk.state.health.linkFailures.map(({ pair }) => pair.join('')),
+    ['ba', 'bc', 'de'],
+  )
   assert.deepEqual(relayedIn(desk), [])
   assert.notDeepEqual(desk.members, ids('abcde'))
 })
@@ -252,7 +302,10 @@ test('a run goes back to the direct link when it opens again, between two steps'
   assert.deepEqual(desk.say('a', { type: 'link-restored', peer: memberId('b') }), [], 'too soon')
   desk.now += 10_000
   desk.say('a', { type: 'link-restored', peer: memberId('b') })
-  assert.deepEqual(desk.sent('until').map(({ step }) => step), [2, 2])
+  assert.deepEqual(
+    desk.sent('until').map(({ step }) => step),
+    [2, 2],
+  )
   desk.step(1)
   desk.step(2)
   assert.equal(desk.phase, 'freeze')
@@ -270,7 +323,8 @@ test('threat 37: two liars that accuse an honest member again and again are out 
   const desk = new Desk({ minVolunteers: 4, timing: { excludeMs: 600_000 } })
   const names = ['honest-1', 'honest-2', 'liar-1', 'liar-2']
   desk.join(...names)
-  const outside = (): MemberId[] => [...desk.state.members.values()].filter(({ excludedUntil }) => excludedUntil > desk.now).map(({ id }) => id)
+  const outside = (): MemberId[] =>
+    [...desk.state.members.values()].filter(({ excludedUntil }) => excludedUntil > desk.now).map(({ id }) => id)
   for (let i = 0; i < 12 && outside().length < 2; i++) {
     desk.run(...names)
     const liar = [`liar-${1 + (i % 2)}`, `liar-${2 - (i % 2)}`].find((name) => desk.members.includes(memberId(name)))

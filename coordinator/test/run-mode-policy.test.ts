@@ -7,7 +7,26 @@ import { calmNeeded, countFallback, nextMode } from '../src/run/mode-policy.ts'
 const auto = { mode: 'auto', timing: DEFAULT_TIMING, roundSteps: 16 } as const
 
 function health(changed: Partial<RingHealth> = {}): RingHealth {
-  return { consecutiveAborts: 0, ballots: [], linkFailures: [], failedAdmissions: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0, ...changed }
+  return {
+    consecutiveAborts: 0,
+    ballots: [],
+    linkFailures: [],
+    failedAdmissions: [],
+    aborts: [],
+    disturbedAt: 0,
+    fallbacks: 0,
+    leftAsyncAt: undefined,
+    pace: undefined,
+    recordMs: 0,
+    exchangeTimes: new Map(),
+    stepSamples: 0,
+    exchange: 'ring',
+    measured: {},
+    linkMs: new Map(),
+    butterflyDoubtedAt: undefined,
+    formsForASecond: 0,
+    ...changed,
+  }
 }
 
 test('the ring is kept through single aborts and left after several in a row', () => {
@@ -28,7 +47,10 @@ test('auto goes to local rounds and back by what a batch costs, and tells the co
   assert.equal(mode, 'local')
   assert.match(reason, /3000 ms in the ring and 1125 ms in local rounds/)
   assert.equal(nextMode(0, health({ pace: slow }), 'ring', { ...auto, roundSteps: 1 }).mode, 'ring')
-  assert.equal(nextMode(0, health({ pace: { records: 5, recordMs: 16_100, computeMs: 16_000 } }), 'local', auto).mode, 'ring')
+  assert.equal(
+    nextMode(0, health({ pace: { records: 5, recordMs: 16_100, computeMs: 16_000 } }), 'local', auto).mode,
+    'ring',
+  )
   assert.equal(nextMode(0, health({ pace: slow, consecutiveAborts: 9 }), 'local', auto).mode, 'async')
 })
 
@@ -41,7 +63,12 @@ test('the ring is tried again after a calm, and any disturbance begins it anew',
 
 test('every fallback doubles the calm that is needed, up to a bound', () => {
   const needed = [1, 2, 3, 20].map((fallbacks) => calmNeeded(health({ fallbacks }), DEFAULT_TIMING))
-  assert.deepEqual(needed, [DEFAULT_TIMING.quietMs, 2 * DEFAULT_TIMING.quietMs, 4 * DEFAULT_TIMING.quietMs, DEFAULT_TIMING.quietMaxMs])
+  assert.deepEqual(needed, [
+    DEFAULT_TIMING.quietMs,
+    2 * DEFAULT_TIMING.quietMs,
+    4 * DEFAULT_TIMING.quietMs,
+    DEFAULT_TIMING.quietMaxMs,
+  ])
 })
 
 test('a ring that had worked for long begins with the shortest calm again', () => {

@@ -16,7 +16,8 @@ const hasParked = ({ effects }: Desk): boolean => effects.some(({ type }) => typ
 
 function save(desk: Desk, version: VersionRef, blob: Sha256 = hashOf('right')): void {
   const { uploader } = desk.state.checkpointAsked ?? { uploader: memberId('a') }
-  for (const { id } of desk.state.members.values()) if (id !== uploader) desk.say(id, { type: 'version-digest', version, digest: blob })
+  for (const { id } of desk.state.members.values())
+    if (id !== uploader) desk.say(id, { type: 'version-digest', version, digest: blob })
   desk.feed({ type: 'uploaded', member: uploader, version, blob, bytes: 1 })
 }
 
@@ -65,7 +66,10 @@ test('members that do not bring the checkpoint are let go after parkMs, and the 
   for (let ms = 0; ms < parkMs - 1000; ms += 1000) assert.equal((desk.wait(1000), hasParked(desk)), false)
   desk.wait(1000)
   assert.equal(hasParked(desk), true)
-  assert.match(desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])).join(), /last 2 steps are in no checkpoint/)
+  assert.match(
+    desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])).join(),
+    /last 2 steps are in no checkpoint/,
+  )
 })
 
 test('a run without members, or one that waits, is parked at once', () => {
@@ -86,7 +90,10 @@ test('a parameter server that parks takes what is leased, grants nothing more, a
   assert.equal(push(desk, 'b', second), 'received')
   const { head } = desk.state.chain
   assert.equal(head.v, 2)
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-checkpoint' ? [effect.version.v] : [])), [2])
+  assert.deepEqual(
+    desk.effects.flatMap((effect) => (effect.type === 'server-checkpoint' ? [effect.version.v] : [])),
+    [2],
+  )
   desk.feed({ type: 'server-checkpoint', version: head, blob: hashOf('state'), bytes: 1 })
   assert.equal(hasParked(desk), true)
   assert.equal(desk.state.checkpoints.at(-1)?.version.v, 2)
@@ -101,7 +108,10 @@ test('a parameter server whose members are gone writes its newest version before
   desk.feed({ type: 'park', reason: 'another job' })
   assert.equal(hasParked(desk), false)
   const { head } = desk.state.chain
-  assert.deepEqual(desk.effects.flatMap((effect) => (effect.type === 'server-checkpoint' ? [effect.version.v] : [])), [head.v])
+  assert.deepEqual(
+    desk.effects.flatMap((effect) => (effect.type === 'server-checkpoint' ? [effect.version.v] : [])),
+    [head.v],
+  )
   desk.feed({ type: 'server-checkpoint', version: head, blob: hashOf('state'), bytes: 1 })
   assert.equal(hasParked(desk), true)
 })

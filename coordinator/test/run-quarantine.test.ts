@@ -11,14 +11,20 @@ function ringOf(options: DeskOptions = {}): Desk {
   return desk
 }
 
-const unreadable = (desk: Desk, name: string, blocks: readonly BlockId[]) => desk.say(name, { type: 'unreadable', blocks: [...blocks], code: 'shard-corrupt', message: 'test' })
-const checked = (desk: Desk, indexes: readonly number[], problem: string | undefined, split: 'training' | 'validation' = 'training') => desk.feed({ type: 'shard-checked', split, indexes, file: 'f'.repeat(64), problem })
+const unreadable = (desk: Desk, name: string, blocks: readonly BlockId[]) =>
+  desk.say(name, { type: 'unreadable', blocks: [...blocks], code: 'shard-corrupt', message: 'test' })
+const checked = (
+  desk: Desk,
+  indexes: readonly number[],
+  problem: string | undefined,
+  split: 'training' | 'validation' = 'training',
+) => desk.feed({ type: 'shard-checked', split, indexes, file: 'f'.repeat(64), problem })
 const settle = (desk: Desk): void => {
   for (const name of ['a', 'b']) desk.answer(name, [])
   for (const name of ['a', 'b']) desk.confirm(name)
 }
 
-test('in a ring a shard that is damaged on the coordinator\'s disk is set aside at once, in this epoch and the next, and the run ends', () => {
+test("in a ring a shard that is damaged on the coordinator's disk is set aside at once, in this epoch and the next, and the run ends", () => {
   const desk = ringOf()
   unreadable(desk, 'a', [desk.planned(1)[0] ?? assert.fail()])
   assert.equal(desk.effects.filter(({ type }) => type === 'check-blocks').length, 1)
@@ -32,10 +38,11 @@ test('in a ring a shard that is damaged on the coordinator\'s disk is set aside 
   }
   const done = desk.state.chain.records.flatMap(({ blocks }) => blocks)
   assert.equal(done.length, 8)
-  for (const block of ['0:0', '0:1', '1:0', '1:1'] as BlockId[]) assert.ok(!done.includes(block) && desk.state.quarantined.has(block))
+  for (const block of ['0:0', '0:1', '1:0', '1:1'] as BlockId[])
+    assert.ok(!done.includes(block) && desk.state.quarantined.has(block))
 })
 
-test('where the coordinator\'s copy is whole, three different members set a block aside, not one member three times', () => {
+test("where the coordinator's copy is whole, three different members set a block aside, not one member three times", () => {
   const desk = ringOf()
   desk.join('c')
   const [block] = desk.planned(1)
@@ -56,7 +63,15 @@ test('a damaged shard of validation is left out, and the rest is validated', () 
   assert.deepEqual([...desk.state.quarantined], ['v:1'])
   const [lease] = [...(desk.state.validation?.leases ?? [])]
   assert.ok(lease !== undefined && lease[0] === validationBlock(0))
-  desk.say(lease[1].holder, { type: 'validated', version: desk.state.chain.head, lease: { block: lease[0], leaseEpoch: lease[1].leaseEpoch }, samples: 1, targets: 1, correct: 1, lossSum: 1 })
+  desk.say(lease[1].holder, {
+    type: 'validated',
+    version: desk.state.chain.head,
+    lease: { block: lease[0], leaseEpoch: lease[1].leaseEpoch },
+    samples: 1,
+    targets: 1,
+    correct: 1,
+    lossSum: 1,
+  })
   assert.match(desk.state.phaseReason, /trained/)
 })
 

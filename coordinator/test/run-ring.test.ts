@@ -107,7 +107,8 @@ test('a record that does not hold its planned blocks, or names another generatio
 
 test('shares follow measured speeds with the next plan, and hidden tabs get half', () => {
   const desk = ringOf(['a', 'b'], { blocks: 300, batchBlocks: 3 })
-  const speed = (name: string, samplesPerSecond: number, hidden = false) => desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond, hidden })
+  const speed = (name: string, samplesPerSecond: number, hidden = false) =>
+    desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond, hidden })
   const commit = (count: number) => {
     for (let i = 0; i < count; i++) {
       desk.now += 1000
@@ -120,9 +121,15 @@ test('shares follow measured speeds with the next plan, and hidden tabs get half
   speed('a', 104)
   assert.equal(commit(9)?.shares, undefined, 'some percent are no news')
   speed('a', 160)
-  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 160 : 100)))
+  assert.deepEqual(
+    commit(40)?.shares,
+    desk.members.map((id) => (id === 'a' ? 160 : 100)),
+  )
   speed('a', 160, true)
-  assert.deepEqual(commit(40)?.shares, desk.members.map((id) => (id === 'a' ? 80 : 100)))
+  assert.deepEqual(
+    commit(40)?.shares,
+    desk.members.map((id) => (id === 'a' ? 80 : 100)),
+  )
 })
 
 test('a member that says it is enormously fast gets twice what is usual among the others, in FORM and in later plans', () => {
@@ -149,14 +156,19 @@ test('a member that is faster than twice what is usual gets what its committed s
     if (phase.type !== 'ring') break
     const shares = phase.planShares.get(v) ?? phase.shares
     const blocks = desk.planned(v).length
-    const part = (place: number): number => (blocks * (shares[place] ?? 0)) / shares.reduce((sum, share) => sum + share, 0)
-    desk.now += 1000 * Math.max(...desk.members.map((id, place) => (100 * part(place)) / (id === 'fast' ? 800 : 100))) // a step takes as long as its slowest member
+    const part = (place: number): number =>
+      (blocks * (shares[place] ?? 0)) / shares.reduce((sum, share) => sum + share, 0)
+    // a step takes as long as its slowest member
+    desk.now += 1000 * Math.max(...desk.members.map((id, place) => (100 * part(place)) / (id === 'fast' ? 800 : 100)))
     const record = { ...desk.record(v), samples: 100 * blocks }
     for (const id of desk.members) desk.hold(id, record)
   }
   const { phase } = desk.state
   assert.ok(phase.type === 'ring')
-  assert.deepEqual([...phase.planShares.values()].at(-1), desk.members.map((id) => (id === 'fast' ? 800 : 100)))
+  assert.deepEqual(
+    [...phase.planShares.values()].at(-1),
+    desk.members.map((id) => (id === 'fast' ? 800 : 100)),
+  )
 })
 
 test('a plan lasts about a minute, so that slow steps are not bound to old shares', () => {
@@ -172,14 +184,20 @@ test('a plan lasts about a minute, so that slow steps are not bound to old share
 test('the plan ends with the epoch, and the next is planned when this one is on the chain', () => {
   const desk = ringOf(['a'], { blocks: 7, batchBlocks: 3 })
   const plan = [1, 2, 3].map((v) => desk.planned(v))
-  assert.deepEqual(plan.map((blocks) => blocks.length), [3, 3, 1])
+  assert.deepEqual(
+    plan.map((blocks) => blocks.length),
+    [3, 3, 1],
+  )
   assert.equal(new Set(plan.flat()).size, 7)
   assert.deepEqual(desk.planned(4), [])
   desk.step(1)
   desk.step(2)
   assert.deepEqual(desk.planned(4), [])
   desk.step(3)
-  assert.deepEqual(desk.sent('plan').flatMap(({ steps }) => steps.map(({ step }) => step)), [4, 5, 6])
+  assert.deepEqual(
+    desk.sent('plan').flatMap(({ steps }) => steps.map(({ step }) => step)),
+    [4, 5, 6],
+  )
   assert.ok(desk.planned(4).every((block) => block.startsWith('1:')))
 })
 
@@ -211,14 +229,20 @@ test('a long epoch is planned a window ahead and topped up', () => {
   assert.deepEqual(plan(), [[17, 66]])
   commit(34)
   assert.deepEqual(plan(), [[67, 98]])
-  assert.deepEqual(desk.sent('ack').map(({ committed }) => committed.v), [34])
+  assert.deepEqual(
+    desk.sent('ack').map(({ committed }) => committed.v),
+    [34],
+  )
 })
 
 test('the run ends after maxSteps', () => {
   const desk = ringOf(['a'], { maxSteps: 1 })
   assert.deepEqual(desk.planned(2), [])
   desk.step(1)
-  assert.deepEqual(desk.sent('checkpoint-at').map(({ v }) => v), [1])
+  assert.deepEqual(
+    desk.sent('checkpoint-at').map(({ v }) => v),
+    [1],
+  )
 })
 
 test('a run that its owner ends finishes the epoch that it is in, begins no other, and knows it after a restart', () => {
@@ -230,7 +254,10 @@ test('a run that its owner ends finishes the epoch that it is in, begins no othe
   desk.step(2)
   assert.deepEqual(desk.planned(3), [])
   assert.deepEqual([desk.state.chain.doneIn(0).size, desk.state.chain.head.v], [6, 2])
-  assert.deepEqual(desk.sent('checkpoint-at').map(({ v }) => v), [2])
+  assert.deepEqual(
+    desk.sent('checkpoint-at').map(({ v }) => v),
+    [2],
+  )
   assert.equal(new Desk({ epochs: 5 }, desk).state.config.epochs, 1)
 })
 
@@ -251,7 +278,10 @@ test('newcomers are admitted together, some time after the last of them came, be
   desk.wait(1900)
   assert.deepEqual(desk.sent('until'), [])
   desk.wait(200)
-  assert.deepEqual(desk.sent('until').map(({ step }) => step), [2])
+  assert.deepEqual(
+    desk.sent('until').map(({ step }) => step),
+    [2],
+  )
   desk.step(1)
   assert.equal(desk.phase, 'ring')
   desk.step(2)
@@ -280,9 +310,25 @@ test('newcomers do not wait for a step that does not end', () => {
 test('an abort opens a ballot; one from outside the ring does not', () => {
   const desk = ringOf(['a', 'b'])
   desk.join('c')
-  desk.say('c', { type: 'abort', step: 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+  desk.say('c', {
+    type: 'abort',
+    step: 1,
+    blamed: null,
+    why: 'stalled',
+    links: [],
+    code: 'reduce-timeout',
+    message: 'test',
+  })
   assert.equal(desk.phase, 'ring')
-  desk.say('b', { type: 'abort', step: 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'test' })
+  desk.say('b', {
+    type: 'abort',
+    step: 1,
+    blamed: null,
+    why: 'stalled',
+    links: [],
+    code: 'reduce-timeout',
+    message: 'test',
+  })
   assert.equal(desk.phase, 'freeze')
 })
 
@@ -311,7 +357,10 @@ test('a member that asks to leave goes after a while even if the step does not e
   const desk = ringOf(['a', 'b'])
   desk.feed({ type: 'member-leaving', member: memberId('b') })
   desk.wait(4000)
-  assert.deepEqual(desk.effects.filter((effect) => effect.type === 'dismiss'), [{ type: 'dismiss', member: 'b' }])
+  assert.deepEqual(
+    desk.effects.filter((effect) => effect.type === 'dismiss'),
+    [{ type: 'dismiss', member: 'b' }],
+  )
 })
 
 test('a member on which nobody depends goes at once', () => {
@@ -326,7 +375,11 @@ test('a round that is tried again leaves with its members what they learned from
   const base = desk.state.chain.head
   desk.accuse('a', 'b', 'closed')
   desk.say('a', { type: 'state', claim: { base, records: [] }, consumed: { base, blocks: planned.slice(3, 5) } })
-  desk.say('b', { type: 'state', claim: { base, records: [] }, consumed: { base, blocks: [...planned.slice(4), 'v:1' as never] } })
+  desk.say('b', {
+    type: 'state',
+    claim: { base, records: [] },
+    consumed: { base, blocks: [...planned.slice(4), 'v:1' as never] },
+  })
   for (const name of ['a', 'b']) desk.confirm(name)
   const [start] = desk.sent('start')
   assert.deepEqual(start?.plan[0]?.blocks, planned, 'the set of blocks is the same (R12)')
@@ -335,12 +388,16 @@ test('a round that is tried again leaves with its members what they learned from
   assert.equal(start?.plan[1]?.kept, undefined)
 })
 
-test('what was learned from another version is nobody\'s', () => {
+test("what was learned from another version is nobody's", () => {
   const desk = ringOf(['a'], { mode: 'local', roundSteps: 2, blocks: 24, batchBlocks: 3 })
   const blocks = desk.planned(1).slice(0, 2)
   const base = { ...desk.state.chain.head, v: 1 }
   desk.accuse('a', 'a', 'own')
-  desk.say('a', { type: 'state', claim: { base: desk.state.chain.head, records: [] }, consumed: { base: { ...base, id: 'f'.repeat(64) as never }, blocks } })
+  desk.say('a', {
+    type: 'state',
+    claim: { base: desk.state.chain.head, records: [] },
+    consumed: { base: { ...base, id: 'f'.repeat(64) as never }, blocks },
+  })
   desk.confirm('a')
   assert.equal(desk.sent('start')[0]?.plan[0]?.kept, undefined)
 })

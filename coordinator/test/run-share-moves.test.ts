@@ -1,8 +1,9 @@
-// A straggler costs a bounded delay: who is asked, what moves, and that nothing moves without the word of the one who had it.
+// A straggler costs a bounded delay: who is asked, what moves, and that nothing moves without the word of the one who
+// had it.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { type BlockId, splitBlocks } from '@starling-grid/protocol'
 import { chooseGifts, type ShareProgress } from '@starling-grid/coordinator/run'
+import { type BlockId, splitBlocks } from '@starling-grid/protocol'
 import { Desk } from './run-desk.ts'
 
 const NAMES = ['a', 'b', 'c']
@@ -32,12 +33,18 @@ function asked(): ReturnType<typeof ring> {
 test('a member that is behind makes everybody hold back and say how far they are', () => {
   const { desk } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
-  assert.deepEqual(desk.sent('hold').map(({ to, step, round }) => [to, step, round]), desk.members.map((id) => [id, 1, 1]))
+  assert.deepEqual(
+    desk.sent('hold').map(({ to, step, round }) => [to, step, round]),
+    desk.members.map((id) => [id, 1, 1]),
+  )
 })
 
 test('when all have answered, the one that is behind is asked to release blocks, and nobody has them yet', () => {
   const { desk } = asked()
-  assert.deepEqual(desk.sent('release').map(({ to, count }) => [to, count]), [[desk.members[0], 3]])
+  assert.deepEqual(
+    desk.sent('release').map(({ to, count }) => [to, count]),
+    [[desk.members[0], 3]],
+  )
   assert.deepEqual(desk.sent('moved'), [])
 })
 
@@ -45,7 +52,10 @@ test('what was released goes to the member that waits, and all hear of it', () =
   const { desk, shares } = asked()
   const blocks = shares[0]?.slice(1) ?? []
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks })
-  assert.deepEqual(desk.sent('moved').map(({ to }) => to), desk.members)
+  assert.deepEqual(
+    desk.sent('moved').map(({ to }) => to),
+    desk.members,
+  )
   assert.deepEqual(desk.sent('moved')[0]?.moves, [{ from: 0, to: 1, blocks }])
 })
 
@@ -57,7 +67,10 @@ test('who begun its blocks meanwhile releases fewer, and only these move', () =>
 })
 
 test('blocks of somebody else, or more than asked for, are refused and do not move', () => {
-  for (const [of, count] of [[1, 3], [0, 4]] as const) {
+  for (const [of, count] of [
+    [1, 3],
+    [0, 4],
+  ] as const) {
     const { desk, shares } = asked()
     desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: shares[of]?.slice(0, count) ?? [] })
     assert.deepEqual(desk.refusals, [`${nameAt(desk, 0)} message-unexpected`])
@@ -78,12 +91,18 @@ test('of two answers of one member the first counts, while another is still wait
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   for (const place of [0, 1]) say(desk, place, { left: 3, blockMs: 1000 })
   say(desk, 2, { blockMs: 10 })
-  assert.deepEqual(desk.sent('release').map(({ to }) => to), desk.members.slice(0, 2))
+  assert.deepEqual(
+    desk.sent('release').map(({ to }) => to),
+    desk.members.slice(0, 2),
+  )
   const [first, second] = [shares[0]?.slice(3) ?? [], shares[1]?.slice(3) ?? []]
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: first })
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: [] })
   desk.say(nameAt(desk, 1), { type: 'released', step: 1, round: 1, blocks: second })
-  assert.deepEqual(desk.sent('moved')[0]?.moves.flatMap(({ blocks }) => blocks), [...first, ...second])
+  assert.deepEqual(
+    desk.sent('moved')[0]?.moves.flatMap(({ blocks }) => blocks),
+    [...first, ...second],
+  )
 })
 
 test('who does not say how far it is takes no part, and the others do not wait for it', () => {
@@ -100,7 +119,10 @@ test('when nobody can help, all go on as they were', () => {
   const { desk } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   for (const place of [0, 1, 2]) say(desk, place, { open: place === 0, left: 3 })
-  assert.deepEqual(desk.sent('moved').map(({ moves }) => moves), [[], [], []])
+  assert.deepEqual(
+    desk.sent('moved').map(({ moves }) => moves),
+    [[], [], []],
+  )
 })
 
 test('the record still names the planned blocks, and the step is committed', () => {
@@ -143,7 +165,13 @@ describe('blocks go', () => {
 
   test('to several, who then have as much as they can do', () => {
     const gifts = chooseGifts([progress(9, 400), progress(0, 400), progress(0, 400)])
-    assert.deepEqual(gifts.map(({ from, to, count }) => [from, to, count]), [[0, 1, 3], [0, 2, 3]])
+    assert.deepEqual(
+      gifts.map(({ from, to, count }) => [from, to, count]),
+      [
+        [0, 1, 3],
+        [0, 2, 3],
+      ],
+    )
   })
 
   test('never to members that contributed already, nor from them', () => {

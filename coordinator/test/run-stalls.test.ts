@@ -18,19 +18,21 @@ function deskOf(names: string, options: DeskOptions = {}): Desk {
 /** Asked about its step, members answer what they say; the others do not. */
 function answer(desk: Desk, answers: Readonly<Record<string, Answer>>): void {
   const step = desk.state.chain.head.v + 1
-  for (const [name, { stage, received = 0, waitsFor = [] }] of Object.entries(answers)) desk.say(name, { type: 'standing', step, stage, received, waitsFor })
+  for (const [name, { stage, received = 0, waitsFor = [] }] of Object.entries(answers))
+    desk.say(name, { type: 'standing', step, stage, received, waitsFor })
 }
 
 /** Time passes until members are asked; true when they are. */
 function asked(desk: Desk, ms: number): boolean {
-  for (const end = desk.now + ms; desk.now < end; ) {
+  for (const end = desk.now + ms; desk.now < end;) {
     desk.wait(200)
     if (desk.sent('inquire').length > 0) return true
   }
   return false
 }
 
-const out = (desk: Desk): string[] => [...desk.state.members.values()].filter(({ excludedUntil }) => excludedUntil > desk.now).map(({ id }) => id)
+const out = (desk: Desk): string[] =>
+  [...desk.state.members.values()].filter(({ excludedUntil }) => excludedUntil > desk.now).map(({ id }) => id)
 const COMPUTING: Answer = { stage: 'computing' }
 const CONTRIBUTED: Answer = { stage: 'reducing', received: 3, waitsFor: [0] }
 
@@ -124,7 +126,10 @@ test('as long as frames move nobody is blamed, however slow the line is', () => 
   const desk = deskOf('ab')
   assert.ok(asked(desk, 11_000))
   for (let received = 1; received < 8; received++) {
-    answer(desk, { a: { stage: 'reducing', received, waitsFor: [1] }, b: { stage: 'reducing', received, waitsFor: [0] } })
+    answer(desk, {
+      a: { stage: 'reducing', received, waitsFor: [1] },
+      b: { stage: 'reducing', received, waitsFor: [0] },
+    })
     assert.ok(asked(desk, 5000))
   }
   assert.equal(desk.phase, 'ring')
@@ -166,7 +171,16 @@ describe('threat 36: a member that says it contributed and holds frames back', (
     const desk = deskOf('abcd')
     const stallOf = (culprit: string): Record<string, Answer> => {
       const place = desk.members.indexOf(memberId(culprit))
-      return Object.fromEntries(desk.members.map((id, i) => [id, { stage: 'reducing', received: i === (place + 1) % desk.members.length ? 1 : 4, waitsFor: [(i + desk.members.length - 1) % desk.members.length] }]))
+      return Object.fromEntries(
+        desk.members.map((id, i) => [
+          id,
+          {
+            stage: 'reducing',
+            received: i === (place + 1) % desk.members.length ? 1 : 4,
+            waitsFor: [(i + desk.members.length - 1) % desk.members.length],
+          },
+        ]),
+      )
     }
     stall(desk, stallOf('b'))
     assert.match(desk.state.phaseReason, /no frames from b to c/)
@@ -185,7 +199,13 @@ describe('threat 36: a member that says it contributed and holds frames back', (
 
   test('a liar that says nothing comes is in the pair itself, and evicts nobody', () => {
     const desk = deskOf('abcd')
-    const lie = (): Record<string, Answer> => Object.fromEntries(desk.members.map((id, i) => [id, { stage: 'reducing', received: id === memberId('c') ? 0 : 5, waitsFor: [(i + 3) % 4] }]))
+    const lie = (): Record<string, Answer> =>
+      Object.fromEntries(
+        desk.members.map((id, i) => [
+          id,
+          { stage: 'reducing', received: id === memberId('c') ? 0 : 5, waitsFor: [(i + 3) % 4] },
+        ]),
+      )
     for (let i = 0; i < 3; i++) {
       stall(desk, lie())
       for (const name of 'abcd') desk.answer(name, [])
@@ -198,10 +218,20 @@ describe('threat 36: a member that says it contributed and holds frames back', (
   test('in direct exchange the pairs are those that wait for a member which waits for no other', () => {
     const desk = deskOf('abcd', { exchange: { asked: 'butterfly', bytes: 0 } })
     const [a, b, c, d] = [0, 1, 2, 3]
-    stall(desk, { a: { stage: 'reducing', waitsFor: [b, c, d] }, b: { stage: 'reducing', waitsFor: [] }, c: { stage: 'reducing', waitsFor: [a, b] }, d: { stage: 'reducing', waitsFor: [a, b] } })
+    stall(desk, {
+      a: { stage: 'reducing', waitsFor: [b, c, d] },
+      b: { stage: 'reducing', waitsFor: [] },
+      c: { stage: 'reducing', waitsFor: [a, b] },
+      d: { stage: 'reducing', waitsFor: [a, b] },
+    })
     assert.deepEqual(out(desk), ['b'], 'one that has all and does not hold it')
     const other = deskOf('abcd', { exchange: { asked: 'butterfly', bytes: 0 } })
-    stall(other, { a: { stage: 'reducing', waitsFor: [b, c] }, b: { stage: 'reducing', waitsFor: [a] }, c: { stage: 'reducing', waitsFor: [b] }, d: { stage: 'reducing', waitsFor: [b, c] } })
+    stall(other, {
+      a: { stage: 'reducing', waitsFor: [b, c] },
+      b: { stage: 'reducing', waitsFor: [a] },
+      c: { stage: 'reducing', waitsFor: [b] },
+      d: { stage: 'reducing', waitsFor: [b, c] },
+    })
     assert.deepEqual(out(other), [])
     assert.match(other.state.phaseReason, /no frames from b to a$/)
   })

@@ -13,9 +13,23 @@ function atEpochEnd(names: readonly string[], options: DeskOptions = {}): Desk {
   return desk
 }
 
-function result(desk: Desk, name: string, lease: LeaseToken | undefined, changed: { readonly correct?: number } = {}): void {
+function result(
+  desk: Desk,
+  name: string,
+  lease: LeaseToken | undefined,
+  changed: { readonly correct?: number } = {},
+): void {
   assert.ok(lease)
-  desk.say(name, { type: 'validated', version: desk.state.chain.head, lease, samples: 10, targets: 10, correct: 5, lossSum: 1, ...changed })
+  desk.say(name, {
+    type: 'validated',
+    version: desk.state.chain.head,
+    lease,
+    samples: 10,
+    targets: 10,
+    correct: 5,
+    lossSum: 1,
+    ...changed,
+  })
 }
 
 function resultsOf(desk: Desk): number {
@@ -25,7 +39,13 @@ function resultsOf(desk: Desk): number {
 test('all blocks are leased at the end of an epoch, and training goes on when the last is in', () => {
   const desk = atEpochEnd(['a', 'b'])
   const orders = desk.sent('validate')
-  assert.deepEqual(orders.map(({ to, leases }) => [to, leases.length]), [['a', 16], ['b', 4]])
+  assert.deepEqual(
+    orders.map(({ to, leases }) => [to, leases.length]),
+    [
+      ['a', 16],
+      ['b', 4],
+    ],
+  )
   assert.deepEqual(desk.planned(2), [], 'training rests')
   for (const { to, leases } of orders) for (const lease of leases) result(desk, to, lease)
   assert.equal(resultsOf(desk), 20)
@@ -45,7 +65,10 @@ test('the blocks of a member that leaves are validated by the others', () => {
   result(desk, 'a', first?.leases[0])
   desk.lose('a')
   desk.run('b')
-  assert.deepEqual(desk.sent('validate').map(({ to, leases }) => [to, leases.length]), [['b', 16]])
+  assert.deepEqual(
+    desk.sent('validate').map(({ to, leases }) => [to, leases.length]),
+    [['b', 16]],
+  )
   assert.equal(resultsOf(desk), 1)
 })
 
@@ -64,11 +87,21 @@ test('a result counts once, from the holder of the lease, and only when it can b
 
 test('a member that lets its lease run out is passed over while others answer', () => {
   const desk = atEpochEnd(['a', 'b'], { validationBlocks: 16, timing: { stallMs: 1e9 } })
-  assert.deepEqual(desk.sent('validate').map(({ to }) => to), ['a'])
+  assert.deepEqual(
+    desk.sent('validate').map(({ to }) => to),
+    ['a'],
+  )
   desk.wait(61_000)
-  assert.deepEqual(desk.sent('validate').map(({ to }) => to), ['b'])
+  assert.deepEqual(
+    desk.sent('validate').map(({ to }) => to),
+    ['b'],
+  )
   desk.wait(61_000)
-  assert.deepEqual(desk.sent('validate').map(({ to }) => to), ['a'], 'when all failed, all are tried in turn')
+  assert.deepEqual(
+    desk.sent('validate').map(({ to }) => to),
+    ['a'],
+    'when all failed, all are tried in turn',
+  )
 })
 
 test('the last version is validated before the run ends', () => {
@@ -83,7 +116,8 @@ test('the last version is validated before the run ends', () => {
 
 test('blocks that a member gives back go to another at once; it rests longer each time, and is asked again', () => {
   const desk = atEpochEnd(['a', 'b'], { validationBlocks: 16, timing: { stallMs: 1e9, leaseMinMs: 1e9 } })
-  const giveBack = (name: string, leases: readonly LeaseToken[]): void => void desk.say(name, { type: 'gave-back', leases: [...leases], code: 'coordinator-lost', message: 'no shard' })
+  const giveBack = (name: string, leases: readonly LeaseToken[]): void =>
+    void desk.say(name, { type: 'gave-back', leases: [...leases], code: 'coordinator-lost', message: 'no shard' })
   const granted = (): [string, LeaseToken[]][] => desk.sent('validate').map(({ to, leases }) => [to, leases])
   const [[first, leases = []] = []] = granted()
   assert.equal(first, 'a')
@@ -91,7 +125,10 @@ test('blocks that a member gives back go to another at once; it rests longer eac
   assert.deepEqual(granted(), [], 'only the holder gives back')
   giveBack('a', leases)
   assert.equal(granted()[0]?.[0], 'b')
-  assert.deepEqual(granted()[0]?.[1].map(({ leaseEpoch }) => leaseEpoch), leases.map(({ leaseEpoch }) => leaseEpoch + 1))
+  assert.deepEqual(
+    granted()[0]?.[1].map(({ leaseEpoch }) => leaseEpoch),
+    leases.map(({ leaseEpoch }) => leaseEpoch + 1),
+  )
   giveBack('b', granted()[0]?.[1] ?? [])
   assert.deepEqual(granted(), [], 'both rest')
   desk.wait(1001)
@@ -105,9 +142,18 @@ test('blocks that a member gives back go to another at once; it rests longer eac
 
 test('when no member of the ring answers, the blocks go to members outside it, which get the version from its checkpoint', () => {
   const desk = atEpochEnd(['a'], { timing: { leaseMaxMs: 1000, leaseMinMs: 500 } })
-  assert.deepEqual(desk.sent('validate').map(({ to }) => to), ['a'])
+  assert.deepEqual(
+    desk.sent('validate').map(({ to }) => to),
+    ['a'],
+  )
   const { head } = desk.state.chain
-  desk.feed({ type: 'uploaded', member: [...desk.state.members.keys()][0] ?? assert.fail(), version: head, blob: hashOf('state'), bytes: 1 })
+  desk.feed({
+    type: 'uploaded',
+    member: [...desk.state.members.keys()][0] ?? assert.fail(),
+    version: head,
+    blob: hashOf('state'),
+    bytes: 1,
+  })
   assert.equal(desk.state.checkpoints.at(-1)?.version.v, head.v)
   desk.join('b')
   const asked = new Set<string>()

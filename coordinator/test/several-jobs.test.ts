@@ -15,7 +15,11 @@ async function quiet(url: string): Promise<FakeVolunteer> {
   return fake
 }
 
-const READY = { type: 'ready', adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' }, samplesPerSecond: 100 }
+const READY = {
+  type: 'ready',
+  adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' },
+  samplesPerSecond: 100,
+}
 
 test('READY of one job never makes a member of another, and neither do its later messages', async () => {
   const { url } = await startCoordinator()
@@ -26,13 +30,24 @@ test('READY of one job never makes a member of another, and neither do its later
   assert.equal(job.id, second.id)
   fake.raw({ ...READY, job: first.id, modelHash: job.modelHash }) // the model is the same
   fake.raw({ type: 'state', job: first.id, owner: 1, gen: 1, claim: null })
-  fake.raw({ type: 'heartbeat', job: first.id, samplesPerSecond: 1e6, activity: 'of the other job', bytesSent: 0, bytesReceived: 0 })
+  fake.raw({
+    type: 'heartbeat',
+    job: first.id,
+    samplesPerSecond: 1e6,
+    activity: 'of the other job',
+    bytesSent: 0,
+    bytesReceived: 0,
+  })
   fake.raw({ type: 'lease-request', job: 'never-submitted', modeEpoch: 0 })
   assert.match((await fake.heard('refused')).message, /never-submitted/, 'what was said before it is taken by now')
   assert.equal(fake.messages.filter(({ type }) => type === 'refused').length, 1, 'what crossed the offer is ignored')
   assert.match((await runOf(url, second.id)).reason, /waiting for volunteers/)
   fake.raw({ ...READY, job: second.id, modelHash: job.modelHash })
-  const run = await until(url, 'the member', ({ job, members }) => job.id === second.id && (members[0]?.adapter ?? null) !== null)
+  const run = await until(
+    url,
+    'the member',
+    ({ job, members }) => job.id === second.id && (members[0]?.adapter ?? null) !== null,
+  )
   assert.match(run.reason, /waiting for 2 more volunteers/)
   assert.equal(run.members[0]?.samplesPerSecond, 100)
 })
@@ -51,23 +66,34 @@ test('the end of a run reaches volunteers that only prepared for it, and those w
   assert.deepEqual((await runOf(url, id)).phase, 'finished')
 })
 
-test('a new job waits until the older one wrote its head; when the new one ends the older goes on, and repeats nothing', { timeout: 240_000 }, async () => {
-  const { url } = await startCoordinator({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
-  const older = await submit(url, smallJob({ epochs: 20 }))
-  const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
-  await until(url, 'some steps', ({ version }) => version.v >= 12)
-  const newer = await submit(url, smallJob({ epochs: 1, seed: 4 }))
-  await Promise.all(fakes.map((fake) => fake.heard('job', ({ job }) => job.id === newer.id)))
-  const paused = await runOf(url, older.id)
-  assert.ok(paused.version.v >= 12)
-  assert.equal(paused.checkpoint?.v, paused.version.v, 'every committed step is in the checkpoint')
-  await Promise.all(fakes.map((fake) => fake.heard('finished')))
-  const after = await until(url, 'more steps of the older job', ({ job, version }) => job.id === older.id && version.v > paused.version.v + 3)
-  const { events } = await snapshot(url)
-  assert.deepEqual(events.filter(({ kind }) => kind === 'rewind'), [])
-  assert.ok(after.samplesCommitted > paused.samplesCommitted)
-  assert.equal((await runOf(url, newer.id)).phase, 'finished')
-})
+test(
+  'a new job waits until the older one wrote its head; when the new one ends the older goes on, and repeats nothing',
+  { timeout: 240_000 },
+  async () => {
+    const { url } = await startCoordinator({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
+    const older = await submit(url, smallJob({ epochs: 20 }))
+    const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
+    await until(url, 'some steps', ({ version }) => version.v >= 12)
+    const newer = await submit(url, smallJob({ epochs: 1, seed: 4 }))
+    await Promise.all(fakes.map((fake) => fake.heard('job', ({ job }) => job.id === newer.id)))
+    const paused = await runOf(url, older.id)
+    assert.ok(paused.version.v >= 12)
+    assert.equal(paused.checkpoint?.v, paused.version.v, 'every committed step is in the checkpoint')
+    await Promise.all(fakes.map((fake) => fake.heard('finished')))
+    const after = await until(
+      url,
+      'more steps of the older job',
+      ({ job, version }) => job.id === older.id && version.v > paused.version.v + 3,
+    )
+    const { events } = await snapshot(url)
+    assert.deepEqual(
+      events.filter(({ kind }) => kind === 'rewind'),
+      [],
+    )
+    assert.ok(after.samplesCommitted > paused.samplesCommitted)
+    assert.equal((await runOf(url, newer.id)).phase, 'finished')
+  },
+)
 
 async function snapshot(url: string): Promise<Extract<WatchMessage, { type: 'snapshot' }>> {
   const { messages, stop } = watch(url)

@@ -8,9 +8,9 @@ import { digest, type StepRecord, versionId, type VersionRef, type WatchMessage 
 import { WebSocket, WebSocketServer } from 'ws'
 import { readRange } from '../src/api/shard-processes.ts'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
-import { ShardProcesses } from '../src/parameter-server/shard-processes.ts'
-import { serveShard } from '../src/parameter-server/shard-process.ts'
 import { ShardHost } from '../src/parameter-server/shard-host.ts'
+import { serveShard } from '../src/parameter-server/shard-process.ts'
+import { ShardProcesses } from '../src/parameter-server/shard-processes.ts'
 import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer, watch } from './fixture.ts'
 
 const BLOCKS = 36
@@ -33,7 +33,9 @@ async function shardProcess(url: string, range: string, token = TOKEN): Promise<
 }
 
 async function assertEachBlockOnce(url: string, id: string, epochs = 1): Promise<void> {
-  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
+  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as {
+    records: StepRecord[]
+  }
   const blocks = records.flatMap((record) => record.blocks)
   assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS * epochs, BLOCKS * epochs])
 }
@@ -42,7 +44,8 @@ async function assertEachBlockOnce(url: string, id: string, epochs = 1): Promise
 async function eventsOf(url: string): Promise<string[]> {
   const { messages, stop } = watch(url)
   try {
-    for await (const message of messages as AsyncIterable<WatchMessage>) if (message.type === 'snapshot') return message.events.map(({ text }) => text)
+    for await (const message of messages as AsyncIterable<WatchMessage>)
+      if (message.type === 'snapshot') return message.events.map(({ text }) => text)
   } finally {
     stop()
   }
@@ -76,7 +79,10 @@ test('a process that goes away in the middle costs no sample', async () => {
   await Promise.all(fakes.map((fake) => fake.heard('finished')))
   await assertEachBlockOnce(url, id, EPOCHS)
   const events = await eventsOf(url)
-  assert.ok(events.some((text) => text.includes('the parameter server stopped')) && events.some((text) => text.includes('own thread')))
+  assert.ok(
+    events.some((text) => text.includes('the parameter server stopped')) &&
+      events.some((text) => text.includes('own thread')),
+  )
 })
 
 test('only the owner holds ranges, each once, and only ranges that there are', async () => {
@@ -90,7 +96,13 @@ test('only the owner holds ranges, each once, and only ranges that there are', a
 
 test('a shard takes no order out of turn or out of range', () => {
   const layout = { total: 8, trained: 8, entries: [{ name: 'w', shape: [8], offset: 0, length: 8, kind: 'trained' }] }
-  const setup = JSON.stringify({ type: 'setup', optimizer: { type: 'sgd', lr: 1 }, versions: 2, compensated: false, layout })
+  const setup = JSON.stringify({
+    type: 'setup',
+    optimizer: { type: 'sgd', lr: 1 },
+    versions: 2,
+    compensated: false,
+    layout,
+  })
   const order = (value: unknown): string => JSON.stringify(value)
   const fresh = (): ShardHost => {
     const host = new ShardHost()
@@ -99,10 +111,18 @@ test('a shard takes no order out of turn or out of range', () => {
   }
   assert.throws(() => new ShardHost().ordered(order({ type: 'mean', targets: 1 })), { code: 'message-unexpected' })
   assert.throws(() => fresh().ordered(order({ type: 'nonsense' })), { code: 'message-malformed' })
-  assert.throws(() => fresh().ordered(order({ type: 'read', vector: { of: 'gradient' }, start: 4, count: 5 })), { code: 'message-malformed' })
-  assert.throws(() => fresh().ordered(order({ type: 'read', vector: { of: 'slot', state: 0, index: 0 }, start: 0, count: 1 })), { code: 'message-malformed' })
+  assert.throws(() => fresh().ordered(order({ type: 'read', vector: { of: 'gradient' }, start: 4, count: 5 })), {
+    code: 'message-malformed',
+  })
+  assert.throws(
+    () => fresh().ordered(order({ type: 'read', vector: { of: 'slot', state: 0, index: 0 }, start: 0, count: 1 })),
+    { code: 'message-malformed' },
+  )
   assert.throws(() => fresh().received(new Uint8Array(4)), { code: 'message-unexpected' })
-  assert.throws(() => new ShardHost().ordered(order({ ...JSON.parse(setup), layout: { ...layout, total: 4, trained: 4 } })), { code: 'message-malformed' })
+  assert.throws(
+    () => new ShardHost().ordered(order({ ...JSON.parse(setup), layout: { ...layout, total: 4, trained: 4 } })),
+    { code: 'message-malformed' },
+  )
   const host = fresh()
   host.ordered(order({ type: 'write', vector: { of: 'gradient' }, start: 2, count: 2 }))
   assert.throws(() => host.ordered(order({ type: 'mean', targets: 1 })), { code: 'message-unexpected' })
@@ -117,7 +137,9 @@ async function listen(answerMs?: number): Promise<{ readonly processes: ShardPro
   after(() => listener.close())
   await once(listener, 'listening')
   const processes = new ShardProcesses(answerMs)
-  listener.on('connection', (socket, { url = '' }) => processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')))
+  listener.on('connection', (socket, { url = '' }) =>
+    processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')),
+  )
   return { processes, address: `http://127.0.0.1:${(listener.address() as AddressInfo).port}` }
 }
 
@@ -133,35 +155,60 @@ test('a process that answers nothing is given up', async () => {
   const spec = parseModelSpec({ input: [6], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
   const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer: { type: 'sgd', lr: 1 } }
   const server = new ParameterServer({ form, clipNorm: undefined, delayCompensation: undefined, cores: 1, processes })
-  await assert.rejects(server.load({ version: { v: 0, id: versionId('0'.repeat(64)) }, ...initialVersionState(spec, form.optimizer, 1) }), /is gone/)
+  await assert.rejects(
+    server.load({ version: { v: 0, id: versionId('0'.repeat(64)) }, ...initialVersionState(spec, form.optimizer, 1) }),
+    /is gone/,
+  )
   assert.equal(processes.complete(), undefined)
 })
 
 test('processes make the same bytes as one thread, late pushes and statistics included', async () => {
   const spec = parseModelSpec({
     input: [1, 28, 28],
-    layers: [{ type: 'conv2d', name: 'conv', out: 4, kernel: 5 }, { type: 'batchnorm2d', name: 'norm' }, { type: 'flatten' }, { type: 'linear', name: 'fc', out: 20 }],
+    layers: [
+      { type: 'conv2d', name: 'conv', out: 4, kernel: 5 },
+      { type: 'batchnorm2d', name: 'norm' },
+      { type: 'flatten' },
+      { type: 'linear', name: 'fc', out: 20 },
+    ],
   })
-  const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer: { type: 'adamw', lr: 0.01, decay: 'matrices' } }
+  const form: VersionForm = {
+    spec,
+    layout: parameterLayout(spec),
+    optimizer: { type: 'adamw', lr: 0.01, decay: 'matrices' },
+  }
   const { processes, address } = await listen()
   await Promise.all(['0/3', '1/3', '2/3'].map((range) => shardProcess(address, range)))
   await arrived(processes)
   const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
-  const [alone, spread] = await Promise.all([undefined, processes].map(async (places) => {
-    const server = new ParameterServer({ form, clipNorm: 0.5, delayCompensation: 0.04, cores: 2, ...(places === undefined ? {} : { processes: places }) })
-    await server.load({ version: ref(0), ...initialVersionState(spec, form.optimizer, 1) })
-    for (let v = 1; v <= 4; v++) {
-      for (const part of [1, 2]) {
-        const sum = Float32Array.from({ length: form.layout.total }, (_, i) => Math.sin(i * part + v))
-        await server.add({ gradient: { writeTo: (vector) => vector.set(sum) }, targets: 5, base: ref(Math.max(0, v - part)), damping: 1 / part })
+  const [alone, spread] = await Promise.all(
+    [undefined, processes].map(async (places) => {
+      const server = new ParameterServer({
+        form,
+        clipNorm: 0.5,
+        delayCompensation: 0.04,
+        cores: 2,
+        ...(places === undefined ? {} : { processes: places }),
+      })
+      await server.load({ version: ref(0), ...initialVersionState(spec, form.optimizer, 1) })
+      for (let v = 1; v <= 4; v++) {
+        for (const part of [1, 2]) {
+          const sum = Float32Array.from({ length: form.layout.total }, (_, i) => Math.sin(i * part + v))
+          await server.add({
+            gradient: { writeTo: (vector) => vector.set(sum) },
+            targets: 5,
+            base: ref(Math.max(0, v - part)),
+            damping: 1 / part,
+          })
+        }
+        await server.close(ref(v), 10)
       }
-      await server.close(ref(v), 10)
-    }
-    const { bytes } = await server.encode()
-    const { place } = server
-    await server.unload()
-    return { place, digest: digest(bytes) }
-  }))
+      const { bytes } = await server.encode()
+      const { place } = server
+      await server.unload()
+      return { place, digest: digest(bytes) }
+    }),
+  )
   assert.deepEqual([alone?.place, spread?.place], ["the coordinator's own thread", '3 processes'])
   assert.equal(spread?.digest, alone?.digest)
 })

@@ -4,9 +4,9 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import fastifyWebsocket from '@fastify/websocket'
+import { newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
-import { newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import { registerSignalling, type Signalling } from '../src/signalling.ts'
 
 interface Server {
@@ -45,7 +45,9 @@ class Client {
 
   constructor(server: Server, id = newMemberId(), token = `token of ${id}`) {
     this.id = id
-    this.socket = new WebSocket(`ws://${server.url}/signalling/peerjs?key=peerjs&id=${id}&token=${encodeURIComponent(token)}&version=1.5.5`)
+    this.socket = new WebSocket(
+      `ws://${server.url}/signalling/peerjs?key=peerjs&id=${id}&token=${encodeURIComponent(token)}&version=1.5.5`,
+    )
     this.socket.on('message', (data: Buffer) => this.#take(JSON.parse(data.toString('utf8'))))
     this.socket.on('error', () => {})
   }
@@ -72,20 +74,37 @@ class Client {
   }
 }
 
-const sdp = ['v=0', 'o=- 1 2 IN IP4 127.0.0.1', 's=-', 't=0 0', 'm=application 9 UDP/DTLS/SCTP webrtc-datachannel', 'c=IN IP4 0.0.0.0', ''].join('\r\n')
+const sdp = [
+  'v=0',
+  'o=- 1 2 IN IP4 127.0.0.1',
+  's=-',
+  't=0 0',
+  'm=application 9 UDP/DTLS/SCTP webrtc-datachannel',
+  'c=IN IP4 0.0.0.0',
+  '',
+].join('\r\n')
 const offerTo = (dst: MemberId, description = sdp) => ({
   type: 'OFFER',
   dst,
   payload: {
-    type: 'data', connectionId: 'dc_1', label: 'dc_1', reliable: true, serialization: 'raw', sdp: { type: 'offer', sdp: description },
+    type: 'data',
+    connectionId: 'dc_1',
+    label: 'dc_1',
+    reliable: true,
+    serialization: 'raw',
+    sdp: { type: 'offer', sdp: description },
   },
 })
 const answerTo = (dst: MemberId) => ({
-  type: 'ANSWER', dst, payload: { type: 'data', connectionId: 'dc_1', sdp: { type: 'answer', sdp } },
+  type: 'ANSWER',
+  dst,
+  payload: { type: 'data', connectionId: 'dc_1', sdp: { type: 'answer', sdp } },
 })
 const hostCandidate = 'candidate:1 1 UDP 2122317823 192.168.1.5 50000 typ host'
 const candidateTo = (dst: MemberId, candidate = hostCandidate) => ({
-  type: 'CANDIDATE', dst, payload: { type: 'data', connectionId: 'dc_1', candidate: { candidate, sdpMid: '0', sdpMLineIndex: 0 } },
+  type: 'CANDIDATE',
+  dst,
+  payload: { type: 'data', connectionId: 'dc_1', candidate: { candidate, sdpMid: '0', sdpMLineIndex: 0 } },
 })
 
 async function until(condition: () => boolean): Promise<void> {
@@ -174,16 +193,40 @@ const strange: readonly [what: string, message: (dst: MemberId) => object | stri
   ['a message without type', () => ({}), 'message-malformed'],
   ['an unknown type', (dst) => ({ ...offerTo(dst), type: 'EXPIRE' }), 'message-malformed'],
   ['a destination that is no member id', () => offerTo('*' as MemberId), 'message-malformed'],
-  ['a media connection', (dst) => ({ ...offerTo(dst), payload: { ...offerTo(dst).payload, type: 'media' } }), 'message-malformed'],
-  ['another serialization', (dst) => ({ ...offerTo(dst), payload: { ...offerTo(dst).payload, serialization: 'constructor' } }), 'message-malformed'],
+  [
+    'a media connection',
+    (dst) => ({ ...offerTo(dst), payload: { ...offerTo(dst).payload, type: 'media' } }),
+    'message-malformed',
+  ],
+  [
+    'another serialization',
+    (dst) => ({ ...offerTo(dst), payload: { ...offerTo(dst).payload, serialization: 'constructor' } }),
+    'message-malformed',
+  ],
   ['a prototype in disguise', () => '{"type":"OFFER","__proto__":{"x":1}}', 'message-malformed'],
-  ['a session description with video', (dst) => offerTo(dst, `${sdp}m=video 9 UDP/TLS/RTP/SAVPF 96\r\n`), 'message-malformed'],
+  [
+    'a session description with video',
+    (dst) => offerTo(dst, `${sdp}m=video 9 UDP/TLS/RTP/SAVPF 96\r\n`),
+    'message-malformed',
+  ],
   ['a session description without data', (dst) => offerTo(dst, 'v=0\r\n'), 'message-malformed'],
   ['control characters in a session description', (dst) => offerTo(dst, `${sdp}a=x\u0000\r\n`), 'message-malformed'],
   ['a session description of 17 kB', (dst) => offerTo(dst, `${sdp}a=${'x'.repeat(17_000)}\r\n`), 'message-malformed'],
-  ['21 candidates in a session description', (dst) => offerTo(dst, sdp + `a=${hostCandidate}\r\n`.repeat(21)), 'message-malformed'],
-  ['a candidate at a service port', (dst) => candidateTo(dst, hostCandidate.replace('50000', '22')), 'message-malformed'],
-  ['a candidate in a session description at a service port', (dst) => offerTo(dst, `${sdp}a=${hostCandidate.replace('50000', '80')}\r\n`), 'message-malformed'],
+  [
+    '21 candidates in a session description',
+    (dst) => offerTo(dst, sdp + `a=${hostCandidate}\r\n`.repeat(21)),
+    'message-malformed',
+  ],
+  [
+    'a candidate at a service port',
+    (dst) => candidateTo(dst, hostCandidate.replace('50000', '22')),
+    'message-malformed',
+  ],
+  [
+    'a candidate in a session description at a service port',
+    (dst) => offerTo(dst, `${sdp}a=${hostCandidate.replace('50000', '80')}\r\n`),
+    'message-malformed',
+  ],
   ['a candidate with line breaks', (dst) => candidateTo(dst, `${hostCandidate}\r\na=x`), 'message-malformed'],
   ['a message of 30 kB', (dst) => ({ ...offerTo(dst), padding: 'x'.repeat(30_000) }), 'message-too-large'],
 ]
@@ -209,7 +252,11 @@ test('candidates of active TCP and of IPv6 and of mDNS pass', async () => {
     'candidate:5 1 udp 1677729535 203.0.113.7 61000 typ srflx raddr 0.0.0.0 rport 0',
   ]) {
     near.send(candidateTo(far.id, candidate))
-    assert.deepEqual(await far.next(), { type: 'CANDIDATE', src: near.id, payload: candidateTo(far.id, candidate).payload })
+    assert.deepEqual(await far.next(), {
+      type: 'CANDIDATE',
+      src: near.id,
+      payload: candidateTo(far.id, candidate).payload,
+    })
   }
 })
 
@@ -245,25 +292,39 @@ test('threat 28: volunteers of different networks hear no private address of eac
   const server = await startServer(false)
   const [near, far] = [await Client.open(server), await Client.open(server)]
   near.send(offerTo(far.id, `${sdp}a=${privateCandidate}\r\na=${publicCandidate}\r\n`))
-  for (const local of [privateCandidate, privateCandidate.replace('192.168.1.5', 'fd00::2'), privateCandidate.replace('192.168.1.5', 'f3a1-77.local'), privateCandidate.replace('192.168.1.5', '127.0.0.1')]) near.send(candidateTo(far.id, local))
+  for (const local of [
+    privateCandidate,
+    privateCandidate.replace('192.168.1.5', 'fd00::2'),
+    privateCandidate.replace('192.168.1.5', 'f3a1-77.local'),
+    privateCandidate.replace('192.168.1.5', '127.0.0.1'),
+  ])
+    near.send(candidateTo(far.id, local))
   near.send(candidateTo(far.id, publicCandidate))
   const offer = JSON.stringify(await far.next())
   assert.match(offer, /203\.0\.113\.9/)
   assert.doesNotMatch(offer, /192\.168/)
   const candidate = await far.next()
-  assert.match(JSON.stringify(candidate), /203\.0\.113\.9 50000 typ srflx raddr 0\.0\.0\.0 rport 9/, 'the first candidate that is passed on')
+  assert.match(
+    JSON.stringify(candidate),
+    /203\.0\.113\.9 50000 typ srflx raddr 0\.0\.0\.0 rport 9/,
+    'the first candidate that is passed on',
+  )
   assert.deepEqual(server.refusals, [], 'an honest volunteer sends them without knowing')
 })
 
 test('threat 29: at most 20 candidates of a connection are passed on, those that trickle in counted with those of the offer', async () => {
   const server = await startServer()
   const [near, far] = [await Client.open(server), await Client.open(server)]
-  const many = Array.from({ length: 15 }, (_, i) => `a=${publicCandidate.replace('50000', String(50_000 + i))}\r\n`).join('')
+  const many = Array.from(
+    { length: 15 },
+    (_, i) => `a=${publicCandidate.replace('50000', String(50_000 + i))}\r\n`,
+  ).join('')
   near.send(offerTo(far.id, sdp + many))
   for (let i = 0; i < 7; i++) near.send(candidateTo(far.id, publicCandidate))
   near.send({ type: 'LEAVE', dst: far.id })
   const heard: unknown[] = []
-  for (let message = await far.next(); (message as { type: string }).type !== 'LEAVE'; message = await far.next()) heard.push(message)
+  for (let message = await far.next(); (message as { type: string }).type !== 'LEAVE'; message = await far.next())
+    heard.push(message)
   assert.equal(heard.length, 1 + 5)
   assert.deepEqual(server.refusals, ['message-unexpected', 'message-unexpected'])
 })

@@ -1,4 +1,5 @@
-// A coordinator process on a folder that another one uses, with pauses where the fence is raised: gapMs before and after.
+// A coordinator process on a folder that another one uses, with pauses where the fence is raised: gapMs before and
+// after.
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createCoordinator } from '@starling-grid/coordinator'
@@ -16,6 +17,12 @@ const takeOver: StateStore['takeOver'] = async (...args) => {
   return result
 }
 const blobs = await openFolderBlobs(join(dataDir, 'blobs'))
-const coordinator = createCoordinator({ dataDir, token, port: 0, timing: JSON.parse(timing), storage: { store: { ...store, takeOver }, blobs } })
+const coordinator = createCoordinator({
+  dataDir,
+  token,
+  port: 0,
+  timing: JSON.parse(timing),
+  storage: { store: { ...store, takeOver }, blobs },
+})
 await coordinator.start()
 process.stdout.write(`${JSON.stringify({ url: coordinator.url })}\n`)

@@ -12,7 +12,8 @@ export interface OpenedState {
 const JOB = jobId('digits-1')
 const owner = (fence: number): JournalRow => ({ at: TAKEN_AT, entry: { type: 'owner', owner: fence } })
 const TAKEN_AT = 1000.5
-const takeOver = (store: StateStore, job = JOB): Promise<readonly JournalRow[]> => store.takeOver(job, TAKEN_AT, (rows) => rows)
+const takeOver = (store: StateStore, job = JOB): Promise<readonly JournalRow[]> =>
+  store.takeOver(job, TAKEN_AT, (rows) => rows)
 const ballot = (gen: number): JournalRow => ({ at: 2000.5 + gen, entry: { type: 'ballot', gen } })
 
 export function stateStoreSuite(where: string, open: () => Promise<OpenedState>): void {
@@ -27,7 +28,10 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     const store = await opened()
     await store.createJob({ id: jobId('another'), description: '{}' })
     await assert.rejects(store.createJob({ id: JOB, description: '{}' }), { code: 'duplicate' })
-    assert.deepEqual(await store.jobs(), [{ id: JOB, description: '{"name":"digits"}' }, { id: 'another', description: '{}' }])
+    assert.deepEqual(await store.jobs(), [
+      { id: JOB, description: '{"name":"digits"}' },
+      { id: 'another', description: '{}' },
+    ])
   })
 
   test(`${where}: appended rows come back whole and in order, each job its own`, async () => {
@@ -68,7 +72,10 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
   test(`${where}: of coordinators that take over at once, each has a number of its own, and the last one owns the job`, async () => {
     const store = await opened()
     const seen = await Promise.all([takeOver(store), takeOver(store), takeOver(store)])
-    assert.deepEqual(seen.map((rows) => rows.at(-1)), [owner(1), owner(2), owner(3)])
+    assert.deepEqual(
+      seen.map((rows) => rows.at(-1)),
+      [owner(1), owner(2), owner(3)],
+    )
     await assert.rejects(store.append(JOB, 2, [ballot(1)]), { code: 'lease-stale' })
     await store.append(JOB, 3, [ballot(1)])
   })
@@ -88,7 +95,12 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
   test(`${where}: a take-over whose reader fails writes nothing, and the owner before goes on`, async () => {
     const store = await opened()
     await takeOver(store)
-    await assert.rejects(store.takeOver(JOB, 1, () => { throw new Error('record 44 cannot follow version 44') }), /^Error: record 44/)
+    await assert.rejects(
+      store.takeOver(JOB, 1, () => {
+        throw new Error('record 44 cannot follow version 44')
+      }),
+      /^Error: record 44/,
+    )
     await store.append(JOB, 1, [ballot(1)])
     assert.deepEqual(await store.load(JOB), [owner(1), ballot(1)])
   })
@@ -100,7 +112,10 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     await takeOver(store)
     await store.append(JOB, 1, [row])
     members.push('b')
-    assert.equal(JSON.stringify((await store.load(JOB))[1]?.entry), '{"type":"start","gen":1,"members":["a"],"records":[]}')
+    assert.equal(
+      JSON.stringify((await store.load(JOB))[1]?.entry),
+      '{"type":"start","gen":1,"members":["a"],"records":[]}',
+    )
   })
 
   test(`${where}: a small value is replaced by a newer one`, async () => {

@@ -1,4 +1,5 @@
-// A second coordinator on the data folder of the first: told who is there, or given the jobs with all that was committed.
+// A second coordinator on the data folder of the first: told who is there, or given the jobs with all that was
+// committed.
 import assert from 'node:assert/strict'
 import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,41 +12,76 @@ import { readJob } from '../src/jobs.ts'
 import { openSqliteState } from '../src/journal/sqlite.ts'
 import { DEFAULT_TIMING, replay } from '../src/run/index.ts'
 import { type CoordinatorProcess, spawnCoordinator } from './coordinator-process.ts'
-import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, temporaryFolder, TOKEN, until, volunteer } from './fixture.ts'
+import {
+  OWNER,
+  QUICK,
+  runOf,
+  smallJob,
+  startCoordinator,
+  submit,
+  temporaryFolder,
+  TOKEN,
+  until,
+  volunteer,
+} from './fixture.ts'
 
 const SLOW = fileURLToPath(new URL('slow-take-over.ts', import.meta.url))
 const BLOCKS = 36
 /** the first coordinator is far from the end when the second one starts, however busy the machine is */
 const EPOCHS = 40
 /** STARLING_TAKEOVERS=12 tries more gaps; each is two processes */
-const GAPS = Array.from({ length: Number(process.env['STARLING_TAKEOVERS'] ?? 2) }, (_, i) => [0, 250, 50, 100, 150, 300][i % 6] ?? 0)
+const GAPS = Array.from(
+  { length: Number(process.env['STARLING_TAKEOVERS'] ?? 2) },
+  (_, i) => [0, 250, 50, 100, 150, 300][i % 6] ?? 0,
+)
 
 function start(dataDir: string, ...more: string[]): CoordinatorProcess {
-  return spawnCoordinator(['--json', '--port', '0', '--data-dir', dataDir, '--token', TOKEN, '--timing', JSON.stringify(QUICK), ...more])
+  return spawnCoordinator([
+    '--json',
+    '--port',
+    '0',
+    '--data-dir',
+    dataDir,
+    '--token',
+    TOKEN,
+    '--timing',
+    JSON.stringify(QUICK),
+    ...more,
+  ])
 }
 
 for (const gapMs of GAPS)
-  test(`a coordinator that takes over ${gapMs} ms after it looked loses no step that the one before committed meanwhile`, { timeout: 120_000 }, async () => {
-    const dataDir = await temporaryFolder()
-    const first = await start(dataDir).listening()
-    const { id } = await submit(first.url, smallJob({ epochs: EPOCHS }))
-    const members = [volunteer(first.url, { stepMs: 60 }), volunteer(first.url, { stepMs: 60 })]
-    await until(first.url, 'steps', (run) => run.version.v >= 5)
-    const second = await spawnCoordinator([dataDir, TOKEN, JSON.stringify(QUICK), String(gapMs)], SLOW).listening()
-    const { records } = (await (await fetch(`${second.url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
-    const returned = members.map((member) => {
-      member.close()
-      const again = volunteer(second.url, { self: member.self, stepMs: 2 })
-      if (member.held !== undefined) again.held = member.held
-      return again
-    })
-    await Promise.all(returned.map((member) => member.heard('finished')))
-    const { entries, chain } = await opened(dataDir)
-    assert.deepEqual(entries.filter(({ type }) => type === 'rewind'), [], 'nothing was taken back')
-    assert.deepEqual(chain.slice(0, records.length), records, 'what was committed before is on the chain')
-    const blocks = chain.flatMap((record) => record.blocks)
-    assert.deepEqual([blocks.length, new Set(blocks).size], [EPOCHS * BLOCKS, EPOCHS * BLOCKS])
-  })
+  test(
+    `a coordinator that takes over ${gapMs} ms after it looked loses no step that the one before committed meanwhile`,
+    { timeout: 120_000 },
+    async () => {
+      const dataDir = await temporaryFolder()
+      const first = await start(dataDir).listening()
+      const { id } = await submit(first.url, smallJob({ epochs: EPOCHS }))
+      const members = [volunteer(first.url, { stepMs: 60 }), volunteer(first.url, { stepMs: 60 })]
+      await until(first.url, 'steps', (run) => run.version.v >= 5)
+      const second = await spawnCoordinator([dataDir, TOKEN, JSON.stringify(QUICK), String(gapMs)], SLOW).listening()
+      const { records } = (await (await fetch(`${second.url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as {
+        records: StepRecord[]
+      }
+      const returned = members.map((member) => {
+        member.close()
+        const again = volunteer(second.url, { self: member.self, stepMs: 2 })
+        if (member.held !== undefined) again.held = member.held
+        return again
+      })
+      await Promise.all(returned.map((member) => member.heard('finished')))
+      const { entries, chain } = await opened(dataDir)
+      assert.deepEqual(
+        entries.filter(({ type }) => type === 'rewind'),
+        [],
+        'nothing was taken back',
+      )
+      assert.deepEqual(chain.slice(0, records.length), records, 'what was committed before is on the chain')
+      const blocks = chain.flatMap((record) => record.blocks)
+      assert.deepEqual([blocks.length, new Set(blocks).size], [EPOCHS * BLOCKS, EPOCHS * BLOCKS])
+    },
+  )
 
 /** The journal as the next coordinator reads it. */
 async function opened(dataDir: string) {
@@ -58,35 +94,57 @@ async function opened(dataDir: string) {
   return { entries: rows.map(({ entry }) => entry), chain: records }
 }
 
-test('a second start on a folder in use is told who uses it, and changes nothing there', { timeout: 60_000 }, async () => {
-  const dataDir = await temporaryFolder()
-  const coordinator = await startCoordinator({ dataDir })
-  const { id } = await submit(coordinator.url, smallJob())
-  const before = (await runOf(coordinator.url, id)).generation
-  const second = start(dataDir)
-  assert.equal(await second.ended, 1)
-  assert.match(second.stderr.join('\n'), new RegExp(`process ${process.pid} on .*, at ${coordinator.url}; .*--take-over \\(folder-in-use\\)`))
-  assert.equal((await runOf(coordinator.url, id)).generation, before)
-  assert.equal((await fetch(`${coordinator.url}/readyz`)).status, 200)
-})
+test(
+  'a second start on a folder in use is told who uses it, and changes nothing there',
+  { timeout: 60_000 },
+  async () => {
+    const dataDir = await temporaryFolder()
+    const coordinator = await startCoordinator({ dataDir })
+    const { id } = await submit(coordinator.url, smallJob())
+    const before = (await runOf(coordinator.url, id)).generation
+    const second = start(dataDir)
+    assert.equal(await second.ended, 1)
+    assert.match(
+      second.stderr.join('\n'),
+      new RegExp(`process ${process.pid} on .*, at ${coordinator.url}; .*--take-over \\(folder-in-use\\)`),
+    )
+    assert.equal((await runOf(coordinator.url, id)).generation, before)
+    assert.equal((await fetch(`${coordinator.url}/readyz`)).status, 200)
+  },
+)
 
-test('a coordinator that is displaced on purpose ends by itself, and its volunteers go on at the same address', { timeout: 120_000 }, async () => {
-  const dataDir = await temporaryFolder()
-  const first = start(dataDir)
-  const { url, port } = await first.listening()
-  const { id } = await submit(url, smallJob({ epochs: EPOCHS, minVolunteers: 1 }))
-  const member = volunteer(url, { stepMs: 40 })
-  const { version } = await until(url, 'steps', (run) => run.version.v >= 5)
-  const second = spawnCoordinator(['--json', '--port', String(port), '--data-dir', dataDir, '--token', TOKEN, '--timing', JSON.stringify(QUICK), '--take-over'])
-  assert.equal(await member.closed, 1001)
-  assert.equal(await first.ended, 3)
-  assert.match(first.stderr.join('\n'), /another coordinator took over the data folder: process \d+ on /)
-  assert.equal((await second.listening()).url, url)
-  assert.ok((await runOf(url, id)).version.v >= version.v, 'nothing committed was lost')
-  const again = volunteer(url, { self: member.self, stepMs: 2 })
-  if (member.held !== undefined) again.held = member.held
-  await until(url, 'more steps', (run) => run.version.v > version.v + 3)
-})
+test(
+  'a coordinator that is displaced on purpose ends by itself, and its volunteers go on at the same address',
+  { timeout: 120_000 },
+  async () => {
+    const dataDir = await temporaryFolder()
+    const first = start(dataDir)
+    const { url, port } = await first.listening()
+    const { id } = await submit(url, smallJob({ epochs: EPOCHS, minVolunteers: 1 }))
+    const member = volunteer(url, { stepMs: 40 })
+    const { version } = await until(url, 'steps', (run) => run.version.v >= 5)
+    const second = spawnCoordinator([
+      '--json',
+      '--port',
+      String(port),
+      '--data-dir',
+      dataDir,
+      '--token',
+      TOKEN,
+      '--timing',
+      JSON.stringify(QUICK),
+      '--take-over',
+    ])
+    assert.equal(await member.closed, 1001)
+    assert.equal(await first.ended, 3)
+    assert.match(first.stderr.join('\n'), /another coordinator took over the data folder: process \d+ on /)
+    assert.equal((await second.listening()).url, url)
+    assert.ok((await runOf(url, id)).version.v >= version.v, 'nothing committed was lost')
+    const again = volunteer(url, { self: member.self, stepMs: 2 })
+    if (member.held !== undefined) again.held = member.held
+    await until(url, 'more steps', (run) => run.version.v > version.v + 3)
+  },
+)
 
 test('after SIGKILL the next start goes on at once', { timeout: 60_000 }, async () => {
   const dataDir = await temporaryFolder()
@@ -103,52 +161,100 @@ test('after SIGKILL the next start goes on at once', { timeout: 60_000 }, async 
   assert.equal((await second.listening()).port, port)
 })
 
-test('an owner on another machine counts as alive while its card beats, and as dead when it does not', { timeout: 60_000 }, async () => {
-  const folder = await temporaryFolder()
-  const claim = () => FolderOwner.claim(folder, { takeOver: false, onDisplaced: () => undefined })
-  const elsewhere = await claim()
-  await elsewhere.listensAt('http://elsewhere:8790')
-  // The lock of another machine is not seen here; its card is.
-  const file = join(folder, 'coordinator.json')
-  const card = { ...JSON.parse(await readFile(file, 'utf8')), id: 'elsewhere', machine: 'another', host: 'elsewhere' }
-  await elsewhere.release()
-  let beat = 0
-  const write = async (): Promise<void> => {
-    await writeFile(`${file}.next`, JSON.stringify({ ...card, beat: ++beat }))
-    await rename(`${file}.next`, file)
-  }
-  await write()
-  const beating = setInterval(() => void write(), 200)
-  try {
-    await assert.rejects(claim(), (error) => isGridError(error) && error.code === 'folder-in-use' && error.message.includes('http://elsewhere:8790'))
-  } finally {
-    clearInterval(beating)
-  }
-  await (await claim()).release()
-})
+test(
+  'an owner on another machine counts as alive while its card beats, and as dead when it does not',
+  { timeout: 60_000 },
+  async () => {
+    const folder = await temporaryFolder()
+    const claim = () => FolderOwner.claim(folder, { takeOver: false, onDisplaced: () => undefined })
+    const elsewhere = await claim()
+    await elsewhere.listensAt('http://elsewhere:8790')
+    // The lock of another machine is not seen here; its card is.
+    const file = join(folder, 'coordinator.json')
+    const card = { ...JSON.parse(await readFile(file, 'utf8')), id: 'elsewhere', machine: 'another', host: 'elsewhere' }
+    await elsewhere.release()
+    let beat = 0
+    const write = async (): Promise<void> => {
+      await writeFile(`${file}.next`, JSON.stringify({ ...card, beat: ++beat }))
+      await rename(`${file}.next`, file)
+    }
+    await write()
+    const beating = setInterval(() => void write(), 200)
+    try {
+      await assert.rejects(
+        claim(),
+        (error) =>
+          isGridError(error) && error.code === 'folder-in-use' && error.message.includes('http://elsewhere:8790'),
+      )
+    } finally {
+      clearInterval(beating)
+    }
+    await (await claim()).release()
+  },
+)
 
-test('one damaged job is listed with its error and left as it is, and the others go on', { timeout: 60_000 }, async () => {
-  const dataDir = await temporaryFolder()
-  const coordinator = await startCoordinator({ dataDir })
-  const [torn, contradictory, whole] = [(await submit(coordinator.url, smallJob())).id, (await submit(coordinator.url, smallJob())).id, (await submit(coordinator.url, smallJob({ minVolunteers: 1 }))).id]
-  await coordinator.stop()
-  const database = new Database(join(dataDir, 'state.db'))
-  const rowOf = (id: string, entry: string) => database.prepare('INSERT INTO journal (job, at, entry) VALUES ((SELECT number FROM jobs WHERE id = ?), 1, ?)').run(id, entry)
-  rowOf(torn, '{"type":"comm')
-  const record = { v: 7, gen: 1, modeEpoch: 0, kind: 'ring', blocks: ['0:0'], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: '0'.repeat(64) }
-  rowOf(contradictory, JSON.stringify({ type: 'commit', records: [record] }))
-  const rowsOf = (id: string) => database.prepare('SELECT at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number').all(id).length
-  const before = [rowsOf(torn), rowsOf(contradictory)]
-  const lines: string[] = []
-  const { url } = await startCoordinator({ dataDir, log: (line) => lines.push(line) })
-  const { jobs, damaged } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as { jobs: { job: { id: string } }[]; damaged: { id: string; code: string; message: string }[] }
-  assert.deepEqual(jobs.map(({ job }) => job.id), [whole])
-  assert.deepEqual(damaged.map(({ id, code }) => [id, code]), [[torn, 'journal-damaged'], [contradictory, 'journal-damaged']])
-  assert.match(damaged[1]?.message ?? '', /record 7 cannot follow version 0/)
-  assert.deepEqual(lines, damaged.map(({ message }) => message))
-  const answer = await fetch(`${url}/api/jobs/${torn}`, { headers: OWNER })
-  assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [500, 'journal-damaged'])
-  await volunteer(url).heard('finished')
-  assert.deepEqual([rowsOf(torn), rowsOf(contradictory)], before, 'their rows are untouched')
-  database.close()
-})
+test(
+  'one damaged job is listed with its error and left as it is, and the others go on',
+  { timeout: 60_000 },
+  async () => {
+    const dataDir = await temporaryFolder()
+    const coordinator = await startCoordinator({ dataDir })
+    const [torn, contradictory, whole] = [
+      (await submit(coordinator.url, smallJob())).id,
+      (await submit(coordinator.url, smallJob())).id,
+      (await submit(coordinator.url, smallJob({ minVolunteers: 1 }))).id,
+    ]
+    await coordinator.stop()
+    const database = new Database(join(dataDir, 'state.db'))
+    const rowOf = (id: string, entry: string) =>
+      database
+        .prepare('INSERT INTO journal (job, at, entry) VALUES ((SELECT number FROM jobs WHERE id = ?), 1, ?)')
+        .run(id, entry)
+    rowOf(torn, '{"type":"comm')
+    const record = {
+      v: 7,
+      gen: 1,
+      modeEpoch: 0,
+      kind: 'ring',
+      blocks: ['0:0'],
+      samples: 1,
+      targets: 1,
+      lossSum: 1,
+      correct: 0,
+      gradDigest: '0'.repeat(64),
+    }
+    rowOf(contradictory, JSON.stringify({ type: 'commit', records: [record] }))
+    const rowsOf = (id: string) =>
+      database
+        .prepare('SELECT at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number')
+        .all(id).length
+    const before = [rowsOf(torn), rowsOf(contradictory)]
+    const lines: string[] = []
+    const { url } = await startCoordinator({ dataDir, log: (line) => lines.push(line) })
+    const { jobs, damaged } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as {
+      jobs: { job: { id: string } }[]
+      damaged: { id: string; code: string; message: string }[]
+    }
+    assert.deepEqual(
+      jobs.map(({ job }) => job.id),
+      [whole],
+    )
+    assert.deepEqual(
+      damaged.map(({ id, code }) => [id, code]),
+      [
+        [torn, 'journal-damaged'],
+        [contradictory, 'journal-damaged'],
+      ],
+    )
+    assert.match(damaged[1]?.message ?? '', /record 7 cannot follow version 0/)
+    assert.deepEqual(
+      lines,
+      damaged.map(({ message }) => message),
+    )
+    const answer = await fetch(`${url}/api/jobs/${torn}`, { headers: OWNER })
+    assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [500, 'journal-damaged'])
+    await volunteer(url).heard('finished')
+    assert.deepEqual([rowsOf(torn), rowsOf(contradictory)], before, 'their rows are untouched')
+    database.close()
+  },
+)

@@ -6,7 +6,18 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { gpt, modelHash, parseModelSpec } from '@starling-grid/model'
 import {
-  DatasetManifestSchema, isGridError, jobId, type JobTerms, parse, readSafetensors, samplesIn, type ErrorCode, type Sha256, sha256Name, trainingBlock, validationBlock,
+  DatasetManifestSchema,
+  isGridError,
+  jobId,
+  type JobTerms,
+  parse,
+  readSafetensors,
+  samplesIn,
+  type ErrorCode,
+  type Sha256,
+  sha256Name,
+  trainingBlock,
+  validationBlock,
 } from '@starling-grid/protocol'
 import { Batches, Shards } from '@starling-grid/volunteer'
 import { memoryBlobs } from '../src/blobs/memory.ts'
@@ -27,9 +38,21 @@ async function file(content: string | Uint8Array): Promise<string> {
 
 const model = (vocab: number, context = CONTEXT) => gpt({ blocks: 1, heads: 1, channels: 4, context, vocab })
 
-async function importText(content: string, { vocab = 26, context = CONTEXT, windowsPerEpoch }: { vocab?: number; context?: number; windowsPerEpoch?: number } = {}) {
+async function importText(
+  content: string,
+  {
+    vocab = 26,
+    context = CONTEXT,
+    windowsPerEpoch,
+  }: { vocab?: number; context?: number; windowsPerEpoch?: number } = {},
+) {
   const blobs = memoryBlobs()
-  const dataset = { source: 'text', path: await file(content), tokens: 'characters', ...(windowsPerEpoch === undefined ? {} : { windowsPerEpoch }) } as const
+  const dataset = {
+    source: 'text',
+    path: await file(content),
+    tokens: 'characters',
+    ...(windowsPerEpoch === undefined ? {} : { windowsPerEpoch }),
+  } as const
   const manifest = await importDataset(dataset, model(vocab, context), blobs)
   parse(DatasetManifestSchema, manifest, 'the manifest')
   const bytesOf = async (name: Sha256) => (await blobs.get(name)) ?? new Uint8Array()
@@ -47,8 +70,18 @@ async function refusedWith(code: ErrorCode, pattern: RegExp, importing: Promise<
 function termsOf(dataset: JobTerms['dataset'], vocab: number): JobTerms {
   const spec = model(vocab)
   return {
-    id: jobId('text-1'), name: 'text', owner: 'tests', purpose: '', model: spec, modelHash: sha256Name(modelHash(spec)), dataset,
-    optimizer: { type: 'sgd', lr: 1 }, blockSamples: 4, batchBlocks: 2, epochs: 2, seed: 7,
+    id: jobId('text-1'),
+    name: 'text',
+    owner: 'tests',
+    purpose: '',
+    model: spec,
+    modelHash: sha256Name(modelHash(spec)),
+    dataset,
+    optimizer: { type: 'sgd', lr: 1 },
+    blockSamples: 4,
+    batchBlocks: 2,
+    epochs: 2,
+    seed: 7,
   }
 }
 
@@ -66,7 +99,10 @@ test('the vocabulary is the sorted characters, nine tenths train and a tenth val
 
 test('each target is the token after its input, in every epoch and in validation, and epochs differ', async () => {
   const { manifest, bytesOf } = await importText(ALPHABET.repeat(60))
-  const batches = new Batches(termsOf(manifest, 26), new Shards(manifest, bytesOf, { get: async () => undefined, put: async () => undefined }))
+  const batches = new Batches(
+    termsOf(manifest, 26),
+    new Shards(manifest, bytesOf, { get: async () => undefined, put: async () => undefined }),
+  )
   const read = async (blocks: Parameters<Batches['of']>[0]) => {
     const { samples, x, y } = await batches.of(blocks)
     assert.equal(x.length, samples * CONTEXT)
@@ -91,8 +127,15 @@ test('a long text is cut into several shards that together hold every window', a
   const { manifest, bytesOf } = await importText(ALPHABET.repeat(50_000))
   assert.equal(manifest.train.length, 3)
   assert.equal(samplesIn(manifest.train), Math.floor((26 * 50_000 * 0.9 - CONTEXT) / CONTEXT))
-  const lengths = await Promise.all(manifest.train.map(async ({ sha256 }) => readSafetensors(await bytesOf(sha256)).tensors.get('tokens')?.shape[0] ?? 0))
-  assert.equal(lengths.reduce((sum, length) => sum + length - CONTEXT, 0), 26 * 50_000 * 0.9 - CONTEXT)
+  const lengths = await Promise.all(
+    manifest.train.map(
+      async ({ sha256 }) => readSafetensors(await bytesOf(sha256)).tensors.get('tokens')?.shape[0] ?? 0,
+    ),
+  )
+  assert.equal(
+    lengths.reduce((sum, length) => sum + length - CONTEXT, 0),
+    26 * 50_000 * 0.9 - CONTEXT,
+  )
 })
 
 test('what cannot be a text of this model is refused with what was found', async () => {
@@ -102,11 +145,30 @@ test('what cannot be a text of this model is refused with what was found', async
   await refusedWith('dataset-unreadable', /is not a file/, import_(folder))
   await refusedWith('dataset-unreadable', /is not UTF-8/, import_(await file(Uint8Array.of(0xff, 0xfe, 0x41))))
   await refusedWith('dataset-unreadable', /is empty/, import_(await file('')))
-  await refusedWith('job-invalid', /the text .* has 26 characters and the model knows 25/, importText(ALPHABET, { vocab: 25 }))
-  await refusedWith('dataset-unreadable', /has 26 characters to validate with, and a sample of the model takes 26/, importText(ALPHABET.repeat(10), { context: 26 }))
+  await refusedWith(
+    'job-invalid',
+    /the text .* has 26 characters and the model knows 25/,
+    importText(ALPHABET, { vocab: 25 }),
+  )
+  await refusedWith(
+    'dataset-unreadable',
+    /has 26 characters to validate with, and a sample of the model takes 26/,
+    importText(ALPHABET.repeat(10), { context: 26 }),
+  )
   const mlp = parseModelSpec({ input: [8], layers: [{ type: 'linear', name: 'a', out: 26 }] })
   await refusedWith('job-invalid', /needs one that begins with an `embedding`/, import_(await file(ALPHABET), mlp))
-  const oneAnswer = parseModelSpec({ input: [8], layers: [{ type: 'embedding', name: 'e', vocab: 26, channels: 2 }, { type: 'flatten' }, { type: 'linear', name: 'a', out: 26 }] })
+  const oneAnswer = parseModelSpec({
+    input: [8],
+    layers: [
+      { type: 'embedding', name: 'e', vocab: 26, channels: 2 },
+      { type: 'flatten' },
+      { type: 'linear', name: 'a', out: 26 },
+    ],
+  })
   await refusedWith('job-invalid', /should answer \[8, 26\]/, import_(await file(ALPHABET), oneAnswer))
-  await refusedWith('job-invalid', /takes tokens, dataset digits has numbers/, importDataset({ source: 'digits' }, model(26), memoryBlobs()))
+  await refusedWith(
+    'job-invalid',
+    /takes tokens, dataset digits has numbers/,
+    importDataset({ source: 'digits' }, model(26), memoryBlobs()),
+  )
 })

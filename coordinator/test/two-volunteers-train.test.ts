@@ -1,15 +1,18 @@
-// A whole run over real sockets: two volunteers that follow the protocol by hand, in a ring and through the parameter server.
+// A whole run over real sockets: two volunteers that follow the protocol by hand, in a ring and through the parameter
+// server.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readSafetensors, type StepRecord } from '@starling-grid/protocol'
 import { readParameters } from '@starling-grid/model'
+import { readSafetensors, type StepRecord } from '@starling-grid/protocol'
 import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 const STEPS_PER_EPOCH = 9
 const BLOCKS = 36
 
 async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }).records
+  return (
+    (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
+  ).records
 }
 
 function assertEachBlockOnce(records: readonly StepRecord[], epochs: number): void {
@@ -27,7 +30,10 @@ test('two members train every block once an epoch, validate, and leave a model t
   assert.equal(finished.version.v, 2 * STEPS_PER_EPOCH)
 
   const run = await runOf(url, id)
-  assert.deepEqual([run.phase, run.version.v, run.samplesCommitted, run.samplesExpected], ['finished', 18, 18_000, 18_000])
+  assert.deepEqual(
+    [run.phase, run.version.v, run.samplesCommitted, run.samplesExpected],
+    ['finished', 18, 18_000, 18_000],
+  )
   assert.deepEqual([run.checkpoint?.v, run.checkpoint?.witnessed, run.checkpoint?.agreeing], [18, true, 2])
   assertEachBlockOnce(await recordsOf(url, id), 2)
 
@@ -68,7 +74,10 @@ test('in async mode pushes become versions, and what the server wrote is what a 
   await Promise.all(fakes.map((fake) => fake.heard('finished')))
   const run = await runOf(url, id)
   assert.equal(run.mode, 'async')
-  assert.equal(fakes.reduce((sum, { pushes }) => sum + pushes, 0), STEPS_PER_EPOCH)
+  assert.equal(
+    fakes.reduce((sum, { pushes }) => sum + pushes, 0),
+    STEPS_PER_EPOCH,
+  )
   assertEachBlockOnce(await recordsOf(url, id), 1)
   assert.equal(run.checkpoint?.v, STEPS_PER_EPOCH)
 })
@@ -78,7 +87,8 @@ test('the owner ends a run early, and nobody else: the epoch that it is in is fi
   const { id } = await submit(url, smallJob({ epochs: 1000 }))
   for (let i = 0; i < 2; i++) volunteer(url, { stepMs: 20 })
   await until(url, 'some steps', ({ version }) => version.v >= 3)
-  const stop = (headers: Record<string, string>): Promise<Response> => fetch(`${url}/api/jobs/${id}/stop`, { method: 'POST', headers })
+  const stop = (headers: Record<string, string>): Promise<Response> =>
+    fetch(`${url}/api/jobs/${id}/stop`, { method: 'POST', headers })
   assert.equal((await stop({})).status, 401)
   const answer = await stop({ authorization: `Bearer ${TOKEN}` })
   const { epochs } = (await answer.json()) as { epochs: number }

@@ -31,7 +31,9 @@ test('threat 52: a body without an end is given up at its bound', { timeout: 120
     },
   })
   const victim = startVictim(url)
-  const grown = await growth(() => victim.status('a refusal of the body', ({ detail }) => /message-too-large/.test(detail)))
+  const grown = await growth(() =>
+    victim.status('a refusal of the body', ({ detail }) => /message-too-large/.test(detail)),
+  )
   await victim.volunteer.stop()
   assert.ok(sent > MAX_SHARD_BYTES, `${sent} bytes were sent`)
   assert.ok(grown < GROWTH, `${grown} bytes`)
@@ -47,7 +49,9 @@ test('threat 52: a body that expands is refused before it is expanded', { timeou
     },
   })
   const victim = startVictim(url)
-  const grown = await growth(() => victim.status('a refusal of the encoding', ({ detail }) => /encoded as gzip/.test(detail)))
+  const grown = await growth(() =>
+    victim.status('a refusal of the encoding', ({ detail }) => /encoded as gzip/.test(detail)),
+  )
   await victim.volunteer.stop()
   assert.equal(wanted, 'identity')
   assert.ok(grown < GROWTH, `${grown} bytes`)
@@ -56,7 +60,9 @@ test('threat 52: a body that expands is refused before it is expanded', { timeou
 test('threat 55: a redirect is not followed to another host', { timeout: 120_000 }, async () => {
   const reached: string[] = []
   const third = await listening(createServer((request, response) => (reached.push(request.url ?? ''), response.end())))
-  const { url, asked } = await startHostile({ shard: (_, response) => response.writeHead(302, { location: `${third}/latest/meta-data/secret` }).end() })
+  const { url, asked } = await startHostile({
+    shard: (_, response) => response.writeHead(302, { location: `${third}/latest/meta-data/secret` }).end(),
+  })
   const victim = startVictim(url)
   await victim.status('a request that failed', ({ detail }) => /HTTP 302/.test(detail))
   await victim.volunteer.stop()
@@ -64,39 +70,78 @@ test('threat 55: a redirect is not followed to another host', { timeout: 120_000
   assert.deepEqual(reached, [])
 })
 
-test('threat 52: a manifest that claims more than its shards can hold is refused before anything is fetched or expanded', { timeout: 120_000 }, async () => {
-  const shards = Array.from({ length: 8 }, (_, i) => ({ sha256: String(i).repeat(64), bytes: 1000, samples: 10_000_000 }))
-  const { url, asked } = await startHostile({ job: (terms) => ({ ...terms, blockSamples: 1, dataset: { ...terms.dataset, train: shards } as typeof terms.dataset }) })
-  const victim = startVictim(url)
-  const grown = await growth(() => victim.status('a refusal of the blocks', ({ detail }) => /1000000 blocks/.test(detail)))
-  await victim.volunteer.stop()
-  assert.deepEqual(asked, [])
-  assert.ok(grown < GROWTH, `${grown} bytes`)
-  const few = await startHostile({ job: (terms) => ({ ...terms, dataset: { ...terms.dataset, train: [{ ...shards[0], samples: 1000 }] } as typeof terms.dataset }) })
-  const other = startVictim(few.url)
-  await other.status('a refusal of the samples', ({ detail }) => /1000 samples of 784/.test(detail))
-  await other.volunteer.stop()
-  assert.deepEqual(few.asked, [])
-})
+test(
+  'threat 52: a manifest that claims more than its shards can hold is refused before anything is fetched or expanded',
+  { timeout: 120_000 },
+  async () => {
+    const shards = Array.from({ length: 8 }, (_, i) => ({
+      sha256: String(i).repeat(64),
+      bytes: 1000,
+      samples: 10_000_000,
+    }))
+    const { url, asked } = await startHostile({
+      job: (terms) => ({
+        ...terms,
+        blockSamples: 1,
+        dataset: { ...terms.dataset, train: shards } as typeof terms.dataset,
+      }),
+    })
+    const victim = startVictim(url)
+    const grown = await growth(() =>
+      victim.status('a refusal of the blocks', ({ detail }) => /1000000 blocks/.test(detail)),
+    )
+    await victim.volunteer.stop()
+    assert.deepEqual(asked, [])
+    assert.ok(grown < GROWTH, `${grown} bytes`)
+    const few = await startHostile({
+      job: (terms) => ({
+        ...terms,
+        dataset: { ...terms.dataset, train: [{ ...shards[0], samples: 1000 }] } as typeof terms.dataset,
+      }),
+    })
+    const other = startVictim(few.url)
+    await other.status('a refusal of the samples', ({ detail }) => /1000 samples of 784/.test(detail))
+    await other.volunteer.stop()
+    assert.deepEqual(few.asked, [])
+  },
+)
 
-test('threat 52: samples of another shape than the model takes are refused before anything is fetched or allocated', { timeout: 120_000 }, async () => {
-  const { url, asked } = await startHostile({ job: (terms) => ({ ...terms, dataset: { ...terms.dataset, inputShape: [1000, 1000, 1000] } }) })
-  const victim = startVictim(url)
-  await victim.status('a refusal of the shape', ({ detail }) => /expected samples of 1 × 28 × 28/.test(detail))
-  await victim.volunteer.stop()
-  assert.deepEqual(asked, [])
-})
+test(
+  'threat 52: samples of another shape than the model takes are refused before anything is fetched or allocated',
+  { timeout: 120_000 },
+  async () => {
+    const { url, asked } = await startHostile({
+      job: (terms) => ({ ...terms, dataset: { ...terms.dataset, inputShape: [1000, 1000, 1000] } }),
+    })
+    const victim = startVictim(url)
+    await victim.status('a refusal of the shape', ({ detail }) => /expected samples of 1 × 28 × 28/.test(detail))
+    await victim.volunteer.stop()
+    assert.deepEqual(asked, [])
+  },
+)
 
-test('threat 10: what a coordinator says reaches terminals and pages as text without control characters', { timeout: 120_000 }, async () => {
-  const evil = '\u001b]0;owned\u0007\u001b[2J\u202etxt'
-  const refused = JSON.stringify({ type: 'refused', code: 'session-unknown', message: `refused ${evil}`, fatal: true })
-  const { url, sockets } = await startHostile({
-    job: (terms) => ({ ...terms, name: `name ${evil}`, owner: `owner ${evil}`, purpose: `purpose ${evil}` }),
-    shard: () => sockets.forEach((socket) => socket.send(refused)),
-  })
-  const victim = startVictim(url)
-  const shown = JSON.stringify([await victim.status('the job', ({ job }) => job !== null), await victim.status('the end', ({ phase }) => phase === 'failed')])
-  assert.match(shown, /name \]0;owned\[2Jtxt/)
-  assert.match(shown, /refused \]0;owned/)
-  assert.doesNotMatch(shown, /\\u001b|\\u0007|\u202e|\\u202e/)
-})
+test(
+  'threat 10: what a coordinator says reaches terminals and pages as text without control characters',
+  { timeout: 120_000 },
+  async () => {
+    const evil = '\u001b]0;owned\u0007\u001b[2J\u202etxt'
+    const refused = JSON.stringify({
+      type: 'refused',
+      code: 'session-unknown',
+      message: `refused ${evil}`,
+      fatal: true,
+    })
+    const { url, sockets } = await startHostile({
+      job: (terms) => ({ ...terms, name: `name ${evil}`, owner: `owner ${evil}`, purpose: `purpose ${evil}` }),
+      shard: () => sockets.forEach((socket) => socket.send(refused)),
+    })
+    const victim = startVictim(url)
+    const shown = JSON.stringify([
+      await victim.status('the job', ({ job }) => job !== null),
+      await victim.status('the end', ({ phase }) => phase === 'failed'),
+    ])
+    assert.match(shown, /name \]0;owned\[2Jtxt/)
+    assert.match(shown, /refused \]0;owned/)
+    assert.doesNotMatch(shown, /\\u001b|\\u0007|\u202e|\\u202e/)
+  },
+)

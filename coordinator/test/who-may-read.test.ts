@@ -12,9 +12,15 @@ const ZEROS = '0'.repeat(64)
 const ROLES = ['stranger', 'guesser', 'other', 'member', 'owner'] as const
 type Role = (typeof ROLES)[number]
 
-/** One row of the matrix: who is let in where. What is let in may still be refused for its content, by another status. */
+/**
+ * One row of the matrix: who is let in where. What is let in may still be refused for its content, by another status.
+ */
 const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
-  'GET /healthz': ROLES, 'GET /readyz': ROLES, 'GET /': ROLES, 'GET /dashboard': ROLES, 'GET /*': ROLES,
+  'GET /healthz': ROLES,
+  'GET /readyz': ROLES,
+  'GET /': ROLES,
+  'GET /dashboard': ROLES,
+  'GET /*': ROLES,
   'GET /signalling/peerjs/id': ROLES, // a random number
   'GET /api/jobs': ROLES, // filtered; see below
   'POST /api/jobs': ['owner'],
@@ -32,7 +38,10 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'GET /api/jobs/:id/guests/:sum': ['member'],
   'GET /api/parameter-server': ['owner'],
 }
-/** WebSockets whose first message says who asks, and those of two members with a token of their own: tested where they are. */
+/**
+ * WebSockets whose first message says who asks, and those of two members with a token of their own: tested where they
+ * are.
+ */
 const SOCKETS = ['/api/volunteer', '/api/watch', '/relay', '/signalling/peerjs']
 const REFUSED = new Set([401, 403, 404])
 
@@ -52,8 +61,13 @@ async function twoJobs() {
   return { ...coordinator, coordinator, url, id, otherId, member, other, shard, run }
 }
 
-function headersOf(role: Role, { member, other }: { readonly member: FakeVolunteer; readonly other: FakeVolunteer }): Record<string, string> {
-  const token = { stranger: undefined, guesser: ZEROS, other: other.session, member: member.session, owner: TOKEN }[role]
+function headersOf(
+  role: Role,
+  { member, other }: { readonly member: FakeVolunteer; readonly other: FakeVolunteer },
+): Record<string, string> {
+  const token = { stranger: undefined, guesser: ZEROS, other: other.session, member: member.session, owner: TOKEN }[
+    role
+  ]
   return token === undefined ? {} : { authorization: `Bearer ${token}` }
 }
 
@@ -62,14 +76,27 @@ test('threat 6: every route of the server lets in exactly the roles that its row
   const { url, id, shard, run } = grid
   const routes = grid.coordinator.routes.filter(({ method, url: path }) => method !== 'HEAD' && !SOCKETS.includes(path))
   const names = routes.map(({ method, url: path }) => `${method} ${path}`)
-  assert.deepEqual(new Set(names), new Set(Object.keys(ALLOWED).filter((name) => name !== 'GET /*')), 'the matrix has a row for each route, and no other')
+  assert.deepEqual(
+    new Set(names),
+    new Set(Object.keys(ALLOWED).filter((name) => name !== 'GET /*')),
+    'the matrix has a row for each route, and no other',
+  )
   assert.deepEqual(grid.coordinator.routes.filter(({ url: path }) => SOCKETS.includes(path)).length > 0, true)
   const versionId = run.checkpoint?.id ?? assert.fail()
   for (const { method, url: pattern } of routes) {
-    const path = pattern.replace(':id', id).replace(':versionId', versionId).replace(':sha256', shard).replace(':v', String(run.checkpoint?.v)).replace(':sum', '0')
+    const path = pattern
+      .replace(':id', id)
+      .replace(':versionId', versionId)
+      .replace(':sha256', shard)
+      .replace(':v', String(run.checkpoint?.v))
+      .replace(':sum', '0')
     for (const role of ROLES) {
       const body = method === 'GET' ? {} : { body: new Uint8Array(4) }
-      const response = await fetch(url + path, { method, ...body, headers: { 'content-type': 'application/octet-stream', ...headersOf(role, grid) } })
+      const response = await fetch(url + path, {
+        method,
+        ...body,
+        headers: { 'content-type': 'application/octet-stream', ...headersOf(role, grid) },
+      })
       await response.arrayBuffer()
       const letIn = ALLOWED[`${method} ${pattern}`]?.includes(role) ?? false
       const found = { status: response.status, refused: REFUSED.has(response.status) }
@@ -86,14 +113,19 @@ test('threat 48: a private job and one that does not exist are answered alike, a
   const { url, id, otherId } = grid
   for (const role of ['stranger', 'guesser', 'other'] as const) {
     for (const path of ['', '/records', '/export', '/checkpoints']) {
-      const [there, nowhere] = await Promise.all([id, 'nothing-000000'].map(async (job) => {
-        const response = await fetch(`${url}/api/jobs/${job}${path}`, { headers: headersOf(role, grid) })
-        return [response.status, await response.text()]
-      }))
+      const [there, nowhere] = await Promise.all(
+        [id, 'nothing-000000'].map(async (job) => {
+          const response = await fetch(`${url}/api/jobs/${job}${path}`, { headers: headersOf(role, grid) })
+          return [response.status, await response.text()]
+        }),
+      )
       assert.deepEqual(there, nowhere, `${role} ${path}`)
     }
   }
-  const listed = async (role: Role) => ((await (await fetch(`${url}/api/jobs`, { headers: headersOf(role, grid) })).json()) as { jobs: RunView[] }).jobs.map(({ job }) => job.id)
+  const listed = async (role: Role) =>
+    (
+      (await (await fetch(`${url}/api/jobs`, { headers: headersOf(role, grid) })).json()) as { jobs: RunView[] }
+    ).jobs.map(({ job }) => job.id)
   assert.deepEqual(await listed('stranger'), [])
   assert.deepEqual(await listed('member'), [id])
   assert.deepEqual(await listed('other'), [otherId])
@@ -106,11 +138,17 @@ test('what belongs to one job is shown with that job only: its members and its r
   await other.heard('refused')
   const [first, second] = [await runOf(url, id), await runOf(url, otherId)]
   assert.deepEqual([first.members.map(({ name }) => name), first.refusals], [[], {}])
-  assert.deepEqual([second.members.map(({ name }) => name), second.refusals], [['member of B'], { 'message-malformed': 1 }])
+  assert.deepEqual(
+    [second.members.map(({ name }) => name), second.refusals],
+    [['member of B'], { 'message-malformed': 1 }],
+  )
 })
 
 /** What a page hears first, and what the socket says when it closes. */
-async function firstWord(url: string, token?: string): Promise<{ readonly message: WatchMessage | undefined; readonly socket: WebSocket }> {
+async function firstWord(
+  url: string,
+  token?: string,
+): Promise<{ readonly message: WatchMessage | undefined; readonly socket: WebSocket }> {
   const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`)
   const messages: WatchMessage[] = []
   socket.on('message', (data) => messages.push(JSON.parse(String(data)) as WatchMessage))
@@ -129,14 +167,21 @@ test('a stranger who watches a private job sees curves and totals without names,
   const { message, socket } = await firstWord(url)
   assert.ok(message?.type === 'snapshot')
   const { run } = message
-  assert.deepEqual([run.detail, run.memberCount, run.members, run.departed, message.events, run.exportPath], ['totals', 1, [], [], [], null])
+  assert.deepEqual(
+    [run.detail, run.memberCount, run.members, run.departed, message.events, run.exportPath],
+    ['totals', 1, [], [], [], null],
+  )
   assert.ok(message.steps.length > 0)
-  for (const secret of ['marigold', fake.id, '"fake"', TOKEN]) assert.equal(JSON.stringify(message).includes(secret), false, secret)
+  for (const secret of ['marigold', fake.id, '"fake"', TOKEN])
+    assert.equal(JSON.stringify(message).includes(secret), false, secret)
   socket.close()
 
   const owned = await firstWord(url, TOKEN)
   assert.ok(owned.message?.type === 'snapshot')
-  assert.deepEqual([owned.message.run.detail, owned.message.run.members.map(({ name, adapter }) => [name, adapter?.name])], ['whole', [['marigold', 'fake']]])
+  assert.deepEqual(
+    [owned.message.run.detail, owned.message.run.members.map(({ name, adapter }) => [name, adapter?.name])],
+    ['whole', [['marigold', 'fake']]],
+  )
   owned.socket.close()
   assert.deepEqual((await recordsOf(url, id))[0]?.v, 1)
 
@@ -146,15 +191,27 @@ test('a stranger who watches a private job sees curves and totals without names,
   await until(open.url, 'a step', ({ version }) => version.v > 0)
   const seen = await firstWord(open.url)
   assert.ok(seen.message?.type === 'snapshot')
-  assert.deepEqual(seen.message.run.members.map(({ name, adapter }) => [name, adapter?.name]), [['marigold', 'test']], 'of an adapter its vendor')
+  assert.deepEqual(
+    seen.message.run.members.map(({ name, adapter }) => [name, adapter?.name]),
+    [['marigold', 'test']],
+    'of an adapter its vendor',
+  )
   seen.socket.close()
 })
 
 test('threat 58: neither terms, views, records nor an exported model hold the owner token, a session or a path of the disk', async () => {
   const { url, id, member } = await twoJobs()
-  const texts = await Promise.all(['', '/records', '/export'].map(async (path) => Buffer.from(await (await fetch(`${url}/api/jobs/${id}${path}`, { headers: OWNER })).arrayBuffer()).toString('latin1')))
-  texts.push(JSON.stringify(member.terms), (await (await fetch(`${url}/dashboard`)).text()))
-  for (const text of texts) for (const secret of [TOKEN, member.session, '/tmp/', 'state.db']) assert.equal(text.includes(secret), false, secret)
+  const texts = await Promise.all(
+    ['', '/records', '/export'].map(async (path) =>
+      Buffer.from(await (await fetch(`${url}/api/jobs/${id}${path}`, { headers: OWNER })).arrayBuffer()).toString(
+        'latin1',
+      ),
+    ),
+  )
+  texts.push(JSON.stringify(member.terms), await (await fetch(`${url}/dashboard`)).text())
+  for (const text of texts)
+    for (const secret of [TOKEN, member.session, '/tmp/', 'state.db'])
+      assert.equal(text.includes(secret), false, secret)
 })
 
 test('an exported model is encoded once: HEAD and a known etag cost nothing, and every reader gets the same bytes', async () => {
@@ -170,7 +227,9 @@ test('an exported model is encoded once: HEAD and a known etag cost nothing, and
   const heads = await Promise.all(Array.from({ length: 40 }, () => fetch(path, { method: 'HEAD', headers: OWNER })))
   assert.deepEqual(new Set(heads.map(({ status }) => status)), new Set([200]))
   assert.deepEqual(encoded, [], 'HEAD reads no checkpoint')
-  const bodies = await Promise.all([1, 2, 3].map(async () => new Uint8Array(await (await fetch(path, { headers: OWNER })).arrayBuffer())))
+  const bodies = await Promise.all(
+    [1, 2, 3].map(async () => new Uint8Array(await (await fetch(path, { headers: OWNER })).arrayBuffer())),
+  )
   assert.equal(encoded.length, 1, 'three who ask at once wait for one encoding')
   assert.deepEqual(bodies[1], bodies[0])
   const again = await fetch(path, { method: 'HEAD', headers: OWNER })
@@ -183,7 +242,12 @@ test('an exported model is encoded once: HEAD and a known etag cost nothing, and
 
 test('threat 5: after ten wrong tokens an address waits, and the right one is not even compared', async () => {
   const { url } = await startCoordinator()
-  const guess = async (token: string) => (await fetch(`${url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' }, body: '{}' }))
+  const guess = async (token: string) =>
+    await fetch(`${url}/api/jobs`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: '{}',
+    })
   const statuses: number[] = []
   for (let i = 0; i < 12; i++) statuses.push((await guess(`wrong-token-${i}`)).status)
   assert.deepEqual(statuses.slice(0, 10), Array<number>(10).fill(401))
@@ -194,13 +258,19 @@ test('threat 5: after ten wrong tokens an address waits, and the right one is no
   assert.ok(seconds >= 1)
   assert.equal((await guess(TOKEN)).status, 429)
   let status = 429
-  for (const stop = performance.now() + 60_000; status === 429 && performance.now() < stop; await delay(200)) status = (await guess(TOKEN)).status
+  for (const stop = performance.now() + 60_000; status === 429 && performance.now() < stop; await delay(200))
+    status = (await guess(TOKEN)).status
   assert.equal(status, 422, 'a while later it is taken again: an empty job is refused for what it is')
 })
 
 test('threat 21: a page that says anything but its token, or says it twice, is closed', async () => {
   const { url } = await startCoordinator()
-  for (const words of [['hello'], [JSON.stringify({ type: 'owner', token: 'wrong' })], [JSON.stringify({ type: 'owner', token: TOKEN }), JSON.stringify({ type: 'owner', token: TOKEN })], ['x'.repeat(5000)]]) {
+  for (const words of [
+    ['hello'],
+    [JSON.stringify({ type: 'owner', token: 'wrong' })],
+    [JSON.stringify({ type: 'owner', token: TOKEN }), JSON.stringify({ type: 'owner', token: TOKEN })],
+    ['x'.repeat(5000)],
+  ]) {
     const { socket } = await firstWord(url)
     for (const word of words) socket.send(word)
     const [code] = (await once(socket, 'close')) as [number]
@@ -212,11 +282,13 @@ test('strangers who take every place of the watch stream from one address leave 
   const { url } = await startCoordinator()
   await submit(url, smallJob())
   const sockets = Array.from({ length: 90 }, () => new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`))
-  const told = await Promise.all(sockets.map(async (socket) => {
-    socket.on('error', () => undefined)
-    const [first] = (await Promise.race([once(socket, 'message'), once(socket, 'close')])) as [Buffer | number]
-    return typeof first === 'number' ? 'refused' : 'told'
-  }))
+  const told = await Promise.all(
+    sockets.map(async (socket) => {
+      socket.on('error', () => undefined)
+      const [first] = (await Promise.race([once(socket, 'message'), once(socket, 'close')])) as [Buffer | number]
+      return typeof first === 'number' ? 'refused' : 'told'
+    }),
+  )
   assert.equal(told.filter((word) => word === 'told').length, 64)
   // The seats for who still has to show a token are taken, too, and are free again after seconds.
   const run = await until(url, 'the run, as its owner', () => true)

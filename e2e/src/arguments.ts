@@ -5,7 +5,8 @@ import { InvalidArgumentError } from 'commander'
 export function wholeNumber(least: number): (text: string) => number {
   return (text) => {
     const value = Number(text)
-    if (!Number.isInteger(value) || value < least) throw new InvalidArgumentError(`expected a whole number from ${least} on`)
+    if (!Number.isInteger(value) || value < least)
+      throw new InvalidArgumentError(`expected a whole number from ${least} on`)
     return value
   }
 }

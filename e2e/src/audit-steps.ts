@@ -1,10 +1,23 @@
-// Does every committed step hold the gradient of the blocks that its record names, and no other? Each is computed once more, from what
-// the volunteers of an audited grid kept (GridOptions.audited): what they kept is believed only as far as the chain's digests prove it.
+// Does every committed step hold the gradient of the blocks that its record names, and no other? Each is computed once
+// more, from what the volunteers of an audited grid kept (GridOptions.audited): what they kept is believed only as far
+// as the chain's digests prove it.
 import { readFile } from 'node:fs/promises'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { type WitnessPaths, witnessPaths } from '@starling-grid/client-node/witness-folder'
 import { outerOptimizer, parseModelSpec, readParameters } from '@starling-grid/model'
-import { extend, genesis, GridError, type JobTerms, JobTermsSchema, jobId, MAX_MESSAGE_BYTES, parse, parseJson, readSafetensors, type StepRecord } from '@starling-grid/protocol'
+import {
+  extend,
+  genesis,
+  GridError,
+  type JobTerms,
+  JobTermsSchema,
+  jobId,
+  MAX_MESSAGE_BYTES,
+  parse,
+  parseJson,
+  readSafetensors,
+  type StepRecord,
+} from '@starling-grid/protocol'
 import { Batches, Compute, HeldVersion, Shards, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
 import type { Grid } from './grid.ts'
 
@@ -13,11 +26,16 @@ export interface StepsAudited {
   readonly audited: number
   /** of these, the ones that are not what their record says; and steps whose sum nobody kept */
   readonly auditFailed: number
-  /** steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of guests */
+  /**
+   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of guests
+   */
   readonly auditSkipped: number
   /** largest ‖recomputed − committed‖ / ‖committed‖ of a step's gradient; null: none was computed again */
   readonly auditWorst: number | null
-  /** the parameters that the audited steps lead to are those of the exported model, bit by bit; null: the audit met no exported version */
+  /**
+   * the parameters that the audited steps lead to are those of the exported model, bit by bit; null: the audit met no
+   * exported version
+   */
   readonly auditReached: boolean | null
 }
 
@@ -44,7 +62,8 @@ export async function auditSteps(grid: Grid, job: string, options: AuditOptions)
       if (verdict.fault !== undefined) options.say(`step ${verdict.v}: ${verdict.fault}`)
       verdicts.push(verdict)
       options.show?.(verdicts.length, records.length)
-      if (model !== undefined && desk.held.version?.id === model.id) auditReached = model.parameters.every((value, i) => value === desk.held.parameters[i])
+      if (model !== undefined && desk.held.version?.id === model.id)
+        auditReached = model.parameters.every((value, i) => value === desk.held.parameters[i])
     }
     return { ...summary(verdicts), auditReached }
   } finally {
@@ -64,8 +83,11 @@ export function joinedAudits(all: readonly StepsAudited[]): StepsAudited {
   const worst = all.flatMap(({ auditWorst }) => auditWorst ?? [])
   const known = all.flatMap(({ auditReached }) => auditReached ?? [])
   return {
-    audited: sum((one) => one.audited), auditFailed: sum((one) => one.auditFailed), auditSkipped: sum((one) => one.auditSkipped),
-    auditWorst: worst.length === 0 ? null : Math.max(...worst), auditReached: known.length === 0 ? null : known.every(Boolean),
+    audited: sum((one) => one.audited),
+    auditFailed: sum((one) => one.auditFailed),
+    auditSkipped: sum((one) => one.auditSkipped),
+    auditWorst: worst.length === 0 ? null : Math.max(...worst),
+    auditReached: known.length === 0 ? null : known.every(Boolean),
   }
 }
 
@@ -79,7 +101,11 @@ interface Desk {
 
 async function termsIn(paths: WitnessPaths): Promise<JobTerms> {
   const text = await readFile(paths.terms, 'utf8').catch(() => undefined)
-  if (text === undefined) throw new GridError('usage', 'expected volunteers that kept their sums for the audit, found none; start the grid for an audit')
+  if (text === undefined)
+    throw new GridError(
+      'usage',
+      'expected volunteers that kept their sums for the audit, found none; start the grid for an audit',
+    )
   return parse(JobTermsSchema, parseJson(text, MAX_MESSAGE_BYTES, 'terms of a job'), 'terms of a job')
 }
 
@@ -92,12 +118,20 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
   held.adoptInitial(version, terms.seed)
   const compute = new Compute(await host.createExecutor(spec, blockSamples), held)
   const batches = new Batches(terms, new Shards(terms.dataset, (name) => shard(grid, name), host.shards))
-  return { held, compute, version, audit: new StepAudit({ held, compute, batches, batchBlocks, isLossless: encoding === 'f32' }) }
+  return {
+    held,
+    compute,
+    version,
+    audit: new StepAudit({ held, compute, batches, batchBlocks, isLossless: encoding === 'f32' }),
+  }
 }
 
 async function shard(grid: Grid, name: string): Promise<Uint8Array> {
-  const response = await fetch(`${grid.direct}/api/shards/${name}`, { headers: { authorization: `Bearer ${grid.token}` } })
-  if (!response.ok) throw new GridError('unsupported', `the audit cannot fetch shard ${name.slice(0, 12)}: HTTP ${response.status}`)
+  const response = await fetch(`${grid.direct}/api/shards/${name}`, {
+    headers: { authorization: `Bearer ${grid.token}` },
+  })
+  if (!response.ok)
+    throw new GridError('unsupported', `the audit cannot fetch shard ${name.slice(0, 12)}: HTTP ${response.status}`)
   return new Uint8Array(await response.arrayBuffer())
 }
 
@@ -105,8 +139,9 @@ async function shard(grid: Grid, name: string): Promise<Uint8Array> {
 async function auditOne(desk: Desk, paths: WitnessPaths, record: StepRecord): Promise<StepVerdict> {
   const parent = desk.version
   desk.version = extend(parent, record)
-  if (record.kind === 'async') return { v: record.v, skipped: 'it is the parameter server\'s' }
-  if (desk.held.version?.id !== parent.id && !(await adoptKept(desk, paths, parent))) return { v: record.v, fault: 'no volunteer kept the version before it' }
+  if (record.kind === 'async') return { v: record.v, skipped: "it is the parameter server's" }
+  if (desk.held.version?.id !== parent.id && !(await adoptKept(desk, paths, parent)))
+    return { v: record.v, fault: 'no volunteer kept the version before it' }
   const bytes = await readFile(paths.sum(record.gradDigest)).catch(() => undefined)
   if (bytes === undefined) return { v: record.v, fault: 'no volunteer kept its sum' }
   return desk.audit.step(record, new Float32Array(new Uint8Array(bytes).buffer))
@@ -120,8 +155,14 @@ async function adoptKept({ held, audit }: Desk, paths: WitnessPaths, version: De
 }
 
 /** The model that people get, and the id of its version. */
-async function exported(grid: Grid, job: string, { held }: Desk): Promise<{ readonly id: string; readonly parameters: Float32Array } | undefined> {
-  const response = await fetch(`${grid.direct}/api/jobs/${job}/export`, { headers: { authorization: `Bearer ${grid.token}` } })
+async function exported(
+  grid: Grid,
+  job: string,
+  { held }: Desk,
+): Promise<{ readonly id: string; readonly parameters: Float32Array } | undefined> {
+  const response = await fetch(`${grid.direct}/api/jobs/${job}/export`, {
+    headers: { authorization: `Bearer ${grid.token}` },
+  })
   if (!response.ok) return undefined
   const bytes = new Uint8Array(await response.arrayBuffer())
   return { id: readSafetensors(bytes).metadata['id'] ?? '', parameters: readParameters(bytes, held.layout) }

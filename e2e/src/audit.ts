@@ -15,5 +15,10 @@ export function auditChain(records: readonly StepRecord[], expected: number): Au
   const seen = new Map<BlockId, number>()
   for (const record of records) for (const block of record.blocks) seen.set(block, (seen.get(block) ?? 0) + 1)
   const committed = [...seen.values()].reduce((sum, count) => sum + count, 0)
-  return { blocksExpected: expected, blocksCommitted: committed, lost: expected - seen.size, duplicated: committed - seen.size }
+  return {
+    blocksExpected: expected,
+    blocksCommitted: committed,
+    lost: expected - seen.size,
+    duplicated: committed - seen.size,
+  }
 }

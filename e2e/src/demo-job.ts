@@ -16,11 +16,28 @@ export interface DemoJobOptions {
 /** 8 samples a block and 8 blocks a step: up to eight members share a step of 64 samples in whole blocks. */
 const BLOCK_SAMPLES = 8
 const BATCH_BLOCKS = 8
-/** Weight decay and smoothed labels (one point of accuracy) against learning 9,000 digits by heart; the falling rate makes the last version as good as the best one. */
+/**
+ * Weight decay and smoothed labels (one point of accuracy) against learning 9,000 digits by heart; the falling rate
+ * makes the last version as good as the best one.
+ */
 const LABEL_SMOOTHING = 0.1
-const OPTIMIZER: JobSpec['optimizer'] = { type: 'sgd', lr: 0.1, momentum: 0.9, weightDecay: 0.001, schedule: { type: 'linear', to: 0.02 } }
+const OPTIMIZER: JobSpec['optimizer'] = {
+  type: 'sgd',
+  lr: 0.1,
+  momentum: 0.9,
+  weightDecay: 0.001,
+  schedule: { type: 'linear', to: 0.02 },
+}
 
-export function demoJob({ epochs, seed, mode = 'auto', minVolunteers = 1, maxSteps, optimizer = OPTIMIZER, data }: DemoJobOptions): JobSpec {
+export function demoJob({
+  epochs,
+  seed,
+  mode = 'auto',
+  minVolunteers = 1,
+  maxSteps,
+  optimizer = OPTIMIZER,
+  data,
+}: DemoJobOptions): JobSpec {
   return {
     name: 'Handwritten digits',
     owner: 'the Starling demo',

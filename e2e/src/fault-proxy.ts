@@ -1,5 +1,6 @@
-// A TCP proxy before the coordinator that does to volunteers what bad networks and rolling restarts do: answers that are lost,
-// uploads that crawl, sockets that break, another coordinator behind the same address. Knows nothing of steps and jobs.
+// A TCP proxy before the coordinator that does to volunteers what bad networks and rolling restarts do: answers that
+// are lost, uploads that crawl, sockets that break, another coordinator behind the same address. Knows nothing of steps
+// and jobs.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
@@ -7,7 +8,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /** bytes that a slowed connection passes on at a time */
 const SLOW_PIECE_BYTES = 8 * 1024
-/** Answers of a WebSocket that still arrive before it breaks: the challenge, the welcome and the first order are among them. */
+/**
+ * Answers of a WebSocket that still arrive before it breaks: the challenge, the welcome and the first order are among
+ * them.
+ */
 const FIRST_MESSAGES = 4
 
 export class FaultProxy {
@@ -42,7 +46,10 @@ export class FaultProxy {
     this.#target = new URL(target)
   }
 
-  /** The next `count` requests reach the coordinator, and their answers are lost; so is one of the first answers of a socket. */
+  /**
+   * The next `count` requests reach the coordinator, and their answers are lost; so is one of the first answers of a
+   * socket.
+   */
   loseAnswers(count: number): void {
     this.#losing += count
   }
@@ -64,7 +71,10 @@ export class FaultProxy {
     this.#open.add(connection)
     const survives = 1 + (this.#random() % FIRST_MESSAGES)
     void connection
-      .carry({ up: (source) => this.#slowed(connection, source), down: (source) => this.#lossy(connection, source, survives) })
+      .carry({
+        up: (source) => this.#slowed(connection, source),
+        down: (source) => this.#lossy(connection, source, survives),
+      })
       .finally(() => this.#open.delete(connection))
   }
 

@@ -4,9 +4,9 @@ import { createNodeHost, openWebRtc } from '@starling-grid/client-node/host'
 import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { FRAME_FAULTS, withFrameFault } from './frame-faults.ts'
-import { isSlowness, SLOWNESS, withSlowBlocks } from './slow-blocks.ts'
-import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
 import { Partition, type PartitionOrder, withoutIce, withoutLinks } from './link-faults.ts'
+import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
+import { isSlowness, SLOWNESS, withSlowBlocks } from './slow-blocks.ts'
 
 /** A home's line to others: 20 Mbit/s. */
 const LINE_BYTES_PER_MS = 2500
@@ -21,13 +21,19 @@ function withFault(host: VolunteerHost): VolunteerHost {
   if (kind === 'long-lines') return overLongLines(host, Number(number))
   if (isSlowness(kind)) return withSlowBlocks(host, kind, Number(number))
   const faulty = withFrameFault(host, kind, Number(number)) ?? withMessageFault(host, kind, Number(number))
-  if (faulty === undefined) throw new Error(`STARLING_FAULT is one of ${['no-ice', 'no-links', 'partition', 'long-lines', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`)
+  if (faulty === undefined)
+    throw new Error(
+      `STARLING_FAULT is one of ${['no-ice', 'no-links', 'partition', 'long-lines', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`,
+    )
   return faulty
 }
 
 /** As from one continent to another: what it sends arrives so many ms later. */
 function overLongLines(host: VolunteerHost, latencyMs: number): VolunteerHost {
-  return { ...host, openPeerNetwork: async (access) => slowNetwork(await host.openPeerNetwork(access), LINE_BYTES_PER_MS, latencyMs) }
+  return {
+    ...host,
+    openPeerNetwork: async (access) => slowNetwork(await host.openPeerNetwork(access), LINE_BYTES_PER_MS, latencyMs),
+  }
 }
 
 /** The test cuts and heals links while the volunteer runs. */
@@ -37,7 +43,9 @@ function partitioned(host: VolunteerHost): VolunteerHost {
   return partition.in(host)
 }
 
-const host = withFault(createNodeHost({ coordinatorUrl, executor: process.argv.includes('reference') ? 'reference' : 'webgpu' }))
+const host = withFault(
+  createNodeHost({ coordinatorUrl, executor: process.argv.includes('reference') ? 'reference' : 'webgpu' }),
+)
 const volunteer = createVolunteer(host, { name, onStatus: () => undefined })
 process.on('SIGTERM', () => void volunteer.stop())
 process.once('disconnect', () => process.exit(1)) // the test is gone

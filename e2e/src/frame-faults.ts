@@ -1,5 +1,12 @@
 // Faults in what a volunteer sends to others: its n-th frame of one type meets one. All links, also relayed ones.
-import { FRAME_HEADER_BYTES, FRAME_TYPES, type Frame, type FrameType, packFrame, unpackFrame } from '@starling-grid/protocol'
+import {
+  FRAME_HEADER_BYTES,
+  FRAME_TYPES,
+  type Frame,
+  type FrameType,
+  packFrame,
+  unpackFrame,
+} from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork, RelaySocket, VolunteerHost } from '@starling-grid/volunteer'
 
 type Bytes = Uint8Array<ArrayBuffer>
@@ -18,7 +25,9 @@ interface Fault {
   readonly change: (sending: Sending, number: number) => readonly Bytes[]
 }
 
-/** Some frames in a row: each costs a ballot, so the fault is seen also when the first meets a generation that is over. */
+/**
+ * Some frames in a row: each costs a ballot, so the fault is seen also when the first meets a generation that is over.
+ */
 const IN_A_ROW = 3
 /** Far above what the rate of any link hides: frames in one burst of a flood. */
 const FLOOD_FRAMES = 20_000
@@ -28,25 +37,53 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'die-at-partial': { type: 'partial', change: dieAt },
   'die-at-reduced': { type: 'reduced', change: dieAt },
   /** the first NUMBER reduces break, also past the coordinator, then the links are good */
-  'break-links': { type: 'partial', change: ({ n, frame, link }, number) => (n > number ? [frame] : (link.close('fault'), [])) },
+  'break-links': {
+    type: 'partial',
+    change: ({ n, frame, link }, number) => (n > number ? [frame] : (link.close('fault'), [])),
+  },
   /** partial sums that are not numbers */
-  'send-nan': { type: 'partial', change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(Number.NaN))]) },
+  'send-nan': {
+    type: 'partial',
+    change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(Number.NaN))]),
+  },
   /** partial sums that are finite and far larger than anybody's; only owners in a butterfly see whose they are */
-  'send-huge': { type: 'partial', change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(1e20))]) },
+  'send-huge': {
+    type: 'partial',
+    change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(1e20))]),
+  },
   /** bytes that are no frame */
-  'send-garbage': { type: 'partial', change: ({ n, frame }, number) => [n === number ? new Uint8Array(frame.byteLength).fill(0x5a) : frame] },
+  'send-garbage': {
+    type: 'partial',
+    change: ({ n, frame }, number) => [n === number ? new Uint8Array(frame.byteLength).fill(0x5a) : frame],
+  },
   /** a header that promises more than follows */
   'send-truncated': { type: 'partial', change: ({ n, frame }, number) => [n === number ? frame.slice(0, -4) : frame] },
   /** a chunk of another length than the plan has */
-  'send-short': { type: 'partial', change: inARow((frame) => [withFrame(frame, ({ payload }) => ({ payload: payload.subarray(4) }))]) },
+  'send-short': {
+    type: 'partial',
+    change: inARow((frame) => [withFrame(frame, ({ payload }) => ({ payload: payload.subarray(4) }))]),
+  },
   /** payload and checksum do not belong together */
   'send-flipped-bit': { type: 'partial', change: ({ n, frame }, number) => [n === number ? flipped(frame) : frame] },
   /** beside what is due, copies that name the generation before: they cost nobody a step, so they go on */
-  'send-old': { type: 'partial', change: ({ n, frame }, number) => (n < number ? [frame] : [withFrame(frame, ({ generation }) => ({ generation: generation - 1 })), frame]) },
+  'send-old': {
+    type: 'partial',
+    change: ({ n, frame }, number) =>
+      n < number ? [frame] : [withFrame(frame, ({ generation }) => ({ generation: generation - 1 })), frame],
+  },
   /** the right shape, checksum and finite, and one bit of it wrong: only digests can tell */
-  'send-wrong-sum': { type: 'reduced', change: ({ n, frame }, number) => [n === number ? withPayload(frame, (payload) => (payload[0] = (payload[0] ?? 0) ^ 1)) : frame] },
+  'send-wrong-sum': {
+    type: 'reduced',
+    change: ({ n, frame }, number) => [
+      n === number ? withPayload(frame, (payload) => (payload[0] = (payload[0] ?? 0) ^ 1)) : frame,
+    ],
+  },
   /** repeats of one frame, as fast as the link takes them */
-  'flood-frames': { type: 'partial', change: ({ n, frame }, number) => (n === number ? new Array<Bytes>(FLOOD_FRAMES).fill(frame).map((one) => one.slice()) : [frame]) },
+  'flood-frames': {
+    type: 'partial',
+    change: ({ n, frame }, number) =>
+      n === number ? new Array<Bytes>(FLOOD_FRAMES).fill(frame).map((one) => one.slice()) : [frame],
+  },
 }
 
 export const FRAME_FAULTS: readonly string[] = Object.keys(FAULTS)
@@ -56,7 +93,8 @@ export function withFrameFault(host: VolunteerHost, kind: string, number: number
   const fault = Object.hasOwn(FAULTS, kind) ? FAULTS[kind] : undefined
   if (fault === undefined) return undefined
   let n = 0
-  const change: Change = (frame, link) => (isOf(fault.type, frame) ? fault.change({ n: ++n, frame, link }, number) : [frame])
+  const change: Change = (frame, link) =>
+    isOf(fault.type, frame) ? fault.change({ n: ++n, frame, link }, number) : [frame]
   return {
     ...host,
     openPeerNetwork: async (access) => faultyNetwork(await host.openPeerNetwork(access), change),

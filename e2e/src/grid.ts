@@ -14,7 +14,10 @@ export interface GridOptions {
   readonly port?: number
   /** folder of the built pages, for who opens one; none are served, nor built, otherwise */
   readonly webRoot?: string
-  /** niceness of the volunteers: above 0 the coordinator, which shares the machine with them here and nowhere else, goes first */
+  /**
+   * niceness of the volunteers: above 0 the coordinator, which shares the machine with them here and nowhere else, goes
+   * first
+   */
   readonly volunteerNiceness?: number
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
   readonly timing?: Readonly<Record<string, number>>
@@ -81,16 +84,25 @@ export class Grid {
 
   /** @throws GridError what the coordinator refused, with its code */
   async submit(job: JobSpec): Promise<string> {
-    const response = await fetch(`${this.direct}/api/jobs`, { method: 'POST', headers: { ...this.#owner, 'content-type': 'application/json' }, body: JSON.stringify(job) })
+    const response = await fetch(`${this.direct}/api/jobs`, {
+      method: 'POST',
+      headers: { ...this.#owner, 'content-type': 'application/json' },
+      body: JSON.stringify(job),
+    })
     const answer = (await response.json()) as { id?: string; code?: GridError['code']; message?: string }
-    if (!response.ok || answer.id === undefined) throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
+    if (!response.ok || answer.id === undefined)
+      throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
     return answer.id
   }
 
   /** The run ends with the epoch that it is in. */
   async endWithEpoch(job: string): Promise<void> {
-    const response = await fetch(`${this.url}/api/jobs/${job}/stop`, { method: 'POST', headers: { authorization: `Bearer ${this.token}` } })
-    if (!response.ok) throw new GridError('unsupported', `the run could not be ended: HTTP ${response.status} ${await response.text()}`)
+    const response = await fetch(`${this.url}/api/jobs/${job}/stop`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.token}` },
+    })
+    if (!response.ok)
+      throw new GridError('unsupported', `the run could not be ended: HTTP ${response.status} ${await response.text()}`)
   }
 
   /** Ids of the jobs that its data folder holds, the oldest first. */
@@ -100,12 +112,31 @@ export class Grid {
     return jobs.map(({ job }) => job.id)
   }
 
-  addVolunteer({ name = `volunteer-${this.volunteers.length + 1}`, executor, adapter, once = false, entry, env }: VolunteerOptions = {}): Child {
-    const args = ['--name', name, ...(executor === undefined ? [] : ['--executor', executor]), ...(adapter === undefined ? [] : ['--adapter', adapter]), ...(once ? ['--once'] : [])]
+  addVolunteer({
+    name = `volunteer-${this.volunteers.length + 1}`,
+    executor,
+    adapter,
+    once = false,
+    entry,
+    env,
+  }: VolunteerOptions = {}): Child {
+    const args = [
+      '--name',
+      name,
+      ...(executor === undefined ? [] : ['--executor', executor]),
+      ...(adapter === undefined ? [] : ['--adapter', adapter]),
+      ...(once ? ['--once'] : []),
+    ]
     const kept = this.#options.audited === true ? { STARLING_WITNESS: this.witness } : {}
-    const child = startChild({ name, args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args], ...(entry === undefined ? {} : { entry }), env: { ...kept, ...env } })
+    const child = startChild({
+      name,
+      args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args],
+      ...(entry === undefined ? {} : { entry }),
+      env: { ...kept, ...env },
+    })
     // Threads take it over from the one that starts them; so far there is only one.
-    if (this.#options.volunteerNiceness !== undefined && child.process.pid !== undefined) setPriority(child.process.pid, this.#options.volunteerNiceness)
+    if (this.#options.volunteerNiceness !== undefined && child.process.pid !== undefined)
+      setPriority(child.process.pid, this.#options.volunteerNiceness)
     this.volunteers.push(child)
     return child
   }
@@ -118,15 +149,29 @@ export class Grid {
 
   /** The same port and the same folder: the volunteers find it again by themselves. */
   async restartCoordinator(): Promise<void> {
-    const { child } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: Number(new URL(this.direct).port) })
+    const { child } = await startCoordinator({
+      ...this.#options,
+      dataDir: this.dataDir,
+      token: this.token,
+      port: Number(new URL(this.direct).port),
+    })
     this.coordinator = child
   }
 
-  /** Another coordinator on the same folder, as a rolling restart starts it: the one before is deposed, and ends by itself. */
+  /**
+   * Another coordinator on the same folder, as a rolling restart starts it: the one before is deposed, and ends by
+   * itself.
+   */
   async replaceCoordinator(): Promise<Child> {
     if (this.proxy === undefined) throw new Error('internal: a coordinator on another port is reached through a proxy')
     const before = this.coordinator
-    const { child, url } = await startCoordinator({ ...this.#options, dataDir: this.dataDir, token: this.token, port: 0, takeOver: true })
+    const { child, url } = await startCoordinator({
+      ...this.#options,
+      dataDir: this.dataDir,
+      token: this.token,
+      port: 0,
+      takeOver: true,
+    })
     this.coordinator = child
     this.direct = url
     this.proxy.pointTo(url)
@@ -147,7 +192,11 @@ export class Grid {
 
   async exportModel(job: string, file: string): Promise<void> {
     const response = await fetch(`${this.direct}/api/jobs/${job}/export`, { headers: this.#owner })
-    if (!response.ok) throw new GridError('unsupported', `the model could not be exported: HTTP ${response.status} ${await response.text()}`)
+    if (!response.ok)
+      throw new GridError(
+        'unsupported',
+        `the model could not be exported: HTTP ${response.status} ${await response.text()}`,
+      )
     await writeFile(file, new Uint8Array(await response.arrayBuffer()))
   }
 
@@ -169,15 +218,37 @@ interface GridParts {
   readonly proxy: FaultProxy | undefined
 }
 
-async function startCoordinator(options: GridOptions & { readonly dataDir: string; readonly token: string; readonly port: number; readonly takeOver?: boolean }): Promise<{ readonly child: Child; readonly url: string }> {
+async function startCoordinator(
+  options: GridOptions & {
+    readonly dataDir: string
+    readonly token: string
+    readonly port: number
+    readonly takeOver?: boolean
+  },
+): Promise<{ readonly child: Child; readonly url: string }> {
   const { dataDir, token, port, webRoot = dataDir, timing } = options
   let told: (url: string) => void = () => undefined
   const listening = new Promise<string>((resolve) => (told = resolve))
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   if (options.takeOver === true) args.push('--take-over')
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
-  const child = startChild({ name: 'the coordinator', args, env: { STARLING_TOKEN: token }, onLine: (line, stream) => (stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined) })
-  const timer = new Promise<never>((_, reject) => setTimeout(() => reject(new Error(`the coordinator did not say where it listens: ${child.lines.join(' | ')}`)), START_MS).unref())
-  const url = await Promise.race([listening, child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))), timer])
+  const child = startChild({
+    name: 'the coordinator',
+    args,
+    env: { STARLING_TOKEN: token },
+    onLine: (line, stream) =>
+      stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined,
+  })
+  const timer = new Promise<never>((_, reject) =>
+    setTimeout(
+      () => reject(new Error(`the coordinator did not say where it listens: ${child.lines.join(' | ')}`)),
+      START_MS,
+    ).unref(),
+  )
+  const url = await Promise.race([
+    listening,
+    child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))),
+    timer,
+  ])
   return { child, url }
 }

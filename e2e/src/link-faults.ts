@@ -1,6 +1,15 @@
-// Faults in how a volunteer reaches others: members to whom no direct link opens, and links that carry nothing for a while.
+// Faults in how a volunteer reaches others: members to whom no direct link opens, and links that carry nothing for a
+// while.
 import { GridError, LINK_OPEN_MS, memberId, type MemberId } from '@starling-grid/protocol'
-import { openPeerJsNetwork, type PeerJsClient, type PeerJsPlatform, type PeerLink, type PeerNetwork, type RtcConnection, type VolunteerHost } from '@starling-grid/volunteer'
+import {
+  openPeerJsNetwork,
+  type PeerJsClient,
+  type PeerJsPlatform,
+  type PeerLink,
+  type PeerNetwork,
+  type RtcConnection,
+  type VolunteerHost,
+} from '@starling-grid/volunteer'
 import { wrapLinks } from './frame-faults.ts'
 
 /** What a test tells a volunteer that was started with the fault `partition`. */
@@ -13,7 +22,11 @@ export interface PartitionOrder {
 const LOOK_MS = 100
 
 /** As behind two routers that let nothing in: no direct link opens to the first `count` members that it meets. */
-export function withoutIce(host: VolunteerHost, openWebRtc: () => Promise<PeerJsPlatform>, count: number): VolunteerHost {
+export function withoutIce(
+  host: VolunteerHost,
+  openWebRtc: () => Promise<PeerJsPlatform>,
+  count: number,
+): VolunteerHost {
   const unreachable = new Set<string>()
   const isUnreachable = (peer: string): boolean => {
     if (unreachable.size < count) unreachable.add(peer)
@@ -23,7 +36,10 @@ export function withoutIce(host: VolunteerHost, openWebRtc: () => Promise<PeerJs
     ...host,
     openPeerNetwork: async (access) => {
       const platform = await openWebRtc()
-      return openPeerJsNetwork({ ...platform, createPeer: (id, options) => deafTo(platform.createPeer(id, options), isUnreachable) }, access)
+      return openPeerJsNetwork(
+        { ...platform, createPeer: (id, options) => deafTo(platform.createPeer(id, options), isUnreachable) },
+        access,
+      )
     },
   }
 }
@@ -44,11 +60,23 @@ type Listen = (event: string, listener: (connection: RtcConnection) => void) => 
 function deafTo(client: PeerJsClient, isUnreachable: (peer: string) => boolean): PeerJsClient {
   const connect = client.connect.bind(client)
   const on = client.on.bind(client) as Listen
-  const listen: Listen = (event, listener) => on(event, event === 'connection' ? (connection) => (isUnreachable(connection.peer) ? connection.close() : listener(connection)) : listener)
-  return Object.assign(client, { on: listen, connect: (peer: string, options: Parameters<typeof connect>[1]) => (isUnreachable(peer) ? undefined : connect(peer, options)) })
+  const listen: Listen = (event, listener) =>
+    on(
+      event,
+      event === 'connection'
+        ? (connection) => (isUnreachable(connection.peer) ? connection.close() : listener(connection))
+        : listener,
+    )
+  return Object.assign(client, {
+    on: listen,
+    connect: (peer: string, options: Parameters<typeof connect>[1]) =>
+      isUnreachable(peer) ? undefined : connect(peer, options),
+  })
 }
 
-/** Links that can be cut and healed: while one is cut its frames are lost both ways, nobody hears of it, and none opens. */
+/**
+ * Links that can be cut and healed: while one is cut its frames are lost both ways, nobody hears of it, and none opens.
+ */
 export class Partition {
   readonly #cut = new Set<MemberId>()
 
@@ -58,7 +86,10 @@ export class Partition {
   }
 
   in(host: VolunteerHost): VolunteerHost {
-    return { ...host, openPeerNetwork: async (access) => this.#over(await host.openPeerNetwork(access), access.linkOpenMs) }
+    return {
+      ...host,
+      openPeerNetwork: async (access) => this.#over(await host.openPeerNetwork(access), access.linkOpenMs),
+    }
   }
 
   #over(network: PeerNetwork, linkOpenMs = LINK_OPEN_MS): PeerNetwork {
@@ -72,9 +103,14 @@ export class Partition {
   }
 
   async #healed(peer: MemberId, linkOpenMs: number, signal: AbortSignal): Promise<void> {
-    for (const end = performance.now() + linkOpenMs; this.#cut.has(peer); await new Promise((resolve) => setTimeout(resolve, LOOK_MS))) {
+    for (
+      const end = performance.now() + linkOpenMs;
+      this.#cut.has(peer);
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+    ) {
       signal.throwIfAborted()
-      if (performance.now() > end) throw new GridError('link-timeout', `no link to ${peer} within ${linkOpenMs} ms: it is cut`)
+      if (performance.now() > end)
+        throw new GridError('link-timeout', `no link to ${peer} within ${linkOpenMs} ms: it is cut`)
     }
   }
 }

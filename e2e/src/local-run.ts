@@ -13,7 +13,10 @@ const INTERRUPTED = 130
 export const DEFAULT_PORT = 8790
 
 /** The named port must be free; the default one may give way, and says so by its URL. */
-export async function startLocalGrid({ port, ...options }: Omit<GridOptions, 'port'> & { readonly port: number | undefined }): Promise<Grid> {
+export async function startLocalGrid({
+  port,
+  ...options
+}: Omit<GridOptions, 'port'> & { readonly port: number | undefined }): Promise<Grid> {
   if (port !== undefined) return Grid.start({ ...options, port })
   try {
     return await Grid.start({ ...options, port: DEFAULT_PORT })

@@ -1,4 +1,5 @@
-// Commands that run a whole grid on this machine: demo, train, parity, chaos; and the one that breaks lines of it: mutants. The one place where a thrown error becomes a message.
+// Commands that run a whole grid on this machine: demo, train, parity, chaos; and the one that breaks lines of it:
+// mutants. The one place where a thrown error becomes a message.
 import { describeError, isGridError } from '@starling-grid/protocol'
 import { CommanderError } from 'commander'
 
@@ -16,7 +17,9 @@ async function main([name = '', ...args]: readonly string[]): Promise<number> {
   const load = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
   if (load === undefined) throw new Error(`internal: no command "${name}"`)
   try {
-    return await (await load())(args)
+    return await (
+      await load()
+    )(args)
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
     console.error(describeError(error))

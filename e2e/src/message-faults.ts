@@ -1,6 +1,15 @@
-// Faults in what a volunteer says to the coordinator: its n-th message of one type meets one. What it does is honest; what it
-// says of it is not.
-import { type Claim, digest, encode, type JobId, named, type OnWire, type StepRecord, type ToCoordinator } from '@starling-grid/protocol'
+// Faults in what a volunteer says to the coordinator: its n-th message of one type meets one. What it does is honest;
+// what it says of it is not.
+import {
+  type Claim,
+  digest,
+  encode,
+  type JobId,
+  named,
+  type OnWire,
+  type StepRecord,
+  type ToCoordinator,
+} from '@starling-grid/protocol'
 import type { VolunteerHost } from '@starling-grid/volunteer'
 
 type Said = ToCoordinator['type']
@@ -39,15 +48,29 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   /** the digest of a step that nobody else has */
   'lie-digest': { type: 'held', change: instead(withRecord((record) => ({ ...record, gradDigest: FALSE_DIGEST }))) },
   /** a step of other blocks than the plan has */
-  'lie-blocks': { type: 'held', change: instead(withRecord((record) => ({ ...record, blocks: [...record.blocks].reverse() }))) },
+  'lie-blocks': {
+    type: 'held',
+    change: instead(withRecord((record) => ({ ...record, blocks: [...record.blocks].reverse() }))),
+  },
   /** samples that these blocks do not have */
-  'lie-samples': { type: 'held', change: instead(withRecord((record) => ({ ...record, samples: 2 * record.samples, targets: 2 * record.targets }))) },
+  'lie-samples': {
+    type: 'held',
+    change: instead(withRecord((record) => ({ ...record, samples: 2 * record.samples, targets: 2 * record.targets }))),
+  },
   /** a chain seven steps ahead of the others, in the ballot that it asks for */
-  'lie-ahead': { type: 'held', change: claiming((last) => Array.from({ length: 7 }, (_, i) => ({ ...last, v: last.v + 1 + i, gradDigest: FALSE_DIGEST }))) },
+  'lie-ahead': {
+    type: 'held',
+    change: claiming((last) =>
+      Array.from({ length: 7 }, (_, i) => ({ ...last, v: last.v + 1 + i, gradDigest: FALSE_DIGEST })),
+    ),
+  },
   /** one step ahead, as a survivor may be, with blocks that are counted already */
   'lie-twice': { type: 'held', change: claiming((last) => [{ ...last, v: last.v + 1 }]) },
   'say-garbage': { type: 'held', change: instead((message) => ['{"type":"held","__proto__":{}}', message]) },
-  'flood-messages': { type: 'held', change: instead((message) => new Array<ToCoordinator>(FLOOD_MESSAGES).fill(message)) },
+  'flood-messages': {
+    type: 'held',
+    change: instead((message) => new Array<ToCoordinator>(FLOOD_MESSAGES).fill(message)),
+  },
 }
 
 export const MESSAGE_FAULTS: readonly string[] = Object.keys(FAULTS)
@@ -59,7 +82,8 @@ export function withMessageFault(host: VolunteerHost, kind: string, number: numb
   let n = 0
   let nextClaim: ((state: State) => State) | undefined
   const change = (message: ToCoordinator): readonly (ToCoordinator | string)[] => {
-    if (message.type === fault.type) return fault.change({ message, n: ++n, lieInNextClaim: (lie) => (nextClaim = lie) }, number)
+    if (message.type === fault.type)
+      return fault.change({ message, n: ++n, lieInNextClaim: (lie) => (nextClaim = lie) }, number)
     if (message.type !== 'state' || nextClaim === undefined) return [message]
     const lie = nextClaim
     nextClaim = undefined
@@ -80,7 +104,10 @@ export function withMessageFault(host: VolunteerHost, kind: string, number: numb
   }
 }
 
-function sayAll(messages: readonly (ToCoordinator | string)[], { job, send }: { readonly job: JobId; readonly send: (text: string) => void }): void {
+function sayAll(
+  messages: readonly (ToCoordinator | string)[],
+  { job, send }: { readonly job: JobId; readonly send: (text: string) => void },
+): void {
   for (const message of messages) {
     if (message === DEATH) setTimeout(() => process.kill(process.pid, 'SIGKILL'), LEFT_MS)
     else send(typeof message === 'string' ? message : encode(named(job, message)))
@@ -105,8 +132,23 @@ function claiming(more: (last: StepRecord) => readonly StepRecord[]): Fault['cha
   return ({ message, n, lieInNextClaim }, number) => {
     if (n !== number || message.type !== 'held') return [message]
     const { owner, gen, record } = message
-    lieInNextClaim((state) => (state.claim === null ? state : { ...state, claim: prolonged(state.claim, record, more) }))
-    return [message, { type: 'abort', owner, gen, step: record.v + 1, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'a pretext' }]
+    lieInNextClaim((state) =>
+      state.claim === null ? state : { ...state, claim: prolonged(state.claim, record, more) },
+    )
+    return [
+      message,
+      {
+        type: 'abort',
+        owner,
+        gen,
+        step: record.v + 1,
+        blamed: null,
+        why: 'stalled',
+        links: [],
+        code: 'reduce-timeout',
+        message: 'a pretext',
+      },
+    ]
   }
 }
 

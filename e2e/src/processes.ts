@@ -38,7 +38,11 @@ export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: Star
   const node = entry.endsWith('.ts') ? ['--import', 'tsx', entry] : [entry]
   // The channel says nothing; its end tells the child that we are gone (bin/command-line.mjs).
   // Its own process group: Ctrl-C on the terminal reaches us, and we decide in what order the others stop
-  const child = spawn(process.execPath, [...node, ...args], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], env: { ...process.env, FORCE_COLOR: undefined, NO_COLOR: '1', ...env }, detached: true })
+  const child = spawn(process.execPath, [...node, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    env: { ...process.env, FORCE_COLOR: undefined, NO_COLOR: '1', ...env },
+    detached: true,
+  })
   child.channel?.unref()
   const lines: string[] = []
   const keep = (stream: 'stdout' | 'stderr') => (line: string) => {
@@ -46,9 +50,19 @@ export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: Star
     if (lines.length > KEPT_LINES) lines.shift()
     onLine?.(line, stream)
   }
-  for (const stream of ['stdout', 'stderr'] as const) if (child[stream] !== null) createInterface(child[stream]).on('line', keep(stream))
-  const ended = once(child, 'exit').then(([code, signal]) => ((running.delete(handle), code ?? String(signal)) as number | string))
-  const handle: Child = { process: child, name, lines, ended, alive: () => child.exitCode === null && child.signalCode === null, kill: (signal = 'SIGKILL') => void child.kill(signal) }
+  for (const stream of ['stdout', 'stderr'] as const)
+    if (child[stream] !== null) createInterface(child[stream]).on('line', keep(stream))
+  const ended = once(child, 'exit').then(
+    ([code, signal]) => (running.delete(handle), code ?? String(signal)) as number | string,
+  )
+  const handle: Child = {
+    process: child,
+    name,
+    lines,
+    ended,
+    alive: () => child.exitCode === null && child.signalCode === null,
+    kill: (signal = 'SIGKILL') => void child.kill(signal),
+  }
   running.add(handle)
   return handle
 }
@@ -64,5 +78,13 @@ export async function stopChild(child: Child, graceMs = 5000): Promise<void> {
 
 /** What a child that ended too early had to say. */
 export function earlyEnd(child: Child, ended: number | string): GridError {
-  return new GridError('unsupported', `${child.name} ended (${ended}): ${child.lines.filter((line) => line.trim() !== '').slice(-3).join(' | ') || 'it said nothing'}`)
+  return new GridError(
+    'unsupported',
+    `${child.name} ended (${ended}): ${
+      child.lines
+        .filter((line) => line.trim() !== '')
+        .slice(-3)
+        .join(' | ') || 'it said nothing'
+    }`,
+  )
 }

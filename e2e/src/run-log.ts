@@ -7,7 +7,12 @@ import type { Watch } from './watch.ts'
 /** A step's loss is that of its own batch, before its update. Seconds count from the first step's commit. */
 export type LogLine =
   | { readonly step: number; readonly loss: number; readonly seconds: number }
-  | { readonly step: number; readonly validationLoss: number; readonly validationAccuracy: number; readonly seconds: number }
+  | {
+      readonly step: number
+      readonly validationLoss: number
+      readonly validationAccuracy: number
+      readonly seconds: number
+    }
 
 export class RunLog {
   readonly #file: string
@@ -27,7 +32,10 @@ export class RunLog {
     this.#steps = Math.min(this.#steps, steps.length)
     this.#validations = Math.min(this.#validations, validations.length)
     this.#startedAt ??= steps[0]?.at
-    const lines = [...steps.slice(this.#steps).map((point) => this.#step(point)), ...validations.slice(this.#validations).map((point) => this.#validation(point))]
+    const lines = [
+      ...steps.slice(this.#steps).map((point) => this.#step(point)),
+      ...validations.slice(this.#validations).map((point) => this.#validation(point)),
+    ]
     this.#steps = steps.length
     this.#validations = validations.length
     if (lines.length > 0) appendFileSync(this.#file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''))

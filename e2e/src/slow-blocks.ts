@@ -1,5 +1,5 @@
-// A volunteer whose machine is slow, or becomes slow while it works (a laptop on battery, a GPU that gets hot): every gradient
-// takes longer, by the samples in it. All else is the production volunteer.
+// A volunteer whose machine is slow, or becomes slow while it works (a laptop on battery, a GPU that gets hot): every
+// gradient takes longer, by the samples in it. All else is the production volunteer.
 import { setTimeout as pause } from 'node:timers/promises'
 import type { VolunteerHost } from '@starling-grid/volunteer'
 

@@ -35,7 +35,12 @@ export function textJob({ path, vocab, ...options }: TextJobOptions): JobSpec {
     owner: 'Starling',
     purpose: 'Teaches a very small GPT to continue a text.',
     model: gpt({ blocks: 2, heads: 2, channels: 32, context: CONTEXT, vocab }),
-    dataset: { source: 'text', path, tokens: 'characters', windowsPerEpoch: STEPS_PER_EPOCH * BLOCK_SAMPLES * BATCH_BLOCKS },
+    dataset: {
+      source: 'text',
+      path,
+      tokens: 'characters',
+      windowsPerEpoch: STEPS_PER_EPOCH * BLOCK_SAMPLES * BATCH_BLOCKS,
+    },
     blockSamples: BLOCK_SAMPLES,
     batchBlocks: BATCH_BLOCKS,
     mode: 'ring',
@@ -43,7 +48,9 @@ export function textJob({ path, vocab, ...options }: TextJobOptions): JobSpec {
   }
 }
 
-/** Tiny Shakespeare where it is at hand; otherwise a text in `folder`, the same on every machine, and `say` tells so. */
+/**
+ * Tiny Shakespeare where it is at hand; otherwise a text in `folder`, the same on every machine, and `say` tells so.
+ */
 export async function ensureText(folder: string, say: (text: string) => void): Promise<TextFile> {
   const known = await readFile(SHAKESPEARE, 'utf8').catch(() => undefined)
   if (known !== undefined) return { path: SHAKESPEARE, vocab: new Set(known).size }

@@ -1,4 +1,5 @@
-// Where `train` keeps a run, so that the same command goes on with it: one folder for each job, named by the job's content.
+// Where `train` keeps a run, so that the same command goes on with it: one folder for each job, named by the job's
+// content.
 import { createHash } from 'node:crypto'
 import { mkdir, readdir } from 'node:fs/promises'
 import { homedir } from 'node:os'
@@ -23,16 +24,24 @@ export function trainRoot(env: NodeJS.ProcessEnv = process.env): string {
 
 /** @throws GridError 'folder-unwritable' */
 export async function trainFolder(file: string, job: JobSpec, root: string = trainRoot()): Promise<TrainFolder> {
-  const name = basename(file, extname(file)).toLowerCase().replaceAll(/[^0-9a-z]+/g, '-')
+  const name = basename(file, extname(file))
+    .toLowerCase()
+    .replaceAll(/[^0-9a-z]+/g, '-')
   const hash = createHash('sha256').update(JSON.stringify(job)).digest('hex').slice(0, HASH_LENGTH)
   const path = join(resolve(root), `${name}-${hash}`)
   try {
     await mkdir(path, { recursive: true, mode: 0o700 })
     const own = await readdir(path)
     const beside = await readdir(resolve(root))
-    const older = beside.filter((entry) => entry.slice(0, -HASH_LENGTH) === `${name}-` && entry !== basename(path)).map((entry) => join(resolve(root), entry))
+    const older = beside
+      .filter((entry) => entry.slice(0, -HASH_LENGTH) === `${name}-` && entry !== basename(path))
+      .map((entry) => join(resolve(root), entry))
     return { path, isThere: own.length > 0, older }
   } catch (cause) {
-    throw new GridError('folder-unwritable', `expected a folder that can be written, got ${path} (${describeError(cause)}); name another one with --data-dir`, { cause })
+    throw new GridError(
+      'folder-unwritable',
+      `expected a folder that can be written, got ${path} (${describeError(cause)}); name another one with --data-dir`,
+      { cause },
+    )
   }
 }

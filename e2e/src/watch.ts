@@ -1,5 +1,11 @@
 // A client of the dashboard's stream: the run as it is, and everything that was committed so far.
-import { type RunEvent, type RunView, type StepPoint, type ValidationPoint, type WatchMessage } from '@starling-grid/protocol'
+import {
+  type RunEvent,
+  type RunView,
+  type StepPoint,
+  type ValidationPoint,
+  type WatchMessage,
+} from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 
 /** ms before the stream is dialled again after it broke */
@@ -32,7 +38,10 @@ export class Watch {
     return [...this.#waits].join(' and ') || 'nothing of the run'
   }
 
-  /** Resolves as soon as `state` answers something; looks again at every change. @throws Error that names what was waited for */
+  /**
+   * Resolves as soon as `state` answers something; looks again at every change. @throws Error that names what was
+   * waited for
+   */
   waitFor<T>(what: string, state: (watch: Watch) => T | undefined | false, limitMs = this.limitMs): Promise<T> {
     return new Promise((resolve, reject) => {
       const check = (): void => {
@@ -46,7 +55,13 @@ export class Watch {
         this.#waits.delete(what)
         act()
       }
-      const timer = setTimeout(() => finish(() => reject(new Error(`gave up waiting for ${what} after ${limitMs / 1000} s; the run is ${this.describe()}`))), limitMs)
+      const timer = setTimeout(
+        () =>
+          finish(() =>
+            reject(new Error(`gave up waiting for ${what} after ${limitMs / 1000} s; the run is ${this.describe()}`)),
+          ),
+        limitMs,
+      )
       this.#listeners.add(check)
       this.#waits.add(what)
       check()
@@ -60,7 +75,10 @@ export class Watch {
   describe(): string {
     const { run } = this
     if (run === undefined) return 'unknown'
-    const last = this.events.slice(-6).map((event) => event.text).join(' / ')
+    const last = this.events
+      .slice(-6)
+      .map((event) => event.text)
+      .join(' / ')
     return `${run.phase} (${run.reason}), mode ${run.mode}, version ${run.version.v}, ${run.members.length} members; lately: ${last}`
   }
 

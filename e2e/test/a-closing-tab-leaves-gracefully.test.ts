@@ -16,7 +16,11 @@ test('a tab that closes leaves gracefully, and the others go on', { timeout: 300
     const page = await browser.newPage()
     await page.goto(grid.url)
     await page.locator('button[data-primary]').click()
-    await grid.watch.waitFor('a ring with the tab', ({ run }) => run?.phase === 'ring' && run.members.some((member) => member.client === 'tab' && member.position !== null))
+    await grid.watch.waitFor(
+      'a ring with the tab',
+      ({ run }) =>
+        run?.phase === 'ring' && run.members.some((member) => member.client === 'tab' && member.position !== null),
+    )
     await page.close({ runBeforeUnload: true })
     const departure = await grid.watch.waitFor('the departure', ({ run }) => run?.departed[0])
     assert.ok(departure.expected, `the tab said that it leaves, got "${departure.reason}"`)

@@ -9,11 +9,16 @@ import { OwnWindow } from './window-of-its-own.ts'
 
 /** Far more than the test needs: the run is stopped. */
 const STEPS = 5000
-/** Between a share as its speed gives it and half of it; speeds move on by some percent from the plan that had the share. */
+/**
+ * Between a share as its speed gives it and half of it; speeds move on by some percent from the plan that had the
+ * share.
+ */
 const BETWEEN = 0.72
 
 function members(run: RunView | undefined): { readonly tab: MemberView; readonly node: MemberView } | undefined {
-  const [tab, node] = (['tab', 'node'] as const).map((client) => run?.members.find((member) => member.client === client && member.share !== null))
+  const [tab, node] = (['tab', 'node'] as const).map((client) =>
+    run?.members.find((member) => member.client === client && member.share !== null),
+  )
   return tab && node && { tab, node }
 }
 
@@ -25,32 +30,39 @@ function partOfItsSpeed(run: RunView | undefined): number {
   return ((tab.share ?? 0) / (node.share ?? 0)) * (node.samplesPerSecond / tab.samplesPerSecond)
 }
 
-test('a tab whose window is minimized gets half the share and twice the lease, and both back when it is seen again', { timeout: 400_000 }, async () => {
-  const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
-  const browser = await launchBrowser()
-  try {
-    await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
-    grid.addVolunteer({ executor: 'reference' })
-    const window = await OwnWindow.open(browser, grid.url)
-    await window.whenThere('button[data-primary]')
-    await window.evaluate('document.querySelector("button[data-primary]").click()')
-    await grid.watch.waitFor('the tab to take part', ({ run }) => run?.phase === 'ring' && members(run) !== undefined && run.version.v > 20)
-    const lease = members(grid.watch.run)?.tab.leaseMs ?? 0
-    const settled = (hidden: boolean) => (watch: Grid['watch']) => {
-      const tab = members(watch.run)?.tab
-      const part = partOfItsSpeed(watch.run)
-      return tab?.hidden === hidden && (hidden ? part < BETWEEN : part > BETWEEN) && { part, leaseMs: tab.leaseMs }
+test(
+  'a tab whose window is minimized gets half the share and twice the lease, and both back when it is seen again',
+  { timeout: 400_000 },
+  async () => {
+    const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
+    const browser = await launchBrowser()
+    try {
+      await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      grid.addVolunteer({ executor: 'reference' })
+      const window = await OwnWindow.open(browser, grid.url)
+      await window.whenThere('button[data-primary]')
+      await window.evaluate('document.querySelector("button[data-primary]").click()')
+      await grid.watch.waitFor(
+        'the tab to take part',
+        ({ run }) => run?.phase === 'ring' && members(run) !== undefined && run.version.v > 20,
+      )
+      const lease = members(grid.watch.run)?.tab.leaseMs ?? 0
+      const settled = (hidden: boolean) => (watch: Grid['watch']) => {
+        const tab = members(watch.run)?.tab
+        const part = partOfItsSpeed(watch.run)
+        return tab?.hidden === hidden && (hidden ? part < BETWEEN : part > BETWEEN) && { part, leaseMs: tab.leaseMs }
+      }
+      await grid.watch.waitFor('a share by its speed', settled(false))
+      await window.minimize()
+      const hidden = await grid.watch.waitFor('half the share', settled(true))
+      assert.equal(hidden.leaseMs, 2 * lease)
+      await window.restore()
+      const seen = await grid.watch.waitFor('its whole share again', settled(false))
+      assert.equal(seen.leaseMs, lease)
+      assert.equal(grid.watch.run?.departed.length, 0, 'it never left')
+    } finally {
+      await browser.close()
+      await grid.stop()
     }
-    await grid.watch.waitFor('a share by its speed', settled(false))
-    await window.minimize()
-    const hidden = await grid.watch.waitFor('half the share', settled(true))
-    assert.equal(hidden.leaseMs, 2 * lease)
-    await window.restore()
-    const seen = await grid.watch.waitFor('its whole share again', settled(false))
-    assert.equal(seen.leaseMs, lease)
-    assert.equal(grid.watch.run?.departed.length, 0, 'it never left')
-  } finally {
-    await browser.close()
-    await grid.stop()
-  }
-})
+  },
+)

@@ -1,4 +1,5 @@
-// A member that is alive and does not contribute: real volunteers and a real coordinator in one process, links in memory.
+// A member that is alive and does not contribute: real volunteers and a real coordinator in one process, links in
+// memory.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -21,12 +22,19 @@ function hostOf(coordinatorUrl: string, links: MemoryGrid, hangs: boolean): Volu
   const shards = new Map<Sha256, Uint8Array>()
   return {
     ...host,
-    shards: { get: (name) => Promise.resolve(shards.get(name)), put: (name, bytes) => Promise.resolve(void shards.set(name, bytes)) },
+    shards: {
+      get: (name) => Promise.resolve(shards.get(name)),
+      put: (name, bytes) => Promise.resolve(void shards.set(name, bytes)),
+    },
     openPeerNetwork: (access) => Promise.resolve(links.join(access.self)),
     async createExecutor(spec, blockSamples) {
       const executor = await host.createExecutor(spec, blockSamples)
       let gradients = 0
-      return { ...executor, gradient: (batch, into, early) => (hangs && ++gradients > COMPUTED ? new Promise(() => undefined) : executor.gradient(batch, into, early)) }
+      return {
+        ...executor,
+        gradient: (batch, into, early) =>
+          hangs && ++gradients > COMPUTED ? new Promise(() => undefined) : executor.gradient(batch, into, early),
+      }
     },
   }
 }
@@ -38,15 +46,26 @@ async function hang(exchange: Exchange, members: number): Promise<string> {
   const volunteers: Volunteer[] = []
   try {
     await coordinator.start()
-    const run = await coordinator.runs.submit({ ...smallJob({ maxSteps: 100_000, minVolunteers: members }), epochs: 1000, exchange })
+    const run = await coordinator.runs.submit({
+      ...smallJob({ maxSteps: 100_000, minVolunteers: members }),
+      epochs: 1000,
+      exchange,
+    })
     const links = new MemoryGrid()
-    for (let i = 0; i < members; i++) volunteers.push(createVolunteer(hostOf(coordinator.url, links, i === 0), { name: i === 0 ? 'hung' : `honest-${i}`, onStatus: () => undefined }))
+    for (let i = 0; i < members; i++)
+      volunteers.push(
+        createVolunteer(hostOf(coordinator.url, links, i === 0), {
+          name: i === 0 ? 'hung' : `honest-${i}`,
+          onStatus: () => undefined,
+        }),
+      )
     for (const volunteer of volunteers) void volunteer.run().catch(() => undefined)
     const events = (): string => run.history.events.map(({ text }) => text).join('\n')
     let resumedAt: number | undefined
     for (;;) {
       const { phase, chain } = run.state
-      if (resumedAt === undefined && /hung is out of the ring/.test(events()) && phase.type === 'ring') resumedAt = chain.head.v
+      if (resumedAt === undefined && /hung is out of the ring/.test(events()) && phase.type === 'ring')
+        resumedAt = chain.head.v
       if (resumedAt !== undefined && chain.head.v >= resumedAt + STEPS_AFTER) break
       await new Promise((resolve) => setTimeout(resolve, 50))
     }
@@ -58,12 +77,20 @@ async function hang(exchange: Exchange, members: number): Promise<string> {
   }
 }
 
-describe('threat 36: a member whose GPU hangs is named and left out, and the others go on', { concurrency: true }, () => {
-  for (const exchange of ['ring', 'butterfly'] as const)
-    for (const members of [2, 3, 4])
-      test(`${exchange === 'ring' ? 'around the ring' : 'in direct exchange'}, ${members} members`, { timeout: 300_000 }, async () => {
-        const events = await hang(exchange, members)
-        assert.match(events, /^ballot \d+: hung held step \d+ up for \d+ s$/m)
-        assert.doesNotMatch(events, /honest-\d is out of the ring/)
-      })
-})
+describe(
+  'threat 36: a member whose GPU hangs is named and left out, and the others go on',
+  { concurrency: true },
+  () => {
+    for (const exchange of ['ring', 'butterfly'] as const)
+      for (const members of [2, 3, 4])
+        test(
+          `${exchange === 'ring' ? 'around the ring' : 'in direct exchange'}, ${members} members`,
+          { timeout: 300_000 },
+          async () => {
+            const events = await hang(exchange, members)
+            assert.match(events, /^ballot \d+: hung held step \d+ up for \d+ s$/m)
+            assert.doesNotMatch(events, /honest-\d is out of the ring/)
+          },
+        )
+  },
+)

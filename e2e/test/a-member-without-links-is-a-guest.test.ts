@@ -13,21 +13,39 @@ const BLOCK_SAMPLES = 8
 /** A member that was left out stays out for the whole test. */
 const TIMING = { ...QUICK_LINKS, excludeMs: 600_000, checkpointMs: 2000 }
 
-test('a volunteer that no link and no relay reaches works beside the ring, and what it computed is in it once', { timeout: 300_000 }, async () => {
-  const grid = await Grid.start({ timing: TIMING })
-  try {
-    const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), batchBlocks: BATCH_BLOCKS })
-    for (const [name, fault] of [['one', 'slow-samples:6'], ['two', 'slow-samples:6'], ['hermit', 'no-links:1']])
-      grid.addVolunteer({ name: name ?? '', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
-    const lentIn = await grid.watch.waitFor('a step with blocks of the guest', ({ steps }) => steps.find(({ samples }) => samples > BATCH_BLOCKS * BLOCK_SAMPLES)?.v, 250_000)
-    const run = await grid.watch.waitFor('a checkpoint that has it', ({ run }) => (run?.checkpoint?.v ?? 0) >= lentIn && run)
-    const records = await grid.records(job)
-    assert.equal(auditChain(records, 0).duplicated, 0)
-    assert.ok(records.every(({ kind }) => kind === 'ring'), 'the ring is the one writer')
-    const lent = records.filter(({ blocks }) => blocks.length > BATCH_BLOCKS)
-    assert.ok(lent.length > 0, grid.watch.events.map(({ text }) => text).join('\n'))
-    assert.deepEqual([run.checkpoint?.agreeing, run.checkpoint?.members], [2, 2], 'both replicas are bit-identical')
-  } finally {
-    await grid.stop()
-  }
-})
+test(
+  'a volunteer that no link and no relay reaches works beside the ring, and what it computed is in it once',
+  { timeout: 300_000 },
+  async () => {
+    const grid = await Grid.start({ timing: TIMING })
+    try {
+      const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), batchBlocks: BATCH_BLOCKS })
+      for (const [name, fault] of [
+        ['one', 'slow-samples:6'],
+        ['two', 'slow-samples:6'],
+        ['hermit', 'no-links:1'],
+      ])
+        grid.addVolunteer({ name: name ?? '', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
+      const lentIn = await grid.watch.waitFor(
+        'a step with blocks of the guest',
+        ({ steps }) => steps.find(({ samples }) => samples > BATCH_BLOCKS * BLOCK_SAMPLES)?.v,
+        250_000,
+      )
+      const run = await grid.watch.waitFor(
+        'a checkpoint that has it',
+        ({ run }) => (run?.checkpoint?.v ?? 0) >= lentIn && run,
+      )
+      const records = await grid.records(job)
+      assert.equal(auditChain(records, 0).duplicated, 0)
+      assert.ok(
+        records.every(({ kind }) => kind === 'ring'),
+        'the ring is the one writer',
+      )
+      const lent = records.filter(({ blocks }) => blocks.length > BATCH_BLOCKS)
+      assert.ok(lent.length > 0, grid.watch.events.map(({ text }) => text).join('\n'))
+      assert.deepEqual([run.checkpoint?.agreeing, run.checkpoint?.members], [2, 2], 'both replicas are bit-identical')
+    } finally {
+      await grid.stop()
+    }
+  },
+)

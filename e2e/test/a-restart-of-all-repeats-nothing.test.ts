@@ -1,5 +1,5 @@
-// All volunteers leave, and one comes back with what it kept: in one process, with the real coordinator, volunteer and stores. What a
-// slow line does is done by hand: the coordinator hears of no step that the volunteer made last.
+// All volunteers leave, and one comes back with what it kept: in one process, with the real coordinator, volunteer and
+// stores. What a slow line does is done by hand: the coordinator hears of no step that the volunteer made last.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -9,15 +9,32 @@ import { createNodeHost } from '@starling-grid/client-node/host'
 import { openShardCache } from '@starling-grid/client-web/shard-cache'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
 import { jobId, type JobSpec, type RunView } from '@starling-grid/protocol'
-import { createVolunteer, KeptState, MemoryGrid, type ShardCache, type Volunteer, type VolunteerHost } from '@starling-grid/volunteer'
+import {
+  createVolunteer,
+  KeptState,
+  MemoryGrid,
+  type ShardCache,
+  type Volunteer,
+  type VolunteerHost,
+} from '@starling-grid/volunteer'
 
 const TOKEN = 'the-owner-token-of-tests'
 /** Production's but for the wait of the restart; a rewind would come only after the 60 s of T_lost. */
 const TIMING = { admitMs: 100, checkpointMs: 3_600_000, checkpointSteps: 1_000_000 }
 const JOB: JobSpec = {
-  name: 'Small digits', owner: 'tests', purpose: 'To be trained quickly.',
+  name: 'Small digits',
+  owner: 'tests',
+  purpose: 'To be trained quickly.',
   model: { name: 'linear', input: [1, 28, 28], layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }] },
-  dataset: { source: 'digits' }, optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 }, blockSamples: 16, batchBlocks: 2, epochs: 50, seed: 3, mode: 'ring', minVolunteers: 1, validateEvery: 1000,
+  dataset: { source: 'digits' },
+  optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
+  blockSamples: 16,
+  batchBlocks: 2,
+  epochs: 50,
+  seed: 3,
+  mode: 'ring',
+  minVolunteers: 1,
+  validateEvery: 1000,
 }
 
 const folder = await mkdtemp(join(tmpdir(), 'starling-'))
@@ -57,7 +74,8 @@ class Line {
 function hostOf(url: string, shards: ShardCache, line: Line): VolunteerHost {
   const host = createNodeHost({ coordinatorUrl: url, executor: 'reference' })
   return {
-    ...host, shards,
+    ...host,
+    shards,
     openPeerNetwork: async (access) => new MemoryGrid().join(access.self),
     dialCoordinator: async (path) => {
       const socket = await host.dialCoordinator(path)
@@ -87,11 +105,17 @@ function visit(host: VolunteerHost): Visit {
 }
 
 async function runOf({ url }: Coordinator, id: string): Promise<RunView> {
-  return (await (await fetch(`${url}/api/jobs/${id}`, { headers: { authorization: `Bearer ${TOKEN}` } })).json()) as RunView
+  return (await (
+    await fetch(`${url}/api/jobs/${id}`, { headers: { authorization: `Bearer ${TOKEN}` } })
+  ).json()) as RunView
 }
 
 async function submit({ url }: Coordinator): Promise<string> {
-  const response = await fetch(`${url}/api/jobs`, { method: 'POST', headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' }, body: JSON.stringify(JOB) })
+  const response = await fetch(`${url}/api/jobs`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+    body: JSON.stringify(JOB),
+  })
   return ((await response.json()) as { id: string }).id
 }
 
@@ -101,33 +125,41 @@ const STORES: Readonly<Record<string, () => Promise<ShardCache>>> = {
 }
 
 for (const [who, openStore] of Object.entries(STORES)) {
-  test(`${who} that kept a version beyond the committed one forms the ring at once with it, and no step is repeated`, { timeout: 300_000 }, async () => {
-    const coordinator = createCoordinator({ dataDir: join(folder, who), token: TOKEN, port: 0, timing: TIMING })
-    await coordinator.start()
-    try {
-      const [id, store, line] = [await submit(coordinator), await openStore(), new Line()]
-      const first = visit(hostOf(coordinator.url, store, line))
-      await first.shows((version) => version >= 3)
-      line.slow = true
-      await line.swallowed
-      await first.volunteer.stop()
-      await first.ended
-      const before = await runOf(coordinator, id)
-      const kept = (await new KeptState(store, jobId(id)).read()) ?? assert.fail('nothing was kept')
-      const held = kept.claim.base.v + kept.claim.records.length
-      assert.ok(held > before.version.v, `kept ${held}, committed ${before.version.v}`)
+  test(
+    `${who} that kept a version beyond the committed one forms the ring at once with it, and no step is repeated`,
+    { timeout: 300_000 },
+    async () => {
+      const coordinator = createCoordinator({ dataDir: join(folder, who), token: TOKEN, port: 0, timing: TIMING })
+      await coordinator.start()
+      try {
+        const [id, store, line] = [await submit(coordinator), await openStore(), new Line()]
+        const first = visit(hostOf(coordinator.url, store, line))
+        await first.shows((version) => version >= 3)
+        line.slow = true
+        await line.swallowed
+        await first.volunteer.stop()
+        await first.ended
+        const before = await runOf(coordinator, id)
+        const kept = (await new KeptState(store, jobId(id)).read()) ?? assert.fail('nothing was kept')
+        const held = kept.claim.base.v + kept.claim.records.length
+        assert.ok(held > before.version.v, `kept ${held}, committed ${before.version.v}`)
 
-      line.slow = false
-      const second = visit(hostOf(coordinator.url, store, line))
-      assert.ok((await second.shows((version) => version > 0)) >= held, 'it goes on from what it kept')
-      await second.shows((version) => version > held)
-      const records = ((await (await fetch(`${coordinator.url}/api/jobs/${id}/records`, { headers: { authorization: `Bearer ${TOKEN}` } })).json()) as { records: { v: number; gen: number }[] }).records
-      const generations = new Set(records.filter(({ v }) => v <= held).map(({ gen }) => gen))
-      assert.equal(generations.size, 1, 'the steps of the first visit are those of its only generation')
-      await second.volunteer.stop()
-      await second.ended
-    } finally {
-      await coordinator.stop()
-    }
-  })
+        line.slow = false
+        const second = visit(hostOf(coordinator.url, store, line))
+        assert.ok((await second.shows((version) => version > 0)) >= held, 'it goes on from what it kept')
+        await second.shows((version) => version > held)
+        const records = (
+          (await (
+            await fetch(`${coordinator.url}/api/jobs/${id}/records`, { headers: { authorization: `Bearer ${TOKEN}` } })
+          ).json()) as { records: { v: number; gen: number }[] }
+        ).records
+        const generations = new Set(records.filter(({ v }) => v <= held).map(({ gen }) => gen))
+        assert.equal(generations.size, 1, 'the steps of the first visit are those of its only generation')
+        await second.volunteer.stop()
+        await second.ended
+      } finally {
+        await coordinator.stop()
+      }
+    },
+  )
 }

@@ -1,5 +1,6 @@
-// A member that slept for longer than others bear silence is in the ring again soon after it woke up. In the simulated world the
-// others went on without it meanwhile, in a generation that it never heard of; in the real one nothing told it that they did.
+// A member that slept for longer than others bear silence is in the ring again soon after it woke up. In the simulated
+// world the others went on without it meanwhile, in a generation that it never heard of; in the real one nothing told
+// it that they did.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createNodeHost } from '@starling-grid/client-node/host'
@@ -18,7 +19,10 @@ const STEP = 5
 const SLEEP_MS = 8000
 const SEEDS = 20
 
-/** A ring of three and steps enough; one member sleeps. Newcomers are admitted when they are ready, and never out of impatience. */
+/**
+ * A ring of three and steps enough; one member sleeps. Newcomers are admitted when they are ready, and never out of
+ * impatience.
+ */
 class Sleep implements Play {
   #sleeper: VolunteerProcess | undefined
   #generation = 0
@@ -28,8 +32,21 @@ class Sleep implements Play {
   scenario(drawn: Scenario): Scenario {
     const { config } = drawn
     return {
-      ...drawn, ...CALM, seats: 3, computeMs: 500, transferMs: 1000, linksMs: 200,
-      config: { ...config, epochs: 1, blocks: 100, batchBlocks: 2, validationBlocks: 0, minVolunteers: 3, timing: { ...config.timing, learnMs: Number.MAX_SAFE_INTEGER } },
+      ...drawn,
+      ...CALM,
+      seats: 3,
+      computeMs: 500,
+      transferMs: 1000,
+      linksMs: 200,
+      config: {
+        ...config,
+        epochs: 1,
+        blocks: 100,
+        batchBlocks: 2,
+        validationBlocks: 0,
+        minVolunteers: 3,
+        timing: { ...config.timing, learnMs: Number.MAX_SAFE_INTEGER },
+      },
     }
   }
 
@@ -37,7 +54,8 @@ class Sleep implements Play {
     world.onMoment = (member, moment) => {
       if (moment.at !== 'after' || moment.what !== 'compute') return
       const { ring } = member.core
-      if (this.#sleeper === undefined && ring?.members.length === 3 && ring.flight?.step === STEP) this.#sleeps(world, member)
+      if (this.#sleeper === undefined && ring?.members.length === 3 && ring.flight?.step === STEP)
+        this.#sleeps(world, member)
       else if (member === this.#sleeper && (ring?.gen ?? 0) > this.#generation) this.isBack = true
     }
   }
@@ -53,7 +71,11 @@ test(`a member that slept is back in the ring before the run ends, in ${SEEDS} n
   for (let seed = 1; seed <= SEEDS; seed++) {
     const sleep = new Sleep()
     const outcome = simulate(seed, { mode: 'ring', play: sleep })
-    assert.equal(outcome.violation, undefined, outcome.violation === undefined ? '' : explain(outcome, { mode: 'ring', play: new Sleep() }))
+    assert.equal(
+      outcome.violation,
+      undefined,
+      outcome.violation === undefined ? '' : explain(outcome, { mode: 'ring', play: new Sleep() }),
+    )
     assert.ok(sleep.isBack, `seed ${seed}: the run ended without it`)
   }
 })
@@ -81,27 +103,43 @@ function noting(host: VolunteerHost, hellos: ToCoordinator[]): VolunteerHost {
   }
 }
 
-test('who finds by the clock that it slept opens its socket and its links anew, although nobody closed them, and is back in the ring', { timeout: 120_000 }, async (t) => {
-  const grid = await Grid.start({ timing: TIMING })
-  const hellos: ToCoordinator[] = []
-  const sleeper = createVolunteer(noting(createNodeHost({ coordinatorUrl: grid.url, executor: 'reference' }), hellos), { name: 'sleeper', onStatus: () => undefined })
-  try {
-    await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
-    grid.addVolunteer({ executor: 'reference' })
-    const living = sleeper.run()
-    await grid.watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)
-    const { generation } = grid.watch.run ?? { generation: 0 }
-    const clock = Date.now
-    t.mock.method(Date, 'now', () => clock() + NIGHT_MS)
-    await grid.watch.waitFor('the sleeper back in the ring', ({ run }) => run?.phase === 'ring' && run.generation > generation && namesInRing(run).has('sleeper'))
-    const { v } = grid.watch.run?.version ?? { v: 0 }
-    await grid.watch.waitFor('a step with it', ({ run }) => run !== undefined && run.version.v > v && namesInRing(run).has('sleeper'))
-    const [first, second, ...more] = hellos
-    assert.deepEqual([first?.type === 'hello' && 'again' in first, second?.type === 'hello' && 'again' in second, more.length], [false, true, 0])
-    await sleeper.stop()
-    await living
-  } finally {
-    await sleeper.stop()
-    await grid.stop()
-  }
-})
+test(
+  'who finds by the clock that it slept opens its socket and its links anew, although nobody closed them, and is back in the ring',
+  { timeout: 120_000 },
+  async (t) => {
+    const grid = await Grid.start({ timing: TIMING })
+    const hellos: ToCoordinator[] = []
+    const sleeper = createVolunteer(
+      noting(createNodeHost({ coordinatorUrl: grid.url, executor: 'reference' }), hellos),
+      { name: 'sleeper', onStatus: () => undefined },
+    )
+    try {
+      await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      grid.addVolunteer({ executor: 'reference' })
+      const living = sleeper.run()
+      await grid.watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)
+      const { generation } = grid.watch.run ?? { generation: 0 }
+      const clock = Date.now
+      t.mock.method(Date, 'now', () => clock() + NIGHT_MS)
+      await grid.watch.waitFor(
+        'the sleeper back in the ring',
+        ({ run }) => run?.phase === 'ring' && run.generation > generation && namesInRing(run).has('sleeper'),
+      )
+      const { v } = grid.watch.run?.version ?? { v: 0 }
+      await grid.watch.waitFor(
+        'a step with it',
+        ({ run }) => run !== undefined && run.version.v > v && namesInRing(run).has('sleeper'),
+      )
+      const [first, second, ...more] = hellos
+      assert.deepEqual(
+        [first?.type === 'hello' && 'again' in first, second?.type === 'hello' && 'again' in second, more.length],
+        [false, true, 0],
+      )
+      await sleeper.stop()
+      await living
+    } finally {
+      await sleeper.stop()
+      await grid.stop()
+    }
+  },
+)

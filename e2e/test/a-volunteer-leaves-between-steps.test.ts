@@ -19,7 +19,11 @@ test('Ctrl-C leaves between two steps: exit code 0, and the others give up nothi
     assert.equal(run.departed[0]?.name, 'leaver')
     assert.equal(run.departed[0]?.expected, true)
     assert.equal(run.checkpoint?.members, 2)
-    assert.deepEqual(grid.watch.events.filter((event) => event.text.includes('gave up')).map((event) => event.text), [], 'no member gave up a step')
+    assert.deepEqual(
+      grid.watch.events.filter((event) => event.text.includes('gave up')).map((event) => event.text),
+      [],
+      'no member gave up a step',
+    )
   } finally {
     await grid.stop()
   }

@@ -7,27 +7,35 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 30
 
-test('a tab and two Node volunteers train in one ring and end bit-identical, although one computes in plain TypeScript', { timeout: 300_000 }, async () => {
-  const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
-  const browser = await launchBrowser()
-  try {
-    const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 3 }))
-    grid.addVolunteer({ executor: 'webgpu' })
-    grid.addVolunteer({ executor: 'reference' })
-    const page = await browser.newPage()
-    const problems: string[] = []
-    page.on('console', (message) => message.type() === 'error' && problems.push(message.text()))
-    page.on('pageerror', (error) => problems.push(error.message))
-    await page.goto(grid.url)
-    await page.locator('button[data-primary]').click()
-    const ring = await grid.watch.waitFor('a ring of three', ({ run }) => run?.phase === 'ring' && run.members.filter((member) => member.position !== null).length === 3 && run.members)
-    assert.deepEqual(new Set(ring.map((member) => member.client)), new Set(['tab', 'node']))
-    assert.deepEqual(new Set(ring.map((member) => member.adapter?.executor)), new Set(['webgpu', 'reference']))
-    const run = await finishesWhole(grid, job, STEPS)
-    assert.equal(run.checkpoint?.members, 3)
-    assert.deepEqual(problems, [])
-  } finally {
-    await browser.close()
-    await grid.stop()
-  }
-})
+test(
+  'a tab and two Node volunteers train in one ring and end bit-identical, although one computes in plain TypeScript',
+  { timeout: 300_000 },
+  async () => {
+    const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
+    const browser = await launchBrowser()
+    try {
+      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 3 }))
+      grid.addVolunteer({ executor: 'webgpu' })
+      grid.addVolunteer({ executor: 'reference' })
+      const page = await browser.newPage()
+      const problems: string[] = []
+      page.on('console', (message) => message.type() === 'error' && problems.push(message.text()))
+      page.on('pageerror', (error) => problems.push(error.message))
+      await page.goto(grid.url)
+      await page.locator('button[data-primary]').click()
+      const ring = await grid.watch.waitFor(
+        'a ring of three',
+        ({ run }) =>
+          run?.phase === 'ring' && run.members.filter((member) => member.position !== null).length === 3 && run.members,
+      )
+      assert.deepEqual(new Set(ring.map((member) => member.client)), new Set(['tab', 'node']))
+      assert.deepEqual(new Set(ring.map((member) => member.adapter?.executor)), new Set(['webgpu', 'reference']))
+      const run = await finishesWhole(grid, job, STEPS)
+      assert.equal(run.checkpoint?.members, 3)
+      assert.deepEqual(problems, [])
+    } finally {
+      await browser.close()
+      await grid.stop()
+    }
+  },
+)

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { after, before, test } from 'node:test'
-import type { Browser, Page } from 'playwright-core'
 import { findChromium } from '@starling-grid/client-node'
 import { describeError } from '@starling-grid/protocol'
+import type { Browser, Page } from 'playwright-core'
 import { launchBrowser } from '../src/browser.ts'
 
 // An empty page on localhost, which is a secure context: WebGPU exists nowhere else.
-const server = createServer((_request, response) => response.setHeader('content-type', 'text/html').end('<!doctype html><p>text'))
+const server = createServer((_request, response) =>
+  response.setHeader('content-type', 'text/html').end('<!doctype html><p>text'),
+)
 let browser: Browser
 // Says why these tests did not run where there is no browser.
 const skip = await findChromium().then(() => false, describeError)
@@ -25,7 +27,13 @@ after(async () => {
 test('a page and its workers find a WebGPU adapter', { skip }, async () => {
   const page = await emptyPage(browser)
   assert.equal(await page.evaluate(async () => (await navigator.gpu.requestAdapter())?.info.vendor), 'google')
-  assert.equal(await page.evaluate(workerSays, 'navigator.gpu.requestAdapter().then((adapter) => postMessage(adapter.info.vendor))'), 'google')
+  assert.equal(
+    await page.evaluate(
+      workerSays,
+      'navigator.gpu.requestAdapter().then((adapter) => postMessage(adapter.info.vendor))',
+    ),
+    'google',
+  )
 })
 
 test('a data channel opens between two peers of a page', { skip }, async () => {

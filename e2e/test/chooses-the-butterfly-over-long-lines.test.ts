@@ -1,4 +1,5 @@
-// Real processes whose lines are long: what they measure takes their gradients from the ring to the butterfly, and keeps them there.
+// Real processes whose lines are long: what they measure takes their gradients from the ring to the butterfly, and
+// keeps them there.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -17,9 +18,12 @@ const STEPS = 160
 const TIMING = { ...QUICK, learnMs: 1000 }
 /** ms for a state that comes within seconds on a machine that is not busy */
 const WAIT_MS = 60_000
-const COSTS = /a step's exchange would take (\d+) ms around the ring and (\d+) ms as a butterfly \((\d+\.\d) ms from one to another/
+const COSTS =
+  /a step's exchange would take (\d+) ms around the ring and (\d+) ms as a butterfly \((\d+\.\d) ms from one to another/
 
-/** A model whose computing takes a few ms a step, and whose gradient is in one frame: latency is nearly all of a step. */
+/**
+ * A model whose computing takes a few ms a step, and whose gradient is in one frame: latency is nearly all of a step.
+ */
 function job(): JobSpec {
   const layers = [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }] as const
   const settings = smallJob({ maxSteps: STEPS, minVolunteers: 4, optimizer: { type: 'sgd', lr: 0.05 } })
@@ -33,37 +37,69 @@ function turns(events: readonly RunEvent[]): string[] {
 
 /** So many members train, and their gradients take this way. */
 function isTraining(run: RunView | undefined, type: Exchange, members: number): run is RunView {
-  return run?.phase === 'ring' && run.exchange?.type === type && run.members.filter(({ position }) => position !== null).length === members
+  return (
+    run?.phase === 'ring' &&
+    run.exchange?.type === type &&
+    run.members.filter(({ position }) => position !== null).length === members
+  )
 }
 
-test('over long lines a run begins in the ring, goes to the butterfly by what it measured, and stays there without losing a block', { timeout: 300_000 }, async () => {
-  const grid = await Grid.start({ timing: TIMING })
-  try {
-    const id = await grid.submit(job())
-    const join = (name: string) => grid.addVolunteer({ name, executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: `long-lines:${LATENCY_MS}` } })
-    for (const name of ['one', 'two', 'three']) join(name)
-    const leaver = join('leaver')
+test(
+  'over long lines a run begins in the ring, goes to the butterfly by what it measured, and stays there without losing a block',
+  { timeout: 300_000 },
+  async () => {
+    const grid = await Grid.start({ timing: TIMING })
+    try {
+      const id = await grid.submit(job())
+      const join = (name: string) =>
+        grid.addVolunteer({
+          name,
+          executor: 'reference',
+          entry: FAULTY,
+          env: { STARLING_FAULT: `long-lines:${LATENCY_MS}` },
+        })
+      for (const name of ['one', 'two', 'three']) join(name)
+      const leaver = join('leaver')
 
-    await grid.watch.waitFor('a ring of four that knows what its steps cost', ({ run }) => isTraining(run, 'ring', 4) && run.version.v >= SETTLED_STEPS, WAIT_MS)
-    assert.deepEqual(turns(grid.watch.events), [], 'it began in the ring')
-    leaver.kill('SIGTERM') // a ballot: the next generation takes the way that is cheaper by now
+      await grid.watch.waitFor(
+        'a ring of four that knows what its steps cost',
+        ({ run }) => isTraining(run, 'ring', 4) && run.version.v >= SETTLED_STEPS,
+        WAIT_MS,
+      )
+      assert.deepEqual(turns(grid.watch.events), [], 'it began in the ring')
+      leaver.kill('SIGTERM') // a ballot: the next generation takes the way that is cheaper by now
 
-    const begun = await grid.watch.waitFor('a butterfly of three', ({ run }) => isTraining(run, 'butterfly', 3) && run.version.v, WAIT_MS)
-    const measured = await grid.watch.waitFor('its own measurement in the place of the prediction', ({ run }) => isTraining(run, 'butterfly', 3) && run.version.v >= begun + SETTLED_STEPS && run.exchange?.costs, WAIT_MS)
-    assert.ok(measured !== null && measured.butterfly < measured.ring, `it costs less by its own measurement too: ${JSON.stringify(measured)}`)
-    join('newcomer') // another ballot, with both ways measured
-    await grid.watch.waitFor('a butterfly of four', ({ run }) => isTraining(run, 'butterfly', 4), WAIT_MS)
+      const begun = await grid.watch.waitFor(
+        'a butterfly of three',
+        ({ run }) => isTraining(run, 'butterfly', 3) && run.version.v,
+        WAIT_MS,
+      )
+      const measured = await grid.watch.waitFor(
+        'its own measurement in the place of the prediction',
+        ({ run }) => isTraining(run, 'butterfly', 3) && run.version.v >= begun + SETTLED_STEPS && run.exchange?.costs,
+        WAIT_MS,
+      )
+      assert.ok(
+        measured !== null && measured.butterfly < measured.ring,
+        `it costs less by its own measurement too: ${JSON.stringify(measured)}`,
+      )
+      join('newcomer') // another ballot, with both ways measured
+      await grid.watch.waitFor('a butterfly of four', ({ run }) => isTraining(run, 'butterfly', 4), WAIT_MS)
 
-    const end = await finishesWhole(grid, id, STEPS)
-    assert.equal(end.checkpoint?.members, 4)
-    assert.ok((await grid.records(id)).every(({ kind }) => kind === 'ring'), 'it never left ring mode')
-    const [turn = '', ...later] = turns(grid.watch.events)
-    assert.deepEqual(later, [], 'it stayed a butterfly')
-    assert.match(turn, /^gradients travel from each member to each \(butterfly\): /)
-    const [, ring = 0, butterfly = 0, latency = 0] = (COSTS.exec(turn) ?? []).map(Number)
-    assert.ok(butterfly > 0 && butterfly < ring, `the history has both predicted costs: ${turn}`)
-    assert.ok(latency >= LATENCY_MS, `and what a line was measured to take: ${latency} ms`)
-  } finally {
-    await grid.stop()
-  }
-})
+      const end = await finishesWhole(grid, id, STEPS)
+      assert.equal(end.checkpoint?.members, 4)
+      assert.ok(
+        (await grid.records(id)).every(({ kind }) => kind === 'ring'),
+        'it never left ring mode',
+      )
+      const [turn = '', ...later] = turns(grid.watch.events)
+      assert.deepEqual(later, [], 'it stayed a butterfly')
+      assert.match(turn, /^gradients travel from each member to each \(butterfly\): /)
+      const [, ring = 0, butterfly = 0, latency = 0] = (COSTS.exec(turn) ?? []).map(Number)
+      assert.ok(butterfly > 0 && butterfly < ring, `the history has both predicted costs: ${turn}`)
+      assert.ok(latency >= LATENCY_MS, `and what a line was measured to take: ${latency} ms`)
+    } finally {
+      await grid.stop()
+    }
+  },
+)

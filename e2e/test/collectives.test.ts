@@ -1,4 +1,5 @@
-// Collectives over real WebRTC: the suite of volunteer/testing between processes and between tabs, and a process that is killed.
+// Collectives over real WebRTC: the suite of volunteer/testing between processes and between tabs, and a process that
+// is killed.
 import assert from 'node:assert/strict'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -20,7 +21,9 @@ const PROGRAM = fileURLToPath(new URL('group-peer-process.ts', import.meta.url))
 async function tell(child: ChildProcess, order: GroupOrder): Promise<GroupAnswer> {
   const over = new AbortController()
   const { signal } = over
-  const ended = once(child, 'exit', { signal }).then(([code, name]) => Promise.reject(new Error(`the process ended with ${code ?? name}`)))
+  const ended = once(child, 'exit', { signal }).then(([code, name]) =>
+    Promise.reject(new Error(`the process ended with ${code ?? name}`)),
+  )
   try {
     child.send(order)
     const [answer] = (await Promise.race([once(child, 'message', { signal }), ended])) as [GroupAnswer]
@@ -36,7 +39,11 @@ for (const size of [2, 3, 4])
   test(`collectives of ${size} processes`, async (t) => {
     const { processes, ended } = await startLocalGroup({ size, file: PROGRAM })
     t.after(() => processes.forEach((child) => child.kill('SIGKILL')))
-    for (const { name } of communicatorCases) await t.test(name, async () => void (await Promise.all(processes.map((child) => tell(child, { type: 'case', name })))))
+    for (const { name } of communicatorCases)
+      await t.test(
+        name,
+        async () => void (await Promise.all(processes.map((child) => tell(child, { type: 'case', name })))),
+      )
     await Promise.all(processes.map((child) => tell(child, { type: 'leave' })))
     await ended // by themselves
   })
@@ -71,8 +78,19 @@ test('collectives of two tabs', async (t) => {
   })
   const members = [newMemberId(), newMemberId()]
   const tabs = await Promise.all(members.map(() => openTab(browser, page.url)))
-  await Promise.all(tabs.map((tab, rank) => tab.evaluate(([access, all]) => window.openGroup(access, all), [signalling.access(members[rank] ?? newMemberId()), members] as const)))
-  for (const { name } of communicatorCases) await t.test(name, async () => void (await Promise.all(tabs.map((tab) => tab.evaluate((one) => window.runCase(one), name)))))
+  await Promise.all(
+    tabs.map((tab, rank) =>
+      tab.evaluate(([access, all]) => window.openGroup(access, all), [
+        signalling.access(members[rank] ?? newMemberId()),
+        members,
+      ] as const),
+    ),
+  )
+  for (const { name } of communicatorCases)
+    await t.test(
+      name,
+      async () => void (await Promise.all(tabs.map((tab) => tab.evaluate((one) => window.runCase(one), name)))),
+    )
   await Promise.all(tabs.map((tab) => tab.evaluate(() => window.closeGroup())))
 })
 
@@ -86,13 +104,21 @@ async function openTab(browser: Browser, url: string) {
 
 async function servePage(): Promise<{ readonly url: string; stop(): void }> {
   const entry = fileURLToPath(new URL('group-peer-page.ts', import.meta.url))
-  const [built] = [await build({ configFile: false, logLevel: 'error', build: { write: false, minify: false, lib: { entry, formats: ['es'] } } })].flat()
+  const [built] = [
+    await build({
+      configFile: false,
+      logLevel: 'error',
+      build: { write: false, minify: false, lib: { entry, formats: ['es'] } },
+    }),
+  ].flat()
   if (built === undefined || !('output' in built)) throw new Error('internal: vite built nothing')
   const script = built.output[0].code
   const server = createServer(({ url }, response) => {
     const isScript = url === '/page.js'
     response.setHeader('content-type', isScript ? 'text/javascript' : 'text/html')
-    response.end(isScript ? script : '<!doctype html><title>a rank</title><script type="module" src="/page.js"></script>')
+    response.end(
+      isScript ? script : '<!doctype html><title>a rank</title><script type="module" src="/page.js"></script>',
+    )
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -5,22 +5,30 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 50
 
-test('a coordinator killed with SIGKILL resumes, and the volunteers reconnect by themselves', { timeout: 300_000 }, async () => {
-  const grid = await Grid.start({ timing: QUICK })
-  try {
-    const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
-    const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
-    const before = await grid.watch.waitFor('some steps', ({ run }) => (run?.version.v ?? 0) >= 8 && run?.version)
-    const history = await grid.records(job)
-    await grid.killCoordinator()
-    await grid.restartCoordinator()
-    await finishesWhole(grid, job, STEPS)
-    assert.ok(volunteers.every((child) => child.process.pid !== undefined))
-    const after = await grid.records(job)
-    assert.deepEqual(after.slice(0, history.length), history, 'what was committed before the kill is still there, unchanged')
-    assert.ok(after.length > (before === undefined ? 0 : history.length))
-    assert.equal(grid.watch.events.filter((event) => event.kind === 'rewind').length, 0, 'no step was repeated')
-  } finally {
-    await grid.stop()
-  }
-})
+test(
+  'a coordinator killed with SIGKILL resumes, and the volunteers reconnect by themselves',
+  { timeout: 300_000 },
+  async () => {
+    const grid = await Grid.start({ timing: QUICK })
+    try {
+      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
+      const before = await grid.watch.waitFor('some steps', ({ run }) => (run?.version.v ?? 0) >= 8 && run?.version)
+      const history = await grid.records(job)
+      await grid.killCoordinator()
+      await grid.restartCoordinator()
+      await finishesWhole(grid, job, STEPS)
+      assert.ok(volunteers.every((child) => child.process.pid !== undefined))
+      const after = await grid.records(job)
+      assert.deepEqual(
+        after.slice(0, history.length),
+        history,
+        'what was committed before the kill is still there, unchanged',
+      )
+      assert.ok(after.length > (before === undefined ? 0 : history.length))
+      assert.equal(grid.watch.events.filter((event) => event.kind === 'rewind').length, 0, 'no step was repeated')
+    } finally {
+      await grid.stop()
+    }
+  },
+)

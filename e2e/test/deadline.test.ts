@@ -21,7 +21,14 @@ test('work that does not end is given up after its time, with what it waited for
 })
 
 test('work that ends in time ends as it is, well or not', async () => {
-  assert.equal(await within(60_000, watch, watch.waitFor('nothing', () => 7)), 7)
+  assert.equal(
+    await within(
+      60_000,
+      watch,
+      watch.waitFor('nothing', () => 7),
+    ),
+    7,
+  )
   assert.doesNotMatch(watch.waitingFor, /nothing and|and nothing/)
   await assert.rejects(within(60_000, watch, Promise.reject(new Error('of its own'))), /of its own/)
 })

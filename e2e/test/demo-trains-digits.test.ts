@@ -7,32 +7,42 @@ import { test } from 'node:test'
 import { readSafetensors } from '@starling-grid/protocol'
 import { startChild } from '../src/processes.ts'
 
-async function runDemo(args: readonly string[]): Promise<{ readonly code: number | string; readonly stdout: string[]; readonly stderr: string[] }> {
+async function runDemo(
+  args: readonly string[],
+): Promise<{ readonly code: number | string; readonly stdout: string[]; readonly stderr: string[] }> {
   const stdout: string[] = []
   const stderr: string[] = []
-  const child = startChild({ name: 'demo', args: ['demo', '--once', ...args], onLine: (line, stream) => void (stream === 'stdout' ? stdout : stderr).push(line) })
+  const child = startChild({
+    name: 'demo',
+    args: ['demo', '--once', ...args],
+    onLine: (line, stream) => void (stream === 'stdout' ? stdout : stderr).push(line),
+  })
   return { code: await child.ended, stdout, stderr }
 }
 
-test('one command trains two volunteers in a ring on real digits, and leaves a model behind', { timeout: 300_000 }, async () => {
-  const out = await mkdtemp(join(tmpdir(), 'starling-demo-'))
-  try {
-    const { code, stdout, stderr } = await runDemo(['--epochs', '1', '--json', '--port', '0', '--out', out])
-    assert.equal(code, 0, stderr.slice(-5).join('\n'))
-    assert.match(stderr.find((line) => line.trim() !== '' && !line.includes('page')) ?? '', /Next steps/)
-    const result = JSON.parse(stdout.at(-1) ?? '') as Record<string, number | string>
-    assert.equal(result['mode'], 'ring')
-    assert.equal(result['volunteers'], 2)
-    assert.equal(result['samplesCommitted'], 9_000)
-    assert.equal(result['samplesExpected'], 9_000)
-    assert.ok(Number(result['validationAccuracy']) > 0.9, `accuracy ${result['validationAccuracy']} after one epoch`)
-    const { tensors } = readSafetensors(new Uint8Array(await readFile(String(result['model']))))
-    assert.deepEqual(tensors.get('conv1.weight')?.shape, [6, 1, 5, 5])
-    assert.ok(![...tensors.keys()].some((name) => name.startsWith('optimizer')))
-  } finally {
-    await rm(out, { recursive: true, force: true })
-  }
-})
+test(
+  'one command trains two volunteers in a ring on real digits, and leaves a model behind',
+  { timeout: 300_000 },
+  async () => {
+    const out = await mkdtemp(join(tmpdir(), 'starling-demo-'))
+    try {
+      const { code, stdout, stderr } = await runDemo(['--epochs', '1', '--json', '--port', '0', '--out', out])
+      assert.equal(code, 0, stderr.slice(-5).join('\n'))
+      assert.match(stderr.find((line) => line.trim() !== '' && !line.includes('page')) ?? '', /Next steps/)
+      const result = JSON.parse(stdout.at(-1) ?? '') as Record<string, number | string>
+      assert.equal(result['mode'], 'ring')
+      assert.equal(result['volunteers'], 2)
+      assert.equal(result['samplesCommitted'], 9_000)
+      assert.equal(result['samplesExpected'], 9_000)
+      assert.ok(Number(result['validationAccuracy']) > 0.9, `accuracy ${result['validationAccuracy']} after one epoch`)
+      const { tensors } = readSafetensors(new Uint8Array(await readFile(String(result['model']))))
+      assert.deepEqual(tensors.get('conv1.weight')?.shape, [6, 1, 5, 5])
+      assert.ok(![...tensors.keys()].some((name) => name.startsWith('optimizer')))
+    } finally {
+      await rm(out, { recursive: true, force: true })
+    }
+  },
+)
 
 test('a taken port is one clear line and exit code 1', { timeout: 60_000 }, async () => {
   const server = createServer()

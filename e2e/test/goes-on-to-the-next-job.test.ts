@@ -9,7 +9,11 @@ import { QUICK, smallJob } from './small-job.ts'
 const STEPS = 60
 
 async function until(grid: Grid, id: string, what: string, state: (run: RunView) => boolean): Promise<RunView> {
-  for (const deadline = Date.now() + 200_000; Date.now() < deadline; await new Promise((resolve) => setTimeout(resolve, 100))) {
+  for (
+    const deadline = Date.now() + 200_000;
+    Date.now() < deadline;
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  ) {
     const run = (await (await fetch(`${grid.url}/api/jobs/${id}`)).json()) as RunView
     if (state(run)) return run
   }
@@ -18,28 +22,42 @@ async function until(grid: Grid, id: string, what: string, state: (run: RunView)
 
 const isFinished = ({ phase }: RunView): boolean => phase === 'finished'
 
-test('volunteers go to a new job when the older one is saved, come back to it, and wait for the next; with --once one ends with its run', { timeout: 400_000 }, async () => {
-  const grid = await Grid.start({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
-  const job = (change: Partial<JobSpec>): JobSpec => ({ ...smallJob({ maxSteps: STEPS, minVolunteers: 2 }), ...change })
-  try {
-    const older = await grid.submit(job({ name: 'older' }))
-    const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
-    await until(grid, older, 'some steps', ({ version }) => version.v >= 12)
-    const newer = await grid.submit(job({ name: 'newer', maxSteps: 8, seed: 8 }))
-    const once = grid.addVolunteer({ executor: 'reference', once: true })
-    await until(grid, newer, 'the end of the newer job', isFinished)
-    const paused = await until(grid, older, 'the older job', () => true)
-    assert.ok(paused.checkpoint !== null && paused.checkpoint.v >= 12, 'its head was saved before the volunteers went')
-    assert.equal(await once.ended, 0, once.lines.join(' | '))
-    await until(grid, older, 'the end of the older job', isFinished)
-    const records = await grid.records(older)
-    assert.equal(records.length, STEPS)
-    assert.equal(auditChain(records, 0).duplicated, 0)
-    assert.deepEqual(grid.watch.events.filter(({ kind }) => kind === 'rewind'), [], 'no step was repeated')
-    const third = await grid.submit(job({ name: 'third', maxSteps: 4, seed: 9 }))
-    await until(grid, third, 'the end of the third job', isFinished)
-    for (const child of volunteers) assert.ok(child.alive(), child.lines.join(' | '))
-  } finally {
-    await grid.stop()
-  }
-})
+test(
+  'volunteers go to a new job when the older one is saved, come back to it, and wait for the next; with --once one ends with its run',
+  { timeout: 400_000 },
+  async () => {
+    const grid = await Grid.start({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
+    const job = (change: Partial<JobSpec>): JobSpec => ({
+      ...smallJob({ maxSteps: STEPS, minVolunteers: 2 }),
+      ...change,
+    })
+    try {
+      const older = await grid.submit(job({ name: 'older' }))
+      const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
+      await until(grid, older, 'some steps', ({ version }) => version.v >= 12)
+      const newer = await grid.submit(job({ name: 'newer', maxSteps: 8, seed: 8 }))
+      const once = grid.addVolunteer({ executor: 'reference', once: true })
+      await until(grid, newer, 'the end of the newer job', isFinished)
+      const paused = await until(grid, older, 'the older job', () => true)
+      assert.ok(
+        paused.checkpoint !== null && paused.checkpoint.v >= 12,
+        'its head was saved before the volunteers went',
+      )
+      assert.equal(await once.ended, 0, once.lines.join(' | '))
+      await until(grid, older, 'the end of the older job', isFinished)
+      const records = await grid.records(older)
+      assert.equal(records.length, STEPS)
+      assert.equal(auditChain(records, 0).duplicated, 0)
+      assert.deepEqual(
+        grid.watch.events.filter(({ kind }) => kind === 'rewind'),
+        [],
+        'no step was repeated',
+      )
+      const third = await grid.submit(job({ name: 'third', maxSteps: 4, seed: 9 }))
+      await until(grid, third, 'the end of the third job', isFinished)
+      for (const child of volunteers) assert.ok(child.alive(), child.lines.join(' | '))
+    } finally {
+      await grid.stop()
+    }
+  },
+)

@@ -1,7 +1,7 @@
-// One rank of a group in a tab: the test calls `openGroup`, `runCase` and `closeGroup` there.
-import { communicatorCases } from '@starling-grid/volunteer/testing'
 import type { MemberId } from '@starling-grid/protocol'
 import { type Communicator, networkMesh, openCommunicator, type SignallingAccess } from '@starling-grid/volunteer'
+// One rank of a group in a tab: the test calls `openGroup`, `runCase` and `closeGroup` there.
+import { communicatorCases } from '@starling-grid/volunteer/testing'
 import { openPeerNetwork } from '../../client-web/src/rtc-link.ts'
 
 declare global {

@@ -21,8 +21,23 @@ test('two volunteers teach a GPT a text, and the export says how to use it', asy
   await writeFile(path, ALPHABET.repeat(100))
   const grid = await Grid.start()
   try {
-    const optimizer = { type: 'adamw', lr: 0.01, betas: [0.9, 0.99], weightDecay: 0.1, decay: 'matrices', schedule: { type: 'cosine', to: 0.1, warmup: 5 } } as const
-    const job = textJob({ path, vocab: ALPHABET.length, epochs: 1, seed: 1, minVolunteers: 2, maxSteps: STEPS, optimizer: { ...optimizer, betas: [0.9, 0.99] } })
+    const optimizer = {
+      type: 'adamw',
+      lr: 0.01,
+      betas: [0.9, 0.99],
+      weightDecay: 0.1,
+      decay: 'matrices',
+      schedule: { type: 'cosine', to: 0.1, warmup: 5 },
+    } as const
+    const job = textJob({
+      path,
+      vocab: ALPHABET.length,
+      epochs: 1,
+      seed: 1,
+      minVolunteers: 2,
+      maxSteps: STEPS,
+      optimizer: { ...optimizer, betas: [0.9, 0.99] },
+    })
     const id = await grid.submit(job)
     for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
     const run = await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run)
@@ -32,7 +47,10 @@ test('two volunteers teach a GPT a text, and the export says how to use it', asy
     // a loss is the mean over tokens: the first is that of guessing
     assert.ok(Math.abs((first?.loss ?? 0) - Math.log(ALPHABET.length)) < 0.2, `${first?.loss}`)
     assert.ok((last?.loss ?? Infinity) < 1, `${last?.loss}`)
-    assert.ok((validation?.loss ?? Infinity) < 1 && (validation?.accuracy ?? 0) > 0.7 && (validation?.accuracy ?? 2) <= 1, JSON.stringify(validation))
+    assert.ok(
+      (validation?.loss ?? Infinity) < 1 && (validation?.accuracy ?? 0) > 0.7 && (validation?.accuracy ?? 2) <= 1,
+      JSON.stringify(validation),
+    )
     await grid.exportModel(id, join(folder, 'model'))
     const { metadata } = readSafetensors(new Uint8Array(await readFile(join(folder, 'model'))))
     assert.equal(metadata['vocabulary'], ALPHABET)

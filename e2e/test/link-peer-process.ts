@@ -35,7 +35,11 @@ async function answer({ id, method, args }: Request): Promise<void> {
   try {
     process.send?.({ type: 'answer', id, value: await commands[method]?.(...args) })
   } catch (error) {
-    process.send?.({ type: 'answer', id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) })
+    process.send?.({
+      type: 'answer',
+      id,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    })
   }
   // The process must end by itself: nothing of a stopped network may hold it.
   if (method === 'stop') process.disconnect()

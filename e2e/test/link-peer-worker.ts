@@ -34,7 +34,11 @@ const commands = linkPeer({
 })
 
 addEventListener('message', async ({ data: { id, method, args = [], value, error } }: MessageEvent<WorkerMessage>) => {
-  if (method === undefined) return error === undefined ? asked.get(id)?.resolve(value) : asked.get(id)?.reject(new Error(error))
-  const answer = await Promise.resolve(commands[method]?.(...(args as never[]))).then((result) => ({ value: result }), (reason: Error) => ({ error: reason.message }))
+  if (method === undefined)
+    return error === undefined ? asked.get(id)?.resolve(value) : asked.get(id)?.reject(new Error(error))
+  const answer = await Promise.resolve(commands[method]?.(...(args as never[]))).then(
+    (result) => ({ value: result }),
+    (reason: Error) => ({ error: reason.message }),
+  )
   postMessage({ id, ...answer } satisfies WorkerMessage)
 })

@@ -1,8 +1,30 @@
-// One volunteer's links as a set of commands with JSON arguments, the same program in a Node process and in a tab: opens a
-// peer network, plays the far end of the link suite, runs cases as the near end, takes part in a ring.
-import { checksum, memberId, packFrame, trainingBlock, unpackFrame, type Frame, type MemberId } from '@starling-grid/protocol'
-import { openRelayLink, RingReduce, type PeerLink, type PeerNetwork, type RelaySocket, type SignallingAccess } from '@starling-grid/volunteer'
-import { answerFarEnd, farEndOf, peerLinkCases, remoteFarEnd, type CallFarEnd, type FarEnd } from '@starling-grid/volunteer/testing'
+// One volunteer's links as a set of commands with JSON arguments, the same program in a Node process and in a tab:
+// opens a peer network, plays the far end of the link suite, runs cases as the near end, takes part in a ring.
+import {
+  checksum,
+  memberId,
+  packFrame,
+  trainingBlock,
+  unpackFrame,
+  type Frame,
+  type MemberId,
+} from '@starling-grid/protocol'
+import {
+  openRelayLink,
+  RingReduce,
+  type PeerLink,
+  type PeerNetwork,
+  type RelaySocket,
+  type SignallingAccess,
+} from '@starling-grid/volunteer'
+import {
+  answerFarEnd,
+  farEndOf,
+  peerLinkCases,
+  remoteFarEnd,
+  type CallFarEnd,
+  type FarEnd,
+} from '@starling-grid/volunteer/testing'
 
 export interface LinkPeerHost {
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
@@ -78,7 +100,12 @@ export function linkPeer(host: LinkPeerHost): Commands {
     },
     /** What the dial said, for dials that cannot succeed within `milliseconds`. */
     async dialInVain(peer: MemberId, milliseconds: number) {
-      return open().dial(memberId(peer), AbortSignal.timeout(milliseconds)).then(() => 'a link', (error: Error) => error.name)
+      return open()
+        .dial(memberId(peer), AbortSignal.timeout(milliseconds))
+        .then(
+          () => 'a link',
+          (error: Error) => error.name,
+        )
     },
     async reconnect(access: SignallingAccess) {
       open().reconnect(access)
@@ -97,7 +124,11 @@ export function linkPeer(host: LinkPeerHost): Commands {
 function relay({ dialRelay }: LinkPeerHost, access: SignallingAccess | undefined, peer: MemberId): Promise<PeerLink> {
   if (access === undefined) throw new Error('internal: open comes first')
   const { self, token, url } = access
-  return openRelayLink({ self, token, dial: (path) => dialRelay(url.replace(/^http/, 'ws') + path) }, memberId(peer), AbortSignal.timeout(30_000))
+  return openRelayLink(
+    { self, token, dial: (path) => dialRelay(url.replace(/^http/, 'ws') + path) },
+    memberId(peer),
+    AbortSignal.timeout(30_000),
+  )
 }
 
 async function runCase({ callFarEnd }: LinkPeerHost, name: string, link: PeerLink): Promise<void> {
@@ -105,10 +136,17 @@ async function runCase({ callFarEnd }: LinkPeerHost, name: string, link: PeerLin
   link.close('the case is over')
 }
 
-async function runRing({ members, index, floats, rounds }: RingOrder, successor: PeerLink, predecessor: PeerLink): Promise<RingResult> {
+async function runRing(
+  { members, index, floats, rounds }: RingOrder,
+  successor: PeerLink,
+  predecessor: PeerLink,
+): Promise<RingResult> {
   const size = members.length
   const gradient = Float32Array.from({ length: floats }, (_, i) => valueOf(index, i))
-  const reduces = Array.from({ length: rounds }, (_, step) => new RingReduce({ generation: 1, step, position: { index, size }, length: floats }))
+  const reduces = Array.from(
+    { length: rounds },
+    (_, step) => new RingReduce({ generation: 1, step, position: { index, size }, length: floats }),
+  )
   let sending = Promise.resolve()
   const send = (frames: readonly Frame[]): void => {
     for (const frame of frames) sending = sending.then(() => successor.send(packFrame(frame)))
@@ -121,12 +159,25 @@ async function runRing({ members, index, floats, rounds }: RingOrder, successor:
   }
   const begin = performance.now()
   for (const reduce of reduces) {
-    send(reduce.contribute(gradient, { blocks: [trainingBlock(0, index)], samples: 1, targets: 1, lossSum: 1, correct: 0 }))
+    send(
+      reduce.contribute(gradient, {
+        blocks: [trainingBlock(0, index)],
+        samples: 1,
+        targets: 1,
+        lossSum: 1,
+        correct: 0,
+      }),
+    )
     while (!reduce.done) await new Promise<void>((resolve) => (progressed = resolve))
   }
   await sending
   const last = at(reduces, rounds - 1)
-  return { checksum: checksum(bytesOf(last.sum)), worst: worstError(last.sum, size), manifests: last.manifests.length, milliseconds: performance.now() - begin }
+  return {
+    checksum: checksum(bytesOf(last.sum)),
+    worst: worstError(last.sum, size),
+    manifests: last.manifests.length,
+    milliseconds: performance.now() - begin,
+  }
 }
 
 /** Small integers: their sums are exact in f32 in any order. */

@@ -4,7 +4,12 @@ import { GridError } from '@starling-grid/protocol'
 import { createVolunteer, type PeerNetwork, type VolunteerHost, type VolunteerStatus } from '@starling-grid/volunteer'
 
 /** No ring is formed here. */
-const NO_LINKS: PeerNetwork = { onLink: undefined, dial: () => Promise.reject(new GridError('link-timeout', 'there are no links here')), reconnect: () => undefined, stop: () => undefined }
+const NO_LINKS: PeerNetwork = {
+  onLink: undefined,
+  dial: () => Promise.reject(new GridError('link-timeout', 'there are no links here')),
+  reconnect: () => undefined,
+  stop: () => undefined,
+}
 
 export interface Life {
   /** resolves with the error that ended it, or undefined when it was stopped */
@@ -16,6 +21,16 @@ export interface Life {
 export function live(coordinatorUrl: string, change: (host: VolunteerHost) => Partial<VolunteerHost>): Life {
   const host = { ...createNodeHost({ coordinatorUrl, executor: 'reference' }), openPeerNetwork: async () => NO_LINKS }
   const statuses: VolunteerStatus[] = []
-  const volunteer = createVolunteer({ ...host, ...change(host) }, { name: 'alone', onStatus: (status) => void statuses.push(status) })
-  return { ended: volunteer.run().then(() => undefined, (error: unknown) => error), statuses, stop: () => volunteer.stop() }
+  const volunteer = createVolunteer(
+    { ...host, ...change(host) },
+    { name: 'alone', onStatus: (status) => void statuses.push(status) },
+  )
+  return {
+    ended: volunteer.run().then(
+      () => undefined,
+      (error: unknown) => error,
+    ),
+    statuses,
+    stop: () => volunteer.stop(),
+  }
 }

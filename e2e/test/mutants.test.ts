@@ -10,7 +10,9 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const LEAST_MUTANTS = 140
 
 function testFiles(): string[] {
-  const all = readdirSync(ROOT, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => `${name}/test`)
+  const all = readdirSync(ROOT, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => `${name}/test`)
   const namesIn = (folder: string): string[] => {
     try {
       return readdirSync(`${ROOT}/${folder}`)
@@ -18,7 +20,11 @@ function testFiles(): string[] {
       return [] // a folder without tests
     }
   }
-  return all.flatMap((folder) => namesIn(folder).filter((name) => name.endsWith('.test.ts')).map((name) => `${folder}/${name}`))
+  return all.flatMap((folder) =>
+    namesIn(folder)
+      .filter((name) => name.endsWith('.test.ts'))
+      .map((name) => `${folder}/${name}`),
+  )
 }
 
 test('every mutant still finds the line that it breaks, once', () => {
@@ -39,7 +45,11 @@ test('every mutant changes its line, is listed once, and names tests that are th
   assert.equal(names.size, MUTANTS.length)
   for (const { breaks, from, to, tests } of MUTANTS) {
     assert.notEqual(from, to, breaks)
-    for (const part of tests) assert.ok(files.some((file) => file.includes(part)), `${breaks}: no test file has ${part} in its path`)
+    for (const part of tests)
+      assert.ok(
+        files.some((file) => file.includes(part)),
+        `${breaks}: no test file has ${part} in its path`,
+      )
   }
 })
 

@@ -12,86 +12,99 @@ async function state(isThere: () => boolean): Promise<void> {
   while (!isThere()) await new Promise((resolve) => setTimeout(resolve, 20))
 }
 
-test('a newer job cancels the preparation of the older one, whose executor is released before the next is made, and nobody joins the older', { timeout: 120_000 }, async () => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
-  const coordinator = createCoordinator({ dataDir, token: 'the-owner-token-of-tests', port: 0 })
-  await coordinator.start()
-  const deeds: string[] = []
-  let open: () => void = () => undefined
-  const gate = new Promise<void>((resolve) => (open = resolve))
-  let asked: () => void = () => undefined
-  const firstAsked = new Promise<void>((resolve) => (asked = resolve))
-  const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 10, minVolunteers: 9, seed }))
-  const older = await submit(1)
-  const life = live(coordinator.url, (host) => ({
-    createExecutor: async (...spec) => {
-      const number = deeds.filter((deed) => deed.startsWith('make')).length + 1
-      deeds.push(`make ${number}`)
-      asked()
-      if (number === 1) await gate
-      const executor = await host.createExecutor(...spec)
-      const destroy = executor.destroy.bind(executor)
-      return Object.assign(executor, {
-        destroy: () => {
-          deeds.push(`destroy ${number}`)
-          destroy()
-        },
-      })
-    },
-  }))
-  try {
-    await firstAsked
-    const newer = await submit(2) // the same model: only the name of the job tells them apart
-    await state(() => life.statuses.some(({ job, phase }) => job !== null && phase === 'preparing'))
-    open()
-    await state(() => newer.state.members.size > 0)
-    assert.deepEqual(deeds, ['make 1', 'destroy 1', 'make 2'])
-    assert.equal(older.state.members.size, 0)
-    await life.stop()
-    assert.deepEqual(deeds, ['make 1', 'destroy 1', 'make 2', 'destroy 2'])
-    assert.equal(await life.ended, undefined)
-  } finally {
-    await life.stop()
-    await coordinator.stop()
-    await rm(dataDir, { recursive: true, force: true })
-  }
-})
+test(
+  'a newer job cancels the preparation of the older one, whose executor is released before the next is made, and nobody joins the older',
+  { timeout: 120_000 },
+  async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
+    const coordinator = createCoordinator({ dataDir, token: 'the-owner-token-of-tests', port: 0 })
+    await coordinator.start()
+    const deeds: string[] = []
+    let open: () => void = () => undefined
+    const gate = new Promise<void>((resolve) => (open = resolve))
+    let asked: () => void = () => undefined
+    const firstAsked = new Promise<void>((resolve) => (asked = resolve))
+    const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 10, minVolunteers: 9, seed }))
+    const older = await submit(1)
+    const life = live(coordinator.url, (host) => ({
+      createExecutor: async (...spec) => {
+        const number = deeds.filter((deed) => deed.startsWith('make')).length + 1
+        deeds.push(`make ${number}`)
+        asked()
+        if (number === 1) await gate
+        const executor = await host.createExecutor(...spec)
+        const destroy = executor.destroy.bind(executor)
+        return Object.assign(executor, {
+          destroy: () => {
+            deeds.push(`destroy ${number}`)
+            destroy()
+          },
+        })
+      },
+    }))
+    try {
+      await firstAsked
+      const newer = await submit(2) // the same model: only the name of the job tells them apart
+      await state(() => life.statuses.some(({ job, phase }) => job !== null && phase === 'preparing'))
+      open()
+      await state(() => newer.state.members.size > 0)
+      assert.deepEqual(deeds, ['make 1', 'destroy 1', 'make 2'])
+      assert.equal(older.state.members.size, 0)
+      await life.stop()
+      assert.deepEqual(deeds, ['make 1', 'destroy 1', 'make 2', 'destroy 2'])
+      assert.equal(await life.ended, undefined)
+    } finally {
+      await life.stop()
+      await coordinator.stop()
+      await rm(dataDir, { recursive: true, force: true })
+    }
+  },
+)
 
-test('a job that comes in the middle of a step costs the step and not the volunteer, whose executor is gone while it computes', { timeout: 120_000 }, async () => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
-  const coordinator = createCoordinator({ dataDir, token: 'the-owner-token-of-tests', port: 0, timing: { parkMs: 0 } })
-  await coordinator.start()
-  const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 1000, minVolunteers: 1, seed }))
-  let failed = 0
-  const older = await submit(1)
-  const life = live(coordinator.url, (host) => ({
-    createExecutor: async (...spec) => {
-      const executor = await host.createExecutor(...spec)
-      const [gradient, destroy] = [executor.gradient.bind(executor), executor.destroy.bind(executor)]
-      let isDestroyed = false
-      return Object.assign(executor, {
-        gradient: async (...asked: Parameters<typeof gradient>) => {
-          await new Promise((resolve) => setTimeout(resolve, 200))
-          if (isDestroyed) failed++
-          if (isDestroyed) throw new Error('the buffer is destroyed')
-          return gradient(...asked)
-        },
-        destroy: () => {
-          isDestroyed = true
-          destroy()
-        },
-      })
-    },
-  }))
-  try {
-    await state(() => older.state.chain.head.v >= 2)
-    const newer = await submit(2)
-    await state(() => newer.state.chain.head.v >= 2)
-    assert.ok(failed > 0, 'a step was under way')
-    assert.equal(await Promise.race([life.ended, 'lives on']), 'lives on')
-  } finally {
-    await life.stop()
-    await coordinator.stop()
-    await rm(dataDir, { recursive: true, force: true })
-  }
-})
+test(
+  'a job that comes in the middle of a step costs the step and not the volunteer, whose executor is gone while it computes',
+  { timeout: 120_000 },
+  async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
+    const coordinator = createCoordinator({
+      dataDir,
+      token: 'the-owner-token-of-tests',
+      port: 0,
+      timing: { parkMs: 0 },
+    })
+    await coordinator.start()
+    const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 1000, minVolunteers: 1, seed }))
+    let failed = 0
+    const older = await submit(1)
+    const life = live(coordinator.url, (host) => ({
+      createExecutor: async (...spec) => {
+        const executor = await host.createExecutor(...spec)
+        const [gradient, destroy] = [executor.gradient.bind(executor), executor.destroy.bind(executor)]
+        let isDestroyed = false
+        return Object.assign(executor, {
+          gradient: async (...asked: Parameters<typeof gradient>) => {
+            await new Promise((resolve) => setTimeout(resolve, 200))
+            if (isDestroyed) failed++
+            if (isDestroyed) throw new Error('the buffer is destroyed')
+            return gradient(...asked)
+          },
+          destroy: () => {
+            isDestroyed = true
+            destroy()
+          },
+        })
+      },
+    }))
+    try {
+      await state(() => older.state.chain.head.v >= 2)
+      const newer = await submit(2)
+      await state(() => newer.state.chain.head.v >= 2)
+      assert.ok(failed > 0, 'a step was under way')
+      assert.equal(await Promise.race([life.ended, 'lives on']), 'lives on')
+    } finally {
+      await life.stop()
+      await coordinator.stop()
+      await rm(dataDir, { recursive: true, force: true })
+    }
+  },
+)

@@ -3,17 +3,17 @@ import assert from 'node:assert/strict'
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { fileURLToPath } from 'node:url'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import fastifyWebsocket from '@fastify/websocket'
+import { LINK_OPEN_MS, MAX_MESSAGE_BYTES, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import type { SignallingAccess } from '@starling-grid/volunteer'
+import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Browser } from 'playwright-core'
 import { build } from 'vite'
 import { registerRelay } from '../../coordinator/src/relay.ts'
 import { registerSignalling, type Signalling } from '../../coordinator/src/signalling.ts'
-import { LINK_OPEN_MS, MAX_MESSAGE_BYTES, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
-import type { SignallingAccess } from '@starling-grid/volunteer'
-import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
 import { launchBrowser } from '../src/browser.ts'
 import type {} from './link-peer-page.ts'
 import type { RingResult } from './link-peer.ts'
@@ -38,7 +38,8 @@ before(async () => {
   signalling = registerSignalling(app, {
     path: PATH,
     authenticate: (id, token) => tokens.get(id) === token,
-    shareNetwork: () => true, mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
+    shareNetwork: () => true,
+    mayTalk: (src, dst) => tokens.has(src) && tokens.has(dst),
     onRefusal: (code) => refusals.push(code),
   })
   registerRelay(app, {
@@ -52,7 +53,11 @@ before(async () => {
     const script = await bundle(`${program}.ts`)
     app.get(`/${program}.js`, (_, reply) => reply.type('text/javascript').send(script))
   }
-  app.get('/', (_, reply) => reply.type('text/html').send('<!doctype html><title>link peer</title><script type="module" src="/link-peer-page.js"></script>'))
+  app.get('/', (_, reply) =>
+    reply
+      .type('text/html')
+      .send('<!doctype html><title>link peer</title><script type="module" src="/link-peer-page.js"></script>'),
+  )
   await app.listen({ port: 0, host: '127.0.0.1' })
   browser = await launchBrowser({ gpu: false }).catch((error: Error) => void (noBrowser = error.message))
 })
@@ -66,7 +71,8 @@ after(async () => {
 async function bundle(file: string): Promise<string> {
   const entry = fileURLToPath(new URL(file, import.meta.url))
   const output = await build({
-    configFile: false, logLevel: 'error',
+    configFile: false,
+    logLevel: 'error',
     build: { write: false, minify: false, lib: { entry, formats: ['es'] } },
   })
   const [built] = [output].flat()
@@ -86,15 +92,21 @@ async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
   const child = fork(fileURLToPath(new URL('link-peer-process.ts', import.meta.url)), { execArgv: ['--import', 'tsx'] })
   const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>()
   let lastCall = 0
-  child.on('message', async (message: { type: string; id: number; method: string; args: unknown[]; value?: unknown; error?: string }) => {
-    if (message.type === 'answer') {
-      const call = waiting.get(message.id)
-      waiting.delete(message.id)
-      return message.error === undefined ? call?.resolve(message.value) : call?.reject(new Error(message.error))
-    }
-    const answer = await callFarEnd(message.method, message.args).then((value) => ({ value }), (error: Error) => ({ error: error.message }))
-    child.send({ type: 'answer', id: message.id, ...answer })
-  })
+  child.on(
+    'message',
+    async (message: { type: string; id: number; method: string; args: unknown[]; value?: unknown; error?: string }) => {
+      if (message.type === 'answer') {
+        const call = waiting.get(message.id)
+        waiting.delete(message.id)
+        return message.error === undefined ? call?.resolve(message.value) : call?.reject(new Error(message.error))
+      }
+      const answer = await callFarEnd(message.method, message.args).then(
+        (value) => ({ value }),
+        (error: Error) => ({ error: error.message }),
+      )
+      child.send({ type: 'answer', id: message.id, ...answer })
+    },
+  )
   child.on('exit', (code, signal) => {
     for (const { reject } of waiting.values()) reject(new Error(`the process ended (${code ?? signal})`))
   })
@@ -203,11 +215,15 @@ test('a dial to somebody absent, or not listening, ends with its signal', async 
 })
 
 test('four processes sum a million floats around a ring, bit-equal', async (t) => {
-  const peers = await Promise.all([0, 1, 2, 3].map(() => startProcess(() => Promise.reject(new Error('internal: no cases here')))))
+  const peers = await Promise.all(
+    [0, 1, 2, 3].map(() => startProcess(() => Promise.reject(new Error('internal: no cases here')))),
+  )
   const members = peers.map(({ id }) => id)
   const [floats, rounds] = [1_000_003, 5]
   await Promise.all(peers.map((peer) => peer.call('accept')))
-  const results = (await Promise.all(peers.map((peer, index) => peer.call('ring', { members, index, floats, rounds })))) as RingResult[]
+  const results = (await Promise.all(
+    peers.map((peer, index) => peer.call('ring', { members, index, floats, rounds })),
+  )) as RingResult[]
   for (const result of results) {
     assert.equal(result.checksum, results[0]?.checksum)
     assert.equal(result.worst, 0)
@@ -215,7 +231,9 @@ test('four processes sum a million floats around a ring, bit-equal', async (t) =
   }
   const seconds = Math.max(...results.map(({ milliseconds }) => milliseconds)) / 1000
   const megabytes = (rounds * 2 * 3 * floats * 4) / 4 / 1e6
-  t.diagnostic(`${(megabytes / seconds).toFixed(1)} MB/s sent by each member, ${((seconds / rounds) * 1000).toFixed(0)} ms per reduce of 4 MB`)
+  t.diagnostic(
+    `${(megabytes / seconds).toFixed(1)} MB/s sent by each member, ${((seconds / rounds) * 1000).toFixed(0)} ms per reduce of 4 MB`,
+  )
   await Promise.all(peers.map((peer) => peer.stop()))
 })
 

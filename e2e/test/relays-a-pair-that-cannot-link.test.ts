@@ -14,16 +14,28 @@ test('a pair that cannot link is relayed and the run goes on in ring mode', { ti
     grid.addVolunteer({ name: 'first', executor: 'reference' })
     grid.addVolunteer({ name: 'second', executor: 'reference' })
     grid.addVolunteer({ name: 'shut in', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'no-ice:1' } })
-    const run = await grid.watch.waitFor('a relayed ring at work', ({ run }) => run?.phase === 'ring' && run.version.v > 0 && run.relay.bytes > 0 && run)
+    const run = await grid.watch.waitFor(
+      'a relayed ring at work',
+      ({ run }) => run?.phase === 'ring' && run.version.v > 0 && run.relay.bytes > 0 && run,
+    )
     assert.equal(run.relay.links, 1)
     const relayed = run.members.filter((member) => member.relayed)
     assert.equal(relayed.length, 1, 'one link of the ring is marked')
-    assert.ok(run.members.every(({ position }) => position !== null), 'nobody was left out')
-    assert.ok(grid.watch.events.some(({ text }) => text.includes('shut in') && text.includes('cannot link to each other')), 'an event says so')
+    assert.ok(
+      run.members.every(({ position }) => position !== null),
+      'nobody was left out',
+    )
+    assert.ok(
+      grid.watch.events.some(({ text }) => text.includes('shut in') && text.includes('cannot link to each other')),
+      'an event says so',
+    )
     const end = await finishesWhole(grid, job, STEPS)
     assert.equal(end.checkpoint?.members, 3)
     assert.equal(end.mode, 'ring')
-    assert.ok((await grid.records(job)).every(({ kind }) => kind === 'ring'), 'it never left ring mode')
+    assert.ok(
+      (await grid.records(job)).every(({ kind }) => kind === 'ring'),
+      'it never left ring mode',
+    )
   } finally {
     await grid.stop()
   }

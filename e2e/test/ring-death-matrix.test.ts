@@ -1,5 +1,6 @@
-// Every member killed at every point of a step and of a ballot, in rings and butterflies of 2, 3 and 4: the step commits or is done again, each
-// block is counted once, and all that live hold the same bytes. The simulation's invariants are checked after every event.
+// Every member killed at every point of a step and of a ballot, in rings and butterflies of 2, 3 and 4: the step
+// commits or is done again, each block is counted once, and all that live hold the same bytes. The simulation's
+// invariants are checked after every event.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Cell, deathMatrix, nameOf, runCell } from '../src/simulation/death-matrix.ts'
@@ -12,7 +13,13 @@ function dieIn(cell: Cell): number {
   for (const seed of SEEDS) {
     const death = runCell(cell, seed)
     const where = `seed ${seed}: ${nameOf(cell)}`
-    assert.equal(death.violation, undefined, death.violation === undefined ? '' : `${where}\n${death.violation.invariant}: ${death.violation.text}\n${runCell(cell, seed, true).trace.join('\n')}`)
+    assert.equal(
+      death.violation,
+      undefined,
+      death.violation === undefined
+        ? ''
+        : `${where}\n${death.violation.invariant}: ${death.violation.text}\n${runCell(cell, seed, true).trace.join('\n')}`,
+    )
     assert.equal(death.deaths, cell.point.victim === undefined ? 1 : 2, `${where}: nobody died`)
     const blocks = death.records.flatMap((record) => record.blocks)
     assert.equal(new Set(blocks).size, blocks.length, `${where}: a block twice`)
@@ -22,7 +29,10 @@ function dieIn(cell: Cell): number {
   return steps
 }
 
-for (const [exchange, plural] of [['ring', 'rings'], ['butterfly', 'butterflies']] as const)
+for (const [exchange, plural] of [
+  ['ring', 'rings'],
+  ['butterfly', 'butterflies'],
+] as const)
   for (const size of [2, 3, 4]) {
     const cells = [...deathMatrix(exchange)].filter((cell) => cell.size === size)
     test(`${cells.length} deaths in ${plural} of ${size}, each with ${SEEDS.length} networks: every block is in the history once`, (context) => {

@@ -22,15 +22,25 @@ class Outage implements Play {
   direct(world: World): void {
     this.#world = world
     const { agenda, dice, scenario } = world
-    agenda.later(dice.between(3000, 12_000), () => 'the network is gone', () => {
-      world.outage(scenario.config.timing.lostMs / 2)
-      const versions = world.volunteers.flatMap(({ alive, core }) => (alive && core.version !== undefined ? [core.version] : []))
-      this.held = versions.sort((a, b) => b.v - a.v)[0]
-    })
+    agenda.later(
+      dice.between(3000, 12_000),
+      () => 'the network is gone',
+      () => {
+        world.outage(scenario.config.timing.lostMs / 2)
+        const versions = world.volunteers.flatMap(({ alive, core }) =>
+          alive && core.version !== undefined ? [core.version] : [],
+        )
+        this.held = versions.sort((a, b) => b.v - a.v)[0]
+      },
+    )
   }
 
   get keptWhatWasHeld(): boolean {
-    return this.#world !== undefined && this.held !== undefined && this.#world.history.descends(this.#world.chronicle.head, this.held)
+    return (
+      this.#world !== undefined &&
+      this.held !== undefined &&
+      this.#world.history.descends(this.#world.chronicle.head, this.held)
+    )
   }
 }
 
@@ -40,8 +50,21 @@ const GUEST_SEEDS = 40
 const GUEST_SEEDS_TO_CATCH = 300
 /** Seeds within which a rule that is switched off must be missed; most need fewer than ten. */
 const SEEDS_TO_CATCH = 3000
-/** Where to begin with rules that few seeds miss: just before one that was seen to. Any other within as many seeds will do, too. */
-const RARELY_MISSED: Partial<Record<Rule, number>> = { 'R3-equal': 550, R4: 146, R7: 456, 'R7-source': 369, 'R12-moves': 110, A7: 95, A5: 57, A6: 70, A1: 18 }
+/**
+ * Where to begin with rules that few seeds miss: just before one that was seen to. Any other within as many seeds will
+ * do, too.
+ */
+const RARELY_MISSED: Partial<Record<Rule, number>> = {
+  'R3-equal': 550,
+  R4: 146,
+  R7: 456,
+  'R7-source': 369,
+  'R12-moves': 110,
+  A7: 95,
+  A5: 57,
+  A6: 70,
+  A1: 18,
+}
 
 describe(`${SEEDS} simulated runs under faults`, () => {
   let all: Campaign
@@ -51,7 +74,12 @@ describe(`${SEEDS} simulated runs under faults`, () => {
 
   test('break no invariant and all finish', (context) => {
     const { faults, ...states } = all.counts
-    for (const [what, counts] of Object.entries({ states, faults })) context.diagnostic(`${what}: ${Object.entries(counts).map(([name, count]) => `${name} ${count}`).join(', ')}`)
+    for (const [what, counts] of Object.entries({ states, faults }))
+      context.diagnostic(
+        `${what}: ${Object.entries(counts)
+          .map(([name, count]) => `${name} ${count}`)
+          .join(', ')}`,
+      )
     const [first] = all.failures
     assert.equal(first, undefined, first === undefined ? '' : explain(first))
   })
@@ -122,7 +150,9 @@ describe('a shell that is broken is noticed', () => {
     test(`${mutant}: ${promise}`, (context) => {
       const caught = firstCaught([], SEEDS_TO_CATCH, { mutant })
       assert.ok(caught, `not noticed in ${SEEDS_TO_CATCH} seeds`)
-      context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
+      context.diagnostic(
+        `seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`,
+      )
     })
 })
 
@@ -132,7 +162,9 @@ describe('a rule that is switched off is missed', () => {
       test(`${rule}: ${SWITCHABLE_RULES[rule]}`, (context) => {
         const caught = firstCaught([rule], SEEDS_TO_CATCH, { first: RARELY_MISSED[rule] ?? 1 })
         assert.ok(caught, `not missed in ${SEEDS_TO_CATCH} seeds`)
-        context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
+        context.diagnostic(
+          `seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`,
+        )
       })
 
   test(`A1: ${SWITCHABLE_RULES.A1}`, (context) => {
@@ -141,9 +173,9 @@ describe('a rule that is switched off is missed', () => {
     context.diagnostic(`seed ${caught.scenario.seed} breaks ${caught.violation?.invariant}: ${caught.violation?.text}`)
   })
 
-  // R9 is the member's own check of what R8 promises, so it can only be missed where R8 is broken as well. What R8 alone
-  // breaks is said by I3 (a commit that not all hold), I9, lost work, and claims of generations that never ran as a whole: what
-  // members hold stays right.
+  // R9 is the member's own check of what R8 promises, so it can only be missed where R8 is broken as well. What R8
+  // alone breaks is said by I3 (a commit that not all hold), I9, lost work, and claims of generations that never ran as
+  // a whole: what members hold stays right.
   test(`R9: ${SWITCHABLE_RULES.R9}`, () => {
     const ignore = new Set(['I3', 'I9', 'lost-work', 'refusal'] as const)
     assert.ok(firstCaught(['R8', 'R9'], 100, { ignore }), 'R8 and R9 off are not missed')

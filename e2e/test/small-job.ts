@@ -8,27 +8,41 @@ import type { Grid } from '../src/grid.ts'
 /** Times that a test need not wait out; the rules stay the same. */
 export const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
 
-/** The same, for links that never open: others open within a second, and within a second try of PeerJS on a busy machine. */
+/**
+ * The same, for links that never open: others open within a second, and within a second try of PeerJS on a busy
+ * machine.
+ */
 export const QUICK_LINKS = { ...QUICK, linkOpenMs: 5000 }
 
 export function smallJob(options: Partial<Parameters<typeof demoJob>[0]> & { readonly maxSteps: number }): JobSpec {
   // what tests say of frames and places is so around the ring; a busy machine is no reason to leave it
-  const small = { blockSamples: 8, batchBlocks: 6, validateEvery: 1000, exchange: 'ring' } as const // 48 samples a step: quick on two cores, and whole blocks for three members
+  // 48 samples a step: quick on two cores, and whole blocks for three members
+  const small = { blockSamples: 8, batchBlocks: 6, validateEvery: 1000, exchange: 'ring' } as const
   return { ...demoJob({ epochs: 1 + Math.floor(options.maxSteps / 150), seed: 7, mode: 'ring', ...options }), ...small }
 }
 
 /** Waits for the end; nothing lost, nothing twice, loss lower than at the start, all replicas equal. */
 export async function finishesWhole(grid: Grid, job: string, steps: number): Promise<RunView> {
-  const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run, 300_000)
+  const run = await grid.watch.waitFor(
+    'the end of the training',
+    ({ run }) => run?.phase === 'finished' && run,
+    300_000,
+  )
   const records = await grid.records(job)
   assert.equal(records.length, steps)
   const audit = auditChain(records, new Set(records.flatMap((record) => record.blocks)).size)
   assert.equal(audit.duplicated, 0, 'a block is in the history twice')
-  assert.deepEqual(records.map((record) => record.v), records.map((_, i) => i + 1), 'versions follow each other')
+  assert.deepEqual(
+    records.map((record) => record.v),
+    records.map((_, i) => i + 1),
+    'versions follow each other',
+  )
   const losses = grid.watch.steps.map((step) => step.loss)
   assert.ok((losses.at(-1) ?? 9) < (losses[0] ?? 0), `the loss went from ${losses[0]} to ${losses.at(-1)}`)
-  assert.ok(run.checkpoint !== null && run.checkpoint.v === steps, `the last version is durable, got ${run.checkpoint?.v}`)
+  assert.ok(
+    run.checkpoint !== null && run.checkpoint.v === steps,
+    `the last version is durable, got ${run.checkpoint?.v}`,
+  )
   assert.equal(run.checkpoint.agreeing, run.checkpoint.members, 'every replica is bit-identical')
   return run
 }
-

@@ -17,8 +17,24 @@ class Training {
   #changed: () => void = () => undefined
 
   constructor(folder: string, args: readonly string[] = []) {
-    const base = ['train', join(folder, 'job.json'), '--data-dir', join(folder, 'runs'), '--executor', 'reference', '--port', '0', '--json', '--out', join(folder, 'model.safetensors')]
-    this.child = startChild({ name: 'train', args: [...base, ...args], onLine: (line) => (this.said.push(line), this.#changed()) })
+    const base = [
+      'train',
+      join(folder, 'job.json'),
+      '--data-dir',
+      join(folder, 'runs'),
+      '--executor',
+      'reference',
+      '--port',
+      '0',
+      '--json',
+      '--out',
+      join(folder, 'model.safetensors'),
+    ]
+    this.child = startChild({
+      name: 'train',
+      args: [...base, ...args],
+      onLine: (line) => (this.said.push(line), this.#changed()),
+    })
   }
 
   /** The first line, past or future, that matches. */
@@ -30,7 +46,9 @@ class Training {
       }
       await new Promise<void>((resolve, reject) => {
         this.#changed = resolve
-        void this.child.ended.then((code) => reject(new Error(`train ended (${code}) before ${pattern}: ${this.said.slice(-5).join(' | ')}`)))
+        void this.child.ended.then((code) =>
+          reject(new Error(`train ended (${code}) before ${pattern}: ${this.said.slice(-5).join(' | ')}`)),
+        )
       })
     }
   }
@@ -45,46 +63,63 @@ async function jobs(url: string): Promise<RunView[]> {
 }
 
 async function isGone(url: string): Promise<void> {
-  while (await fetch(`${url}/healthz`).then(() => true, () => false)) await new Promise((resolve) => setTimeout(resolve, 100))
+  while (
+    await fetch(`${url}/healthz`).then(
+      () => true,
+      () => false,
+    )
+  )
+    await new Promise((resolve) => setTimeout(resolve, 100))
 }
 
-test('train that was killed in the middle goes on from where it was when it is called again, and counts every sample once', { timeout: 400_000 }, async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'starling-train-'))
-  await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob({ maxSteps: STEPS })))
-  const started: Training[] = []
-  const train = (...args: string[]): Training => {
-    const training = new Training(folder, args)
-    started.push(training)
-    return training
-  }
-  try {
-    const first = train()
-    await first.line(/^A new run of .* begins; it is kept in /)
-    const url = await first.url()
-    assert.match(await (await fetch(`${url}/`)).text(), /<html/, 'it serves the pages')
-    let before: RunView | undefined
-    while ((before?.version.v ?? 0) < 10) {
-      await new Promise((resolve) => setTimeout(resolve, 100))
-      before = (await jobs(url))[0]
+test(
+  'train that was killed in the middle goes on from where it was when it is called again, and counts every sample once',
+  { timeout: 400_000 },
+  async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'starling-train-'))
+    await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob({ maxSteps: STEPS })))
+    const started: Training[] = []
+    const train = (...args: string[]): Training => {
+      const training = new Training(folder, args)
+      started.push(training)
+      return training
     }
-    first.child.kill('SIGKILL')
-    await isGone(url) // its children end by themselves
+    try {
+      const first = train()
+      await first.line(/^A new run of .* begins; it is kept in /)
+      const url = await first.url()
+      assert.match(await (await fetch(`${url}/`)).text(), /<html/, 'it serves the pages')
+      let before: RunView | undefined
+      while ((before?.version.v ?? 0) < 10) {
+        await new Promise((resolve) => setTimeout(resolve, 100))
+        before = (await jobs(url))[0]
+      }
+      first.child.kill('SIGKILL')
+      await isGone(url) // its children end by themselves
 
-    const second = train()
-    await second.line(/^The run of .* goes on/)
-    const result = JSON.parse((await second.line(/^\{.*"dataDir".*\}$/))[0]) as { job: string; resumed: boolean; steps: number; dataDir: string }
-    assert.deepEqual([result.resumed, result.job, result.steps], [true, before?.job.id, STEPS])
-    const { records } = (await (await fetch(`${await second.url()}/api/jobs/${result.job}/records`)).json()) as { records: StepRecord[] }
-    assert.equal(records.length, STEPS)
-    assert.equal(auditChain(records, new Set(records.flatMap(({ blocks }) => blocks)).size).duplicated, 0)
-    await stopChild(second.child)
+      const second = train()
+      await second.line(/^The run of .* goes on/)
+      const result = JSON.parse((await second.line(/^\{.*"dataDir".*\}$/))[0]) as {
+        job: string
+        resumed: boolean
+        steps: number
+        dataDir: string
+      }
+      assert.deepEqual([result.resumed, result.job, result.steps], [true, before?.job.id, STEPS])
+      const { records } = (await (await fetch(`${await second.url()}/api/jobs/${result.job}/records`)).json()) as {
+        records: StepRecord[]
+      }
+      assert.equal(records.length, STEPS)
+      assert.equal(auditChain(records, new Set(records.flatMap(({ blocks }) => blocks)).size).duplicated, 0)
+      await stopChild(second.child)
 
-    const changed = train('--steps', '2', '--once')
-    await changed.line(/changed since the run in .*: a new run begins/)
-    assert.equal(await changed.child.ended, 0)
-    assert.equal((await readdir(join(folder, 'runs'))).length, 2, 'the older run stays')
-  } finally {
-    await Promise.all(started.map(({ child }) => stopChild(child)))
-    await rm(folder, { recursive: true, force: true })
-  }
-})
+      const changed = train('--steps', '2', '--once')
+      await changed.line(/changed since the run in .*: a new run begins/)
+      assert.equal(await changed.child.ended, 0)
+      assert.equal((await readdir(join(folder, 'runs'))).length, 2, 'the older run stays')
+    } finally {
+      await Promise.all(started.map(({ child }) => stopChild(child)))
+      await rm(folder, { recursive: true, force: true })
+    }
+  },
+)

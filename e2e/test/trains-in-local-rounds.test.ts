@@ -7,22 +7,29 @@ const ROUNDS = 8
 const INNER_STEPS = 8
 
 for (const fragments of [1, 4])
-  test(`in local rounds with fragments ${fragments} members exchange once in many steps, a member that dies loses its own round only, and the others end bit-identical`, { timeout: 300_000 }, async () => {
-    const grid = await Grid.start({ timing: QUICK })
-    try {
-      const job = await grid.submit({ ...smallJob({ maxSteps: ROUNDS, mode: 'local', minVolunteers: 3 }), local: { innerSteps: INNER_STEPS, fragments } })
-      grid.addVolunteer({ executor: 'reference' })
-      grid.addVolunteer({ executor: 'reference' })
-      const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
-      await grid.watch.waitFor('the third round', ({ run }) => (run?.version.v ?? 0) >= 3)
-      victim.kill('SIGKILL')
-      const run = await finishesWhole(grid, job, ROUNDS)
-      assert.equal(run.mode, 'local')
-      const records = await grid.records(job)
-      assert.ok(records.every(({ kind }) => kind === 'round'))
-      assert.equal(records[0]?.blocks.length, 6 * INNER_STEPS)
-      assert.equal(run.checkpoint?.members, 2)
-    } finally {
-      await grid.stop()
-    }
-  })
+  test(
+    `in local rounds with fragments ${fragments} members exchange once in many steps, a member that dies loses its own round only, and the others end bit-identical`,
+    { timeout: 300_000 },
+    async () => {
+      const grid = await Grid.start({ timing: QUICK })
+      try {
+        const job = await grid.submit({
+          ...smallJob({ maxSteps: ROUNDS, mode: 'local', minVolunteers: 3 }),
+          local: { innerSteps: INNER_STEPS, fragments },
+        })
+        grid.addVolunteer({ executor: 'reference' })
+        grid.addVolunteer({ executor: 'reference' })
+        const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
+        await grid.watch.waitFor('the third round', ({ run }) => (run?.version.v ?? 0) >= 3)
+        victim.kill('SIGKILL')
+        const run = await finishesWhole(grid, job, ROUNDS)
+        assert.equal(run.mode, 'local')
+        const records = await grid.records(job)
+        assert.ok(records.every(({ kind }) => kind === 'round'))
+        assert.equal(records[0]?.blocks.length, 6 * INNER_STEPS)
+        assert.equal(run.checkpoint?.members, 2)
+      } finally {
+        await grid.stop()
+      }
+    },
+  )

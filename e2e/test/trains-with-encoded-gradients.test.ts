@@ -8,45 +8,67 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const STEPS = 24
 /** 2.7 MB of parameters: the gradient enters the ring in two buckets */
 const WIDE = {
-  name: 'wide', input: [1, 28, 28],
+  name: 'wide',
+  input: [1, 28, 28],
   layers: [
-    { type: 'flatten' }, { type: 'linear', name: 'fc1', out: 512 }, { type: 'relu' }, { type: 'linear', name: 'fc2', out: 512 }, { type: 'relu' },
+    { type: 'flatten' },
+    { type: 'linear', name: 'fc1', out: 512 },
+    { type: 'relu' },
+    { type: 'linear', name: 'fc2', out: 512 },
+    { type: 'relu' },
     { type: 'linear', name: 'fc3', out: 10 },
   ],
 }
 
-test('gradients in eight bits, in buckets that leave while backward still runs, train replicas that end bit-identical though a member dies', { timeout: 300_000 }, async () => {
-  const grid = await Grid.start({ timing: QUICK })
-  try {
-    const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), model: WIDE, encoding: 'int8' })
-    grid.addVolunteer({ executor: 'reference' })
-    grid.addVolunteer({ executor: 'reference' })
-    const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
-    await grid.watch.waitFor('the sixth step', ({ run }) => (run?.version.v ?? 0) >= 6)
-    victim.kill('SIGKILL')
-    const run = await finishesWhole(grid, job, STEPS)
-    assert.equal(run.mode, 'ring')
-    assert.equal(run.checkpoint?.members, 2)
-  } finally {
-    await grid.stop()
-  }
-})
+test(
+  'gradients in eight bits, in buckets that leave while backward still runs, train replicas that end bit-identical though a member dies',
+  { timeout: 300_000 },
+  async () => {
+    const grid = await Grid.start({ timing: QUICK })
+    try {
+      const job = await grid.submit({
+        ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }),
+        model: WIDE,
+        encoding: 'int8',
+      })
+      grid.addVolunteer({ executor: 'reference' })
+      grid.addVolunteer({ executor: 'reference' })
+      const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
+      await grid.watch.waitFor('the sixth step', ({ run }) => (run?.version.v ?? 0) >= 6)
+      victim.kill('SIGKILL')
+      const run = await finishesWhole(grid, job, STEPS)
+      assert.equal(run.mode, 'ring')
+      assert.equal(run.checkpoint?.members, 2)
+    } finally {
+      await grid.stop()
+    }
+  },
+)
 
 const { description } = await adapterEnvironment()
 const skip = description.startsWith('none') && `no adapter: ${description}`
 
 for (const exchange of ['ring', 'butterfly'] as const)
-  test(`in a ${exchange} a member that may encode on its adapter, and measures whether that pays, trains with one that cannot, and both end bit-identical`, { timeout: 300_000, skip }, async () => {
-    const grid = await Grid.start({ timing: QUICK })
-    try {
-      const job = await grid.submit({ ...smallJob({ maxSteps: 8, minVolunteers: 2 }), model: WIDE, encoding: 'f16', exchange })
-      grid.addVolunteer({ executor: 'reference' })
-      const said: string[] = []
-      grid.addVolunteer({ executor: 'webgpu' }).process.stderr?.on('data', (text) => said.push(String(text)))
-      const run = await finishesWhole(grid, job, 8)
-      assert.match(said.join(''), /f16 of \d+ floats takes [\d.]+ ms on the adapter and [\d.]+ ms on the CPU/)
-      assert.equal(run.checkpoint?.members, 2)
-    } finally {
-      await grid.stop()
-    }
-  })
+  test(
+    `in a ${exchange} a member that may encode on its adapter, and measures whether that pays, trains with one that cannot, and both end bit-identical`,
+    { timeout: 300_000, skip },
+    async () => {
+      const grid = await Grid.start({ timing: QUICK })
+      try {
+        const job = await grid.submit({
+          ...smallJob({ maxSteps: 8, minVolunteers: 2 }),
+          model: WIDE,
+          encoding: 'f16',
+          exchange,
+        })
+        grid.addVolunteer({ executor: 'reference' })
+        const said: string[] = []
+        grid.addVolunteer({ executor: 'webgpu' }).process.stderr?.on('data', (text) => said.push(String(text)))
+        const run = await finishesWhole(grid, job, 8)
+        assert.match(said.join(''), /f16 of \d+ floats takes [\d.]+ ms on the adapter and [\d.]+ ms on the CPU/)
+        assert.equal(run.checkpoint?.members, 2)
+      } finally {
+        await grid.stop()
+      }
+    },
+  )

@@ -1,5 +1,5 @@
-// The whole list of what ends a volunteer (volunteer/src/fatal.ts), against real volunteers and a real coordinator: every code of
-// the table either ends one, with a sentence that says what to do, or it goes on by itself.
+// The whole list of what ends a volunteer (volunteer/src/fatal.ts), against real volunteers and a real coordinator:
+// every code of the table either ends one, with a sentence that says what to do, or it goes on by itself.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -34,67 +34,79 @@ async function endsWith(code: ErrorCode, { ended, statuses }: Life): Promise<voi
   assert.ok(error instanceof GridError, String(error))
   assert.equal(error.code, code)
   assert.ok(error.message.includes(`What to do: ${FATAL[code]}`), error.message)
-  while (statuses.at(-1)?.phase !== 'failed') await new Promise((resolve) => setTimeout(resolve, 20)) // statuses are paced
+  // statuses are paced
+  while (statuses.at(-1)?.phase !== 'failed') await new Promise((resolve) => setTimeout(resolve, 20))
 }
 
 async function eachOf(codes: readonly ErrorCode[], check: (code: ErrorCode) => Promise<void>): Promise<void> {
   for (let at = 0; at < codes.length; at += AT_ONCE) await Promise.all(codes.slice(at, at + AT_ONCE).map(check))
 }
 
-test('preparing fails with each code in turn: those of the list end the volunteer with their sentence, after the others it tries again', { timeout: 240_000 }, async () => {
-  await eachOf(CODES, async (code) => {
-    let made = 0
-    let again: () => void = () => undefined
-    const second = new Promise<void>((resolve) => (again = resolve))
-    const life = live(coordinator.url, (host) => ({
-      createExecutor: async (...asked) => {
-        if (++made === 1) throw new GridError(code, 'made up by the test.')
-        again()
-        return host.createExecutor(...asked)
-      },
-    }))
-    if (code in FATAL) return endsWith(code, life)
-    const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
-    assert.equal(first, undefined, `${code} is no reason to end`)
-    await life.stop()
-    assert.equal(await life.ended, undefined)
-  })
-})
+test(
+  'preparing fails with each code in turn: those of the list end the volunteer with their sentence, after the others it tries again',
+  { timeout: 240_000 },
+  async () => {
+    await eachOf(CODES, async (code) => {
+      let made = 0
+      let again: () => void = () => undefined
+      const second = new Promise<void>((resolve) => (again = resolve))
+      const life = live(coordinator.url, (host) => ({
+        createExecutor: async (...asked) => {
+          if (++made === 1) throw new GridError(code, 'made up by the test.')
+          again()
+          return host.createExecutor(...asked)
+        },
+      }))
+      if (code in FATAL) return endsWith(code, life)
+      const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
+      assert.equal(first, undefined, `${code} is no reason to end`)
+      await life.stop()
+      assert.equal(await life.ended, undefined)
+    })
+  },
+)
 
-test('the coordinator puts a volunteer out with each code in turn: those of the list end it, after the others it comes back', { timeout: 240_000 }, async () => {
-  await eachOf(CODES, async (code) => {
-    let welcomes = 0
-    let back: () => void = () => undefined
-    const second = new Promise<void>((resolve) => (back = resolve))
-    const life = live(coordinator.url, (host) => ({
-      dialCoordinator: async (path) => {
-        const socket = await host.dialCoordinator(path)
-        return {
-          get onMessage() {
-            return socket.onMessage
-          },
-          set onMessage(listener) {
-            socket.onMessage = listener && ((text) => {
-              listener(text)
-              if (!text.includes('"type":"welcome"')) return
-              if (++welcomes === 1) listener(encode({ type: 'refused', code, message: 'made up by the test.', fatal: true }))
-              else back()
-            })
-          },
-          send: (text: string) => socket.send(text),
-          close: () => socket.close(),
-          get onClose() {
-            return socket.onClose
-          },
-          set onClose(listener) {
-            socket.onClose = listener
-          },
-        }
-      },
-    }))
-    if (code in FATAL) return endsWith(code, life)
-    const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
-    assert.equal(first, undefined, `${code} is no reason to end: ${String(first)}`)
-    await life.stop()
-  })
-})
+test(
+  'the coordinator puts a volunteer out with each code in turn: those of the list end it, after the others it comes back',
+  { timeout: 240_000 },
+  async () => {
+    await eachOf(CODES, async (code) => {
+      let welcomes = 0
+      let back: () => void = () => undefined
+      const second = new Promise<void>((resolve) => (back = resolve))
+      const life = live(coordinator.url, (host) => ({
+        dialCoordinator: async (path) => {
+          const socket = await host.dialCoordinator(path)
+          return {
+            get onMessage() {
+              return socket.onMessage
+            },
+            set onMessage(listener) {
+              socket.onMessage =
+                listener &&
+                ((text) => {
+                  listener(text)
+                  if (!text.includes('"type":"welcome"')) return
+                  if (++welcomes === 1)
+                    listener(encode({ type: 'refused', code, message: 'made up by the test.', fatal: true }))
+                  else back()
+                })
+            },
+            send: (text: string) => socket.send(text),
+            close: () => socket.close(),
+            get onClose() {
+              return socket.onClose
+            },
+            set onClose(listener) {
+              socket.onClose = listener
+            },
+          }
+        },
+      }))
+      if (code in FATAL) return endsWith(code, life)
+      const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
+      assert.equal(first, undefined, `${code} is no reason to end: ${String(first)}`)
+      await life.stop()
+    })
+  },
+)

@@ -1,5 +1,5 @@
-// A page in a window of its own that can be minimized. Pages that Playwright opens always count as visible: it keeps the focus
-// emulated on each, so this one is opened past it, over the browser's own protocol.
+// A page in a window of its own that can be minimized. Pages that Playwright opens always count as visible: it keeps
+// the focus emulated on each, so this one is opened past it, over the browser's own protocol.
 import type { Browser, CDPSession } from 'playwright-core'
 
 export class OwnWindow {
@@ -23,7 +23,10 @@ export class OwnWindow {
   }
 
   async minimize(): Promise<void> {
-    await this.#browser.send('Browser.setWindowBounds', { windowId: this.#windowId, bounds: { windowState: 'minimized' } })
+    await this.#browser.send('Browser.setWindowBounds', {
+      windowId: this.#windowId,
+      bounds: { windowState: 'minimized' },
+    })
   }
 
   async restore(): Promise<void> {
@@ -33,7 +36,9 @@ export class OwnWindow {
   /** Resolves when the page has such an element. */
   async whenThere(selector: string): Promise<void> {
     const wanted = JSON.stringify(selector)
-    await this.evaluate(`new Promise((resolve) => { const look = () => document.querySelector(${wanted}) ? resolve(true) : setTimeout(look, 50); look() })`)
+    await this.evaluate(
+      `new Promise((resolve) => { const look = () => document.querySelector(${wanted}) ? resolve(true) : setTimeout(look, 50); look() })`,
+    )
   }
 
   /** The value of an expression in the page. */
@@ -41,14 +46,24 @@ export class OwnWindow {
     const id = ++this.#calls
     const answer = new Promise<unknown>((resolve) => {
       const listen = ({ sessionId, message }: { sessionId: string; message: string }): void => {
-        const { id: answered, result } = JSON.parse(message) as { id?: number; result?: { result?: { value?: unknown } } }
+        const { id: answered, result } = JSON.parse(message) as {
+          id?: number
+          result?: { result?: { value?: unknown } }
+        }
         if (sessionId !== this.#sessionId || answered !== id) return
         this.#browser.off('Target.receivedMessageFromTarget', listen)
         resolve(result?.result?.value)
       }
       this.#browser.on('Target.receivedMessageFromTarget', listen)
     })
-    await this.#browser.send('Target.sendMessageToTarget', { sessionId: this.#sessionId, message: JSON.stringify({ id, method: 'Runtime.evaluate', params: { expression, awaitPromise: true, returnByValue: true } }) })
+    await this.#browser.send('Target.sendMessageToTarget', {
+      sessionId: this.#sessionId,
+      message: JSON.stringify({
+        id,
+        method: 'Runtime.evaluate',
+        params: { expression, awaitPromise: true, returnByValue: true },
+      }),
+    })
     return answer
   }
 }

@@ -12,11 +12,12 @@ function shares(choice: { temperature: number; topK?: number }): number[] {
     const token = nextToken(LOGITS, choice, draw())
     counts[token] = (counts[token] ?? 0) + 1
   }
-  return counts.map(count => count / DRAWS)
+  return counts.map((count) => count / DRAWS)
 }
 
 function near(found: readonly number[], wanted: readonly number[]): void {
-  for (const [i, share] of wanted.entries()) assert.ok(Math.abs((found[i] ?? 0) - share) < 0.015, `${found} is not near ${wanted}`)
+  for (const [i, share] of wanted.entries())
+    assert.ok(Math.abs((found[i] ?? 0) - share) < 0.015, `${found} is not near ${wanted}`)
 }
 
 test('tokens are drawn by their softmax, sharper or flatter by the temperature', () => {

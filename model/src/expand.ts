@@ -1,10 +1,11 @@
-// A model as the list of its operators, in the order of computation: blocks unfolded, shapes followed, parameters named.
+// A model as the list of its operators, in the order of computation: blocks unfolded, shapes followed, parameters
+// named.
 
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { invalid } from './fields.ts'
-import { expandGpt, expandMultiheadAttention } from './layers/transformer.ts'
-import { ruleOf } from './layers/table.ts'
 import type { ParameterSpec } from './layers/rule.ts'
+import { ruleOf } from './layers/table.ts'
+import { expandGpt, expandMultiheadAttention } from './layers/transformer.ts'
 import { MAX_LAYERS, MAX_SAMPLE_ELEMENTS } from './limits.ts'
 import type { LayerSpec, ModelSpec, OperatorLayer } from './spec.ts'
 
@@ -59,10 +60,18 @@ export class Expansion {
     const rule = ruleOf(layer)
     const [first, ...others] = inputs
     const x = this.shapeOf(first)
-    const y = rule.shape(layer, [x, ...others.map(value => this.shapeOf(value))], place)
+    const y = rule.shape(layer, [x, ...others.map((value) => this.shapeOf(value))], place)
     if (elementCount(y) > MAX_SAMPLE_ELEMENTS)
       throw invalid(`${place} makes ${elementCount(y)} values per sample, the limit is ${MAX_SAMPLE_ELEMENTS}`)
-    return this.placed.push({ layer, place, inputs, x, y, parameters: rule.parameters(layer, x), multiplyAdds: rule.multiplyAdds(layer, x, y) })
+    return this.placed.push({
+      layer,
+      place,
+      inputs,
+      x,
+      y,
+      parameters: rule.parameters(layer, x),
+      multiplyAdds: rule.multiplyAdds(layer, x, y),
+    })
   }
 
   #layer(layer: LayerSpec, x: Value, path: readonly number[]): Value {
@@ -70,12 +79,24 @@ export class Expansion {
     switch (layer.type) {
       case 'residual': {
         const through = this.sequence(layer.layers, x, path)
-        return this.operator({ type: 'add' }, [layer.shortcut ? this.sequence(layer.shortcut, x, [...path, layer.layers.length]) : x, through], place)
+        return this.operator(
+          { type: 'add' },
+          [layer.shortcut ? this.sequence(layer.shortcut, x, [...path, layer.layers.length]) : x, through],
+          place,
+        )
       }
-      case 'parallel': return this.#parallel(layer.branches.map((branch, i) => this.sequence(branch, x, [...path, i])), layer.combine, place)
-      case 'multihead_attention': return expandMultiheadAttention(this, layer, x, place)
-      case 'gpt': return expandGpt(this, layer, x, place)
-      default: return this.operator(layer, [x], place)
+      case 'parallel':
+        return this.#parallel(
+          layer.branches.map((branch, i) => this.sequence(branch, x, [...path, i])),
+          layer.combine,
+          place,
+        )
+      case 'multihead_attention':
+        return expandMultiheadAttention(this, layer, x, place)
+      case 'gpt':
+        return expandGpt(this, layer, x, place)
+      default:
+        return this.operator(layer, [x], place)
     }
   }
 

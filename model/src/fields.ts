@@ -39,7 +39,8 @@ export class Fields {
 
   positive(key: string, otherwise?: number): number {
     const value = this.take(key) ?? otherwise
-    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0) throw this.refuse(key, 'a positive number', value)
+    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
+      throw this.refuse(key, 'a positive number', value)
     return value
   }
 
@@ -51,7 +52,8 @@ export class Fields {
   fraction(key: string): number | undefined {
     const value = this.take(key)
     if (value === undefined) return undefined
-    if (typeof value !== 'number' || !(value >= 0 && value < 1)) throw this.refuse(key, 'a number from 0 to below 1', value)
+    if (typeof value !== 'number' || !(value >= 0 && value < 1))
+      throw this.refuse(key, 'a number from 0 to below 1', value)
     return value
   }
 
@@ -85,7 +87,7 @@ export class Fields {
 
   choice<T extends string>(key: string, choices: readonly T[], otherwise?: T): T {
     const value = this.take(key) ?? otherwise
-    const found = choices.find(choice => choice === value)
+    const found = choices.find((choice) => choice === value)
     if (found === undefined) throw this.refuse(key, `one of ${choices.join(', ')}`, value)
     return found
   }
@@ -100,7 +102,8 @@ export class Fields {
   /** A mistyped attribute would otherwise silently take its default. */
   requireAllRead(): void {
     const [key] = this.unread
-    if (key !== undefined) throw invalid(`${this.place} has an unknown attribute \`${key.slice(0, MAX_LAYER_NAME_LENGTH)}\``)
+    if (key !== undefined)
+      throw invalid(`${this.place} has an unknown attribute \`${key.slice(0, MAX_LAYER_NAME_LENGTH)}\``)
   }
 
   refuse(key: string, expected: string, found: unknown): GridError {

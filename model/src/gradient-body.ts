@@ -1,7 +1,8 @@
-// A gradient as the body of a push: one f32 vector, or, for matrices of which few rows were touched, only those rows. What is
-// left out is zero. The header of the push says which matrices are sparse and how many rows of each follow, so that the
-// length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense entry is its
-// values; a sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by rows look the same.
+// A gradient as the body of a push: one f32 vector, or, for matrices of which few rows were touched, only those rows.
+// What is left out is zero. The header of the push says which matrices are sparse and how many rows of each follow, so
+// that the length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense
+// entry is its values; a sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by
+// rows look the same.
 
 import { GridError, type SparsePart } from '@starling-grid/protocol'
 import { layerShapes } from './expand.ts'
@@ -18,7 +19,9 @@ export interface PushedGradient {
 interface Piece {
   readonly offset: number
   readonly length: number
-  readonly sparse: { readonly name: string; readonly rows: number; readonly of: number; readonly columns: number } | undefined
+  readonly sparse:
+    | { readonly name: string; readonly rows: number; readonly of: number; readonly columns: number }
+    | undefined
 }
 export interface GradientForm {
   readonly bytes: number
@@ -26,33 +29,43 @@ export interface GradientForm {
 }
 
 const WORD_BYTES = 4
-/** A matrix goes sparse below this share of its rows: beyond it the row numbers and the second look are not worth it. */
+/**
+ * A matrix goes sparse below this share of its rows: beyond it the row numbers and the second look are not worth it.
+ */
 const SPARSE_SHARE = 0.5
 
 /**
  * What the body of a push must look like.
- * @throws GridError 'gradient-shape' when a sparse part is no trained matrix of this model, comes twice or has too many rows
+ * @throws GridError 'gradient-shape' when a sparse part is no trained matrix of this model, comes twice or has too many
+ * rows
  */
 export function gradientForm({ entries }: ParameterLayout, sparse: readonly SparsePart[] = []): GradientForm {
   const parts = new Map(sparse.map(({ name, rows }) => [name, rows]))
-  if (parts.size < sparse.length) throw new GridError('gradient-shape', 'a parameter is named twice among the sparse ones')
+  if (parts.size < sparse.length)
+    throw new GridError('gradient-shape', 'a parameter is named twice among the sparse ones')
   const pieces: Piece[] = []
   for (const entry of entries) {
     const rows = parts.get(entry.name)
     const last = pieces.at(-1)
     if (rows !== undefined) pieces.push(sparsePiece(entry, rows))
-    else if (last !== undefined && last.sparse === undefined) pieces[pieces.length - 1] = { ...last, length: last.length + entry.length }
+    else if (last !== undefined && last.sparse === undefined)
+      pieces[pieces.length - 1] = { ...last, length: last.length + entry.length }
     else pieces.push({ offset: entry.offset, length: entry.length, sparse: undefined })
     parts.delete(entry.name)
   }
   const [unknown] = parts.keys()
-  if (unknown !== undefined) throw new GridError('gradient-shape', `this model has no parameter "${unknown.slice(0, 80)}" whose rows could be pushed alone`)
+  if (unknown !== undefined)
+    throw new GridError(
+      'gradient-shape',
+      `this model has no parameter "${unknown.slice(0, 80)}" whose rows could be pushed alone`,
+    )
   return { pieces, bytes: WORD_BYTES * pieces.reduce((sum, piece) => sum + wordsOf(piece), 0) }
 }
 
 function sparsePiece({ name, shape, kind, offset, length }: ParameterEntry, rows: number): Piece {
   const [of = 0, columns = 0] = shape
-  if (shape.length !== 2 || kind === 'statistic') throw new GridError('gradient-shape', `"${name}" is no matrix that is trained: its rows cannot be pushed alone`)
+  if (shape.length !== 2 || kind === 'statistic')
+    throw new GridError('gradient-shape', `"${name}" is no matrix that is trained: its rows cannot be pushed alone`)
   if (rows > of) throw new GridError('gradient-shape', `"${name}" has ${of} rows, got ${rows}`)
   return { offset, length, sparse: { name, rows, of, columns } }
 }
@@ -63,10 +76,12 @@ function wordsOf({ length, sparse }: Piece): number {
 
 /**
  * The gradient in the body of a push; nothing of the model's size is allocated.
- * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range, 'gradient-not-finite'
+ * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range,
+ * 'gradient-not-finite'
  */
 export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm): PushedGradient {
-  if (body.byteLength !== bytes) throw new GridError('gradient-shape', `this vector has ${bytes} bytes, got ${body.byteLength}`)
+  if (body.byteLength !== bytes)
+    throw new GridError('gradient-shape', `this vector has ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
   const parts = pieces.map(({ offset, length, sparse }) => {
@@ -84,7 +99,8 @@ export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm):
         if (columns === undefined) vector.set(values, offset)
         else {
           vector.fill(0, offset, offset + length)
-          for (const [i, row] of rows.entries()) vector.set(values.subarray(i * columns, (i + 1) * columns), offset + row * columns)
+          for (const [i, row] of rows.entries())
+            vector.set(values.subarray(i * columns, (i + 1) * columns), offset + row * columns)
         }
       }
     },
@@ -94,7 +110,11 @@ export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm):
 function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; readonly of: number }): void {
   let least = 0
   for (const row of rows) {
-    if (row < least || row >= of) throw new GridError('gradient-shape', `rows of "${name}" ascend and are below ${of}, got ${row} after ${least - 1}`)
+    if (row < least || row >= of)
+      throw new GridError(
+        'gradient-shape',
+        `rows of "${name}" ascend and are below ${of}, got ${row} after ${least - 1}`,
+      )
     least = row + 1
   }
 }
@@ -106,17 +126,32 @@ function requireFinite(values: Float32Array): void {
   }
 }
 
-/** Tables of embedding layers: a batch touches the rows of its tokens, and no others unless the table is the head's weight too. */
+/**
+ * Tables of embedding layers: a batch touches the rows of its tokens, and no others unless the table is the head's
+ * weight too.
+ */
 export function embeddingTables(spec: ModelSpec, { entries }: ParameterLayout): ParameterEntry[] {
-  const names = new Set(layerShapes(spec).flatMap(({ layer, parameters }) => (layer.type === 'embedding' ? parameters.map(({ name }) => name) : [])))
+  const names = new Set(
+    layerShapes(spec).flatMap(({ layer, parameters }) =>
+      layer.type === 'embedding' ? parameters.map(({ name }) => name) : [],
+    ),
+  )
   return entries.filter(({ name, shape }) => names.has(name) && shape.length === 2)
 }
 
-/** Of these tables, the ones whose only use is to be looked up with the model's input: a batch needs the rows of its tokens. */
+/**
+ * Of these tables, the ones whose only use is to be looked up with the model's input: a batch needs the rows of its
+ * tokens.
+ */
 export function inputTables(spec: ModelSpec, layout: ParameterLayout): ParameterEntry[] {
   const placed = layerShapes(spec)
-  const uses = (name: string): number => placed.reduce((sum, { parameters }) => sum + parameters.filter((parameter) => parameter.name === name).length, 0)
-  const onInput = new Set(placed.flatMap(({ layer, inputs, parameters }) => (layer.type === 'embedding' && inputs[0] === 0 ? parameters.map(({ name }) => name) : [])))
+  const uses = (name: string): number =>
+    placed.reduce((sum, { parameters }) => sum + parameters.filter((parameter) => parameter.name === name).length, 0)
+  const onInput = new Set(
+    placed.flatMap(({ layer, inputs, parameters }) =>
+      layer.type === 'embedding' && inputs[0] === 0 ? parameters.map(({ name }) => name) : [],
+    ),
+  )
   return embeddingTables(spec, layout).filter(({ name }) => onInput.has(name) && uses(name) === 1)
 }
 
@@ -128,11 +163,19 @@ export function sparseParts(rows: RowsByName): SparsePart[] {
   return [...rows].map(([name, { length }]) => ({ name, rows: length }))
 }
 
-/** The shortest body for this gradient: rows of `tables` that are zero are left out where that is more than half of them. */
-export function writeGradient(gradient: Float32Array, layout: ParameterLayout, tables: readonly ParameterEntry[]): { readonly body: Uint8Array; readonly sparse: readonly SparsePart[] } {
+/**
+ * The shortest body for this gradient: rows of `tables` that are zero are left out where that is more than half of
+ * them.
+ */
+export function writeGradient(
+  gradient: Float32Array,
+  layout: ParameterLayout,
+  tables: readonly ParameterEntry[],
+): { readonly body: Uint8Array; readonly sparse: readonly SparsePart[] } {
   const rows = new Map(tables.map((entry) => [entry.name, touchedRows(gradient, entry)]))
   for (const entry of tables) if (!isSparse(rows.get(entry.name)?.length ?? 0, entry)) rows.delete(entry.name)
-  if (rows.size === 0) return { body: new Uint8Array(gradient.buffer, gradient.byteOffset, gradient.byteLength), sparse: [] }
+  if (rows.size === 0)
+    return { body: new Uint8Array(gradient.buffer, gradient.byteOffset, gradient.byteLength), sparse: [] }
   return { body: writeRows(gradient, layout, rows), sparse: sparseParts(rows) }
 }
 
@@ -142,7 +185,11 @@ export function isSparse(count: number, { shape: [rows = 0] }: ParameterEntry): 
 }
 
 /** A vector with only these rows of these matrices. @throws GridError 'gradient-shape' as gradientForm */
-export function writeRows(vector: Float32Array, layout: ParameterLayout, rowsByName: RowsByName): Uint8Array<ArrayBuffer> {
+export function writeRows(
+  vector: Float32Array,
+  layout: ParameterLayout,
+  rowsByName: RowsByName,
+): Uint8Array<ArrayBuffer> {
   const { bytes, pieces } = gradientForm(layout, sparseParts(rowsByName))
   const buffer = new ArrayBuffer(bytes)
   const [values, numbers] = [new Float32Array(buffer), new Uint32Array(buffer)]
@@ -151,7 +198,10 @@ export function writeRows(vector: Float32Array, layout: ParameterLayout, rowsByN
     const rows = Array.from(part === undefined ? [] : (rowsByName.get(part.name) ?? []))
     numbers.set(rows, at)
     at += rows.length
-    const chunks = part === undefined ? [vector.subarray(offset, offset + length)] : rows.map((row) => vector.subarray(offset + row * part.columns, offset + (row + 1) * part.columns))
+    const chunks =
+      part === undefined
+        ? [vector.subarray(offset, offset + length)]
+        : rows.map((row) => vector.subarray(offset + row * part.columns, offset + (row + 1) * part.columns))
     for (const chunk of chunks) {
       values.set(chunk, at)
       at += chunk.length
@@ -170,19 +220,24 @@ export function writeRowNumbers(layout: ParameterLayout, rowsByName: RowsByName)
 export function readRowNumbers(body: Uint8Array, { pieces }: GradientForm): RowsByName {
   const parts = pieces.flatMap(({ sparse }) => (sparse === undefined ? [] : [sparse]))
   const bytes = WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0)
-  if (body.byteLength !== bytes) throw new GridError('gradient-shape', `the numbers of these rows have ${bytes} bytes, got ${body.byteLength}`)
+  if (body.byteLength !== bytes)
+    throw new GridError('gradient-shape', `the numbers of these rows have ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
-  return new Map(parts.map((part) => {
-    const rows = new Uint32Array(aligned.buffer, at, part.rows)
-    at += rows.byteLength
-    requireRows(rows, part)
-    return [part.name, rows]
-  }))
+  return new Map(
+    parts.map((part) => {
+      const rows = new Uint32Array(aligned.buffer, at, part.rows)
+      at += rows.byteLength
+      requireRows(rows, part)
+      return [part.name, rows]
+    }),
+  )
 }
 
 function touchedRows(gradient: Float32Array, { offset, shape: [rows = 0, columns = 0] }: ParameterEntry): number[] {
   const touched: number[] = []
-  for (let row = 0; row < rows; row++) if (gradient.subarray(offset + row * columns, offset + (row + 1) * columns).some((value) => value !== 0)) touched.push(row)
+  for (let row = 0; row < rows; row++)
+    if (gradient.subarray(offset + row * columns, offset + (row + 1) * columns).some((value) => value !== 0))
+      touched.push(row)
   return touched
 }

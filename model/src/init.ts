@@ -7,7 +7,10 @@ import type { ModelSpec } from './spec.ts'
 
 /** f32 holds 24 significant bits: more would round and make the distribution uneven. */
 const UNIFORM_BITS = 24
-/** Irwin and Hall: the sum of this many uniform numbers, less 6, is close to a standard normal one, and needs additions only. */
+/**
+ * Irwin and Hall: the sum of this many uniform numbers, less 6, is close to a standard normal one, and needs additions
+ * only.
+ */
 const SUMMANDS = 12
 
 export function initialParameters(spec: ModelSpec, seed: number): Float32Array<ArrayBuffer> {
@@ -26,13 +29,16 @@ function fill(flat: Float32Array, { offset, length, initial }: ParameterEntry, w
 
 function valueOf(initial: Initial, word: Word): (i: number) => number {
   switch (initial.type) {
-    case 'constant': return () => initial.value
-    case 'normal': return i => Math.fround(normal(i, word) * initial.deviation)
+    case 'constant':
+      return () => initial.value
+    case 'normal':
+      return (i) => Math.fround(normal(i, word) * initial.deviation)
     case 'uniform': {
       const bound = Math.fround(1 / Math.sqrt(initial.fanIn))
-      return i => Math.fround((2 * uniform(i, word) - 1) * bound)
+      return (i) => Math.fround((2 * uniform(i, word) - 1) * bound)
     }
-    default: return initial satisfies never
+    default:
+      return initial satisfies never
   }
 }
 

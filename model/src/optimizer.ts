@@ -1,7 +1,13 @@
 // The optimizer of a job: from JSON, and its state to and from named tensors of a checkpoint.
 
 import { float32Values, floatTensor, GridError, type StoredTensor } from '@starling-grid/protocol'
-import { createOptimizerState, type LearningRateSchedule, slotNames, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
+import {
+  createOptimizerState,
+  type LearningRateSchedule,
+  slotNames,
+  type OptimizerSpec,
+  type OptimizerState,
+} from '@starling-grid/shaders'
 import { Fields } from './fields.ts'
 
 const OPTIMIZERS = ['sgd', 'adam', 'adamw'] as const
@@ -24,10 +30,21 @@ export function parseOptimizerSpec(json: unknown): OptimizerSpec {
 function readOptimizer(fields: Fields): OptimizerSpec {
   const type = fields.choice('type', OPTIMIZERS)
   const decay = fields.take('decay') === undefined ? undefined : fields.choice('decay', ['all', 'matrices'])
-  const common = { lr: fields.positive('lr'), ...present('weightDecay', fields.fraction('weightDecay')), ...present('decay', decay), ...present('schedule', readSchedule(fields)) }
-  const spec: OptimizerSpec = type === 'sgd'
-    ? { type, ...common, ...present('momentum', fields.fraction('momentum')), ...present('nesterov', fields.optionalBoolean('nesterov')) }
-    : { type, ...common, ...present('betas', readBetas(fields)), ...present('eps', fields.optionalPositive('eps')) }
+  const common = {
+    lr: fields.positive('lr'),
+    ...present('weightDecay', fields.fraction('weightDecay')),
+    ...present('decay', decay),
+    ...present('schedule', readSchedule(fields)),
+  }
+  const spec: OptimizerSpec =
+    type === 'sgd'
+      ? {
+          type,
+          ...common,
+          ...present('momentum', fields.fraction('momentum')),
+          ...present('nesterov', fields.optionalBoolean('nesterov')),
+        }
+      : { type, ...common, ...present('betas', readBetas(fields)), ...present('eps', fields.optionalPositive('eps')) }
   fields.requireAllRead()
   return spec
 }
@@ -47,7 +64,11 @@ function readSchedule(fields: Fields): LearningRateSchedule | undefined {
 function readBetas(fields: Fields): readonly [number, number] | undefined {
   const betas = fields.take('betas')
   if (betas === undefined) return undefined
-  if (!Array.isArray(betas) || betas.length !== 2 || !betas.every(beta => typeof beta === 'number' && beta >= 0 && beta < 1))
+  if (
+    !Array.isArray(betas) ||
+    betas.length !== 2 ||
+    !betas.every((beta) => typeof beta === 'number' && beta >= 0 && beta < 1)
+  )
     throw fields.refuse('betas', 'two numbers from 0 to below 1', betas)
   return [Number(betas[0]), Number(betas[1])]
 }
@@ -59,14 +80,21 @@ function present<K extends string, V>(key: K, value: V | undefined): { [P in K]?
 /** Whose state it is: of the optimizer of steps, or of the outer one of local rounds. */
 export type OptimizerPrefix = 'optimizer.' | 'outer.'
 
-/** State as named tensors: `optimizer.step`, `optimizer.scalars` and one vector per slot, such as `optimizer.exp_avg`. */
-export function optimizerTensors(spec: OptimizerSpec, state: OptimizerState, prefix: OptimizerPrefix = 'optimizer.'): Map<string, StoredTensor> {
+/**
+ * State as named tensors: `optimizer.step`, `optimizer.scalars` and one vector per slot, such as `optimizer.exp_avg`.
+ */
+export function optimizerTensors(
+  spec: OptimizerSpec,
+  state: OptimizerState,
+  prefix: OptimizerPrefix = 'optimizer.',
+): Map<string, StoredTensor> {
   const names = slotNames(spec)
   const tensors = new Map<string, StoredTensor>([
     [`${prefix}step`, doubles([], Float64Array.of(state.step))],
     [`${prefix}scalars`, doubles([state.scalars.length], state.scalars)],
   ])
-  for (const [index, slot] of state.slots.entries()) tensors.set(`${prefix}${names[index]}`, floatTensor([slot.length], slot))
+  for (const [index, slot] of state.slots.entries())
+    tensors.set(`${prefix}${names[index]}`, floatTensor([slot.length], slot))
   return tensors
 }
 
@@ -74,7 +102,12 @@ export function optimizerTensors(spec: OptimizerSpec, state: OptimizerState, pre
  * State from the tensors of a checkpoint, copied.
  * @throws GridError('message-malformed') when a tensor is missing or has another length
  */
-export function restoreOptimizer(spec: OptimizerSpec, parameterCount: number, tensors: ReadonlyMap<string, StoredTensor>, prefix: OptimizerPrefix = 'optimizer.'): OptimizerState {
+export function restoreOptimizer(
+  spec: OptimizerSpec,
+  parameterCount: number,
+  tensors: ReadonlyMap<string, StoredTensor>,
+  prefix: OptimizerPrefix = 'optimizer.',
+): OptimizerState {
   const state = createOptimizerState(spec, parameterCount)
   const [step = 0] = readDoubles(tensors, `${prefix}step`, 1)
   if (!Number.isSafeInteger(step) || step < 0) throw malformed(`${prefix}step is ${step}`)
@@ -94,7 +127,12 @@ function readDoubles(tensors: ReadonlyMap<string, StoredTensor>, name: string, l
   return new Float64Array(new Uint8Array(data).buffer) // copied: the view may not be aligned
 }
 
-function find(tensors: ReadonlyMap<string, StoredTensor>, name: string, dtype: 'F32' | 'F64', length: number): StoredTensor {
+function find(
+  tensors: ReadonlyMap<string, StoredTensor>,
+  name: string,
+  dtype: 'F32' | 'F64',
+  length: number,
+): StoredTensor {
   const tensor = tensors.get(name)
   const bytes = length * (dtype === 'F32' ? Float32Array.BYTES_PER_ELEMENT : Float64Array.BYTES_PER_ELEMENT)
   if (tensor?.dtype !== dtype || tensor.data.byteLength !== bytes)

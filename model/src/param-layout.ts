@@ -27,15 +27,26 @@ export interface ParameterLayout {
 }
 
 export function parameterLayout(spec: ModelSpec): ParameterLayout {
-  const parameters = layerShapes(spec).flatMap(layer => layer.parameters).filter(({ tied }) => tied !== true)
+  const parameters = layerShapes(spec)
+    .flatMap((layer) => layer.parameters)
+    .filter(({ tied }) => tied !== true)
   const isStatistic = ({ kind }: { kind: ParameterKind }) => kind === 'statistic'
   let total = 0
-  const entries = [...parameters.filter(parameter => !isStatistic(parameter)), ...parameters.filter(isStatistic)]
-    .map(({ name, shape, kind, initial, momentum }): ParameterEntry => {
-      const entry = { name, shape, offset: total, length: elementCount(shape), kind, initial, ...(momentum === undefined ? {} : { momentum }) }
+  const entries = [...parameters.filter((parameter) => !isStatistic(parameter)), ...parameters.filter(isStatistic)].map(
+    ({ name, shape, kind, initial, momentum }): ParameterEntry => {
+      const entry = {
+        name,
+        shape,
+        offset: total,
+        length: elementCount(shape),
+        kind,
+        initial,
+        ...(momentum === undefined ? {} : { momentum }),
+      }
       total += entry.length
       return entry
-    })
+    },
+  )
   return { total, trained: entries.find(isStatistic)?.offset ?? total, entries }
 }
 
@@ -60,7 +71,11 @@ const FLOPS_PER_MULTIPLY_ADD = 2
 
 /** Floating-point operations to train on one sample; rough, for estimates of time and for fair shares. */
 export function flopsPerSample(spec: ModelSpec): number {
-  return layerShapes(spec).reduce((sum, { multiplyAdds }) => sum + multiplyAdds, 0) * FLOPS_PER_MULTIPLY_ADD * PASSES_PER_STEP
+  return (
+    layerShapes(spec).reduce((sum, { multiplyAdds }) => sum + multiplyAdds, 0) *
+    FLOPS_PER_MULTIPLY_ADD *
+    PASSES_PER_STEP
+  )
 }
 
 /** Bytes of all values that forward makes for one sample: what backward may need at once. */

@@ -9,10 +9,13 @@ export function randomWords(seed: number, stream: number): (counter: number) => 
   const low = scramble(seed % LOW_32_BITS)
   const high = scramble(Math.floor(seed / LOW_32_BITS) ^ low)
   const key = scramble(stream ^ high)
-  return counter => scramble(scramble(counter ^ key) + low)
+  return (counter) => scramble(scramble(counter ^ key) + low)
 }
 
-/** A bijection of 32-bit words in which each input bit flips about half of the output bits (xor-shift and odd multipliers). */
+/**
+ * A bijection of 32-bit words in which each input bit flips about half of the output bits (xor-shift and odd
+ * multipliers).
+ */
 function scramble(word: number): number {
   let x = word | 0
   x = Math.imul(x ^ (x >>> 16), 0x21f0aaad)

@@ -137,12 +137,30 @@ export interface ConcatLayer {
 
 /** What a model is expanded into: each has a row in the volunteer's table of operators. */
 export type OperatorLayer =
-  | LinearLayer | Conv2dLayer | FlattenLayer | GlobalAvgPoolLayer | LeakyReluLayer | DropoutLayer
-  | BatchNorm2dLayer | LayerNormLayer | RmsNormLayer | GroupNormLayer | EmbeddingLayer | PositionsLayer | AttentionLayer
-  | AddLayer | ConcatLayer
-  | PoolLayer<'maxpool2d'> | PoolLayer<'avgpool2d'>
-  | ActivationLayer<'relu'> | ActivationLayer<'gelu'> | ActivationLayer<'gelu_tanh'> | ActivationLayer<'silu'>
-  | ActivationLayer<'tanh'> | ActivationLayer<'sigmoid'> | ActivationLayer<'softmax'>
+  | LinearLayer
+  | Conv2dLayer
+  | FlattenLayer
+  | GlobalAvgPoolLayer
+  | LeakyReluLayer
+  | DropoutLayer
+  | BatchNorm2dLayer
+  | LayerNormLayer
+  | RmsNormLayer
+  | GroupNormLayer
+  | EmbeddingLayer
+  | PositionsLayer
+  | AttentionLayer
+  | AddLayer
+  | ConcatLayer
+  | PoolLayer<'maxpool2d'>
+  | PoolLayer<'avgpool2d'>
+  | ActivationLayer<'relu'>
+  | ActivationLayer<'gelu'>
+  | ActivationLayer<'gelu_tanh'>
+  | ActivationLayer<'silu'>
+  | ActivationLayer<'tanh'>
+  | ActivationLayer<'sigmoid'>
+  | ActivationLayer<'softmax'>
 
 /** x + layers(x), or shortcut(x) + layers(x) where the shapes differ */
 export interface ResidualLayer {

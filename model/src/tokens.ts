@@ -20,16 +20,24 @@ export function requireTokensWhereTaken(placed: readonly PlacedLayer[]): void {
   const embeddings = placed.filter(({ layer }) => layer.type === 'embedding')
   if (embeddings.length === 0) return
   const ids = inputValues(placed)
-  const reads = ({ inputs }: PlacedLayer) => inputs.some(value => ids.has(value))
-  const misplaced = embeddings.find(embedding => !reads(embedding))
-  if (misplaced) throw invalid(`${misplaced.place} expects token ids and gets what other layers computed; it can only stand first`)
-  const computing = placed.find(layer => reads(layer) && !['embedding', 'flatten'].includes(layer.layer.type))
+  const reads = ({ inputs }: PlacedLayer) => inputs.some((value) => ids.has(value))
+  const misplaced = embeddings.find((embedding) => !reads(embedding))
+  if (misplaced)
+    throw invalid(`${misplaced.place} expects token ids and gets what other layers computed; it can only stand first`)
+  const computing = placed.find((layer) => reads(layer) && !['embedding', 'flatten'].includes(layer.layer.type))
   if (computing) throw invalid(`${computing.place} would compute with token ids; only an \`embedding\` takes them`)
 }
 
 /** The input, also under other shapes. */
 function inputValues(placed: readonly PlacedLayer[]): ReadonlySet<Value> {
   const values = new Set<Value>([0])
-  for (const [i, { layer, inputs: [first] }] of placed.entries()) if (layer.type === 'flatten' && values.has(first)) values.add(i + 1)
+  for (const [
+    i,
+    {
+      layer,
+      inputs: [first],
+    },
+  ] of placed.entries())
+    if (layer.type === 'flatten' && values.has(first)) values.add(i + 1)
   return values
 }

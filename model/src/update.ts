@@ -1,7 +1,14 @@
 // One step of a run: from the sums that were reduced to the next version. Members and the parameter server share it.
 // Exact f32 and so equal on every machine (DESIGN §4.1.7).
 
-import { applyUpdate, clipGlobalNorm, meanGradient, type DecayGroup, type OptimizerSpec, type OptimizerState } from '@starling-grid/shaders'
+import {
+  applyUpdate,
+  clipGlobalNorm,
+  meanGradient,
+  type DecayGroup,
+  type OptimizerSpec,
+  type OptimizerState,
+} from '@starling-grid/shaders'
 import type { ParameterEntry, ParameterLayout } from './param-layout.ts'
 import type { VersionContent, VersionForm } from './version-state.ts'
 
@@ -9,15 +16,31 @@ import type { VersionContent, VersionForm } from './version-state.ts'
 export type UpdateRule = Omit<VersionForm, 'spec'>
 
 /** Of local rounds: SGD with Nesterov's momentum on the mean difference (DiLoCo). */
-export function outerOptimizer({ outerLr, outerMomentum }: { readonly outerLr: number; readonly outerMomentum: number }): OptimizerSpec {
+export function outerOptimizer({
+  outerLr,
+  outerMomentum,
+}: {
+  readonly outerLr: number
+  readonly outerMomentum: number
+}): OptimizerSpec {
   return { type: 'sgd', lr: outerLr, momentum: outerMomentum, nesterov: true }
 }
 
-/** 'round': the mean is the mean difference that members made in their inner steps, and the outer optimizer follows it. */
+/**
+ * 'round': the mean is the mean difference that members made in their inner steps, and the outer optimizer follows it.
+ */
 export type UpdateKind = 'step' | 'round'
 
 /** Σ → mean over the targets, in `mean`; the norm of what the optimizer will see is then at most `clipNorm`. */
-export function meanOfStep({ layout }: Pick<UpdateRule, 'layout'>, sum: Float32Array, { targets, mean, clipNorm }: { readonly targets: number; readonly mean: Float32Array; readonly clipNorm: number | undefined }): void {
+export function meanOfStep(
+  { layout }: Pick<UpdateRule, 'layout'>,
+  sum: Float32Array,
+  {
+    targets,
+    mean,
+    clipNorm,
+  }: { readonly targets: number; readonly mean: Float32Array; readonly clipNorm: number | undefined },
+): void {
   meanGradient(sum, targets, mean)
   if (clipNorm !== undefined) clipGlobalNorm(mean.subarray(0, layout.trained), clipNorm)
 }
@@ -27,12 +50,27 @@ export function meanOfStep({ layout }: Pick<UpdateRule, 'layout'>, sum: Float32A
  * @example nextVersion({ layout, optimizer }, held, mean, spare)
  */
 // oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
-export function nextVersion(rule: UpdateRule, from: VersionContent, mean: Float32Array, to: VersionContent, kind: UpdateKind = 'step'): void {
+export function nextVersion(
+  rule: UpdateRule,
+  from: VersionContent,
+  mean: Float32Array,
+  to: VersionContent,
+  kind: UpdateKind = 'step',
+): void {
   const { layout } = rule
   const { optimizer, state, nextState } = optimizerOf(rule, from, to, kind)
   const trained = (vector: Float32Array) => vector.subarray(0, layout.trained)
-  applyUpdate(optimizer, state, trained(from.parameters), trained(mean), trained(to.parameters), nextState, decayGroups(layout, optimizer))
-  for (const entry of layout.entries) if (entry.kind === 'statistic') follow(entry, { from: from.parameters, mean, to: to.parameters, kind })
+  applyUpdate(
+    optimizer,
+    state,
+    trained(from.parameters),
+    trained(mean),
+    trained(to.parameters),
+    nextState,
+    decayGroups(layout, optimizer),
+  )
+  for (const entry of layout.entries)
+    if (entry.kind === 'statistic') follow(entry, { from: from.parameters, mean, to: to.parameters, kind })
 }
 
 /** The optimizer that takes this step; the state of the other goes over as it is. */
@@ -41,7 +79,8 @@ function optimizerOf({ optimizer, outer }: UpdateRule, from: VersionContent, to:
     if (from.outerState && to.outerState) copyState(from.outerState, to.outerState)
     return { optimizer, state: from.optimizerState, nextState: to.optimizerState }
   }
-  if (!outer || !from.outerState || !to.outerState) throw new Error('internal: a round in a job without an outer optimizer')
+  if (!outer || !from.outerState || !to.outerState)
+    throw new Error('internal: a round in a job without an outer optimizer')
   copyState(from.optimizerState, to.optimizerState)
   return { optimizer: outer, state: from.outerState, nextState: to.outerState }
 }
@@ -66,7 +105,8 @@ function follow({ offset, length, momentum = 0 }: ParameterEntry, { from, mean, 
   for (let i = offset; i < offset + length; i++) {
     const old = from[i] ?? 0
     const value = mean[i] ?? 0
-    to[i] = kind === 'round' ? Math.fround(old - value) : Math.fround(old + Math.fround(share * Math.fround(value - old)))
+    to[i] =
+      kind === 'round' ? Math.fround(old - value) : Math.fround(old + Math.fround(share * Math.fround(value - old)))
   }
 }
 

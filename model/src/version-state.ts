@@ -1,8 +1,18 @@
-// A version as bytes, equal on all members that hold it: SHA-256 of these bytes is what CONFIRM and checkpoints compare (R8, R15).
-// A safetensors file: parameters under PyTorch's names, then `optimizer.*`. Knows nothing of chains beyond the (v, id) it carries.
+// A version as bytes, equal on all members that hold it: SHA-256 of these bytes is what CONFIRM and checkpoints compare
+// (R8, R15). A safetensors file: parameters under PyTorch's names, then `optimizer.*`. Knows nothing of chains beyond
+// the (v, id) it carries.
 
 import {
-  float32Values, floatTensor, GridError, isGridError, readSafetensors, sameVersion, type StoredTensor, versionId, type VersionRef, writeSafetensors,
+  float32Values,
+  floatTensor,
+  GridError,
+  isGridError,
+  readSafetensors,
+  sameVersion,
+  type StoredTensor,
+  versionId,
+  type VersionRef,
+  writeSafetensors,
 } from '@starling-grid/protocol'
 import { createOptimizerState, type OptimizerSpec, type OptimizerState, slotNames } from '@starling-grid/shaders'
 import { modelHash } from './hash.ts'
@@ -38,26 +48,58 @@ const HEADER_BYTES_PER_TENSOR = 400
 const HEADER_BYTES_BASE = 4096
 
 /** What version 0 holds: anybody can make it from the job alone. */
-export function initialVersionState(spec: ModelSpec, optimizer: OptimizerSpec, seed: number, outer?: OptimizerSpec): VersionContent {
-  return { parameters: initialParameters(spec, seed), ...emptyStates({ layout: parameterLayout(spec), optimizer, outer }) }
+export function initialVersionState(
+  spec: ModelSpec,
+  optimizer: OptimizerSpec,
+  seed: number,
+  outer?: OptimizerSpec,
+): VersionContent {
+  return {
+    parameters: initialParameters(spec, seed),
+    ...emptyStates({ layout: parameterLayout(spec), optimizer, outer }),
+  }
 }
 
 /** States before the first step, of both optimizers. */
-export function emptyStates({ layout, optimizer, outer }: Omit<VersionForm, 'spec'>): Omit<VersionContent, 'parameters'> {
-  return { optimizerState: createOptimizerState(optimizer, layout.trained), ...(outer ? { outerState: createOptimizerState(outer, layout.trained) } : {}) }
+export function emptyStates({
+  layout,
+  optimizer,
+  outer,
+}: Omit<VersionForm, 'spec'>): Omit<VersionContent, 'parameters'> {
+  return {
+    optimizerState: createOptimizerState(optimizer, layout.trained),
+    ...(outer ? { outerState: createOptimizerState(outer, layout.trained) } : {}),
+  }
 }
 
 /** @example digest(encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState })) */
-export function encodeVersionState({ spec, layout, optimizer, outer, version, parameters, optimizerState, outerState }: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
-  const tensors = new Map([...parameterTensors(layout, parameters), ...optimizerTensors(optimizer, optimizerState), ...(outer && outerState ? optimizerTensors(outer, outerState, 'outer.') : [])])
+export function encodeVersionState({
+  spec,
+  layout,
+  optimizer,
+  outer,
+  version,
+  parameters,
+  optimizerState,
+  outerState,
+}: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
+  const tensors = new Map([
+    ...parameterTensors(layout, parameters),
+    ...optimizerTensors(optimizer, optimizerState),
+    ...(outer && outerState ? optimizerTensors(outer, outerState, 'outer.') : []),
+  ])
   return writeSafetensors(tensors, { format: FORMAT, ...identity(spec, version) })
 }
 
 /**
  * The state in these bytes, copied out of them.
- * @throws GridError 'version-corrupt' when they are not a version of this model, hold NaN or infinity, or are not `version` when it is given
+ * @throws GridError 'version-corrupt' when they are not a version of this model, hold NaN or infinity, or are not
+ * `version` when it is given
  */
-export function decodeVersionState(bytes: Uint8Array, form: VersionForm & { readonly version?: VersionRef }): VersionState {
+export function decodeVersionState(
+  bytes: Uint8Array,
+  form: VersionForm & { readonly version?: VersionRef },
+): VersionState {
   return asCorrupt(() => {
     const { tensors, metadata } = readSafetensors(bytes)
     const { format } = metadata
@@ -65,9 +107,18 @@ export function decodeVersionState(bytes: Uint8Array, form: VersionForm & { read
     if (metadata['model'] !== modelHash(form.spec)) throw corrupt('it belongs to another model')
     const version = versionIn(metadata)
     if (form.version !== undefined) requireVersion(version, form.version)
-    requireNames(tensors, form.layout, [form.optimizer, form.outer].reduce((sum, spec) => sum + (spec ? optimizerTensors(spec, createOptimizerState(spec, 0)).size : 0), 0))
+    requireNames(
+      tensors,
+      form.layout,
+      [form.optimizer, form.outer].reduce(
+        (sum, spec) => sum + (spec ? optimizerTensors(spec, createOptimizerState(spec, 0)).size : 0),
+        0,
+      ),
+    )
     return {
-      version, parameters: parametersIn(tensors, form.layout), optimizerState: optimizerIn(tensors, form.optimizer, form.layout, 'optimizer.'),
+      version,
+      parameters: parametersIn(tensors, form.layout),
+      optimizerState: optimizerIn(tensors, form.optimizer, form.layout, 'optimizer.'),
       ...(form.outer ? { outerState: optimizerIn(tensors, form.outer, form.layout, 'outer.') } : {}),
     }
   })
@@ -81,7 +132,15 @@ export function maxVersionBytes({ layout, optimizer, outer }: Omit<VersionForm, 
 }
 
 /** Parameters alone, as volunteers of async mode pull them. */
-export function encodeParameters({ spec, layout, version, parameters }: Omit<VersionForm, 'optimizer'> & { readonly version: VersionRef; readonly parameters: Float32Array }): Uint8Array<ArrayBuffer> {
+export function encodeParameters({
+  spec,
+  layout,
+  version,
+  parameters,
+}: Omit<VersionForm, 'optimizer'> & {
+  readonly version: VersionRef
+  readonly parameters: Float32Array
+}): Uint8Array<ArrayBuffer> {
   return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', ...identity(spec, version) })
 }
 
@@ -107,10 +166,29 @@ export interface ExportedModel extends Omit<VersionForm, 'optimizer'> {
   readonly vocabulary?: string
 }
 
-/** A trained model for download: `safetensors.torch.load_file` reads it as a state_dict. Its metadata hold all that using it needs. */
-export function exportModel({ spec, layout, version, parameters, accuracy, vocabulary }: ExportedModel): Uint8Array<ArrayBuffer> {
-  const known: Record<string, string> = { ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }), ...(vocabulary === undefined ? {} : { vocabulary }) }
-  return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...known })
+/**
+ * A trained model for download: `safetensors.torch.load_file` reads it as a state_dict. Its metadata hold all that
+ * using it needs.
+ */
+export function exportModel({
+  spec,
+  layout,
+  version,
+  parameters,
+  accuracy,
+  vocabulary,
+}: ExportedModel): Uint8Array<ArrayBuffer> {
+  const known: Record<string, string> = {
+    ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }),
+    ...(vocabulary === undefined ? {} : { vocabulary }),
+  }
+  return writeSafetensors(parameterTensors(layout, parameters), {
+    format: 'pt',
+    name: spec.name,
+    spec: JSON.stringify(spec),
+    ...identity(spec, version),
+    ...known,
+  })
 }
 
 function identity(spec: ModelSpec, version: VersionRef): Record<string, string> {
@@ -124,14 +202,17 @@ function versionIn({ v = '', id = '' }: Readonly<Record<string, string>>): Versi
 
 function requireVersion(version: VersionRef, expected: VersionRef): void {
   if (sameVersion(version, expected)) return
-  throw corrupt(`expected version ${expected.v} (${expected.id.slice(0, 8)}…), got ${version.v} (${version.id.slice(0, 8)}…)`)
+  throw corrupt(
+    `expected version ${expected.v} (${expected.id.slice(0, 8)}…), got ${version.v} (${version.id.slice(0, 8)}…)`,
+  )
 }
 
 /** A tensor that the model does not have would hide bytes. Which ones are there, the readers of each check. */
 function requireNames(tensors: ReadonlyMap<string, StoredTensor>, { entries }: ParameterLayout, others: number): void {
   const missing = entries.find(({ name }) => !tensors.has(name))
   if (missing !== undefined) throw corrupt(`tensor ${missing.name} is missing`)
-  if (tensors.size !== entries.length + others) throw corrupt(`it has ${tensors.size} tensors, expected ${entries.length + others}`)
+  if (tensors.size !== entries.length + others)
+    throw corrupt(`it has ${tensors.size} tensors, expected ${entries.length + others}`)
 }
 
 function parametersIn(tensors: ReadonlyMap<string, StoredTensor>, { total, entries }: ParameterLayout): Float32Array {
@@ -139,7 +220,9 @@ function parametersIn(tensors: ReadonlyMap<string, StoredTensor>, { total, entri
   for (const { name, shape, offset } of entries) {
     const tensor = tensors.get(name)
     if (tensor?.dtype !== 'F32' || tensor.shape.join() !== shape.join())
-      throw corrupt(`tensor ${name} is ${tensor?.dtype} [${tensor?.shape.join(', ')}], expected F32 [${shape.join(', ')}]`)
+      throw corrupt(
+        `tensor ${name} is ${tensor?.dtype} [${tensor?.shape.join(', ')}], expected F32 [${shape.join(', ')}]`,
+      )
     const values = float32Values(tensor)
     requireFinite(values, name)
     flat.set(values, offset)
@@ -147,7 +230,12 @@ function parametersIn(tensors: ReadonlyMap<string, StoredTensor>, { total, entri
   return flat
 }
 
-function optimizerIn(tensors: ReadonlyMap<string, StoredTensor>, optimizer: OptimizerSpec, { trained }: ParameterLayout, prefix: OptimizerPrefix): OptimizerState {
+function optimizerIn(
+  tensors: ReadonlyMap<string, StoredTensor>,
+  optimizer: OptimizerSpec,
+  { trained }: ParameterLayout,
+  prefix: OptimizerPrefix,
+): OptimizerState {
   const state = restoreOptimizer(optimizer, trained, tensors, prefix)
   const names = slotNames(optimizer)
   for (const [index, slot] of state.slots.entries()) requireFinite(slot, `${prefix}${names[index]}`)
@@ -160,8 +248,14 @@ function requireFinite(values: Float32Array | Float64Array, name: string): void 
 }
 
 function parameterTensors({ total, entries }: ParameterLayout, parameters: Float32Array): Map<string, StoredTensor> {
-  if (parameters.length !== total) throw new Error(`internal: ${parameters.length} parameters do not fit a layout of ${total}`)
-  return new Map(entries.map(({ name, shape, offset, length }) => [name, floatTensor(shape, parameters.subarray(offset, offset + length))]))
+  if (parameters.length !== total)
+    throw new Error(`internal: ${parameters.length} parameters do not fit a layout of ${total}`)
+  return new Map(
+    entries.map(({ name, shape, offset, length }) => [
+      name,
+      floatTensor(shape, parameters.subarray(offset, offset + length)),
+    ]),
+  )
 }
 
 /** Whatever is wrong with the file, its reader asked for a version. */
@@ -174,5 +268,9 @@ function asCorrupt<T>(reading: () => T): T {
 }
 
 function corrupt(what: string, cause?: unknown): GridError {
-  return new GridError('version-corrupt', `not a version of this run: ${what}`, cause === undefined ? undefined : { cause })
+  return new GridError(
+    'version-corrupt',
+    `not a version of this run: ${what}`,
+    cause === undefined ? undefined : { cause },
+  )
 }

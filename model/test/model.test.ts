@@ -1,19 +1,32 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { GridError } from '@starling-grid/protocol'
 import {
-  flopsPerSample, initialParameters, lenet5, mlp, modelHash, outputShape, parameterCount, parameterLayout, parseModelSpec,
-  targetsPerSample, layerShapes, resnet,
+  flopsPerSample,
+  initialParameters,
+  lenet5,
+  mlp,
+  modelHash,
+  outputShape,
+  parameterCount,
+  parameterLayout,
+  parseModelSpec,
+  targetsPerSample,
+  layerShapes,
+  resnet,
 } from '@starling-grid/model'
+import { GridError } from '@starling-grid/protocol'
 
 function assertInvalid(json: unknown, pattern: RegExp): void {
-  assert.throws(() => parseModelSpec(json), (error: unknown) => {
-    assert.ok(error instanceof GridError, String(error))
-    assert.equal(error.code, 'model-invalid')
-    assert.match(error.message, pattern)
-    return true
-  })
+  assert.throws(
+    () => parseModelSpec(json),
+    (error: unknown) => {
+      assert.ok(error instanceof GridError, String(error))
+      assert.equal(error.code, 'model-invalid')
+      assert.match(error.message, pattern)
+      return true
+    },
+  )
 }
 
 const layer = (attributes: unknown, input: unknown = [1, 28, 28]) => ({ input, layers: [attributes] })
@@ -21,8 +34,18 @@ const layer = (attributes: unknown, input: unknown = [1, 28, 28]) => ({ input, l
 test('LeNet-5 has the parameters that PyTorch would give it, in layer order', () => {
   const { total, entries } = parameterLayout(lenet5())
   assert.equal(total, 61_706)
-  assert.deepEqual(entries.map(entry => entry.name), ['conv1', 'conv2', 'fc1', 'fc2', 'fc3'].flatMap(n => [`${n}.weight`, `${n}.bias`]))
-  assert.deepEqual(entries[2], { name: 'conv2.weight', shape: [16, 6, 5, 5], offset: 156, length: 2400, kind: 'trained', initial: { type: 'uniform', fanIn: 150 } })
+  assert.deepEqual(
+    entries.map((entry) => entry.name),
+    ['conv1', 'conv2', 'fc1', 'fc2', 'fc3'].flatMap((n) => [`${n}.weight`, `${n}.bias`]),
+  )
+  assert.deepEqual(entries[2], {
+    name: 'conv2.weight',
+    shape: [16, 6, 5, 5],
+    offset: 156,
+    length: 2400,
+    kind: 'trained',
+    initial: { type: 'uniform', fanIn: 150 },
+  })
   assert.deepEqual(outputShape(lenet5()), [10])
   assert.equal(targetsPerSample(lenet5()), 1)
   assert.ok(flopsPerSample(lenet5()) > 2_400_000 && flopsPerSample(lenet5()) < 2_700_000)
@@ -31,14 +54,23 @@ test('LeNet-5 has the parameters that PyTorch would give it, in layer order', ()
 test('every spec error names the layer, what it expects and what it gets', () => {
   const mismatch = { input: [4, 8, 8], layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', in: 400, out: 2 }] }
   assertInvalid(mismatch, /^layer 1 `linear` expects 400 inputs and gets 256$/)
-  assertInvalid(layer({ type: 'lienar', name: 'a', out: 1 }), /^layer 0 expects `type` to be one of linear, .* gets "lienar"$/)
+  assertInvalid(
+    layer({ type: 'lienar', name: 'a', out: 1 }),
+    /^layer 0 expects `type` to be one of linear, .* gets "lienar"$/,
+  )
   assertInvalid(layer({ type: 'linear', out: 3 }), /^layer 0 `linear` expects `name` .* gets nothing$/)
   assertInvalid(layer({ type: 'linear', name: 'a', out: 0 }), /`out` to be a whole number .* gets 0$/)
   assertInvalid(layer({ type: 'linear', name: 'a', out: 1.5 }), /gets 1.5$/)
   assertInvalid(layer({ type: 'linear', name: '<b>', out: 1 }), /dotted name/)
   assertInvalid(layer({ type: 'linear', name: 'a', out: 1, biass: true }), /unknown attribute `biass`/)
-  assertInvalid(layer({ type: 'conv2d', name: 'c', out: 4, kernel: 3, groups: 2 }), /input channels divisible by its 2 groups and gets 1/)
-  assertInvalid(layer({ type: 'conv2d', name: 'c', out: 4, kernel: 3 }, [784]), /expects an image .* gets the shape \[784\]/)
+  assertInvalid(
+    layer({ type: 'conv2d', name: 'c', out: 4, kernel: 3, groups: 2 }),
+    /input channels divisible by its 2 groups and gets 1/,
+  )
+  assertInvalid(
+    layer({ type: 'conv2d', name: 'c', out: 4, kernel: 3 }, [784]),
+    /expects an image .* gets the shape \[784\]/,
+  )
   assertInvalid(layer({ type: 'conv2d', name: 'c', out: 4, kernel: 31 }), /at least 31 × 31/)
   assertInvalid(layer({ type: 'maxpool2d', kernel: 2, padding: 2 }), /at most half its kernel/)
   assertInvalid(layer({ type: 'relu' }, [0]), /`input`/)
@@ -73,7 +105,7 @@ test('initial values spread over ±1/√fanIn and differ by seed and tensor', ()
   const b = flat.subarray(second.offset, second.offset + second.length)
   const mean = a.reduce((sum, value) => sum + value, 0) / a.length
   const variance = a.reduce((sum, value) => sum + value * value, 0) / a.length
-  assert.ok(a.every(value => Math.abs(value) <= 0.1))
+  assert.ok(a.every((value) => Math.abs(value) <= 0.1))
   assert.ok(Math.abs(mean) < 0.002)
   assert.ok(Math.abs(variance / (0.1 ** 2 / 3) - 1) < 0.05)
   assert.notDeepEqual(a, b)
@@ -83,7 +115,11 @@ test('initial values spread over ±1/√fanIn and differ by seed and tensor', ()
 
 test('the model hash follows the content, not the order of keys or the defaults left out', () => {
   const spelledOut = parseModelSpec({
-    inputScale: 1, loss: 'cross_entropy', layers: [{ bias: true, out: 10, name: 'fc', type: 'linear' }], input: [4], name: 'm',
+    inputScale: 1,
+    loss: 'cross_entropy',
+    layers: [{ bias: true, out: 10, name: 'fc', type: 'linear' }],
+    input: [4],
+    name: 'm',
   })
   const brief = parseModelSpec({ name: 'm', input: [4], layers: [{ type: 'linear', name: 'fc', out: 10 }] })
   assert.equal(modelHash(spelledOut), modelHash(brief))
@@ -96,7 +132,15 @@ test('ResNet-20 has the parameters of the paper with projection shortcuts, named
   const { entries, trained } = parameterLayout(resnet({ depth: 20 }))
   assert.equal(trained, 272_474)
   const names = new Set(entries.map(({ name }) => name))
-  for (const name of ['conv1.weight', 'bn1.running_mean', 'layer1.0.conv1.weight', 'layer2.0.downsample.0.weight', 'layer2.0.downsample.1.running_var', 'layer3.2.bn2.bias', 'fc.bias'])
+  for (const name of [
+    'conv1.weight',
+    'bn1.running_mean',
+    'layer1.0.conv1.weight',
+    'layer2.0.downsample.0.weight',
+    'layer2.0.downsample.1.running_var',
+    'layer3.2.bn2.bias',
+    'fc.bias',
+  ])
     assert.ok(names.has(name), name)
   assert.deepEqual(outputShape(resnet({ depth: 56, classes: 7 })), [7])
   assert.equal(layerShapes(resnet({ depth: 32, channels: 4 })).filter(({ layer }) => layer.type === 'add').length, 15)
@@ -105,12 +149,22 @@ test('ResNet-20 has the parameters of the paper with projection shortcuts, named
 
 test('a model that no volunteer could hold is refused with both of its numbers', () => {
   const big = { type: 'conv2d', name: 'a', out: 60, kernel: 1 }
-  const wide = (count: number) => ({ input: [1, 1000, 1000], layers: [big, ...Array.from({ length: count }, () => ({ type: 'relu' }))] })
+  const wide = (count: number) => ({
+    input: [1, 1000, 1000],
+    layers: [big, ...Array.from({ length: count }, () => ({ type: 'relu' }))],
+  })
   assert.equal(parameterCount(parseModelSpec(wide(3))), 120)
-  assertInvalid(wide(4), /^the model has 120 parameters, the limit is 67108864, and 1200000000 bytes of activations per sample, the limit is 1073741824$/)
+  assertInvalid(
+    wide(4),
+    /^the model has 120 parameters, the limit is 67108864, and 1200000000 bytes of activations per sample, the limit is 1073741824$/,
+  )
 })
 
 test('batch norm beside ignored targets is refused, since it measures every sample', () => {
-  const spec = { input: [1, 4, 4], ignore_index: -1, layers: [{ type: 'batchnorm2d', name: 'bn' }, { type: 'flatten' }] }
+  const spec = {
+    input: [1, 4, 4],
+    ignore_index: -1,
+    layers: [{ type: 'batchnorm2d', name: 'bn' }, { type: 'flatten' }],
+  }
   assertInvalid(spec, /^layer 0 `batchnorm2d` .*`ignore_index`; use `groupnorm`$/)
 })

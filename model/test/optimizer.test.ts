@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { GridError, readSafetensors, writeSafetensors } from '@starling-grid/protocol'
-import { applyUpdate, clipGlobalNorm, createOptimizerState, learningRate, meanGradient, type OptimizerSpec } from '@starling-grid/shaders'
 import { optimizerTensors, parseOptimizerSpec, randomWords, restoreOptimizer } from '@starling-grid/model'
+import { GridError, readSafetensors, writeSafetensors } from '@starling-grid/protocol'
+import {
+  applyUpdate,
+  clipGlobalNorm,
+  createOptimizerState,
+  learningRate,
+  meanGradient,
+  type OptimizerSpec,
+} from '@starling-grid/shaders'
 
 const COUNT = 1000
 const UPDATES = 20
@@ -40,7 +47,11 @@ for (const [spec, expected] of PINNED)
 test('an update leaves the old version whole', () => {
   const spec: OptimizerSpec = { type: 'adamw', lr: 0.01 }
   const { parameters, state } = train(spec, 3)
-  const before = { parameters: parameters.slice(), slots: state.slots.map(slot => slot.slice()), scalars: state.scalars.slice() }
+  const before = {
+    parameters: parameters.slice(),
+    slots: state.slots.map((slot) => slot.slice()),
+    scalars: state.scalars.slice(),
+  }
   applyUpdate(spec, state, parameters, noise(9), new Float32Array(COUNT), createOptimizerState(spec, COUNT))
   assert.deepEqual({ parameters, slots: state.slots, scalars: state.scalars }, before)
   assert.equal(state.step, 3)
@@ -101,16 +112,26 @@ test('a wrong optimizer is refused by attribute', () => {
     [{ type: 'adam', lr: 0.1, betas: [0.9] }, /`betas`/],
     [{ type: 'adam', lr: 0.1, weight_decay: 0.1 }, /unknown attribute `weight_decay`/],
   ] as const)
-    assert.throws(() => parseOptimizerSpec(json), (error: unknown) => {
-      assert.ok(error instanceof GridError && error.code === 'job-invalid')
-      assert.match(error.message, pattern)
-      return true
-    })
-  assert.deepEqual(parseOptimizerSpec({ type: 'adamw', lr: 1e-3, betas: [0.9, 0.95] }), { type: 'adamw', lr: 1e-3, betas: [0.9, 0.95] })
+    assert.throws(
+      () => parseOptimizerSpec(json),
+      (error: unknown) => {
+        assert.ok(error instanceof GridError && error.code === 'job-invalid')
+        assert.match(error.message, pattern)
+        return true
+      },
+    )
+  assert.deepEqual(parseOptimizerSpec({ type: 'adamw', lr: 1e-3, betas: [0.9, 0.95] }), {
+    type: 'adamw',
+    lr: 1e-3,
+    betas: [0.9, 0.95],
+  })
 })
 
 test('a linear schedule falls from the full rate to its fraction, and stays there', () => {
   const spec = { type: 'sgd', lr: 1, schedule: { type: 'linear', to: 0.5, steps: 4 } } as const
-  assert.deepEqual([0, 1, 2, 4, 9].map(step => learningRate(spec, step)), [1, 0.875, 0.75, 0.5, 0.5])
+  assert.deepEqual(
+    [0, 1, 2, 4, 9].map((step) => learningRate(spec, step)),
+    [1, 0.875, 0.75, 0.5, 0.5],
+  )
   assert.equal(learningRate({ type: 'sgd', lr: 0.25 }, 100), 0.25)
 })

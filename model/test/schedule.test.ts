@@ -1,9 +1,9 @@
 // Learning-rate schedules and decay groups, against nanoGPT's own formula and by what they leave alone.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { applyUpdate, createOptimizerState, learningRate, type OptimizerSpec } from '@starling-grid/shaders'
 import { gpt, initialVersionState, nextVersion, parameterLayout, parseOptimizerSpec } from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
+import { applyUpdate, createOptimizerState, learningRate, type OptimizerSpec } from '@starling-grid/shaders'
 
 const COSINE = { type: 'cosine', to: 0.1, steps: 2000, warmup: 100 } as const
 const LR = 1e-3
@@ -44,20 +44,31 @@ test('decay of matrices alone shrinks tables and weights and leaves biases and s
   nextVersion({ layout, optimizer }, version, new Float32Array(layout.total), version)
   for (const { name, shape, offset } of layout.entries) {
     const decays = shape.length > 1
-    assert.ok(Math.abs((version.parameters[offset] ?? NaN) - (decays ? 0.95 : 1)) < 1e-6, `${name}: ${version.parameters[offset]}`)
+    assert.ok(
+      Math.abs((version.parameters[offset] ?? NaN) - (decays ? 0.95 : 1)) < 1e-6,
+      `${name}: ${version.parameters[offset]}`,
+    )
   }
 })
 
 test('a schedule that means nothing is refused by its attribute', () => {
   for (const [schedule, named] of [
-    [{ type: 'wave', to: 0 }, /`type`/], [{ type: 'cosine' }, /`to`/], [{ type: 'cosine', to: 2 }, /`to`/], [{ type: 'cosine', to: 0, steps: 10, warmup: 11 }, /`warmup`/],
+    [{ type: 'wave', to: 0 }, /`type`/],
+    [{ type: 'cosine' }, /`to`/],
+    [{ type: 'cosine', to: 2 }, /`to`/],
+    [{ type: 'cosine', to: 0, steps: 10, warmup: 11 }, /`warmup`/],
     [{ type: 'cosine', to: 0, step: 10 }, /`step`/],
   ] as const)
-    assert.throws(() => parseOptimizerSpec({ type: 'sgd', lr: 1, schedule }), (error) => isGridError(error) && error.code === 'job-invalid' && named.test(error.message))
+    assert.throws(
+      () => parseOptimizerSpec({ type: 'sgd', lr: 1, schedule }),
+      (error) => isGridError(error) && error.code === 'job-invalid' && named.test(error.message),
+    )
 })
 
 test('the small GPT of nanoGPT has its parameters', () => {
-  const { total, entries } = parameterLayout(gpt({ blocks: 4, heads: 4, channels: 128, context: 64, vocab: 65, activation: 'gelu', attention_bias: false }))
+  const { total, entries } = parameterLayout(
+    gpt({ blocks: 4, heads: 4, channels: 128, context: 64, vocab: 65, activation: 'gelu', attention_bias: false }),
+  )
   // nanoGPT prints 0.80M: it leaves the 8,192 of the positions out
   assert.equal(total - 64 * 128, 795_904)
   assert.equal(entries.filter(({ name }) => name.endsWith('.bias')).length, 0)

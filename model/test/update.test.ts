@@ -1,14 +1,23 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { initialVersionState, meanOfStep, nextVersion, outerOptimizer, parameterLayout, parseModelSpec } from '@starling-grid/model'
+import {
+  initialVersionState,
+  meanOfStep,
+  nextVersion,
+  outerOptimizer,
+  parameterLayout,
+  parseModelSpec,
+} from '@starling-grid/model'
 import type { OptimizerSpec } from '@starling-grid/shaders'
 
 const f32 = Math.fround
 const spec = parseModelSpec({
   input: [2, 4, 4],
   layers: [
-    { type: 'conv2d', name: 'conv', out: 3, kernel: 3, padding: 1, bias: false }, { type: 'batchnorm2d', name: 'bn', momentum: 0.25 },
-    { type: 'flatten' }, { type: 'linear', name: 'fc', out: 2 },
+    { type: 'conv2d', name: 'conv', out: 3, kernel: 3, padding: 1, bias: false },
+    { type: 'batchnorm2d', name: 'bn', momentum: 0.25 },
+    { type: 'flatten' },
+    { type: 'linear', name: 'fc', out: 2 },
   ],
 })
 const layout = parameterLayout(spec)
@@ -16,7 +25,10 @@ const at = (name: string) => layout.entries.find((entry) => entry.name === name)
 const ramp = (scale: number) => Float32Array.from({ length: layout.total }, (_, i) => f32(scale * ((i % 17) - 8)))
 
 test('statistics lie behind what the optimizer trains, under the names that PyTorch gives them', () => {
-  assert.deepEqual(layout.entries.map(({ name }) => name), ['conv.weight', 'bn.weight', 'bn.bias', 'fc.weight', 'fc.bias', 'bn.running_mean', 'bn.running_var'])
+  assert.deepEqual(
+    layout.entries.map(({ name }) => name),
+    ['conv.weight', 'bn.weight', 'bn.bias', 'fc.weight', 'fc.bias', 'bn.running_mean', 'bn.running_var'],
+  )
   assert.equal(layout.trained, at('bn.running_mean').offset)
   const { parameters, optimizerState } = initialVersionState(spec, { type: 'adamw', lr: 0.1 }, 1)
   assert.deepEqual([...parameters.subarray(layout.trained)], [0, 0, 0, 1, 1, 1])

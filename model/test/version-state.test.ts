@@ -1,15 +1,40 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { digest, genesis, GridError, jobId, type StoredTensor, readSafetensors, writeSafetensors } from '@starling-grid/protocol'
-import { applyUpdate, createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders'
 import {
-  decodeVersionState, encodeParameters, encodeVersionState, exportModel, initialVersionState, maxVersionBytes, modelHash, parameterLayout, parseModelSpec, readParameters,
+  decodeVersionState,
+  encodeParameters,
+  encodeVersionState,
+  exportModel,
+  initialVersionState,
+  maxVersionBytes,
+  modelHash,
+  parameterLayout,
+  parseModelSpec,
+  readParameters,
 } from '@starling-grid/model'
+import {
+  digest,
+  genesis,
+  GridError,
+  jobId,
+  type StoredTensor,
+  readSafetensors,
+  writeSafetensors,
+} from '@starling-grid/protocol'
+import { applyUpdate, createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders'
 
-const spec = parseModelSpec({ name: 'tiny', input: [4], layers: [{ type: 'linear', name: 'fc1', out: 3 }, { type: 'relu' }, { type: 'linear', name: 'fc2', out: 2 }] })
+const spec = parseModelSpec({
+  name: 'tiny',
+  input: [4],
+  layers: [{ type: 'linear', name: 'fc1', out: 3 }, { type: 'relu' }, { type: 'linear', name: 'fc2', out: 2 }],
+})
 const layout = parameterLayout(spec)
 const version = genesis(jobId('j'), modelHash(spec), 5)
-const OPTIMIZERS: OptimizerSpec[] = [{ type: 'sgd', lr: 0.1 }, { type: 'sgd', lr: 0.1, momentum: 0.9 }, { type: 'adamw', lr: 0.01 }]
+const OPTIMIZERS: OptimizerSpec[] = [
+  { type: 'sgd', lr: 0.1 },
+  { type: 'sgd', lr: 0.1, momentum: 0.9 },
+  { type: 'adamw', lr: 0.01 },
+]
 
 /** A state some steps in, so that no part of it is zero. */
 function trained(optimizer: OptimizerSpec) {
@@ -24,14 +49,21 @@ function refused(change: (tensors: Map<string, StoredTensor>, metadata: Record<s
   const { tensors, metadata } = readSafetensors(encodeVersionState(trained(optimizer)))
   change(tensors, metadata)
   const bytes = writeSafetensors(tensors, metadata)
-  assert.throws(() => decodeVersionState(bytes, { spec, layout, optimizer, version }), (error) => error instanceof GridError && error.code === 'version-corrupt')
+  assert.throws(
+    () => decodeVersionState(bytes, { spec, layout, optimizer, version }),
+    (error) => error instanceof GridError && error.code === 'version-corrupt',
+  )
 }
 
 for (const optimizer of OPTIMIZERS)
   test(`a version with ${optimizer.type} comes back whole, as the same bytes, below its bound`, () => {
     const bytes = encodeVersionState(trained(optimizer))
     const decoded = decodeVersionState(bytes, { spec, layout, optimizer, version })
-    assert.deepEqual(decoded, { version, parameters: trained(optimizer).parameters, optimizerState: trained(optimizer).optimizerState })
+    assert.deepEqual(decoded, {
+      version,
+      parameters: trained(optimizer).parameters,
+      optimizerState: trained(optimizer).optimizerState,
+    })
     assert.deepEqual(encodeVersionState({ spec, layout, optimizer, ...decoded }), bytes)
     assert.ok(bytes.byteLength <= maxVersionBytes({ layout, optimizer }))
   })
@@ -47,8 +79,16 @@ test('a tensor that is missing, strange, of another shape or not finite is refus
   refused((tensors) => tensors.delete('optimizer.exp_avg'))
   refused((tensors) => tensors.set('hidden', { dtype: 'U8', shape: [1], data: new Uint8Array(1) }))
   refused((tensors) => tensors.set('fc2.bias', { dtype: 'F32', shape: [1], data: new Uint8Array(4) }))
-  refused((tensors) => tensors.set('fc2.bias', { dtype: 'F32', shape: [2], data: new Uint8Array(Float32Array.of(0, Number.NaN).buffer) }))
-  refused((tensors) => tensors.set('optimizer.exp_avg', { dtype: 'F32', shape: [layout.total], data: new Uint8Array(new Float32Array(layout.total).fill(Number.POSITIVE_INFINITY).buffer) }))
+  refused((tensors) =>
+    tensors.set('fc2.bias', { dtype: 'F32', shape: [2], data: new Uint8Array(Float32Array.of(0, Number.NaN).buffer) }),
+  )
+  refused((tensors) =>
+    tensors.set('optimizer.exp_avg', {
+      dtype: 'F32',
+      shape: [layout.total],
+      data: new Uint8Array(new Float32Array(layout.total).fill(Number.POSITIVE_INFINITY).buffer),
+    }),
+  )
 })
 
 test('another version, another model or another kind of file is refused', () => {
@@ -56,7 +96,9 @@ test('another version, another model or another kind of file is refused', () => 
   refused((_, metadata) => Object.assign(metadata, { v: '-1' }))
   refused((_, metadata) => Object.assign(metadata, { model: 'f'.repeat(64) }))
   refused((_, metadata) => Object.assign(metadata, { format: 'pt' }))
-  assert.throws(() => decodeVersionState(new Uint8Array(3), { spec, layout, optimizer: { type: 'sgd', lr: 1 } }), { code: 'version-corrupt' })
+  assert.throws(() => decodeVersionState(new Uint8Array(3), { spec, layout, optimizer: { type: 'sgd', lr: 1 } }), {
+    code: 'version-corrupt',
+  })
 })
 
 test('parameters alone come back, and an export carries what torch expects and what using it needs', () => {
@@ -65,13 +107,40 @@ test('parameters alone come back, and an export carries what torch expects and w
   assert.deepEqual(readParameters(alone, layout, version), parameters)
   assert.throws(() => readParameters(alone, layout, { ...version, v: 1 }), { code: 'version-corrupt' })
   const { tensors, metadata } = readSafetensors(exportModel({ spec, layout, version, parameters, accuracy: 0.5 }))
-  assert.deepEqual([...tensors].map(([name, { shape }]) => [name, shape]), [['fc1.weight', [3, 4]], ['fc1.bias', [3]], ['fc2.weight', [2, 3]], ['fc2.bias', [2]]])
-  assert.deepEqual(metadata, { format: 'pt', name: 'tiny', v: '0', id: version.id, model: modelHash(spec), spec: JSON.stringify(spec), accuracy: '0.5' })
+  assert.deepEqual(
+    [...tensors].map(([name, { shape }]) => [name, shape]),
+    [
+      ['fc1.weight', [3, 4]],
+      ['fc1.bias', [3]],
+      ['fc2.weight', [2, 3]],
+      ['fc2.bias', [2]],
+    ],
+  )
+  assert.deepEqual(metadata, {
+    format: 'pt',
+    name: 'tiny',
+    v: '0',
+    id: version.id,
+    model: modelHash(spec),
+    spec: JSON.stringify(spec),
+    accuracy: '0.5',
+  })
   const { metadata: ofText } = readSafetensors(exportModel({ spec, layout, version, parameters, vocabulary: ' aé🦓' }))
   assert.equal(ofText['vocabulary'], ' aé🦓')
 })
 
 test('a state of another length is a bug and not written', () => {
   const optimizer: OptimizerSpec = { type: 'sgd', lr: 1 }
-  assert.throws(() => encodeVersionState({ spec, layout, optimizer, version, parameters: new Float32Array(1), optimizerState: createOptimizerState(optimizer, 1) }), /internal/)
+  assert.throws(
+    () =>
+      encodeVersionState({
+        spec,
+        layout,
+        optimizer,
+        version,
+        parameters: new Float32Array(1),
+        optimizerState: createOptimizerState(optimizer, 1),
+      }),
+    /internal/,
+  )
 })

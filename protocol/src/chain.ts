@@ -1,5 +1,5 @@
-// The chain: what "committed" means. A record says what one step holds; records are chained by hash; a version is (v, id).
-// A number alone never names a version (COMMIT.md §1).
+// The chain: what "committed" means. A record says what one step holds; records are chained by hash; a version is (v,
+// id). A number alone never names a version (COMMIT.md §1).
 import { sha256 } from '@noble/hashes/sha2.js'
 import * as Type from 'typebox'
 import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId } from './ids.ts'
@@ -56,7 +56,9 @@ export function genesis(job: JobId, modelHash: string, seed: number): VersionRef
 /** id(v) = SHA-256(id(v−1) ‖ r(v)), the record in a fixed field order. */
 export function recordId(parent: VersionId, record: StepRecord): VersionId {
   const { v, gen, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest } = record
-  return hashText(JSON.stringify([parent, v, gen, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest]))
+  return hashText(
+    JSON.stringify([parent, v, gen, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest]),
+  )
 }
 
 export function extend(parent: VersionRef, record: StepRecord): VersionRef {

@@ -1,4 +1,5 @@
-// Text of a WebSocket ⇄ typed message. The one gate for JSON from the network: what passes is bounded and matches its schema.
+// Text of a WebSocket ⇄ typed message. The one gate for JSON from the network: what passes is bounded and matches its
+// schema.
 import type { TSchema } from 'typebox'
 import { GridError } from './errors.ts'
 import { MAX_MESSAGE_BYTES, PROTOCOL_VERSION } from './limits.ts'
@@ -23,17 +24,28 @@ export function encode(message: OnWire<ToCoordinator> | OnWire<ToVolunteer>): st
 function decode(schemas: Readonly<Record<string, TSchema>>, value: unknown): unknown {
   const type = typeof value === 'object' && value !== null && 'type' in value ? value.type : undefined
   const schema = typeof type === 'string' && Object.hasOwn(schemas, type) ? schemas[type] : undefined
-  if (schema === undefined) throw new GridError('message-malformed', `a message has a known type, got ${JSON.stringify(type)?.slice(0, 40)}`)
+  if (schema === undefined)
+    throw new GridError('message-malformed', `a message has a known type, got ${JSON.stringify(type)?.slice(0, 40)}`)
   return parse(schema, value, `message ${String(type)}`)
 }
 
 /** Before the schema: a hello of another version has other fields, and its sender is told what to do about it. */
 function requireOwnVersion(value: unknown): void {
-  if (typeof value !== 'object' || value === null || !('type' in value) || value.type !== 'hello' || !('protocol' in value)) return
+  if (
+    typeof value !== 'object' ||
+    value === null ||
+    !('type' in value) ||
+    value.type !== 'hello' ||
+    !('protocol' in value)
+  )
+    return
   const { protocol } = value
   if (typeof protocol !== 'number' || protocol === PROTOCOL_VERSION) return
   const client = 'client' in value ? value.client : undefined
-  throw new GridError('protocol-version', `expected protocol ${PROTOCOL_VERSION}, got ${protocol}. ${cureFor(protocol, client)}`)
+  throw new GridError(
+    'protocol-version',
+    `expected protocol ${PROTOCOL_VERSION}, got ${protocol}. ${cureFor(protocol, client)}`,
+  )
 }
 
 function cureFor(protocol: number, client: unknown): string {

@@ -1,8 +1,8 @@
 // A dataset as volunteers see it: content-addressed shards, cut into blocks of samples that are leased.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
-import { blockIndex, type BlockId } from './ids.ts'
 import { GridError } from './errors.ts'
+import { blockIndex, type BlockId } from './ids.ts'
 import { MAX_BLOCKS, MAX_SHARD_BYTES, MAX_VOCABULARY_LENGTH } from './limits.ts'
 import { Count, Sha256Schema, strict } from './schema.ts'
 
@@ -12,8 +12,8 @@ const ShardRefSchema = strict({
   samples: Type.Integer({ minimum: 1, maximum: 10_000_000 }),
 })
 /**
- * One safetensors file. Of samples with classes: tensors `x` U8 (samples, …inputShape) and `y` I32 (samples,); of a text: `tokens`
- * U16 (n,), of which each epoch takes `samples` windows (windows.ts).
+ * One safetensors file. Of samples with classes: tensors `x` U8 (samples, …inputShape) and `y` I32 (samples,); of a
+ * text: `tokens` U16 (n,), of which each epoch takes `samples` windows (windows.ts).
  */
 export type ShardRef = Static<typeof ShardRefSchema>
 
@@ -40,8 +40,8 @@ export interface BlockRange {
 }
 
 /**
- * The blocks of a split, by index, computed when they are asked for: a coordinator that is not honest may name more of them than
- * memory holds. Blocks do not cross shards; the last of a shard may be shorter.
+ * The blocks of a split, by index, computed when they are asked for: a coordinator that is not honest may name more of
+ * them than memory holds. Blocks do not cross shards; the last of a shard may be shorter.
  */
 export class BlockRanges implements Iterable<BlockRange> {
   readonly #shards: readonly ShardRef[]
@@ -74,7 +74,8 @@ export class BlockRanges implements Iterable<BlockRange> {
 
   *[Symbol.iterator](): Iterator<BlockRange> {
     for (const shard of this.#shards)
-      for (let start = 0; start < shard.samples; start += this.#blockSamples) yield { shard, start, samples: Math.min(this.#blockSamples, shard.samples - start) }
+      for (let start = 0; start < shard.samples; start += this.#blockSamples)
+        yield { shard, start, samples: Math.min(this.#blockSamples, shard.samples - start) }
   }
 
   /** Place of the last shard that begins at this block or before it, by bisection. */
@@ -103,19 +104,26 @@ export function elementsOf({ inputShape }: Pick<DatasetManifest, 'inputShape'>):
  * @throws GridError 'shard-corrupt'
  */
 export function requirePossible(manifest: DatasetManifest, blockSamples: number): void {
-  const blocks = new BlockRanges(manifest.train, blockSamples).length + new BlockRanges(manifest.validation, blockSamples).length
+  const blocks =
+    new BlockRanges(manifest.train, blockSamples).length + new BlockRanges(manifest.validation, blockSamples).length
   if (blocks > 2 * MAX_BLOCKS) throw impossible(`at most ${MAX_BLOCKS} blocks of a split, got ${blocks} in all`)
   if (manifest.vocabulary !== undefined) return // windows overlap: their number is no matter of bytes
   const elements = elementsOf(manifest)
   for (const { samples, bytes } of [...manifest.train, ...manifest.validation])
-    if (samples * elements > bytes) throw impossible(`at most ${bytes} bytes of samples in a shard of ${bytes}, got ${samples} samples of ${elements}`)
+    if (samples * elements > bytes)
+      throw impossible(
+        `at most ${bytes} bytes of samples in a shard of ${bytes}, got ${samples} samples of ${elements}`,
+      )
 }
 
 function impossible(what: string): GridError {
   return new GridError('shard-corrupt', `expected ${what}; ask the coordinator's operator to import the dataset again`)
 }
 
-/** Range of a training or validation block. @throws Error (internal) on an index outside the split: codecs and plans check it before */
+/**
+ * Range of a training or validation block. @throws Error (internal) on an index outside the split: codecs and plans
+ * check it before
+ */
 export function rangeOf(ranges: BlockRanges, block: BlockId): BlockRange {
   const range = ranges.at(blockIndex(block))
   if (range === undefined) throw new Error(`internal: block ${block} is outside the dataset`)

@@ -22,13 +22,13 @@ export const ERROR_CODES = {
   'lease-stale': 'the lease was revoked, expired, or already used',
   'mode-stale': 'the push belongs to an older mode epoch',
   'base-stale': 'the base version is off the chain or too old',
-  'duplicate': 'the blocks of this push are already counted',
+  duplicate: 'the blocks of this push are already counted',
   // content
   'gradient-not-finite': 'a gradient holds NaN or infinity',
   'gradient-outlier': 'a part of a gradient is far larger than the same part of all others',
   'gradient-unproven': 'how large gradients are is not known yet: this one only tells, and its blocks go back',
   'gradient-shape': 'a gradient has another length than the model',
-  'checksum': 'bytes do not match their checksum or hash',
+  checksum: 'bytes do not match their checksum or hash',
   'shard-corrupt': 'a data shard does not match its SHA-256 name',
   'version-corrupt': 'a version does not match its digest',
   'digest-mismatch': 'two members hold different bytes for the same step',
@@ -51,14 +51,17 @@ export const ERROR_CODES = {
   'journal-damaged': 'the journal of a job cannot be read',
   'disk-failed': 'a write to disk failed',
   'browser-missing': 'no Chromium was found',
-  'cancelled': 'the work was stopped on purpose',
-  'usage': 'a command was called wrongly',
-  'unsupported': 'asked for something that this version does not do',
+  cancelled: 'the work was stopped on purpose',
+  usage: 'a command was called wrongly',
+  unsupported: 'asked for something that this version does not do',
 } as const
 
 export type ErrorCode = keyof typeof ERROR_CODES
 
-/** An expected failure: shown to a person or sent to a peer by its code. A bug throws a plain Error('internal: …') instead. */
+/**
+ * An expected failure: shown to a person or sent to a peer by its code. A bug throws a plain Error('internal: …')
+ * instead.
+ */
 export class GridError extends Error {
   readonly code: ErrorCode
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {

@@ -50,14 +50,19 @@ export interface Frame {
   readonly payload: Uint8Array
 }
 
-const TYPE_NAMES = new Map<number, FrameType>(Object.entries(FRAME_TYPES).map(([name, code]) => [code, name as FrameType]))
+const TYPE_NAMES = new Map<number, FrameType>(
+  Object.entries(FRAME_TYPES).map(([name, code]) => [code, name as FrameType]),
+)
 
 /** Header and payload in one new buffer, ready to send. */
 export function packFrame(frame: Frame): Uint8Array<ArrayBuffer> {
   return writeFrame(frame, new Uint8Array(FRAME_HEADER_BYTES + frame.payload.byteLength))
 }
 
-/** Packs frames one after the other into the same memory: a new buffer for each would cost more than all else of a frame. */
+/**
+ * Packs frames one after the other into the same memory: a new buffer for each would cost more than all else of a
+ * frame.
+ */
 export class FramePacker {
   #memory = new Uint8Array(0)
 
@@ -84,17 +89,23 @@ function writeFrame(frame: Frame, bytes: Uint8Array<ArrayBuffer>): Uint8Array<Ar
  * @throws GridError 'message-malformed', 'message-too-large' or 'checksum'
  */
 export function unpackFrame(bytes: Uint8Array): Frame {
-  if (bytes.byteLength < FRAME_HEADER_BYTES) throw malformed(`a frame has at least ${FRAME_HEADER_BYTES} bytes, got ${bytes.byteLength}`)
+  if (bytes.byteLength < FRAME_HEADER_BYTES)
+    throw malformed(`a frame has at least ${FRAME_HEADER_BYTES} bytes, got ${bytes.byteLength}`)
   if (bytes.byteLength > FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES)
-    throw new GridError('message-too-large', `a frame has at most ${MAX_FRAME_PAYLOAD_BYTES} payload bytes, got ${bytes.byteLength - FRAME_HEADER_BYTES}`)
+    throw new GridError(
+      'message-too-large',
+      `a frame has at most ${MAX_FRAME_PAYLOAD_BYTES} payload bytes, got ${bytes.byteLength - FRAME_HEADER_BYTES}`,
+    )
   const header = new DataView(bytes.buffer, bytes.byteOffset, FRAME_HEADER_BYTES)
   const field = (i: number): number => header.getUint32(4 * i, true)
   if (field(0) !== MAGIC) throw malformed('a frame starts with "STRL"')
   const type = TYPE_NAMES.get(field(1))
   if (type === undefined) throw malformed(`unknown frame type ${field(1)}`)
   const payload = bytes.subarray(FRAME_HEADER_BYTES)
-  if (field(7) !== payload.byteLength) throw malformed(`the header says ${field(7)} payload bytes, the frame has ${payload.byteLength}`)
-  if (field(8) !== checksum(payload)) throw new GridError('checksum', `the payload of a ${type} frame does not match its checksum`)
+  if (field(7) !== payload.byteLength)
+    throw malformed(`the header says ${field(7)} payload bytes, the frame has ${payload.byteLength}`)
+  if (field(8) !== checksum(payload))
+    throw new GridError('checksum', `the payload of a ${type} frame does not match its checksum`)
   return { type, generation: field(2), step: field(3), bucket: field(4), hop: field(5), offset: field(6), payload }
 }
 
@@ -103,8 +114,8 @@ function malformed(message: string): GridError {
 }
 
 /**
- * Order-sensitive 32-bit sum (Fletcher's scheme over 32-bit words, then the tail). Finds swapped, lost and altered bytes
- * of a buggy or hostile sender; DTLS already covers the wire.
+ * Order-sensitive 32-bit sum (Fletcher's scheme over 32-bit words, then the tail). Finds swapped, lost and altered
+ * bytes of a buggy or hostile sender; DTLS already covers the wire.
  */
 export function checksum(bytes: Uint8Array): number {
   const whole = bytes.byteLength >> 2
@@ -125,7 +136,12 @@ export function checksum(bytes: Uint8Array): number {
   return (a ^ Math.imul(b, 0x9e3779b1)) >>> 0
 }
 
-/** The whole 32-bit words of some bytes; all machines that WebGPU runs on are little-endian. Copied where they lie askew. */
+/**
+ * The whole 32-bit words of some bytes; all machines that WebGPU runs on are little-endian. Copied where they lie
+ * askew.
+ */
 function wordsOf(bytes: Uint8Array, whole: number): Int32Array {
-  return bytes.byteOffset % 4 === 0 ? new Int32Array(bytes.buffer, bytes.byteOffset, whole) : new Int32Array(bytes.slice(0, 4 * whole).buffer)
+  return bytes.byteOffset % 4 === 0
+    ? new Int32Array(bytes.buffer, bytes.byteOffset, whole)
+    : new Int32Array(bytes.slice(0, 4 * whole).buffer)
 }

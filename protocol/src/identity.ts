@@ -1,5 +1,5 @@
-// Who a volunteer is. It keeps an Ed25519 key; its lasting id is the key's hash, and the id of one page load or process start
-// is the hash of key and salt. So a member proves that it owns its id to a coordinator that remembers nothing.
+// Who a volunteer is. It keeps an Ed25519 key; its lasting id is the key's hash, and the id of one page load or process
+// start is the hash of key and salt. So a member proves that it owns its id to a coordinator that remembers nothing.
 import { digest } from './chain.ts'
 import { hex, type MemberId, memberId, type VolunteerId, volunteerId } from './ids.ts'
 import { PROTOCOL_VERSION } from './limits.ts'
@@ -56,7 +56,9 @@ export function volunteerIdOf(publicKey: string): VolunteerId {
 
 /** What a volunteer signs. Its first line keeps it apart from everything else that the key may ever sign. */
 export function helloText({ nonce, coordinator, incarnation }: HelloClaim): Uint8Array<ArrayBuffer> {
-  return encoded(`starling hello\nprotocol ${PROTOCOL_VERSION}\ncoordinator ${coordinator}\nnonce ${nonce}\nincarnation ${incarnation}\n`)
+  return encoded(
+    `starling hello\nprotocol ${PROTOCOL_VERSION}\ncoordinator ${coordinator}\nnonce ${nonce}\nincarnation ${incarnation}\n`,
+  )
 }
 
 function hashOf(text: string): string {

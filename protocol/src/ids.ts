@@ -3,7 +3,9 @@
 declare const brand: unique symbol
 type Brand<T, B extends string> = T & { readonly [brand]: B }
 
-/** 128 random bits in hex, made at page load or process start; a reload is a new member. Also the member's PeerJS id. */
+/**
+ * 128 random bits in hex, made at page load or process start; a reload is a new member. Also the member's PeerJS id.
+ */
 export type MemberId = Brand<string, 'MemberId'>
 /** A volunteer's key, whatever page or process uses it. */
 export type VolunteerId = Brand<string, 'VolunteerId'>

@@ -20,8 +20,8 @@ const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
 const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
 /**
- * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`, in a straight line or as half a wave of the
- * cosine; a submitted job may leave out `steps`: then it is the whole run.
+ * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`, in a straight line or as half a wave of
+ * the cosine; a submitted job may leave out `steps`: then it is the whole run.
  */
 const ScheduleSchema = strict({
   type: Type.Union([Type.Literal('linear'), Type.Literal('cosine')]),
@@ -58,13 +58,19 @@ export const OptimizerSchema = Type.Union([
 /** More make pieces too small for the ring to be worth a turn. */
 const MAX_FRAGMENTS = 64
 
-/** Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their differences one outer step. */
+/**
+ * Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their
+ * differences one outer step.
+ */
 const LocalSchema = strict({
   innerSteps: Type.Integer({ minimum: 1, maximum: 1000 }),
   /** of the outer SGD with Nesterov's momentum */
   outerLr: Positive,
   outerMomentum: Fraction,
-  /** F: pieces of the model that are averaged one after the other within a round, at most one for each inner step; absent: 1 */
+  /**
+   * F: pieces of the model that are averaged one after the other within a round, at most one for each inner step;
+   * absent: 1
+   */
   fragments: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FRAGMENTS })),
 })
 export type LocalSettings = Static<typeof LocalSchema>
@@ -77,7 +83,9 @@ const AsyncSchema = strict({
   /** of every push; of those of a proportion of the members; of one of each member (synchronous) */
   update: Type.Optional(Type.Union([Type.Literal('each'), Type.Literal('proportion'), Type.Literal('all')])),
   /** for `proportion`: up to 1 a share of the members that push, above it a number of pushes */
-  proportion: Type.Optional(Type.Union([Type.Number({ exclusiveMinimum: 0, maximum: 1 }), Type.Integer({ minimum: 2, maximum: 256 })])),
+  proportion: Type.Optional(
+    Type.Union([Type.Number({ exclusiveMinimum: 0, maximum: 1 }), Type.Integer({ minimum: 2, maximum: 256 })]),
+  ),
   /** versions that a push may be behind */
   maxStaleness: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
   /** what keeps to it: a later push is dropped, or members wait for the slowest before they take more work */

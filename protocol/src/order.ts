@@ -1,5 +1,5 @@
-// Which blocks a step trains, and who computes them: pure functions of the seed, so that the batch never depends on who is
-// present and only its split does (rule R12).
+// Which blocks a step trains, and who computes them: pure functions of the seed, so that the batch never depends on who
+// is present and only its split does (rule R12).
 import { type BlockId, trainingBlock } from './ids.ts'
 
 /**
@@ -31,7 +31,12 @@ export function epochOrder(seed: number, epoch: number, blocks: number): Uint32A
 }
 
 /** The next up to `count` blocks of the epoch's order that are neither done nor taken. */
-export function nextBlocks(order: Uint32Array, epoch: number, count: number, taken: (block: BlockId) => boolean): BlockId[] {
+export function nextBlocks(
+  order: Uint32Array,
+  epoch: number,
+  count: number,
+  taken: (block: BlockId) => boolean,
+): BlockId[] {
   const blocks: BlockId[] = []
   for (const index of order) {
     if (blocks.length === count) break
@@ -42,14 +47,16 @@ export function nextBlocks(order: Uint32Array, epoch: number, count: number, tak
 }
 
 /**
- * Whole blocks for each member, in ring order, proportional to `shares` (largest remainder; ties to the earlier member).
- * All members compute the same split from the same START.
+ * Whole blocks for each member, in ring order, proportional to `shares` (largest remainder; ties to the earlier
+ * member). All members compute the same split from the same START.
  */
 export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[]): BlockId[][] {
   const total = shares.reduce((sum, share) => sum + share, 0)
   const exact = shares.map((share) => (total > 0 ? (blocks.length * share) / total : blocks.length / shares.length))
   const counts = exact.map(Math.floor)
-  const byRemainder = exact.map((value, i) => ({ i, remainder: value - Math.floor(value) })).sort((a, b) => b.remainder - a.remainder || a.i - b.i)
+  const byRemainder = exact
+    .map((value, i) => ({ i, remainder: value - Math.floor(value) }))
+    .sort((a, b) => b.remainder - a.remainder || a.i - b.i)
   let left = blocks.length - counts.reduce((sum, count) => sum + count, 0)
   for (const { i } of byRemainder) {
     if (left-- <= 0) break
@@ -59,18 +66,33 @@ export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[
   return counts.map((count) => blocks.slice(next, (next += count)))
 }
 
-/** The shares of a planned step: everybody keeps what it learned from (A7), and gets of the rest what its part asks for beyond that. */
-export function sharesOfStep({ blocks, kept }: { readonly blocks: readonly BlockId[]; readonly kept?: readonly (readonly BlockId[])[] }, parts: readonly number[]): BlockId[][] {
+/**
+ * The shares of a planned step: everybody keeps what it learned from (A7), and gets of the rest what its part asks for
+ * beyond that.
+ */
+export function sharesOfStep(
+  { blocks, kept }: { readonly blocks: readonly BlockId[]; readonly kept?: readonly (readonly BlockId[])[] },
+  parts: readonly number[],
+): BlockId[][] {
   const even = splitBlocks(blocks, parts)
   if (kept === undefined) return even
   const taken = new Set(kept.flat())
   const wants = even.map((share, place) => Math.max(0, share.length - (kept[place]?.length ?? 0)))
-  const rest = splitBlocks(blocks.filter((block) => !taken.has(block)), wants)
+  const rest = splitBlocks(
+    blocks.filter((block) => !taken.has(block)),
+    wants,
+  )
   return parts.map((_, place) => blocks.filter((block) => kept[place]?.includes(block) || rest[place]?.includes(block)))
 }
 
-/** The shares of a step after blocks of it changed members; a move of a block from where it is not changes nothing (R12). */
-export function sharesAfter(shares: readonly (readonly BlockId[])[], moves: readonly { readonly from: number; readonly to: number; readonly blocks: readonly BlockId[] }[]): BlockId[][] {
+/**
+ * The shares of a step after blocks of it changed members; a move of a block from where it is not changes nothing
+ * (R12).
+ */
+export function sharesAfter(
+  shares: readonly (readonly BlockId[])[],
+  moves: readonly { readonly from: number; readonly to: number; readonly blocks: readonly BlockId[] }[],
+): BlockId[][] {
   const now = shares.map((share) => [...share])
   for (const { from, to, blocks } of moves) {
     const moving = blocks.filter((block) => now[from]?.includes(block))

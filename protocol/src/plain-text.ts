@@ -5,5 +5,8 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 
 /** One line without anything invisible. */
 export function plainText(text: string): string {
-  return text.replaceAll(/[\n\t]/g, ' ').replaceAll(UNPRINTABLE, '').trim()
+  return text
+    .replaceAll(/[\n\t]/g, ' ')
+    .replaceAll(UNPRINTABLE, '')
+    .trim()
 }

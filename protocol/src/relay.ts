@@ -10,6 +10,14 @@ export const MIN_RELAY_MESSAGE_BYTES = FRAME_HEADER_BYTES
 export const MAX_RELAY_MESSAGE_BYTES = FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES
 
 /** Path and query of this end. `token`: of the session, as in signalling. */
-export function relayPath({ self, peer, token }: { readonly self: MemberId; readonly peer: MemberId; readonly token: string }): string {
+export function relayPath({
+  self,
+  peer,
+  token,
+}: {
+  readonly self: MemberId
+  readonly peer: MemberId
+  readonly token: string
+}): string {
   return `${RELAY_PATH}?${new URLSearchParams({ id: self, peer, token })}`
 }

@@ -1,5 +1,5 @@
-// The rules of COMMIT.md that the simulation can switch off one at a time, to show that each is needed and would be missed.
-// Production runs with none off; nothing outside tests builds another set.
+// The rules of COMMIT.md that the simulation can switch off one at a time, to show that each is needed and would be
+// missed. Production runs with none off; nothing outside tests builds another set.
 
 export const SWITCHABLE_RULES = {
   R1: 'an entry is durable before anything that depends on it is sent',
@@ -16,7 +16,8 @@ export const SWITCHABLE_RULES = {
   R10: 'parameters change in one piece, after every chunk of the step arrived',
   R12: 'blocks planned in a running generation are not planned again in it',
   'R12-done': 'planned blocks are done only by being on the chain',
-  'R12-moves': 'a block changes its member only after that member gave it up, and manifests that hold a block twice end the step',
+  'R12-moves':
+    'a block changes its member only after that member gave it up, and manifests that hold a block twice end the step',
   R13: 'the next epoch is planned when all blocks of this one are on the chain',
   R15: 'an upload becomes a checkpoint only when its id is on the chain',
   R16: 'a rewind does not touch the counters',

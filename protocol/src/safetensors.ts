@@ -1,12 +1,25 @@
-// Safetensors: named tensors as bytes, the form in which parameters, optimizer state and golden vectors are stored and sent.
-// Layout: u64 LE header length · JSON header · tensor data, without gaps. Knows nothing of models; refuses hostile input
-// before anything is allocated. Typed arrays are read in host order: every WebGPU platform is little-endian.
+// Safetensors: named tensors as bytes, the form in which parameters, optimizer state and golden vectors are stored and
+// sent. Layout: u64 LE header length · JSON header · tensor data, without gaps. Knows nothing of models; refuses
+// hostile input before anything is allocated. Typed arrays are read in host order: every WebGPU platform is
+// little-endian.
 
 import { GridError } from './errors.ts'
 
 /** dtype name → bytes per element. */
 const DTYPE_BYTES = {
-  BOOL: 1, U8: 1, I8: 1, U16: 2, I16: 2, F16: 2, BF16: 2, U32: 4, I32: 4, F32: 4, U64: 8, I64: 8, F64: 8,
+  BOOL: 1,
+  U8: 1,
+  I8: 1,
+  U16: 2,
+  I16: 2,
+  F16: 2,
+  BF16: 2,
+  U32: 4,
+  I32: 4,
+  F32: 4,
+  U64: 8,
+  I64: 8,
+  F64: 8,
 } as const
 
 export type SafetensorsDtype = keyof typeof DTYPE_BYTES
@@ -56,7 +69,11 @@ export function readSafetensors(bytes: Uint8Array): Safetensors {
   return { tensors, metadata }
 }
 
-interface Span { readonly name: string; readonly begin: number; readonly end: number }
+interface Span {
+  readonly name: string
+  readonly begin: number
+  readonly end: number
+}
 
 function readHeader(bytes: Uint8Array): { entries: Record<string, unknown>; end: number } {
   if (bytes.byteLength < PREFIX_BYTES)
@@ -66,7 +83,9 @@ function readHeader(bytes: Uint8Array): { entries: Record<string, unknown>; end:
     throw malformed(`the header claims ${length} bytes, the limit is ${MAX_SAFETENSORS_HEADER_BYTES}`)
   const end = PREFIX_BYTES + Number(length)
   if (end > bytes.byteLength)
-    throw malformed(`the header claims ${length} bytes and the file has ${bytes.byteLength - PREFIX_BYTES} after its length field`)
+    throw malformed(
+      `the header claims ${length} bytes and the file has ${bytes.byteLength - PREFIX_BYTES} after its length field`,
+    )
   return { entries: parseHeaderJson(bytes.subarray(PREFIX_BYTES, end)), end }
 }
 
@@ -91,7 +110,12 @@ function parseMetadata(value: unknown): Record<string, string> {
   return Object.fromEntries(metadata)
 }
 
-interface Entry { dtype: SafetensorsDtype; shape: number[]; begin: number; end: number }
+interface Entry {
+  dtype: SafetensorsDtype
+  shape: number[]
+  begin: number
+  end: number
+}
 
 function parseEntry(name: string, value: unknown, dataBytes: number): Entry {
   if (!isRecord(value)) throw malformed(`tensor ${quote(name)} is not described by an object`)
@@ -104,7 +128,9 @@ function parseEntry(name: string, value: unknown, dataBytes: number): Entry {
   if (begin > end || end > dataBytes)
     throw malformed(`tensor ${quote(name)} lies at ${begin}..${end} and the file has ${dataBytes} bytes of data`)
   if (elements * DTYPE_BYTES[dtype] !== end - begin)
-    throw malformed(`tensor ${quote(name)} needs ${elements * DTYPE_BYTES[dtype]} bytes for its shape and has ${end - begin}`)
+    throw malformed(
+      `tensor ${quote(name)} needs ${elements * DTYPE_BYTES[dtype]} bytes for its shape and has ${end - begin}`,
+    )
   return { dtype, shape: shape as number[], begin, end }
 }
 
@@ -160,7 +186,9 @@ function layOut(tensors: [string, StoredTensor][], metadata: Readonly<Record<str
   let dataBytes = 0
   for (const [name, { dtype, shape, data }] of tensors) {
     if (name === '__metadata__' || elementCount(name, shape) * DTYPE_BYTES[dtype] !== data.byteLength)
-      throw new Error(`internal: tensor ${quote(name)} of ${data.byteLength} bytes cannot be stored as ${dtype} [${shape.join(', ')}]`)
+      throw new Error(
+        `internal: tensor ${quote(name)} of ${data.byteLength} bytes cannot be stored as ${dtype} [${shape.join(', ')}]`,
+      )
     entries.push([name, { dtype, shape, data_offsets: [dataBytes, dataBytes + data.byteLength] }])
     dataBytes += data.byteLength
   }
@@ -214,5 +242,9 @@ function quote(name: string): string {
 }
 
 function malformed(what: string, cause?: unknown): GridError {
-  return new GridError('message-malformed', `not a safetensors file: ${what}`, cause === undefined ? undefined : { cause })
+  return new GridError(
+    'message-malformed',
+    `not a safetensors file: ${what}`,
+    cause === undefined ? undefined : { cause },
+  )
 }

@@ -2,8 +2,8 @@
 import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
 import { Check, Errors } from 'typebox/schema' // what typebox/value has of it, without the modules for the rest
-import type { BlockId, JobId, MemberId, Sha256, VersionId } from './ids.ts'
 import { type ErrorCode, GridError } from './errors.ts'
+import type { BlockId, JobId, MemberId, Sha256, VersionId } from './ids.ts'
 
 /** A non-negative integer that a double holds exactly. */
 export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
@@ -13,16 +13,24 @@ export const JobIdSchema = Type.Unsafe<JobId>(Type.String({ pattern: '^[0-9a-z-]
 export const VersionIdSchema = Type.Unsafe<VersionId>(Type.String({ pattern: '^[0-9a-f]{64}$' }))
 export const Sha256Schema = Type.Unsafe<Sha256>(Type.String({ pattern: '^[0-9a-f]{64}$' }))
 /** One name for one block: no leading zeros, or `0:07` would be counted beside `0:7`. */
-export const BlockIdSchema = Type.Unsafe<BlockId>(Type.String({ pattern: '^(0|[1-9][0-9]{0,8}|v):(0|[1-9][0-9]{0,8})$' }))
+export const BlockIdSchema = Type.Unsafe<BlockId>(
+  Type.String({ pattern: '^(0|[1-9][0-9]{0,8}|v):(0|[1-9][0-9]{0,8})$' }),
+)
 
 /** An object that refuses properties it does not name. */
-export const strict = <T extends Parameters<typeof Type.Object>[0]>(properties: T) => Type.Object(properties, { additionalProperties: false })
+export const strict = <T extends Parameters<typeof Type.Object>[0]>(properties: T) =>
+  Type.Object(properties, { additionalProperties: false })
 
 /**
  * `value` as the schema's type.
  * @throws GridError(code) naming the path, what was expected and what came
  */
-export function parse<T extends TSchema>(schema: T, value: unknown, what: string, code: ErrorCode = 'message-malformed'): Static<T> {
+export function parse<T extends TSchema>(
+  schema: T,
+  value: unknown,
+  what: string,
+  code: ErrorCode = 'message-malformed',
+): Static<T> {
   if (Check(schema, value)) return value as Static<T>
   const [, [first]] = Errors(schema, value)
   throw new GridError(code, `${what}: ${first === undefined ? 'does not match its schema' : describe(first, value)}`)
@@ -54,13 +62,17 @@ export const MAX_JSON_VALUES = 65_536
 
 /**
  * JSON text from the network as a value.
- * @throws GridError 'message-too-large' above maxBytes, 'message-malformed' when it is not JSON, too deep, or of too many values
+ * @throws GridError 'message-too-large' above maxBytes, 'message-malformed' when it is not JSON, too deep, or of too
+ * many values
  */
 export function parseJson(text: string, maxBytes: number, what: string): unknown {
-  if (text.length > maxBytes) throw new GridError('message-too-large', `${what} has at most ${maxBytes} bytes, got ${text.length}`)
+  if (text.length > maxBytes)
+    throw new GridError('message-too-large', `${what} has at most ${maxBytes} bytes, got ${text.length}`)
   const { depth, values } = measureJson(text)
-  if (depth > MAX_JSON_DEPTH) throw new GridError('message-malformed', `${what} is at most ${MAX_JSON_DEPTH} levels deep, got ${depth}`)
-  if (values > MAX_JSON_VALUES) throw new GridError('message-malformed', `${what} has at most ${MAX_JSON_VALUES} values, got ${values}`)
+  if (depth > MAX_JSON_DEPTH)
+    throw new GridError('message-malformed', `${what} is at most ${MAX_JSON_DEPTH} levels deep, got ${depth}`)
+  if (values > MAX_JSON_VALUES)
+    throw new GridError('message-malformed', `${what} has at most ${MAX_JSON_VALUES} values, got ${values}`)
   try {
     return JSON.parse(text, refusePrototype)
   } catch (cause) {
@@ -77,8 +89,8 @@ const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
 /**
- * Deepest nesting and number of values of a JSON text, in one pass over its characters: a pattern that looks for the end of a
- * string looks again from each quote. What is not JSON gets some number, and JSON.parse refuses it.
+ * Deepest nesting and number of values of a JSON text, in one pass over its characters: a pattern that looks for the
+ * end of a string looks again from each quote. What is not JSON gets some number, and JSON.parse refuses it.
  */
 export function measureJson(text: string): { readonly depth: number; readonly values: number } {
   let open = 0

@@ -1,17 +1,26 @@
-// What the dashboard and the contribute page see of a run: GET /api/jobs, GET /api/jobs/ID, and the WebSocket /api/watch,
-// which sends one `snapshot` and then `update`s at most twice a second.
+// What the dashboard and the contribute page see of a run: GET /api/jobs, GET /api/jobs/ID, and the WebSocket
+// /api/watch, which sends one `snapshot` and then `update`s at most twice a second.
 import * as Type from 'typebox'
-import type { Exchange, Mode } from './job.ts'
 import type { AdapterDescription } from './adapter.ts'
 import type { VersionRef } from './chain.ts'
 import type { JobId, MemberId } from './ids.ts'
+import type { Exchange, Mode } from './job.ts'
 import { strict } from './schema.ts'
 
 /** Characters of an owner's token. */
 const MAX_TOKEN_LENGTH = 1000
 
 /** Where a run is: waiting for volunteers, agreeing on a version, training, or over. */
-export type Phase = 'waiting' | 'freeze' | 'forming' | 'ring' | 'handover' | 'async' | 'validating' | 'lost' | 'finished'
+export type Phase =
+  | 'waiting'
+  | 'freeze'
+  | 'forming'
+  | 'ring'
+  | 'handover'
+  | 'async'
+  | 'validating'
+  | 'lost'
+  | 'finished'
 
 export interface MemberView {
   readonly id: MemberId
@@ -71,15 +80,30 @@ export interface RunView {
   readonly reason: string
   readonly mode: Mode
   readonly modeReason: string
-  /** which way gradients travel in the running ring, why, and predicted ms of a step's exchange either way where both can be told; null: no ring */
-  readonly exchange: { readonly type: Exchange; readonly reason: string; readonly costs: { readonly ring: number; readonly butterfly: number } | null } | null
+  /**
+   * which way gradients travel in the running ring, why, and predicted ms of a step's exchange either way where both
+   * can be told; null: no ring
+   */
+  readonly exchange: {
+    readonly type: Exchange
+    readonly reason: string
+    readonly costs: { readonly ring: number; readonly butterfly: number } | null
+  } | null
   readonly modeEpoch: number
   readonly generation: number
   readonly version: VersionRef
   readonly epoch: number
-  readonly queue: { readonly todo: number; readonly pending: number; readonly done: number; readonly quarantined: number }
+  readonly queue: {
+    readonly todo: number
+    readonly pending: number
+    readonly done: number
+    readonly quarantined: number
+  }
   readonly validationQueue: { readonly todo: number; readonly pending: number; readonly done: number }
-  /** whole: all of it; totals: no names, no reasons and no member by itself, for readers without a token of a job that is not public */
+  /**
+   * whole: all of it; totals: no names, no reasons and no member by itself, for readers without a token of a job that
+   * is not public
+   */
   readonly detail: 'whole' | 'totals'
   readonly memberCount: number
   readonly members: readonly MemberView[]
@@ -88,9 +112,23 @@ export interface RunView {
   readonly samplesExpected: number
   readonly samplesPerSecond: number
   readonly etaSeconds: number | null
-  /** newest durable version; `agreeing` of the `members` of its ring are known to hold exactly these bytes, its uploader included */
-  readonly checkpoint: (VersionRef & { readonly bytes: number; readonly at: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number }) | null
-  /** links whose frames go through the coordinator: open now, bytes carried for this run since the coordinator started, and lately */
+  /**
+   * newest durable version; `agreeing` of the `members` of its ring are known to hold exactly these bytes, its uploader
+   * included
+   */
+  readonly checkpoint:
+    | (VersionRef & {
+        readonly bytes: number
+        readonly at: number
+        readonly witnessed: boolean
+        readonly agreeing: number
+        readonly members: number
+      })
+    | null
+  /**
+   * links whose frames go through the coordinator: open now, bytes carried for this run since the coordinator started,
+   * and lately
+   */
   readonly relay: { readonly links: number; readonly bytes: number; readonly bytesPerSecond: number }
   /** refusals by code (protocol errors table) */
   readonly refusals: Readonly<Record<string, number>>
@@ -125,10 +163,26 @@ export interface RunEvent {
 }
 
 /** The one message that a page may send, as its first: the owner's token. It is in no address, so in no log. */
-export const WatchTokenSchema = strict({ type: Type.Literal('owner'), token: Type.String({ maxLength: MAX_TOKEN_LENGTH }) })
+export const WatchTokenSchema = strict({
+  type: Type.Literal('owner'),
+  token: Type.String({ maxLength: MAX_TOKEN_LENGTH }),
+})
 
 export type WatchMessage =
   | { readonly type: 'none'; readonly reason: string }
-  | { readonly type: 'snapshot'; readonly run: RunView; readonly steps: readonly StepPoint[]; readonly validations: readonly ValidationPoint[]; readonly events: readonly RunEvent[] }
+  | {
+      readonly type: 'snapshot'
+      readonly run: RunView
+      readonly steps: readonly StepPoint[]
+      readonly validations: readonly ValidationPoint[]
+      readonly events: readonly RunEvent[]
+    }
   /** points and events since the last message; `rewoundTo`: drop points above this v first */
-  | { readonly type: 'update'; readonly run: RunView; readonly steps: readonly StepPoint[]; readonly validations: readonly ValidationPoint[]; readonly events: readonly RunEvent[]; readonly rewoundTo?: number }
+  | {
+      readonly type: 'update'
+      readonly run: RunView
+      readonly steps: readonly StepPoint[]
+      readonly validations: readonly ValidationPoint[]
+      readonly events: readonly RunEvent[]
+      readonly rewoundTo?: number
+    }

@@ -1,5 +1,5 @@
-// Where the samples of a text begin: pure functions of the seed, the epoch and the shard, so that every volunteer cuts the same
-// windows. A sample is `context` tokens, and its targets are the tokens one further on.
+// Where the samples of a text begin: pure functions of the seed, the epoch and the shard, so that every volunteer cuts
+// the same windows. A sample is `context` tokens, and its targets are the tokens one further on.
 import { random32 } from './order.ts'
 
 /** One shard of a text, as its samples see it. */
@@ -23,15 +23,22 @@ export interface WindowRange {
 }
 
 /**
- * First tokens of training samples `range`. An epoch's windows are spread evenly over the shard from an offset that is drawn
- * anew for each epoch, so that epochs see different windows; samples that follow each other lie far apart, so that the blocks of
- * a batch are not one passage.
+ * First tokens of training samples `range`. An epoch's windows are spread evenly over the shard from an offset that is
+ * drawn anew for each epoch, so that epochs see different windows; samples that follow each other lie far apart, so
+ * that the blocks of a batch are not one passage.
  */
-export function trainingWindows(shard: TextShard, { start, samples }: WindowRange, { seed, epoch }: { readonly seed: number; readonly epoch: number }): number[] {
+export function trainingWindows(
+  shard: TextShard,
+  { start, samples }: WindowRange,
+  { seed, epoch }: { readonly seed: number; readonly epoch: number },
+): number[] {
   const places = windowPlaces(shard)
   const offset = drawOffset(seed, epoch, places)
   const stride = scatteringStride(shard.samples)
-  return Array.from({ length: samples }, (_, i) => (offset + evenly(shard, ((start + i) * stride) % shard.samples)) % places)
+  return Array.from(
+    { length: samples },
+    (_, i) => (offset + evenly(shard, ((start + i) * stride) % shard.samples)) % places,
+  )
 }
 
 /** First tokens of validation samples `range`: always the same. */

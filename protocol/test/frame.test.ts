@@ -1,19 +1,43 @@
 // The binary layout of frames between volunteers, and what is refused before anything is allocated.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import {
+  FRAME_HEADER_BYTES,
+  FRAME_TYPES,
+  FramePacker,
+  GridError,
+  MAX_FRAME_PAYLOAD_BYTES,
+  checksum,
+  packFrame,
+  unpackFrame,
+  type ErrorCode,
+  type Frame,
+  type FrameType,
+} from '@starling-grid/protocol'
 import fc from 'fast-check'
-import { FRAME_HEADER_BYTES, FRAME_TYPES, FramePacker, GridError, MAX_FRAME_PAYLOAD_BYTES, checksum, packFrame, unpackFrame, type ErrorCode, type Frame, type FrameType } from '@starling-grid/protocol'
 
 const u32 = fc.integer({ min: 0, max: 0xffffffff })
 const anyFrame: fc.Arbitrary<Frame> = fc.record(
   {
     type: fc.constantFrom(...(Object.keys(FRAME_TYPES) as FrameType[])),
-    generation: u32, step: u32, bucket: u32, hop: u32, offset: u32,
+    generation: u32,
+    step: u32,
+    bucket: u32,
+    hop: u32,
+    offset: u32,
     payload: fc.uint8Array({ maxLength: 300, size: 'max' }),
   },
   { noNullPrototype: true },
 )
-const sample: Frame = { type: 'partial', generation: 1, step: 2, bucket: 3, hop: 4, offset: 5, payload: Uint8Array.of(1, 2, 3, 4, 5) }
+const sample: Frame = {
+  type: 'partial',
+  generation: 1,
+  step: 2,
+  bucket: 3,
+  hop: 4,
+  offset: 5,
+  payload: Uint8Array.of(1, 2, 3, 4, 5),
+}
 
 test('what is packed unpacks to the same frame', () => {
   fc.assert(fc.property(anyFrame, (frame) => assert.deepEqual(unpackFrame(packFrame(frame)), frame)))
@@ -45,7 +69,11 @@ const refusals: readonly [what: string, bytes: Uint8Array, code: ErrorCode][] = 
   ['a missing last byte', packFrame(sample).subarray(0, FRAME_HEADER_BYTES + 4), 'message-malformed'],
   ['an altered payload', altered(FRAME_HEADER_BYTES + 2, 1), 'checksum'],
   ['an altered checksum', altered(33, 1), 'checksum'],
-  ['more than the largest frame', new Uint8Array(FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES + 1), 'message-too-large'],
+  [
+    'more than the largest frame',
+    new Uint8Array(FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES + 1),
+    'message-too-large',
+  ],
 ]
 
 /** The sample with one byte changed by exclusive or. */
@@ -57,7 +85,10 @@ function altered(position: number, mask: number): Uint8Array {
 
 for (const [what, bytes, code] of refusals)
   test(`refused: ${what}`, () => {
-    assert.throws(() => unpackFrame(bytes), (error) => error instanceof GridError && error.code === code)
+    assert.throws(
+      () => unpackFrame(bytes),
+      (error) => error instanceof GridError && error.code === code,
+    )
   })
 
 test('random bytes are refused with a code, never with another error', () => {
@@ -87,10 +118,12 @@ test('the checksum is that of Fletcher over words, whatever the length and where
     for (let i = whole; i < bytes.byteLength; i++) word(view.getUint8(i))
     return (a ^ Math.imul(b, 0x9e3779b1)) >>> 0
   }
-  fc.assert(fc.property(fc.uint8Array({ maxLength: 200, size: 'max' }), fc.nat({ max: 7 }), (bytes, skipped) => {
-    const part = bytes.subarray(Math.min(skipped, bytes.length))
-    assert.equal(checksum(part), plain(part))
-  }))
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200, size: 'max' }), fc.nat({ max: 7 }), (bytes, skipped) => {
+      const part = bytes.subarray(Math.min(skipped, bytes.length))
+      assert.equal(checksum(part), plain(part))
+    }),
+  )
 })
 
 test('a packer packs the same bytes as packFrame, one frame after the other, longer ones and shorter ones', () => {

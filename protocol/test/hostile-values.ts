@@ -1,4 +1,5 @@
-// Values that a schema allows, and what strangers make of them. Everything is drawn from one seed, so that a failure replays.
+// Values that a schema allows, and what strangers make of them. Everything is drawn from one seed, so that a failure
+// replays.
 
 /** A JSON schema, as far as the protocol uses it. */
 export interface Schema {
@@ -71,11 +72,24 @@ export class Stranger {
     return Object.fromEntries(here.map(([name, schema]) => [name, this.value(schema)]))
   }
 
-  #number({ type, minimum = Number.NEGATIVE_INFINITY, exclusiveMinimum = Number.NEGATIVE_INFINITY, maximum = 1e6, exclusiveMaximum = Number.POSITIVE_INFINITY }: Schema): number {
+  #number({
+    type,
+    minimum = Number.NEGATIVE_INFINITY,
+    exclusiveMinimum = Number.NEGATIVE_INFINITY,
+    maximum = 1e6,
+    exclusiveMaximum = Number.POSITIVE_INFINITY,
+  }: Schema): number {
     const low = Math.max(minimum, exclusiveMinimum, -1e6)
     const high = Math.min(maximum, exclusiveMaximum)
     const few = low + this.below(4)
-    const allowed = [few, few, low, high, (low + high) / 2].filter((n) => n >= minimum && n > exclusiveMinimum && n <= maximum && n < exclusiveMaximum && (type === 'number' || Number.isInteger(n)))
+    const allowed = [few, few, low, high, (low + high) / 2].filter(
+      (n) =>
+        n >= minimum &&
+        n > exclusiveMinimum &&
+        n <= maximum &&
+        n < exclusiveMaximum &&
+        (type === 'number' || Number.isInteger(n)),
+    )
     return this.pick(allowed)
   }
 
@@ -113,7 +127,14 @@ export class Stranger {
   #changedList(list: readonly unknown[]): unknown[] {
     const place = this.below(list.length + 1)
     const one = list[place] ?? null
-    return this.pick<() => unknown[]>([() => list.toSpliced(place, 1), () => list.toSpliced(place, 0, one), () => list.with(Math.min(place, Math.max(0, list.length - 1)), this.#changedOnce(one)), () => new Array<unknown>(3000).fill(one)].slice(list.length === 0 ? 3 : 0))()
+    return this.pick<() => unknown[]>(
+      [
+        () => list.toSpliced(place, 1),
+        () => list.toSpliced(place, 0, one),
+        () => list.with(Math.min(place, Math.max(0, list.length - 1)), this.#changedOnce(one)),
+        () => new Array<unknown>(3000).fill(one),
+      ].slice(list.length === 0 ? 3 : 0),
+    )()
   }
 
   /** The text of a value, as nobody honest writes it. */
@@ -123,7 +144,11 @@ export class Stranger {
       case 0:
         return text.slice(0, at)
       case 1:
-        return text.slice(0, at) + this.pick(['"', '}', ']', ',', '\u0000', '\ud800', '\\', '1e999', 'NaN', '-0', '9'.repeat(400)]) + text.slice(at)
+        return (
+          text.slice(0, at) +
+          this.pick(['"', '}', ']', ',', '\u0000', '\ud800', '\\', '1e999', 'NaN', '-0', '9'.repeat(400)]) +
+          text.slice(at)
+        )
       case 2: // a key twice
         return text.replace('{', '{"type":"hello",')
       case 3:
@@ -144,7 +169,11 @@ export class Stranger {
       case 0:
         return copy.subarray(0, this.below(copy.byteLength + 1))
       case 1: // one of the words of the header
-        new DataView(copy.buffer).setUint32(4 * this.below(9), this.pick([0, 1, 0x7fffffff, 0x80000000, 0xffffffff, this.below(64)]), true)
+        new DataView(copy.buffer).setUint32(
+          4 * this.below(9),
+          this.pick([0, 1, 0x7fffffff, 0x80000000, 0xffffffff, this.below(64)]),
+          true,
+        )
         return copy
       case 2:
         for (let i = 0; i <= this.below(4); i++) copy[this.below(copy.byteLength)] = this.below(256)
@@ -161,5 +190,24 @@ function isTuple(items: Schema | readonly Schema[]): items is readonly Schema[] 
 
 const deep = (depth: number): unknown => (depth === 0 ? 1 : [deep(depth - 1)])
 const ODD: readonly unknown[] = [
-  null, true, -1, 1.5, -0, 2 ** 53, 1e300, -1e308, '', 'x'.repeat(70_000), '\u202e\u0000', '<script>', [], {}, [[]], { length: 1e9 }, deep(200), 'ff'.repeat(32), '0:1', '9'.repeat(30),
+  null,
+  true,
+  -1,
+  1.5,
+  -0,
+  2 ** 53,
+  1e300,
+  -1e308,
+  '',
+  'x'.repeat(70_000),
+  '\u202e\u0000',
+  '<script>',
+  [],
+  {},
+  [[]],
+  { length: 1e9 },
+  deep(200),
+  'ff'.repeat(32),
+  '0:1',
+  '9'.repeat(30),
 ]

@@ -33,14 +33,20 @@ test('brackets and commas inside strings, after escaped quotes too, do not count
 
 test('threat 14: a text of quotes and backslashes costs no more than any other text of its length', () => {
   const plain = `"${'a'.repeat(BYTES - 2)}"`
-  const hostile = [String.raw`"\"`, String.raw`\"`, '"', '""', String.raw`"\\`, '"a":'].map((part) => part.repeat(BYTES / part.length))
-  const cost = (text: string): number => Math.min(...Array.from({ length: 5 }, () => {
-    const { user, system } = process.cpuUsage()
-    measureJson(text)
-    const used = process.cpuUsage({ user, system })
-    return used.user + used.system
-  }))
+  const hostile = [String.raw`"\"`, String.raw`\"`, '"', '""', String.raw`"\\`, '"a":'].map((part) =>
+    part.repeat(BYTES / part.length),
+  )
+  const cost = (text: string): number =>
+    Math.min(
+      ...Array.from({ length: 5 }, () => {
+        const { user, system } = process.cpuUsage()
+        measureJson(text)
+        const used = process.cpuUsage({ user, system })
+        return used.user + used.system
+      }),
+    )
   cost(plain) // compiled
   const bound = 20 * Math.max(cost(plain), 1000) // µs
-  for (const text of hostile) assert.ok(cost(text) < bound, `${JSON.stringify(text.slice(0, 8))}: ${cost(text)} µs, plain text ${cost(plain)} µs`)
+  for (const text of hostile)
+    assert.ok(cost(text) < bound, `${JSON.stringify(text.slice(0, 8))}: ${cost(text)} µs, plain text ${cost(plain)} µs`)
 })

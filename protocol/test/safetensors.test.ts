@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import fc from 'fast-check'
 import {
-  GridError, float32Values, floatTensor, int32Values, readSafetensors, writeSafetensors, type StoredTensor,
+  GridError,
+  float32Values,
+  floatTensor,
+  int32Values,
+  readSafetensors,
+  writeSafetensors,
+  type StoredTensor,
 } from '@starling-grid/protocol'
+import fc from 'fast-check'
 
 /** A file with the given header text and `dataBytes` of zeros after it. */
 function fileWith(header: unknown, dataBytes: number): Uint8Array {
@@ -15,26 +21,32 @@ function fileWith(header: unknown, dataBytes: number): Uint8Array {
 }
 
 function assertMalformed(bytes: Uint8Array, pattern: RegExp): void {
-  assert.throws(() => readSafetensors(bytes), (error: unknown) => {
-    assert.ok(error instanceof GridError)
-    assert.equal(error.code, 'message-malformed')
-    assert.match(error.message, pattern)
-    return true
-  })
+  assert.throws(
+    () => readSafetensors(bytes),
+    (error: unknown) => {
+      assert.ok(error instanceof GridError)
+      assert.equal(error.code, 'message-malformed')
+      assert.match(error.message, pattern)
+      return true
+    },
+  )
 }
 
-const tensorOf = fc.array(fc.nat({ max: 4 }), { maxLength: 3 }).chain(shape => {
+const tensorOf = fc.array(fc.nat({ max: 4 }), { maxLength: 3 }).chain((shape) => {
   const count = shape.reduce((product, size) => product * size, 1)
-  return fc.constantFrom(['F32', 4] as const, ['U8', 1] as const, ['F16', 2] as const, ['I64', 8] as const).chain(([dtype, width]) =>
-    fc.uint8Array({ minLength: count * width, maxLength: count * width })
-      .map((data): StoredTensor => ({ dtype, shape, data })))
+  return fc
+    .constantFrom(['F32', 4] as const, ['U8', 1] as const, ['F16', 2] as const, ['I64', 8] as const)
+    .chain(([dtype, width]) =>
+      fc
+        .uint8Array({ minLength: count * width, maxLength: count * width })
+        .map((data): StoredTensor => ({ dtype, shape, data })),
+    )
 })
 
 test('what is written is read back, whatever the names, types and shapes', () => {
-  const names = fc.string({ unit: 'binary' }).filter(name => name !== '__metadata__')
-  fc.assert(fc.property(
-    fc.dictionary(names, tensorOf), fc.dictionary(fc.string(), fc.string()),
-    (record, metadata) => {
+  const names = fc.string({ unit: 'binary' }).filter((name) => name !== '__metadata__')
+  fc.assert(
+    fc.property(fc.dictionary(names, tensorOf), fc.dictionary(fc.string(), fc.string()), (record, metadata) => {
       const file = readSafetensors(writeSafetensors(new Map(Object.entries(record)), metadata))
       assert.deepEqual({ ...file.metadata }, { ...metadata })
       assert.deepEqual([...file.tensors.keys()].sort(), Object.keys(record).sort())
@@ -43,34 +55,47 @@ test('what is written is read back, whatever the names, types and shapes', () =>
         assert.deepEqual(tensor.shape, record[name]?.shape)
         assert.deepEqual([...tensor.data], [...(record[name]?.data ?? [])])
       }
-    }))
+    }),
+  )
 })
 
 test('damaged files are refused with a code, never with a crash', () => {
-  const good = writeSafetensors(new Map([
-    ['a', floatTensor([2, 3], Float32Array.of(1, 2, 3, 4, 5, 6))], ['b', floatTensor([1], Float32Array.of(7))],
-  ]), { note: 'x' })
-  const damage = fc.array(fc.record({ at: fc.nat({ max: good.length - 1 }), to: fc.nat({ max: 255 }) }), { minLength: 1, maxLength: 4 })
-  fc.assert(fc.property(damage, fc.nat({ max: good.length }), (edits, length) => {
-    const bytes = good.slice(0, length)
-    for (const { at, to } of edits) if (at < length) bytes[at] = to
-    try {
-      readSafetensors(bytes)
-    } catch (error) {
-      assert.ok(error instanceof GridError && error.code === 'message-malformed', String(error))
-    }
-  }), { numRuns: 2000 })
+  const good = writeSafetensors(
+    new Map([
+      ['a', floatTensor([2, 3], Float32Array.of(1, 2, 3, 4, 5, 6))],
+      ['b', floatTensor([1], Float32Array.of(7))],
+    ]),
+    { note: 'x' },
+  )
+  const damage = fc.array(fc.record({ at: fc.nat({ max: good.length - 1 }), to: fc.nat({ max: 255 }) }), {
+    minLength: 1,
+    maxLength: 4,
+  })
+  fc.assert(
+    fc.property(damage, fc.nat({ max: good.length }), (edits, length) => {
+      const bytes = good.slice(0, length)
+      for (const { at, to } of edits) if (at < length) bytes[at] = to
+      try {
+        readSafetensors(bytes)
+      } catch (error) {
+        assert.ok(error instanceof GridError && error.code === 'message-malformed', String(error))
+      }
+    }),
+    { numRuns: 2000 },
+  )
 })
 
 test('random bytes are refused with a code', () => {
-  fc.assert(fc.property(fc.uint8Array({ maxLength: 64, size: 'max' }), bytes => {
-    if (bytes.length >= 8) bytes.fill(0, 1, 8) // a small header length, so that the JSON is reached
-    try {
-      readSafetensors(bytes)
-    } catch (error) {
-      assert.ok(error instanceof GridError && error.code === 'message-malformed', String(error))
-    }
-  }))
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64, size: 'max' }), (bytes) => {
+      if (bytes.length >= 8) bytes.fill(0, 1, 8) // a small header length, so that the JSON is reached
+      try {
+        readSafetensors(bytes)
+      } catch (error) {
+        assert.ok(error instanceof GridError && error.code === 'message-malformed', String(error))
+      }
+    }),
+  )
 })
 
 test('each breach of the layout is named', () => {
@@ -93,11 +118,13 @@ test('each breach of the layout is named', () => {
 })
 
 test('data are aligned, views where they can be and copies where not', () => {
-  const bytes = writeSafetensors(new Map<string, StoredTensor>([
-    ['u', { dtype: 'U8', shape: [3], data: Uint8Array.of(1, 2, 3) }],
-    ['f', floatTensor([2], Float32Array.of(1.5, -2))],
-    ['i', { dtype: 'I32', shape: [1], data: new Uint8Array(Int32Array.of(-7).buffer) }],
-  ]))
+  const bytes = writeSafetensors(
+    new Map<string, StoredTensor>([
+      ['u', { dtype: 'U8', shape: [3], data: Uint8Array.of(1, 2, 3) }],
+      ['f', floatTensor([2], Float32Array.of(1.5, -2))],
+      ['i', { dtype: 'I32', shape: [1], data: new Uint8Array(Int32Array.of(-7).buffer) }],
+    ]),
+  )
   const shifted = new Uint8Array(bytes.length + 1)
   shifted.set(bytes, 1)
   for (const copy of [bytes, shifted.subarray(1)]) {

@@ -7,15 +7,21 @@ const all = { start: 0, samples: SHARD.samples }
 
 test('every window and its last target lie in the shard', () => {
   for (const shard of [SHARD, { tokens: 17, context: 16, samples: 1 }, { tokens: 40, context: 8, samples: 100 }])
-    for (const starts of [trainingWindows(shard, { start: 0, samples: shard.samples }, { seed: 3, epoch: 5 }), validationWindows(shard, { start: 0, samples: shard.samples })])
+    for (const starts of [
+      trainingWindows(shard, { start: 0, samples: shard.samples }, { seed: 3, epoch: 5 }),
+      validationWindows(shard, { start: 0, samples: shard.samples }),
+    ])
       for (const start of starts) assert.ok(start >= 0 && start + shard.context + 1 <= shard.tokens, `${start}`)
 })
 
 test('an epoch trains on the whole text, whoever computes which block', () => {
   const starts = trainingWindows(SHARD, all, { seed: 3, epoch: 0 })
   const sorted = [...starts].sort((a, b) => a - b)
-  for (const [i, start] of sorted.entries()) if (i > 0) assert.ok(start - (sorted[i - 1] ?? 0) <= SHARD.context + 1, `${start}`)
-  const inBlocks = Array.from({ length: SHARD.samples / 3 }, (_, block) => trainingWindows(SHARD, { start: 3 * block, samples: 3 }, { seed: 3, epoch: 0 })).flat()
+  for (const [i, start] of sorted.entries())
+    if (i > 0) assert.ok(start - (sorted[i - 1] ?? 0) <= SHARD.context + 1, `${start}`)
+  const inBlocks = Array.from({ length: SHARD.samples / 3 }, (_, block) =>
+    trainingWindows(SHARD, { start: 3 * block, samples: 3 }, { seed: 3, epoch: 0 }),
+  ).flat()
   assert.deepEqual(inBlocks, starts)
 })
 
@@ -30,7 +36,8 @@ test('epochs and seeds see different windows, the same ones the same', () => {
 
 test('samples that follow each other are no one passage', () => {
   const starts = trainingWindows(SHARD, all, { seed: 1, epoch: 0 })
-  for (let i = 1; i < starts.length; i++) assert.ok(Math.abs((starts[i] ?? 0) - (starts[i - 1] ?? 0)) > 10 * SHARD.context)
+  for (let i = 1; i < starts.length; i++)
+    assert.ok(Math.abs((starts[i] ?? 0) - (starts[i - 1] ?? 0)) > 10 * SHARD.context)
 })
 
 test('validation windows never change and are spread over the shard', () => {

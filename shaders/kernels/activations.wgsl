@@ -1,5 +1,5 @@
-// Activations on four elements, and their derivatives read off their output `y`: what their own kernels and the epilogues of
-// products and gradients compute.
+// Activations on four elements, and their derivatives read off their output `y`: what their own kernels and the
+// epilogues of products and gradients compute.
 
 // NaN passes through where the adapter keeps it, so that a diverged model shows in its loss.
 fn relu_of(v: vec4f) -> vec4f { return select(v, vec4f(), v < vec4f()); }

@@ -1,6 +1,7 @@
-// Batch norm and group norm of images: B · CHANNELS planes of PLANE elements, x̂ = (x − mean) · inverse, y = x̂ · weight + bias.
-// A statistic covers one channel in all samples of the run (WHOLE_BATCH = 1), or GROUP_CHANNELS neighbouring channels of one
-// sample. Sums are taken over PIECES pieces of each plane first and then over the pieces, in a fixed order.
+// Batch norm and group norm of images: B · CHANNELS planes of PLANE elements, x̂ = (x − mean) · inverse, y = x̂ ·
+// weight + bias. A statistic covers one channel in all samples of the run (WHOLE_BATCH = 1), or GROUP_CHANNELS
+// neighbouring channels of one sample. Sums are taken over PIECES pieces of each plane first and then over the pieces,
+// in a fixed order.
 
 // x → pieces (planes, PIECES, 2): the mean of a piece, and Σ of squared differences from it
 @compute @workgroup_size(WORKGROUP)
@@ -122,8 +123,9 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   dx_put(plane, c, inverse[statistic] * (g - averages[2u * statistic] - normalized(plane, c) * averages[2u * statistic + 1u]));
 }
 
-// What running statistics move towards: the mean and the unbiased variance (that of one element is 0), once for each target,
-// because the sum of a step is divided by its targets. dmean, dvariance (CHANNELS,) += samples · TARGETS · measured
+// What running statistics move towards: the mean and the unbiased variance (that of one element is 0), once for each
+// target, because the sum of a step is divided by its targets. dmean, dvariance (CHANNELS,) += samples · TARGETS ·
+// measured
 @compute @workgroup_size(WORKGROUP)
 fn report(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let channel = thread_of(group, lane);

@@ -1,11 +1,12 @@
-// Convolution through lines, without barriers or shared memory: what is prepared for its matrix products and made of their
-// results, and what the products of every family share (conv2d.wgsl, conv2d-subgroup.wgsl).
+// Convolution through lines, without barriers or shared memory: what is prepared for its matrix products and made of
+// their results, and what the products of every family share (conv2d.wgsl, conv2d-subgroup.wgsl).
 // x (B, C, H, W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH).
 //
-// Results of a line are computed four at a time: a quad; QUADS quads cover a line of y. For this, x is spread into `lines`:
-// for each sample, channel, kernel column kx and padded row r a line of QUADS quads, with what kx sees at each output of the line.
-// Tap (channel, ky, kx) of the outputs in line l is then the quads of row l · STRIDE + ky, aligned, whatever the stride and padding.
-// After the last sample follow ROWS lines of ones: the tap of the bias, for its gradient.
+// Results of a line are computed four at a time: a quad; QUADS quads cover a line of y. For this, x is spread into
+// `lines`: for each sample, channel, kernel column kx and padded row r a line of QUADS quads, with what kx sees at each
+// output of the line. Tap (channel, ky, kx) of the outputs in line l is then the quads of row l · STRIDE + ky, aligned,
+// whatever the stride and padding. After the last sample follow ROWS lines of ones: the tap of the bias, for its
+// gradient.
 
 const LINE_PLANE = ROWS * QUADS;
 
@@ -35,7 +36,8 @@ fn input_at(start: u32, column: u32) -> f32 {
   return select(0.0, x[start + min(column, WIDTH - 1u)], column < WIDTH);
 }
 
-// weight → packed (G · OUT_PADDED, TAP_QUADS): a row of weights for each output; and where each tap's quads lie in `lines`
+// weight → packed (G · OUT_PADDED, TAP_QUADS): a row of weights for each output; and where each tap's quads lie in
+// `lines`
 @compute @workgroup_size(WORKGROUP)
 fn pack_taps(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
@@ -117,7 +119,8 @@ fn add_gradient(output: u32, tap: u32, value: f32) {
   if (tap == TAPS) { dbias_add(output, value); }
 }
 
-// weight → packed (G · SEERS_PADDED · K, OUT4): for each seer, a pair (channel, kx) of the group, and kernel row its weights
+// weight → packed (G · SEERS_PADDED · K, OUT4): for each seer, a pair (channel, kx) of the group, and kernel row its
+// weights
 @compute @workgroup_size(WORKGROUP)
 fn pack_seers(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);

@@ -1,6 +1,7 @@
 // Convolution on GPUs as matrix products whose operands are gathered while tiles are filled (see tile-product.wgsl).
-// x (B, C, H, W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH). Positions of a plane are counted with padding to
-// whole quads, so that four neighbours never belong to two samples. Tap TAPS, one past the weights, is the bias's: it sees ones.
+// x (B, C, H, W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH). Positions of a plane are counted with padding
+// to whole quads, so that four neighbours never belong to two samples. Tap TAPS, one past the weights, is the bias's:
+// it sees ones.
 
 const PLANE = OUT_HEIGHT * OUT_WIDTH;
 const PADDED_PLANE = (PLANE + 3u) / 4u * 4u;

@@ -1,6 +1,7 @@
-// The products of a convolution through lines (see conv2d-lines.wgsl, whose functions these use) by subgroups (see subgroup-product.wgsl).
-// What is joint: weights in forward and line_products, the gradient of the outputs in partial_products.
-// The quads of all samples follow each other, so that invocations of one subgroup may be at several samples.
+// The products of a convolution through lines (see conv2d-lines.wgsl, whose functions these use) by subgroups (see
+// subgroup-product.wgsl). What is joint: weights in forward and line_products, the gradient of the outputs in
+// partial_products. The quads of all samples follow each other, so that invocations of one subgroup may be at several
+// samples.
 
 const JOINT_ROWS_K = 0u;
 const OWN_QUADS = OWN_COLUMNS / 4u;
@@ -13,8 +14,8 @@ fn cell_of(index: u32, count: u32, plane: u32) -> Cell {
   return Cell(i / plane, i % plane, index < count);
 }
 
-// What a subgroup computes where its own columns are cells: rows of group g from `row` on, and its invocations' cells in planes of
-// `plane` quads. Outside, there is nothing to do.
+// What a subgroup computes where its own columns are cells: rows of group g from `row` on, and its invocations' cells
+// in planes of `plane` quads. Outside, there is nothing to do.
 struct CellTile { row: u32, g: u32, first: u32, cells: u32, plane: u32, inside: bool }
 
 fn cell_tile(group: vec3u, row_tiles: u32, plane: u32) -> CellTile {

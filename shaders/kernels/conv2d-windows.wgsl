@@ -1,8 +1,9 @@
-// Convolution of stride 1 through windows, by subgroups (see subgroup-product.wgsl, conv2d-subgroup.wgsl): what K kernel columns see
-// at four outputs side by side overlaps, so that it is loaded once, as eight floats. x is only padded for it: `padded`, for each
-// sample, channel and padded row PADDED_QUADS quads, one more than y has; after the last sample follow quads of ones, for the bias's gradient.
-// The gradient of x is such a convolution of dy, with each kernel turned around: padding KERNEL - 1 - PADDING.
-// KERNEL is 3, 4 or 5. A window row is a channel and a kernel row: its K weights are padded to ROW_QUADS quads.
+// Convolution of stride 1 through windows, by subgroups (see subgroup-product.wgsl, conv2d-subgroup.wgsl): what K
+// kernel columns see at four outputs side by side overlaps, so that it is loaded once, as eight floats. x is only
+// padded for it: `padded`, for each sample, channel and padded row PADDED_QUADS quads, one more than y has; after the
+// last sample follow quads of ones, for the bias's gradient. The gradient of x is such a convolution of dy, with each
+// kernel turned around: padding KERNEL - 1 - PADDING. KERNEL is 3, 4 or 5. A window row is a channel and a kernel row:
+// its K weights are padded to ROW_QUADS quads.
 
 // x → padded
 @compute @workgroup_size(WORKGROUP)
@@ -54,7 +55,8 @@ fn window_at(at: u32) -> Window {
   return Window(padded[at], padded[at + 1u]);
 }
 
-// What kernel columns 0 … 3 see at four outputs, each a matrix column; as well what output columns 0 … 3 show to four kernel columns.
+// What kernel columns 0 … 3 see at four outputs, each a matrix column; as well what output columns 0 … 3 show to four
+// kernel columns.
 fn sights(w: Window) -> mat4x4f {
   return mat4x4f(w.low, vec4f(w.low.yzw, w.high.x), vec4f(w.low.zw, w.high.xy), vec4f(w.low.w, w.high.xyz));
 }
@@ -125,9 +127,9 @@ fn add_windows(s: ptr<function, Sums>, q: Quads, f: Quads, w0: Window, w1: Windo
 
 fn first_of(rows: mat4x4f) -> vec4f { return vec4f(rows[0].x, rows[1].x, rows[2].x, rows[3].x); }
 
-// partials (SPLITS · O, (WINDOW_ROWS + 1) · ROW_QUADS · 4) = Σ over the samples of one split of dy · windows; each invocation has one
-// window row, or two, whose K taps follow each other, padded to whole quads. The last row belongs to the bias and sees ones.
-// Sums of four joint rows, for each tap.
+// partials (SPLITS · O, (WINDOW_ROWS + 1) · ROW_QUADS · 4) = Σ over the samples of one split of dy · windows; each
+// invocation has one window row, or two, whose K taps follow each other, padded to whole quads. The last row belongs to
+// the bias and sees ones. Sums of four joint rows, for each tap.
 struct BlockTaps { t0: vec4f, t1: vec4f, t2: vec4f, t3: vec4f, t4: vec4f }
 struct TapSums { b0: BlockTaps, b1: BlockTaps, b2: BlockTaps, b3: BlockTaps }
 
@@ -200,7 +202,8 @@ fn put_block_taps(row: u32, end: u32, column: u32, s: BlockTaps) {
   if (KERNEL > 4u) { partials_put_block(row, end, column + 4u, transpose(mat4x4f(s.t4, vec4f(), vec4f(), vec4f()))); }
 }
 
-// dweight (O, TAPS) and dbias (O,) += Σ over splits of partials, always in the same order; one quad of a window row per invocation
+// dweight (O, TAPS) and dbias (O,) += Σ over splits of partials, always in the same order; one quad of a window row per
+// invocation
 @compute @workgroup_size(WORKGROUP)
 fn sum_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);

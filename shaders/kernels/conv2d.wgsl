@@ -1,5 +1,5 @@
-// The products of a convolution through lines (conv2d-lines.wgsl, whose functions these use) in registers; tiles of results as in
-// linear.wgsl.
+// The products of a convolution through lines (conv2d-lines.wgsl, whose functions these use) in registers; tiles of
+// results as in linear.wgsl.
 
 const TALL = TILE_ROWS == 8u;
 const WIDE = TILE_COLUMNS == 8u;

@@ -1,5 +1,5 @@
-// Dropout, four elements of a sample per invocation. y = x · SCALE, or 0 where the hash of (key of the sample, NODE, element)
-// is below THRESHOLD. Nothing is stored: backward is the same kernel on dy. x, y (B, SIZE), keys (B,)
+// Dropout, four elements of a sample per invocation. y = x · SCALE, or 0 where the hash of (key of the sample, NODE,
+// element) is below THRESHOLD. Nothing is stored: backward is the same kernel on dy. x, y (B, SIZE), keys (B,)
 
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -12,7 +12,8 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   y_put(sample, c, select(x_quad(sample * x_stride, c) * SCALE, vec4f(), words < vec4u(THRESHOLD)));
 }
 
-// Source: Jarzynski and Olano, Hash Functions for GPU Rendering, Journal of Computer Graphics Techniques 9(3), 2020, pcg3d.
+// Source: Jarzynski and Olano, Hash Functions for GPU Rendering, Journal of Computer Graphics Techniques 9(3), 2020,
+// pcg3d.
 fn hash(key: u32, element: u32) -> u32 {
   var v = vec3u(key, NODE, element) * 1664525u + 1013904223u;
   v.x += v.y * v.z; v.y += v.z * v.x; v.z += v.x * v.y;

@@ -1,6 +1,6 @@
-// Attention over long sequences without keeping T × T probabilities: each invocation owns one query (or one key) and meets
-// the others four at a time, with the running maximum of an online softmax. Source: Dao, "FlashAttention-2" (2023).
-// qkv (samples, T, 3 · HEADS, D), y (samples, T, HEADS, D), log_sums (samples, HEADS, T) = ln Σ exp(scores).
+// Attention over long sequences without keeping T × T probabilities: each invocation owns one query (or one key) and
+// meets the others four at a time, with the running maximum of an online softmax. Source: Dao, "FlashAttention-2"
+// (2023). qkv (samples, T, 3 · HEADS, D), y (samples, T, HEADS, D), log_sums (samples, HEADS, T) = ln Σ exp(scores).
 // QUADS groups of four numbers in a row of D. Neighbouring invocations share a head, so that they load the same rows.
 
 const PARTS = 3u * HEADS;

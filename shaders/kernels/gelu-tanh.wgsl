@@ -1,6 +1,6 @@
 // Elementwise gelu as GPT-2 approximates it, four elements per invocation.
-// y = x · (1 + tanh u) / 2 with u = √(2/π) · (x + 0.044715 x³); (1 + tanh u) / 2 = 1 / (1 + e⁻²ᵘ) keeps small results exact.
-// The last invocation may cover elements past the samples; they are inside the buffer and never read.
+// y = x · (1 + tanh u) / 2 with u = √(2/π) · (x + 0.044715 x³); (1 + tanh u) / 2 = 1 / (1 + e⁻²ᵘ) keeps small results
+// exact. The last invocation may cover elements past the samples; they are inside the buffer and never read.
 
 const TWICE_ROOT = 1.5957691; // 2 √(2/π)
 const CUBIC = 0.044715;

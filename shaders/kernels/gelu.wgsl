@@ -1,5 +1,5 @@
-// Elementwise gelu, four elements per invocation. y = x · Φ(x), the normal distribution function; dy/dx = Φ(x) + x · φ(x).
-// The last invocation may cover elements past the samples; they are inside the buffer and never read.
+// Elementwise gelu, four elements per invocation. y = x · Φ(x), the normal distribution function; dy/dx = Φ(x) + x ·
+// φ(x). The last invocation may cover elements past the samples; they are inside the buffer and never read.
 
 const SQRT_HALF = 0.70710678;
 const NORMAL_PEAK = 0.39894228; // φ(0) = 1/√(2π)

@@ -2,7 +2,8 @@
 //   forward          left = x (R, IN), right = weight (OUT, IN), result = y
 //   input gradient   left = dy (R, OUT), right = weight (OUT, IN) with k along its rows, result = dx
 //   weight gradient  left = dy (R, OUT), right = x (R, IN), both with k along their rows, result = dweight, or one part of it per split
-// A_ROWS_K, B_ROWS_K: rows of left, right run along k. Sizes that follow the number of samples are given as ROWS > 0 per sample.
+// A_ROWS_K, B_ROWS_K: rows of left, right run along k. Sizes that follow the number of samples are given as ROWS > 0
+// per sample.
 
 @compute @workgroup_size(WORKGROUP)
 fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

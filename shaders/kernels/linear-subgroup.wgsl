@@ -1,8 +1,10 @@
-// Matrix products of the linear layer on software adapters with subgroups (see subgroup-product.wgsl), in all three directions by
-// one entry point. As in linear-shared.wgsl, result (M, N) = left (M, k) · right (k, N); either is the joint operand:
+// Matrix products of the linear layer on software adapters with subgroups (see subgroup-product.wgsl), in all three
+// directions by one entry point. As in linear-shared.wgsl, result (M, N) = left (M, k) · right (k, N); either is the
+// joint operand:
 //   JOINT_IS_RIGHT = 0   joint = left, own = right: the invocations lie along the columns of the result
 //   JOINT_IS_RIGHT = 1   joint = right, own = left: … along its rows, and blocks are transposed before they are written
-// JOINT_ROWS_K, OWN_ROWS_K: the rows of that matrix run along k. Sizes that follow the number of samples are given per sample, > 0.
+// JOINT_ROWS_K, OWN_ROWS_K: the rows of that matrix run along k. Sizes that follow the number of samples are given per
+// sample, > 0.
 
 @compute @workgroup_size(WORKGROUP)
 fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

@@ -1,6 +1,6 @@
-// Linear layer on matrices x (R, IN), weight (OUT, IN), y (R, OUT), with R = samples · ROWS. No barriers, no shared memory:
-// each invocation keeps TILE_ROWS × TILE_COLUMNS results, 8 or 4 each way, as 4 × 4 blocks (a·: its first four rows, b·: the
-// next four if it is TALL; ·a: its first four columns, ·b: the next four if it is WIDE).
+// Linear layer on matrices x (R, IN), weight (OUT, IN), y (R, OUT), with R = samples · ROWS. No barriers, no shared
+// memory: each invocation keeps TILE_ROWS × TILE_COLUMNS results, 8 or 4 each way, as 4 × 4 blocks (a·: its first four
+// rows, b·: the next four if it is TALL; ·a: its first four columns, ·b: the next four if it is WIDE).
 // A block holds four rows of its matrix as columns, so `transpose(w) * x` is x · wᵀ for four rows of each.
 
 const TALL = TILE_ROWS == 8u;
@@ -76,7 +76,8 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   if (TALL && WIDE) { dx_put_block(row + 4u, rows, column + 4u, bb); }
 }
 
-// dweight (OUT, IN) += dyᵀ (OUT, R) · x (R, IN); with several splits each writes its part of the sum over R below the last one's
+// dweight (OUT, IN) += dyᵀ (OUT, R) · x (R, IN); with several splits each writes its part of the sum over R below the
+// last one's
 @compute @workgroup_size(WORKGROUP)
 fn weight_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let tile = thread_of(group, lane);
@@ -124,7 +125,8 @@ fn put_gradient(split: u32, row: u32, column: u32, block: mat4x4f) {
   dweight_put_block(split * OUT + row, (split + 1u) * OUT, column, block);
 }
 
-// dweight (OUT, IN) += Σ over splits of parts (SPLITS · OUT, IN), always in the same order; four elements per invocation
+// dweight (OUT, IN) += Σ over splits of parts (SPLITS · OUT, IN), always in the same order; four elements per
+// invocation
 @compute @workgroup_size(WORKGROUP)
 fn sum_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);

@@ -1,4 +1,5 @@
-// Squared error, one sample of SIZE values per invocation. x, wanted (B, SIZE) → loss (B,) = Σ (x − wanted)², dx = 2 (x − wanted).
+// Squared error, one sample of SIZE values per invocation. x, wanted (B, SIZE) → loss (B,) = Σ (x − wanted)², dx = 2 (x
+// − wanted).
 
 @compute @workgroup_size(WORKGROUP)
 fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

@@ -1,4 +1,5 @@
-// Learned positions: x (samples, SIZE) + the first SIZE elements of weight, where SIZE = T · channels; four per invocation.
+// Learned positions: x (samples, SIZE) + the first SIZE elements of weight, where SIZE = T · channels; four per
+// invocation.
 
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

@@ -42,7 +42,8 @@ fn rmsnorm(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   for (var c = 0u; c < c_end; c += 4u) { y_put(row, c, x_quad(start, c) * scale * weight_quad(0u, c)); }
 }
 
-// With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's doing.
+// With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's
+// doing.
 @compute @workgroup_size(WORKGROUP)
 fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let row = thread_of(group, lane);

@@ -1,8 +1,8 @@
-// The core of matrix products on GPUs: C (M, N) = Σ_k A(m, k) · B(k, n). A workgroup makes TILE_M × TILE_N results. For each
-// slab of SLAB steps in k its invocations put A and B into workgroup memory as rows over m and n, one per k, and then
-// add the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's banks.
-// An invocation keeps up to 8 × 8 results: its first four rows start at quad `row`, the next four half a tile further down;
-// columns alike. Which elements A and B are is up to the kernel that calls put_a and put_b.
+// The core of matrix products on GPUs: C (M, N) = Σ_k A(m, k) · B(k, n). A workgroup makes TILE_M × TILE_N results. For
+// each slab of SLAB steps in k its invocations put A and B into workgroup memory as rows over m and n, one per k, and
+// then add the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's
+// banks. An invocation keeps up to 8 × 8 results: its first four rows start at quad `row`, the next four half a tile
+// further down; columns alike. Which elements A and B are is up to the kernel that calls put_a and put_b.
 
 const QUADS_M = TILE_M / 4u;
 const QUADS_N = TILE_N / 4u;
@@ -18,11 +18,12 @@ const BLOCKS_B = QUADS_N * SLAB / 4u;
 var<workgroup> tile_a: array<vec4f, SLAB * STRIDE_M>;
 var<workgroup> tile_b: array<vec4f, SLAB * STRIDE_N>;
 
-// Results of one invocation; columns of a matrix are rows of C. a·, b·: upper and lower four rows; ·a, ·b: left and right.
+// Results of one invocation; columns of a matrix are rows of C. a·, b·: upper and lower four rows; ·a, ·b: left and
+// right.
 struct Sums { aa: mat4x4f, ab: mat4x4f, ba: mat4x4f, bb: mat4x4f }
 
-// Where in a slab a block of four rows of m (x) and four steps of k (y) lies. Neighbouring invocations go along k or along m,
-// whichever is how the elements lie in memory.
+// Where in a slab a block of four rows of m (x) and four steps of k (y) lies. Neighbouring invocations go along k or
+// along m, whichever is how the elements lie in memory.
 fn block_place(i: u32, quads: u32, along_k: bool) -> vec2u {
   if (along_k) { return vec2u(i / (SLAB / 4u), i % (SLAB / 4u)) * 4u; }
   return vec2u(i % quads, i / quads) * 4u;

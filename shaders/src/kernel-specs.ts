@@ -1,31 +1,66 @@
-// THE TABLE of GPU kernels: family → kernel → recipe, or variants of it. A family is made for a kind of adapter (variants.ts).
-// 'register' has every kernel; the others leave out those that they do not improve.
+// THE TABLE of GPU kernels: family → kernel → recipe, or variants of it. A family is made for a kind of adapter
+// (variants.ts). 'register' has every kernel; the others leave out those that they do not improve.
 
 import type { KernelCall, KernelName } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
-import type { AdapterTraits, KernelEntry, KernelFamily } from './variants.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
-import { CONV2D_FORWARD, CONV2D_INPUT_GRADIENT, CONV2D_PARAMETER_GRADIENT } from './recipes/conv2d.ts'
-import { CONV2D_FORWARD_SHARED, CONV2D_INPUT_GRADIENT_SHARED, CONV2D_PARAMETER_GRADIENT_SHARED } from './recipes/conv2d-shared.ts'
-import { CONV2D_FORWARD_SUBGROUP, CONV2D_INPUT_GRADIENT_SUBGROUP, CONV2D_PARAMETER_GRADIENT_SUBGROUP } from './recipes/conv2d-subgroup.ts'
-import { CONV2D_FORWARD_WINDOWS, CONV2D_INPUT_GRADIENT_WINDOWS, CONV2D_PARAMETER_GRADIENT_WINDOWS } from './recipes/conv2d-windows.ts'
-import { batchnorm2dEvaluate, batchnorm2dStatistics, channelNormBackward, channelNormForward } from './recipes/channel-norm.ts'
 import {
-  elementwiseBackward, elementwiseBackwardFromInput, elementwiseForward, elementwiseSum, leakyReluBackward, leakyReluForward,
+  batchnorm2dEvaluate,
+  batchnorm2dStatistics,
+  channelNormBackward,
+  channelNormForward,
+} from './recipes/channel-norm.ts'
+import { concatBackward, concatForward } from './recipes/concat.ts'
+import {
+  CONV2D_FORWARD_SHARED,
+  CONV2D_INPUT_GRADIENT_SHARED,
+  CONV2D_PARAMETER_GRADIENT_SHARED,
+} from './recipes/conv2d-shared.ts'
+import {
+  CONV2D_FORWARD_SUBGROUP,
+  CONV2D_INPUT_GRADIENT_SUBGROUP,
+  CONV2D_PARAMETER_GRADIENT_SUBGROUP,
+} from './recipes/conv2d-subgroup.ts'
+import {
+  CONV2D_FORWARD_WINDOWS,
+  CONV2D_INPUT_GRADIENT_WINDOWS,
+  CONV2D_PARAMETER_GRADIENT_WINDOWS,
+} from './recipes/conv2d-windows.ts'
+import { CONV2D_FORWARD, CONV2D_INPUT_GRADIENT, CONV2D_PARAMETER_GRADIENT } from './recipes/conv2d.ts'
+import { dropoutForward } from './recipes/dropout.ts'
+import {
+  elementwiseBackward,
+  elementwiseBackwardFromInput,
+  elementwiseForward,
+  elementwiseSum,
+  leakyReluBackward,
+  leakyReluForward,
 } from './recipes/elementwise.ts'
 import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
+import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
+import {
+  LINEAR_FORWARD_SHARED,
+  LINEAR_INPUT_GRADIENT_SHARED,
+  LINEAR_PARAMETER_GRADIENT_SHARED,
+} from './recipes/linear-shared.ts'
+import {
+  LINEAR_FORWARD_SUBGROUP,
+  LINEAR_INPUT_GRADIENT_SUBGROUP,
+  LINEAR_PARAMETER_GRADIENT_SUBGROUP,
+} from './recipes/linear-subgroup.ts'
 import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
-import { LINEAR_FORWARD_SHARED, LINEAR_INPUT_GRADIENT_SHARED, LINEAR_PARAMETER_GRADIENT_SHARED } from './recipes/linear-shared.ts'
-import { LINEAR_FORWARD_SUBGROUP, LINEAR_INPUT_GRADIENT_SUBGROUP, LINEAR_PARAMETER_GRADIENT_SUBGROUP } from './recipes/linear-subgroup.ts'
 import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
-import { embeddingForward, embeddingParameterGradient, positionsForward, positionsParameterGradient } from './recipes/sequence.ts'
-import { concatBackward, concatForward } from './recipes/concat.ts'
-import { dropoutForward } from './recipes/dropout.ts'
-import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
+import {
+  embeddingForward,
+  embeddingParameterGradient,
+  positionsForward,
+  positionsParameterGradient,
+} from './recipes/sequence.ts'
 import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
+import type { AdapterTraits, KernelEntry, KernelFamily } from './variants.ts'
 
 type KernelTable = {
   readonly register: { readonly [K in KernelName]: KernelEntry<K> }
@@ -123,12 +158,22 @@ export interface Candidate {
 
 const ONLY = 'only'
 
-/** The ways to run `call` that such an adapter has, its own family first, and in it those first that suit. Never empty. */
-export function candidatesFor(call: KernelCall<unknown>, capacity: number, traits: AdapterTraits): readonly Candidate[] {
+/**
+ * The ways to run `call` that such an adapter has, its own family first, and in it those first that suit. Never empty.
+ */
+export function candidatesFor(
+  call: KernelCall<unknown>,
+  capacity: number,
+  traits: AdapterTraits,
+): readonly Candidate[] {
   const families: KernelFamily[] = traits.software ? ['subgroup', 'register', 'shared'] : ['shared', 'register']
-  const candidates = families.flatMap(family => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits, call.dims)))
+  const candidates = families
+    .flatMap((family) => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits, call.dims)))
     .map(({ family, name, recipe, suits }) => ({
-      family, name, suits: suits === undefined || suits(call.dims, capacity, traits), recipe: (samples: number) => recipe(call.dims, samples, call.operands),
+      family,
+      name,
+      suits: suits === undefined || suits(call.dims, capacity, traits),
+      recipe: (samples: number) => recipe(call.dims, samples, call.operands),
     }))
   return [...candidates.filter(({ suits }) => suits), ...candidates.filter(({ suits }) => !suits)]
 }

@@ -37,8 +37,16 @@ export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
 /** x (samples·rows, columns), each row by itself */
 export type RowDims = { readonly rows: number; readonly columns: number }
 
-/** logits (samples·rows, classes); `smoothing` of a target is spread over all classes, targets that are `ignored` count for nothing */
-export type CrossEntropyDims = { readonly rows: number; readonly classes: number; readonly smoothing?: number; readonly ignored?: number }
+/**
+ * logits (samples·rows, classes); `smoothing` of a target is spread over all classes, targets that are `ignored` count
+ * for nothing
+ */
+export type CrossEntropyDims = {
+  readonly rows: number
+  readonly classes: number
+  readonly smoothing?: number
+  readonly ignored?: number
+}
 
 /** ids (samples·tokens,), each below `vocab` → y (samples·tokens, channels) */
 export type EmbeddingDims = { readonly tokens: number; readonly vocab: number; readonly channels: number }
@@ -47,25 +55,51 @@ export type EmbeddingDims = { readonly tokens: number; readonly vocab: number; r
 export type PositionsDims = { readonly size: number }
 
 /** qkv (samples, length, 3, heads, headSize) → y (samples, length, heads, headSize); causal: query t sees keys 0 … t */
-export type AttentionDims = { readonly length: number; readonly heads: number; readonly headSize: number; readonly causal: boolean }
+export type AttentionDims = {
+  readonly length: number
+  readonly heads: number
+  readonly headSize: number
+  readonly causal: boolean
+}
 
-/** Activations that a product can apply to its results before it stores them: their derivative can be read off their output. */
+/**
+ * Activations that a product can apply to its results before it stores them: their derivative can be read off their
+ * output.
+ */
 export type Activation = 'relu' | 'tanh' | 'sigmoid' | 'leaky_relu'
 
-/** The epilogue of a product, y = activation(product + bias + residual); made by fusion, absent in graphs as they are built. */
+/**
+ * The epilogue of a product, y = activation(product + bias + residual); made by fusion, absent in graphs as they are
+ * built.
+ */
 export type FinishDims = { readonly activation?: Activation; /** of leaky_relu */ readonly slope?: number }
 
-/** The epilogue of a gradient, dx = dx · derivative(activated), read off that activation's output; made by fusion too. */
+/**
+ * The epilogue of a gradient, dx = dx · derivative(activated), read off that activation's output; made by fusion too.
+ */
 export type DerivativeDims = { readonly derivative?: Activation; /** of leaky_relu */ readonly slope?: number }
 
 /** x (samples·rows, columns), each row normalised */
 export type RowNormDims = RowDims & { readonly eps: number }
 
-/** x (samples, channels, plane), normalised over one channel of all samples or over `groupChannels` neighbouring ones of a sample */
-export type ChannelNormDims = { readonly channels: number; readonly plane: number; readonly groupChannels: number; readonly eps: number }
+/**
+ * x (samples, channels, plane), normalised over one channel of all samples or over `groupChannels` neighbouring ones of
+ * a sample
+ */
+export type ChannelNormDims = {
+  readonly channels: number
+  readonly plane: number
+  readonly groupChannels: number
+  readonly eps: number
+}
 
 /** mean (channels,) over samples·plane elements each; `targets` of the loss in one sample */
-export type StatisticsDims = { readonly channels: number; readonly plane: number; readonly eps: number; readonly targets: number }
+export type StatisticsDims = {
+  readonly channels: number
+  readonly plane: number
+  readonly eps: number
+  readonly targets: number
+}
 
 /** one flat vector, whatever the number of samples */
 export type FlatDims = { readonly length: number }
@@ -85,7 +119,10 @@ type ElementwiseFromInput<F> = {
 /** mean and inverse are those of each group of channels; inverse = 1/√(variance + eps) */
 type ChannelNorm<F> = {
   forward: { dims: ChannelNormDims; operands: { x: F; weight: F; bias: F; y: F; mean: F; inverse: F } }
-  backward: { dims: ChannelNormDims; operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx?: F; dweight: F; dbias: F } }
+  backward: {
+    dims: ChannelNormDims
+    operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx?: F; dweight: F; dbias: F }
+  }
 }
 
 /**
@@ -145,7 +182,10 @@ export interface Kernels<F, I> {
   // weight, bias (columns,); mean and inverse = 1/√(variance + eps) of each row are kept for backward
   'layernorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; bias?: F; y: F; mean: F; inverse: F } }
   'layernorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx: F } }
-  'layernorm.parameterGradient': { dims: RowNormDims; operands: { x: F; dy: F; mean: F; inverse: F; dweight: F; dbias?: F } }
+  'layernorm.parameterGradient': {
+    dims: RowNormDims
+    operands: { x: F; dy: F; mean: F; inverse: F; dweight: F; dbias?: F }
+  }
   'rmsnorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; y: F; inverse: F } }
   'rmsnorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; inverse: F; dx: F } }
   'rmsnorm.parameterGradient': { dims: RowNormDims; operands: { x: F; dy: F; inverse: F; dweight: F } }
@@ -157,8 +197,8 @@ export interface Kernels<F, I> {
   'batchnorm2d.evaluate': { dims: ChannelNormDims; operands: { x: F; weight: F; bias: F; mean: F; variance: F; y: F } }
   // dmean, dvariance (channels,) += samples · targets · what was measured; the variance is the unbiased one
   'batchnorm2d.statistics': { dims: StatisticsDims; operands: { mean: F; inverse: F; dmean: F; dvariance: F } }
-  // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the target;
-  // dx is ∂Σloss/∂x
+  // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the
+  // target; dx is ∂Σloss/∂x
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }
   // loss (samples,) sums the squared errors of a sample; dx is ∂Σloss/∂x
   'mse.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; dx: F } }

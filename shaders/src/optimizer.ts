@@ -1,10 +1,13 @@
 // The optimizer that ring members and the parameter server apply to the one flat parameter vector.
-// Exact f32 on the CPU (reference/sgd.ts, reference/adamw.ts): the same reduced gradient gives the same bytes everywhere.
+// Exact f32 on the CPU (reference/sgd.ts, reference/adamw.ts): the same reduced gradient gives the same bytes
+// everywhere.
 
 import { adam } from './reference/adamw.ts'
 import { sgd } from './reference/sgd.ts'
 
-/** After rising from 0 over `warmup` steps, the learning rate falls to lr × `to` until step `steps`, and stays there. */
+/**
+ * After rising from 0 over `warmup` steps, the learning rate falls to lr × `to` until step `steps`, and stays there.
+ */
 export interface LearningRateSchedule {
   /** in a straight line, or as half a wave of the cosine */
   readonly type: 'linear' | 'cosine'
@@ -27,7 +30,9 @@ export interface SgdSpec {
   readonly momentum?: number
   readonly nesterov?: boolean
   readonly weightDecay?: number
-  /** what weight decay holds for: every parameter, or only matrices and filters, as GPTs are trained; 'all' when absent */
+  /**
+   * what weight decay holds for: every parameter, or only matrices and filters, as GPTs are trained; 'all' when absent
+   */
   readonly decay?: 'all' | 'matrices'
   readonly schedule?: LearningRateSchedule
 }
@@ -38,7 +43,9 @@ export interface AdamSpec {
   readonly betas?: readonly [number, number]
   readonly eps?: number
   readonly weightDecay?: number
-  /** what weight decay holds for: every parameter, or only matrices and filters, as GPTs are trained; 'all' when absent */
+  /**
+   * what weight decay holds for: every parameter, or only matrices and filters, as GPTs are trained; 'all' when absent
+   */
   readonly decay?: 'all' | 'matrices'
   readonly schedule?: LearningRateSchedule
 }
@@ -66,7 +73,10 @@ export function slotNames(spec: OptimizerSpec): readonly string[] {
   return spec.momentum ? ['momentum_buffer'] : []
 }
 
-/** State before the first step. Two of them, swapped after each update, keep the old version whole until the new one is committed. */
+/**
+ * State before the first step. Two of them, swapped after each update, keep the old version whole until the new one is
+ * committed.
+ */
 export function createOptimizerState(spec: OptimizerSpec, parameterCount: number): OptimizerState {
   return {
     step: 0,
@@ -76,20 +86,26 @@ export function createOptimizerState(spec: OptimizerSpec, parameterCount: number
 }
 
 /**
- * One optimizer step with the mean gradient, out of place: (`parameters`, `state`) stay whole while the new version is not
- * committed. `outParameters` and `outState` may also be the same objects, to update in place.
+ * One optimizer step with the mean gradient, out of place: (`parameters`, `state`) stay whole while the new version is
+ * not committed. `outParameters` and `outState` may also be the same objects, to update in place.
  * @example applyUpdate(spec, state, parameters, gradient, nextParameters, nextState)
  */
 // oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
 export function applyUpdate(
-  spec: OptimizerSpec, state: OptimizerState, parameters: Float32Array, gradient: Float32Array,
-  outParameters: Float32Array, outState: OptimizerState, groups: readonly DecayGroup[] = [{ start: 0, end: parameters.length, decayed: true }],
+  spec: OptimizerSpec,
+  state: OptimizerState,
+  parameters: Float32Array,
+  gradient: Float32Array,
+  outParameters: Float32Array,
+  outState: OptimizerState,
+  groups: readonly DecayGroup[] = [{ start: 0, end: parameters.length, decayed: true }],
 ): void {
   requireLengths({ parameters, state }, gradient.length, { parameters: outParameters, state: outState })
   const scalars = nextScalars(spec, state)
   for (const { start, end, decayed } of groups) {
     const part = (whole: Float32Array, of: OptimizerState): Version => ({
-      parameters: whole.subarray(start, end), state: { ...of, slots: of.slots.map(slot => slot.subarray(start, end)) },
+      parameters: whole.subarray(start, end),
+      state: { ...of, slots: of.slots.map((slot) => slot.subarray(start, end)) },
     })
     const rule = decayed ? spec : { ...spec, weightDecay: 0 }
     const [from, to] = [part(parameters, state), part(outParameters, outState)]
@@ -136,7 +152,10 @@ function applySgd(spec: SgdSpec, from: Version, gradient: Float32Array, to: Vers
 }
 
 /** Adam's powers of β after this step, multiplied up because Math.pow differs between machines. */
-function nextScalars(spec: OptimizerSpec, { scalars: [beta1Power = 1, beta2Power = 1] }: OptimizerState): readonly number[] {
+function nextScalars(
+  spec: OptimizerSpec,
+  { scalars: [beta1Power = 1, beta2Power = 1] }: OptimizerState,
+): readonly number[] {
   if (spec.type === 'sgd') return []
   const { betas: [beta1, beta2] = ADAM_BETAS } = spec
   return [beta1Power * beta1, beta2Power * beta2]
@@ -154,16 +173,29 @@ function applyAdam(spec: AdamSpec, { from, to, scalars }: AdamStep, gradient: Fl
   const lr = learningRate(spec, from.state.step)
   const { betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
   const [beta1Power = beta1, beta2Power = beta2] = scalars
-  adam({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }, adamVectors(from), gradient, adamVectors(to))
+  adam(
+    { lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power },
+    adamVectors(from),
+    gradient,
+    adamVectors(to),
+  )
 }
 
-function adamVectors({ parameters, state: { slots: [mean, square] } }: Version) {
+function adamVectors({
+  parameters,
+  state: {
+    slots: [mean, square],
+  },
+}: Version) {
   if (mean === undefined || square === undefined) throw new Error('internal: the optimizer state is not one of Adam')
   return { parameters, mean, square }
 }
 
 function requireLengths(from: Version, expected: number, to: Version): void {
-  const lengths = [from, to].flatMap(({ parameters, state }) => [parameters.length, ...state.slots.map(slot => slot.length)])
-  if (lengths.some(length => length !== expected) || from.state.slots.length !== to.state.slots.length)
+  const lengths = [from, to].flatMap(({ parameters, state }) => [
+    parameters.length,
+    ...state.slots.map((slot) => slot.length),
+  ])
+  if (lengths.some((length) => length !== expected) || from.state.slots.length !== to.state.slots.length)
     throw new Error(`internal: an update with ${expected} gradients meets vectors of ${lengths.join(', ')}`)
 }

@@ -22,7 +22,8 @@ interface NamedBinding {
 
 /**
  * Rows of f32. The shader sees blocks of four rows and four columns (`x_rows`, `x_block`, `x_put_block`, `x_add_block`,
- * see wgsl.ts) and need not know whether rows are multiples of four: where they are not, columns past the end read as 0.
+ * see wgsl.ts) and need not know whether rows are multiples of four: where they are not, columns past the end read as
+ * 0.
  */
 export interface MatrixBinding extends NamedBinding {
   readonly kind: 'matrix'
@@ -32,13 +33,15 @@ export interface MatrixBinding extends NamedBinding {
   readonly finish?: Finish
   /** `x_add` comes to every element once in a run */
   readonly covers?: boolean
-  /** `x_add` writes in runs that begin a sum, instead of adding to zeros; the plan's decision, and only where it covers */
+  /**
+   * `x_add` writes in runs that begin a sum, instead of adding to zeros; the plan's decision, and only where it covers
+   */
   readonly begins?: boolean
 }
 
 /**
- * The epilogue of a result: the sum with the binding `residual`, then the activation; or, of a gradient, the derivative of an
- * activation, read off its output in the binding `activated`. Both bindings are matrices of the result's sizes.
+ * The epilogue of a result: the sum with the binding `residual`, then the activation; or, of a gradient, the derivative
+ * of an activation, read off its output in the binding `activated`. Both bindings are matrices of the result's sizes.
  */
 export interface Finish {
   readonly residual?: boolean
@@ -92,7 +95,10 @@ export interface Recipe {
 export const TILE_WORKGROUP = 32
 /** … and of kernels that stream. */
 export const STREAM_WORKGROUP = 64
-/** Invocations that keep every core of a software adapter busy with streaming: 16 workgroups. Sums are split into so many. */
+/**
+ * Invocations that keep every core of a software adapter busy with streaming: 16 workgroups. Sums are split into so
+ * many.
+ */
 export const BUSY_STREAM = 16 * STREAM_WORKGROUP
 /** Edge of the square of results that one invocation of a matrix kernel keeps in registers. */
 export const TILE = 8
@@ -106,7 +112,12 @@ export function filesOf({ file, uses = [] }: Pass): readonly KernelFile[] {
   return [file, ...uses]
 }
 
-export function array(name: string, access: Access, length: number, element: ArrayBinding['element'] = 'f32'): ArrayBinding {
+export function array(
+  name: string,
+  access: Access,
+  length: number,
+  element: ArrayBinding['element'] = 'f32',
+): ArrayBinding {
   return { kind: 'array', name, operand: name, access, length, element }
 }
 

@@ -1,6 +1,6 @@
-// Rewrites how a shader reads and writes its storage arrays, so that kernels are written once, for f32, and also run with
-// values stored as f16, or with results multiplied by the loss scale. Kernels touch storage in two ways only: `x[i]` in an
-// expression, and `x[i] = value;`. Sums in place (`+=`) are for gradients of parameters, which stay f32.
+// Rewrites how a shader reads and writes its storage arrays, so that kernels are written once, for f32, and also run
+// with values stored as f16, or with results multiplied by the loss scale. Kernels touch storage in two ways only:
+// `x[i]` in an expression, and `x[i] = value;`. Sums in place (`+=`) are for gradients of parameters, which stay f32.
 
 export interface StorageAccess {
   /** stored as f16 or, in groups of four, vec4h; arithmetic stays f32 */
@@ -23,7 +23,8 @@ export function rewriteStorage(source: string, accesses: ReadonlyMap<string, Sto
     const close = closingBracket(source, match.index + open.length - 1)
     const place = `${name}[${rewriteStorage(source.slice(match.index + open.length, close), accesses)}]`
     const assignment = /^\s*=(?!=)/.exec(source.slice(close + 1))
-    if (/^\s*[-+*/]=/.test(source.slice(close + 1)) && how.half) throw new Error(`internal: ${name} is summed in place and cannot be stored as f16`)
+    if (/^\s*[-+*/]=/.test(source.slice(close + 1)) && how.half)
+      throw new Error(`internal: ${name} is summed in place and cannot be stored as f16`)
     result += source.slice(at, match.index)
     if (assignment) {
       const start = close + 1 + assignment[0].length

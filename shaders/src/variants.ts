@@ -6,8 +6,9 @@ import type { Recipe } from './recipe.ts'
 
 /**
  * A family is made for a kind of adapter. 'register' keeps results in registers and never synchronises, which software
- * adapters want (5 times faster there); 'subgroup' does the same with operands that its subgroup loads once for all, which those
- * with subgroups want still more; 'shared' keeps tiles of its operands in workgroup memory, which GPUs want.
+ * adapters want (5 times faster there); 'subgroup' does the same with operands that its subgroup loads once for all,
+ * which those with subgroups want still more; 'shared' keeps tiles of its operands in workgroup memory, which GPUs
+ * want.
  */
 export type KernelFamily = 'register' | 'subgroup' | 'shared'
 
@@ -24,10 +25,17 @@ export interface AdapterTraits {
 
 /** Every adapter can do this: the defaults of WebGPU. */
 export const PLAIN_TRAITS: AdapterTraits = {
-  software: true, features: new Set(), maxComputeWorkgroupStorageSize: 16_384, maxComputeInvocationsPerWorkgroup: 256,
+  software: true,
+  features: new Set(),
+  maxComputeWorkgroupStorageSize: 16_384,
+  maxComputeInvocationsPerWorkgroup: 256,
 }
 
-export type MakeRecipe<K extends KernelName> = (dims: KernelDims<K>, capacity: number, operands: KernelOperands<K, unknown>) => Recipe
+export type MakeRecipe<K extends KernelName> = (
+  dims: KernelDims<K>,
+  capacity: number,
+  operands: KernelOperands<K, unknown>,
+) => Recipe
 
 export interface Variant<K extends KernelName> {
   readonly family: KernelFamily

@@ -1,5 +1,6 @@
 // Makes the text of one pass's shader: constants, declarations and accessors of its bindings, then the kernel file.
-// Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix product).
+// Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix
+// product).
 
 import type { ArrayBinding, Binding, Constant, Finish, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
 import { rewriteStorage, type StorageAccess } from './storage-access.ts'
@@ -30,7 +31,7 @@ function isGrouped(element: ArrayBinding['element']): boolean {
 
 /** Bindings that take a resource, in the order of their numbers; number 0 is the uniform `run`. */
 export function boundBindings({ bindings }: Pass): Binding[] {
-  return bindings.filter(binding => binding.kind !== 'optional' || binding.present)
+  return bindings.filter((binding) => binding.kind !== 'optional' || binding.present)
 }
 
 /** Workgroups in x and y for this many invocations. */
@@ -47,12 +48,14 @@ export interface SourceOptions {
 /** `fileText`: the texts of the pass's files (filesOf), one after the other. */
 export function passSource(pass: Pass, fileText: string, { immediates = false }: SourceOptions = {}): string {
   const numbers = new Map(boundBindings(pass).map((binding, index) => [binding.name, index + 1]))
-  const bindings = pass.bindings.map(binding => declaration(binding, numbers.get(binding.name))).join('\n')
+  const bindings = pass.bindings.map((binding) => declaration(binding, numbers.get(binding.name))).join('\n')
   const kernel = reachable(fileText, [pass.entryPoint, ...bindings.matchAll(/\w+/g)].map(String))
   return [
     ...(pass.bindings.some(({ half }) => half) ? ['enable f16;'] : []),
     ...(pass.subgroups ? ['enable subgroups;'] : []),
-    ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(([name, value]) => `const ${name} = ${constantText(value)};`),
+    ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(
+      ([name, value]) => `const ${name} = ${constantText(value)};`,
+    ),
     `struct Run { samples: u32, loss_scale: f32, adds: u32 }`,
     immediates ? 'var<immediate> run: Run;' : '@group(0) @binding(0) var<uniform> run: Run;',
     THREADS,
@@ -62,10 +65,12 @@ export function passSource(pass: Pass, fileText: string, { immediates = false }:
 
 /** The bindings that are not plain f32. */
 function storageAccesses(pass: Pass): Map<string, StorageAccess> {
-  return new Map(boundBindings(pass).flatMap(binding => {
-    const { name, half = false, scaled = false } = binding
-    return half || scaled ? [[name, { half, scaled, grouped: elementOf(binding) === 'vec4f' }] as const] : []
-  }))
+  return new Map(
+    boundBindings(pass).flatMap((binding) => {
+      const { name, half = false, scaled = false } = binding
+      return half || scaled ? [[name, { half, scaled, grouped: elementOf(binding) === 'vec4f' }] as const] : []
+    }),
+  )
 }
 
 function constantText(value: Constant): string {
@@ -85,22 +90,30 @@ function reachable(fileText: string, names: readonly string[]): string {
     if (name !== undefined) declarations.set(name, text)
   }
   const needed = new Set(names)
-  for (const name of needed) // a set visits what is added during the loop
+  for (const name of needed)
+    // a set visits what is added during the loop
     for (const [word] of (declarations.get(name) ?? '').matchAll(/\w+/g)) if (declarations.has(word)) needed.add(word)
   return [...declarations].flatMap(([name, text]) => (needed.has(name) ? [text.trim()] : [])).join('\n')
 }
 
-/** `turns`: a loop over a constant that lavapipe must not unroll, which it does up to 32 turns, and then compiles for seconds. */
+/**
+ * `turns`: a loop over a constant that lavapipe must not unroll, which it does up to 32 turns, and then compiles for
+ * seconds.
+ */
 const THREADS = `fn group_of(group: vec3u) -> u32 { return group.y * ${MAX_WORKGROUPS}u + group.x; }
 fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }
 fn turns(count: u32) -> u32 { return select(count, 0u, run.samples == 0u); }`
 
 function declaration(binding: Binding, number: number | undefined): string {
   switch (binding.kind) {
-    case 'matrix': return matrixText(binding, variable(binding, number))
-    case 'array': return variable(binding, number)
-    case 'optional': return optionalText(binding, number)
-    default: return binding satisfies never
+    case 'matrix':
+      return matrixText(binding, variable(binding, number))
+    case 'array':
+      return variable(binding, number)
+    case 'optional':
+      return optionalText(binding, number)
+    default:
+      return binding satisfies never
   }
 }
 
@@ -137,9 +150,15 @@ function matrixText({ name, access, columns, finish, begins = false }: MatrixBin
     `const ${name}_stride = ${aligned ? columns / 4 : columns}u;`,
     `fn ${name}_rows(first: u32, last: u32) -> vec4u { return min(vec4u(first, first + 1u, first + 2u, first + 3u), vec4u(last)) * ${name}_stride; }`,
     aligned ? alignedQuad(name) : raggedQuad(name, columns),
-    `fn ${name}_block(rows: vec4u, c: u32) -> mat4x4f { return mat4x4f(${['x', 'y', 'z', 'w'].map(i => `${name}_quad(rows.${i}, c)`).join(', ')}); }`,
+    `fn ${name}_block(rows: vec4u, c: u32) -> mat4x4f { return mat4x4f(${['x', 'y', 'z', 'w'].map((i) => `${name}_quad(rows.${i}, c)`).join(', ')}); }`,
   ]
-  if (access !== 'read') lines.push(...finisher(name, finish), aligned ? alignedPut(name, columns) : raggedPut(name, columns), ...adder(name, begins), ...blockWriters(name))
+  if (access !== 'read')
+    lines.push(
+      ...finisher(name, finish),
+      aligned ? alignedPut(name, columns) : raggedPut(name, columns),
+      ...adder(name, begins),
+      ...blockWriters(name),
+    )
   return lines.join('\n')
 }
 
@@ -148,7 +167,7 @@ function alignedQuad(name: string): string {
 }
 
 function raggedQuad(name: string, columns: number): string {
-  const elements = [0, 1, 2, 3].map(i => `${name}[start + min(c + ${i}u, ${columns - 1}u)]`).join(', ')
+  const elements = [0, 1, 2, 3].map((i) => `${name}[start + min(c + ${i}u, ${columns - 1}u)]`).join(', ')
   return `fn ${name}_quad(start: u32, c: u32) -> vec4f {
   return select(vec4f(), vec4f(${elements}), vec4u(c, c + 1u, c + 2u, c + 3u) < vec4u(${columns}u));
 }`
@@ -159,14 +178,18 @@ function alignedPut(name: string, columns: number): string {
 }
 
 function raggedPut(name: string, columns: number): string {
-  const lines = [0, 1, 2, 3].map(i => `  if (c + ${i}u < ${columns}u) { ${name}[r * ${name}_stride + c + ${i}u] = w[${i}]; }`)
+  const lines = [0, 1, 2, 3].map(
+    (i) => `  if (c + ${i}u < ${columns}u) { ${name}[r * ${name}_stride + c + ${i}u] = w[${i}]; }`,
+  )
   return `fn ${name}_put(r: u32, c: u32, v: vec4f) {\n  let w = ${name}_finish(r, c, v);\n${lines.join('\n')}\n}`
 }
 
 /** The activations' functions are in kernels/activations.wgsl. */
 function finisher(name: string, finish: Finish | undefined): string[] {
   if (finish?.derivative)
-    return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${finish.derivative}_back(v, activated_quad(r * activated_stride, c)); }`]
+    return [
+      `fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${finish.derivative}_back(v, activated_quad(r * activated_stride, c)); }`,
+    ]
   const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
   const value = finish?.activation ? `${finish.activation}_of(${sum})` : sum
   return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${value}; }`]
@@ -182,8 +205,11 @@ function adder(name: string, begins: boolean): string[] {
 }
 
 function blockWriters(name: string): string[] {
-  const each = (write: string) => [0, 1, 2, 3].map(i => `  if (r + ${i}u < end) { ${name}_${write}(r + ${i}u, c, block[${i}]); }`).join('\n')
-  return ['put', 'add'].map(write => `fn ${name}_${write}_block(r: u32, end: u32, c: u32, block: mat4x4f) {\n${each(write)}\n}`)
+  const each = (write: string) =>
+    [0, 1, 2, 3].map((i) => `  if (r + ${i}u < end) { ${name}_${write}(r + ${i}u, c, block[${i}]); }`).join('\n')
+  return ['put', 'add'].map(
+    (write) => `fn ${name}_${write}_block(r: u32, end: u32, c: u32, block: mat4x4f) {\n${each(write)}\n}`,
+  )
 }
 
 function optionalText(binding: OptionalBinding, number: number | undefined): string {

@@ -1,4 +1,5 @@
-// Which of the ways to convolve by subgroups is worth a try, without measuring: volunteers on software adapters go by it.
+// Which of the ways to convolve by subgroups is worth a try, without measuring: volunteers on software adapters go by
+// it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type AdapterTraits, candidatesFor, type KernelCall, PLAIN_TRAITS } from '../src/index.ts'
@@ -7,8 +8,30 @@ const SAMPLES = 64
 const EIGHT: AdapterTraits = { ...PLAIN_TRAITS, features: new Set(['subgroups']), subgroupSize: 8 }
 const FOUR: AdapterTraits = { ...EIGHT, subgroupSize: 4 }
 
-const LENET_2 = { channels: 6, height: 14, width: 14, out: 16, outHeight: 10, outWidth: 10, kernel: 5, stride: 1, padding: 0, groups: 1 }
-const RESNET = { channels: 32, height: 16, width: 16, out: 32, outHeight: 16, outWidth: 16, kernel: 3, stride: 1, padding: 1, groups: 1 }
+const LENET_2 = {
+  channels: 6,
+  height: 14,
+  width: 14,
+  out: 16,
+  outHeight: 10,
+  outWidth: 10,
+  kernel: 5,
+  stride: 1,
+  padding: 0,
+  groups: 1,
+}
+const RESNET = {
+  channels: 32,
+  height: 16,
+  width: 16,
+  out: 32,
+  outHeight: 16,
+  outWidth: 16,
+  kernel: 3,
+  stride: 1,
+  padding: 1,
+  groups: 1,
+}
 
 type Kernel = 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.parameterGradient'
 
@@ -19,7 +42,8 @@ function first(kernel: Kernel, dims: typeof RESNET, traits: AdapterTraits): stri
 }
 
 test('forward goes through windows, whatever the subgroups', () => {
-  for (const traits of [EIGHT, FOUR]) for (const dims of [LENET_2, RESNET]) assert.equal(first('conv2d.forward', dims, traits), 'windows')
+  for (const traits of [EIGHT, FOUR])
+    for (const dims of [LENET_2, RESNET]) assert.equal(first('conv2d.forward', dims, traits), 'windows')
 })
 
 test('the gradient of the input goes through windows where they pad no more than lines, and enough invocations share what is joint', () => {
@@ -34,7 +58,12 @@ test('the gradient of the weights goes through windows where enough invocations 
 })
 
 test('strides, single columns and wide kernels go through lines', () => {
-  const others = [{ ...RESNET, stride: 2, outHeight: 8, outWidth: 8 }, { ...RESNET, kernel: 1, padding: 0 }, { ...RESNET, kernel: 7, padding: 3 }]
+  const others = [
+    { ...RESNET, stride: 2, outHeight: 8, outWidth: 8 },
+    { ...RESNET, kernel: 1, padding: 0 },
+    { ...RESNET, kernel: 7, padding: 3 },
+  ]
   for (const dims of others)
-    for (const kernel of ['conv2d.forward', 'conv2d.inputGradient', 'conv2d.parameterGradient'] as const) assert.equal(first(kernel, dims, EIGHT), 'lines')
+    for (const kernel of ['conv2d.forward', 'conv2d.inputGradient', 'conv2d.parameterGradient'] as const)
+      assert.equal(first(kernel, dims, EIGHT), 'lines')
 })

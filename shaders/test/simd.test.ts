@@ -31,7 +31,9 @@ function anyFloats(seed: number, { positive = false } = {}): Float32Array<ArrayB
 function usualFloats(seed: number, { positive = false } = {}): Float32Array<ArrayBuffer> {
   const wild = new Uint32Array(anyFloats(seed, { positive }).buffer)
   // exponents −16 … 15
-  return new Float32Array(wild.map((bits) => (bits & (SIGN | 0x007f_ffff)) | ((111 + ((bits >>> 23) % 32)) << 23)).buffer)
+  return new Float32Array(
+    wild.map((bits) => (bits & (SIGN | 0x007f_ffff)) | ((111 + ((bits >>> 23) % 32)) << 23)).buffer,
+  )
 }
 
 function assertSameBits(ours: Float32Array, wanted: Float32Array, what: string): void {
@@ -50,17 +52,34 @@ test('WebAssembly SIMD runs here', () => {
   assert.notEqual(simd(), undefined)
 })
 
-const ADAM: AdamSettings = { lr: 1e-3, beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0.01, decoupled: true, beta1Power: 0.729, beta2Power: 0.857 }
+const ADAM: AdamSettings = {
+  lr: 1e-3,
+  beta1: 0.9,
+  beta2: 0.95,
+  eps: 1e-8,
+  weightDecay: 0.01,
+  decoupled: true,
+  beta1Power: 0.729,
+  beta2Power: 0.857,
+}
 
-for (const [name, floats] of [['any', anyFloats], ['usual', usualFloats]] as const) {
+for (const [name, floats] of [
+  ['any', anyFloats],
+  ['usual', usualFloats],
+] as const) {
   for (const change of [{}, { decoupled: false }, { decoupled: false, weightDecay: 0 }])
     test(`adam ${JSON.stringify(change)} gives the bits of plain TypeScript for ${name} numbers`, () => {
       const from: AdamVectors = { parameters: floats(1), mean: floats(2), square: floats(3, { positive: true }) }
-      const fresh = (): AdamVectors => ({ parameters: new Float32Array(COUNT), mean: new Float32Array(COUNT), square: new Float32Array(COUNT) })
+      const fresh = (): AdamVectors => ({
+        parameters: new Float32Array(COUNT),
+        mean: new Float32Array(COUNT),
+        square: new Float32Array(COUNT),
+      })
       const [ours, wanted] = [fresh(), fresh()]
       adam({ ...ADAM, ...change }, from, floats(4), ours)
       plainAdam({ ...ADAM, ...change }, from, floats(4), wanted)
-      for (const vector of ['parameters', 'mean', 'square'] as const) assertSameBits(ours[vector], wanted[vector], vector)
+      for (const vector of ['parameters', 'mean', 'square'] as const)
+        assertSameBits(ours[vector], wanted[vector], vector)
     })
 
   for (const settings of everySgd())
@@ -77,7 +96,8 @@ for (const [name, floats] of [['any', anyFloats], ['usual', usualFloats]] as con
 
 function everySgd(): SgdSettings[] {
   return [0, 0.01].flatMap((weightDecay) => [
-    { lr: 0.1, momentum: 0, nesterov: false, weightDecay }, ...[false, true].map((nesterov) => ({ lr: 0.1, momentum: 0.9, nesterov, weightDecay })),
+    { lr: 0.1, momentum: 0, nesterov: false, weightDecay },
+    ...[false, true].map((nesterov) => ({ lr: 0.1, momentum: 0.9, nesterov, weightDecay })),
   ])
 }
 
@@ -85,11 +105,19 @@ test('mean and clipping round once, as plain arithmetic does', () => {
   const sum = usualFloats(8)
   const mean = new Float32Array(COUNT)
   meanGradient(sum, 4093, mean)
-  assertSameBits(mean, sum.map((value) => value / 4093), 'mean')
+  assertSameBits(
+    mean,
+    sum.map((value) => value / 4093),
+    'mean',
+  )
   const clipped = mean.slice()
   const norm = clipGlobalNorm(clipped, 1)
   const factor = Math.fround(1 / (norm + 1e-6))
-  assertSameBits(clipped, mean.map((value) => value * factor), 'clipped')
+  assertSameBits(
+    clipped,
+    mean.map((value) => value * factor),
+    'clipped',
+  )
 })
 
 test('more targets than an f32 can count are divided by exactly', () => {

@@ -3,7 +3,18 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import {
-  array, bindingBytes, candidatesFor, filesOf, KERNEL_URLS, matrix, optional, passSource, PLAIN_TRAITS, workgroupGrid, type KernelCall, type Pass,
+  array,
+  bindingBytes,
+  candidatesFor,
+  filesOf,
+  KERNEL_URLS,
+  matrix,
+  optional,
+  passSource,
+  PLAIN_TRAITS,
+  workgroupGrid,
+  type KernelCall,
+  type Pass,
 } from '@starling-grid/shaders'
 
 const pool = { channels: 3, height: 7, width: 9, outHeight: 3, outWidth: 4, kernel: 3, stride: 2, padding: 0 }
@@ -13,50 +24,101 @@ const vector = { size: 7 }
 const rows = { rows: 3, columns: 5 }
 const rowNorm = { ...rows, eps: 1e-5 }
 const channelNorm = { channels: 6, plane: 63, groupChannels: 2, eps: 1e-5 }
-const all = { x: 1, y: 1, dy: 1, dx: 1, weight: 1, bias: 1, dweight: 1, dbias: 1, target: 1, loss: 1, correct: 1, mean: 1, inverse: 1, variance: 1, dmean: 1, dvariance: 1, keys: 1 }
+const all = {
+  x: 1,
+  y: 1,
+  dy: 1,
+  dx: 1,
+  weight: 1,
+  bias: 1,
+  dweight: 1,
+  dbias: 1,
+  target: 1,
+  loss: 1,
+  correct: 1,
+  mean: 1,
+  inverse: 1,
+  variance: 1,
+  dmean: 1,
+  dvariance: 1,
+  keys: 1,
+}
 const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1, square: 1 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
-  { kernel: 'linear.forward', dims: linear, operands: all }, { kernel: 'linear.inputGradient', dims: linear, operands: all },
+  { kernel: 'linear.forward', dims: linear, operands: all },
+  { kernel: 'linear.inputGradient', dims: linear, operands: all },
   { kernel: 'linear.parameterGradient', dims: linear, operands: all },
-  { kernel: 'linear.forward', dims: { ...linear, activation: 'leaky_relu', slope: 0.1 }, operands: { x: 1, weight: 1, residual: 1, y: 1 } },
-  { kernel: 'conv2d.forward', dims: conv, operands: all }, { kernel: 'conv2d.inputGradient', dims: conv, operands: all },
+  {
+    kernel: 'linear.forward',
+    dims: { ...linear, activation: 'leaky_relu', slope: 0.1 },
+    operands: { x: 1, weight: 1, residual: 1, y: 1 },
+  },
+  { kernel: 'conv2d.forward', dims: conv, operands: all },
+  { kernel: 'conv2d.inputGradient', dims: conv, operands: all },
   { kernel: 'conv2d.parameterGradient', dims: conv, operands: all },
-  { kernel: 'maxpool2d.forward', dims: pool, operands: all }, { kernel: 'maxpool2d.backward', dims: pool, operands: all },
-  { kernel: 'avgpool2d.forward', dims: pool, operands: all }, { kernel: 'avgpool2d.backward', dims: pool, operands: all },
-  { kernel: 'globalavgpool.forward', dims: channelNorm, operands: all }, { kernel: 'globalavgpool.backward', dims: channelNorm, operands: all },
-  { kernel: 'concat.forward', dims: { size: 7, offset: 2, total: 11 }, operands: all }, { kernel: 'concat.backward', dims: { size: 7, offset: 2, total: 11 }, operands: all },
+  { kernel: 'maxpool2d.forward', dims: pool, operands: all },
+  { kernel: 'maxpool2d.backward', dims: pool, operands: all },
+  { kernel: 'avgpool2d.forward', dims: pool, operands: all },
+  { kernel: 'avgpool2d.backward', dims: pool, operands: all },
+  { kernel: 'globalavgpool.forward', dims: channelNorm, operands: all },
+  { kernel: 'globalavgpool.backward', dims: channelNorm, operands: all },
+  { kernel: 'concat.forward', dims: { size: 7, offset: 2, total: 11 }, operands: all },
+  { kernel: 'concat.backward', dims: { size: 7, offset: 2, total: 11 }, operands: all },
   { kernel: 'dropout.forward', dims: { size: 7, node: 3, p: 0.2 }, operands: all },
-  { kernel: 'relu.forward', dims: vector, operands: all }, { kernel: 'relu.backward', dims: vector, operands: all },
-  { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all }, { kernel: 'leaky_relu.backward', dims: { ...vector, slope: 0.01 }, operands: all },
-  { kernel: 'gelu.forward', dims: vector, operands: all }, { kernel: 'gelu.backward', dims: vector, operands: all },
-  { kernel: 'gelu_tanh.forward', dims: vector, operands: all }, { kernel: 'gelu_tanh.backward', dims: vector, operands: all },
-  { kernel: 'silu.forward', dims: vector, operands: all }, { kernel: 'silu.backward', dims: vector, operands: all },
-  { kernel: 'softmax.forward', dims: rows, operands: all }, { kernel: 'softmax.backward', dims: rows, operands: all },
-  { kernel: 'layernorm.forward', dims: rowNorm, operands: all }, { kernel: 'layernorm.inputGradient', dims: rowNorm, operands: all },
+  { kernel: 'relu.forward', dims: vector, operands: all },
+  { kernel: 'relu.backward', dims: vector, operands: all },
+  { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all },
+  { kernel: 'leaky_relu.backward', dims: { ...vector, slope: 0.01 }, operands: all },
+  { kernel: 'gelu.forward', dims: vector, operands: all },
+  { kernel: 'gelu.backward', dims: vector, operands: all },
+  { kernel: 'gelu_tanh.forward', dims: vector, operands: all },
+  { kernel: 'gelu_tanh.backward', dims: vector, operands: all },
+  { kernel: 'silu.forward', dims: vector, operands: all },
+  { kernel: 'silu.backward', dims: vector, operands: all },
+  { kernel: 'softmax.forward', dims: rows, operands: all },
+  { kernel: 'softmax.backward', dims: rows, operands: all },
+  { kernel: 'layernorm.forward', dims: rowNorm, operands: all },
+  { kernel: 'layernorm.inputGradient', dims: rowNorm, operands: all },
   { kernel: 'layernorm.parameterGradient', dims: rowNorm, operands: all },
-  { kernel: 'rmsnorm.forward', dims: rowNorm, operands: all }, { kernel: 'rmsnorm.inputGradient', dims: rowNorm, operands: all },
+  { kernel: 'rmsnorm.forward', dims: rowNorm, operands: all },
+  { kernel: 'rmsnorm.inputGradient', dims: rowNorm, operands: all },
   { kernel: 'rmsnorm.parameterGradient', dims: rowNorm, operands: all },
-  { kernel: 'groupnorm.forward', dims: channelNorm, operands: all }, { kernel: 'groupnorm.backward', dims: channelNorm, operands: all },
-  { kernel: 'batchnorm2d.forward', dims: channelNorm, operands: all }, { kernel: 'batchnorm2d.backward', dims: channelNorm, operands: all },
+  { kernel: 'groupnorm.forward', dims: channelNorm, operands: all },
+  { kernel: 'groupnorm.backward', dims: channelNorm, operands: all },
+  { kernel: 'batchnorm2d.forward', dims: channelNorm, operands: all },
+  { kernel: 'batchnorm2d.backward', dims: channelNorm, operands: all },
   { kernel: 'batchnorm2d.evaluate', dims: channelNorm, operands: all },
   { kernel: 'batchnorm2d.statistics', dims: { ...channelNorm, targets: 1 }, operands: all },
-  { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all }, { kernel: 'mse.loss', dims: vector, operands: all },
-  { kernel: 'sgd.update', dims: { length: 9 }, operands: updated }, { kernel: 'adamw.update', dims: { length: 9 }, operands: updated },
+  { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all },
+  { kernel: 'mse.loss', dims: vector, operands: all },
+  { kernel: 'sgd.update', dims: { length: 9 }, operands: updated },
+  { kernel: 'adamw.update', dims: { length: 9 }, operands: updated },
   { kernel: 'sum_of_squares.sum', dims: { length: 9 }, operands: all },
 ]
 
 /** The passes of every variant. */
 function passesOf(call: KernelCall<unknown>) {
-  return candidatesFor(call, 4, PLAIN_TRAITS).flatMap(({ family, recipe }) => recipe(4).passes.map(pass => ({ family, pass })))
+  return candidatesFor(call, 4, PLAIN_TRAITS).flatMap(({ family, recipe }) =>
+    recipe(4).passes.map((pass) => ({ family, pass })),
+  )
 }
 
 for (const call of CALLS)
   test(`${call.kernel} declares all that it uses, and uses all that it declares`, () => {
     for (const { family, pass } of passesOf(call)) {
-      const source = passSource(pass, filesOf(pass).map(file => readFileSync(KERNEL_URLS[file], 'utf8')).join('\n'))
+      const source = passSource(
+        pass,
+        filesOf(pass)
+          .map((file) => readFileSync(KERNEL_URLS[file], 'utf8'))
+          .join('\n'),
+      )
       assert.match(source, new RegExp(`fn ${pass.entryPoint}\\(`))
-      for (const { name } of pass.bindings) assert.ok(source.split(new RegExp(`\\b${name}(?:_\\w+)?\\b`)).length > 2, `${pass.entryPoint} never uses ${name}`)
+      for (const { name } of pass.bindings)
+        assert.ok(
+          source.split(new RegExp(`\\b${name}(?:_\\w+)?\\b`)).length > 2,
+          `${pass.entryPoint} never uses ${name}`,
+        )
       assert.equal(source.match(/@compute/g)?.length, 1, 'one entry point')
       assert.doesNotMatch(source, family === 'register' ? /var<workgroup>|workgroupBarrier|atomic/ : /atomic/)
       assert.ok(Number.isInteger(pass.threads(4)) && pass.threads(4) > 0)

@@ -43,7 +43,10 @@ export class Compute {
     this.buffers = new GradientBuffers(held.layout.total)
   }
 
-  /** Gradient with the held parameters. `early`: gets its pieces as they become final. Undefined: the lease ended before (R3). */
+  /**
+   * Gradient with the held parameters. `early`: gets its pieces as they become final. Undefined: the lease ended before
+   * (R3).
+   */
   heldGradient(lease: GradientLease, batch: Batch, early?: EarlyRanges): Promise<Computed | undefined> {
     return this.#alone(() =>
       lease.use((into) => {
@@ -59,7 +62,9 @@ export class Compute {
     return this.#alone(() => lease.use((into) => this.#gradient(from, batch, { into })))
   }
 
-  /** Gradient with parameters that no version names (inner steps of a local round). Undefined: the lease ended before. */
+  /**
+   * Gradient with parameters that no version names (inner steps of a local round). Undefined: the lease ended before.
+   */
   localGradient(lease: GradientLease, parameters: Float32Array, batch: Batch): Promise<Computed | undefined> {
     return this.#alone(() =>
       lease.use((into) => {
@@ -113,7 +118,8 @@ export class Compute {
 
   #measured(samples: number, ms: number): void {
     const now = (1000 * samples) / Math.max(ms, 0.1)
-    this.samplesPerSecond = this.samplesPerSecond === 0 ? now : (1 - NEWEST_WEIGHT) * this.samplesPerSecond + NEWEST_WEIGHT * now
+    this.samplesPerSecond =
+      this.samplesPerSecond === 0 ? now : (1 - NEWEST_WEIGHT) * this.samplesPerSecond + NEWEST_WEIGHT * now
     this.samplesComputed += samples
   }
 

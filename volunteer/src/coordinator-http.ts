@@ -1,6 +1,17 @@
-// Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read. A request that
-// gets no good answer is tried again, for as long as what it is for can wait; then its caller hands the work back (R14).
-import { type ErrorCode, GridError, isErrorCode, type JobId, MAX_SHARD_BYTES, type Push, type Sha256, type SparsePart, type VersionRef } from '@starling-grid/protocol'
+// Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read. A request
+// that gets no good answer is tried again, for as long as what it is for can wait; then its caller hands the work back
+// (R14).
+import {
+  type ErrorCode,
+  GridError,
+  isErrorCode,
+  type JobId,
+  MAX_SHARD_BYTES,
+  type Push,
+  type Sha256,
+  type SparsePart,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { isFatalCode } from './fatal.ts'
 import { type Backoff, persistently } from './retry.ts'
 
@@ -9,7 +20,10 @@ export const PUSH_HEADER = 'x-starling-push'
 
 /** HTTP status of an answer to a range; a proxy may send everything instead */
 const PARTIAL_CONTENT = 206
-/** Answers after which the same request may succeed: the session is renewed, the coordinator is busy, or it starts again. */
+/**
+ * Answers after which the same request may succeed: the session is renewed, the coordinator is busy, or it starts
+ * again.
+ */
 const TRANSIENT: ReadonlySet<number> = new Set([401, 408, 425, 429])
 const SERVER_ERRORS = 500
 const TOO_MANY = 429
@@ -42,10 +56,15 @@ export interface RequestTimes {
 }
 
 /**
- * A coordinator that starts again is back within seconds, and a herd of 5,000 comes back within the longest wait. A generation
- * takes half a minute to form (formMs), a lease lasts for a minute: after withinMs the work is better done elsewhere.
+ * A coordinator that starts again is back within seconds, and a herd of 5,000 comes back within the longest wait. A
+ * generation takes half a minute to form (formMs), a lease lasts for a minute: after withinMs the work is better done
+ * elsewhere.
  */
-export const REQUEST_TIMES: RequestTimes = { backoff: { firstMs: 300, mostMs: 4000 }, withinMs: 30_000, silenceMs: 20_000 }
+export const REQUEST_TIMES: RequestTimes = {
+  backoff: { firstMs: 300, mostMs: 4000 },
+  withinMs: 30_000,
+  silenceMs: 20_000,
+}
 /** bytes a ms of the slowest line that is worth waiting for: a body may take so long on its way to the coordinator */
 const SLOWEST_LINE = 32
 
@@ -78,8 +97,14 @@ export class CoordinatorHttp {
     return this.#get(`/api/jobs/${job}/versions/${version.id}?part=parameters`, { maxBytes })
   }
 
-  /** Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many want it. */
-  state(job: JobId, version: VersionRef, { from, maxBytes }: { readonly from: number; readonly maxBytes: number }): Promise<Uint8Array> {
+  /**
+   * Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many want it.
+   */
+  state(
+    job: JobId,
+    version: VersionRef,
+    { from, maxBytes }: { readonly from: number; readonly maxBytes: number },
+  ): Promise<Uint8Array> {
     return this.#get(`/api/jobs/${job}/versions/${version.id}`, { maxBytes, from })
   }
 
@@ -95,12 +120,17 @@ export class CoordinatorHttp {
     return this.#persistently(async () => this.#bytesOf(await this.#ask(path, asked), path, wanted.bytes))
   }
 
-  /** Σ gradients of a lease (A2). A refusal is an answer here, not an error: a second try of a push that was taken is a `duplicate`. */
+  /**
+   * Σ gradients of a lease (A2). A refusal is an answer here, not an error: a second try of a push that was taken is a
+   * `duplicate`.
+   */
   push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushAnswer> {
     const path = `/api/jobs/${job}/pushes`
     const asked = { method: 'POST', ...binary(gradient, { [PUSH_HEADER]: JSON.stringify(push) }) }
     return this.#persistently(async () => {
-      const { verdict, code, message } = answerIn(await this.#bytesOf(await this.#send(path, asked), path, MAX_ANSWER_BYTES))
+      const { verdict, code, message } = answerIn(
+        await this.#bytesOf(await this.#send(path, asked), path, MAX_ANSWER_BYTES),
+      )
       return { verdict: verdict || code, message }
     })
   }
@@ -110,7 +140,10 @@ export class CoordinatorHttp {
     return this.#get(`/api/jobs/${job}/guests/${id}`, { maxBytes: bytes })
   }
 
-  #get(path: string, { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number }): Promise<Uint8Array> {
+  #get(
+    path: string,
+    { maxBytes, from = 0 }: { readonly maxBytes: number; readonly from?: number },
+  ): Promise<Uint8Array> {
     return this.#persistently(async () => {
       const response = await this.#ask(path, from === 0 ? {} : { headers: { range: `bytes=${from}-` } })
       const bytes = await this.#bytesOf(response, path, maxBytes)
@@ -120,7 +153,12 @@ export class CoordinatorHttp {
 
   #persistently<T>(task: () => Promise<T>): Promise<T> {
     const { backoff, withinMs } = this.#times
-    return persistently(task, { backoff, withinMs, signal: this.#signal, worthIt: (error) => error instanceof Transient })
+    return persistently(task, {
+      backoff,
+      withinMs,
+      signal: this.#signal,
+      worthIt: (error) => error instanceof Transient,
+    })
   }
 
   async #ask(path: string, asked: Asked): Promise<Response> {
@@ -128,7 +166,10 @@ export class CoordinatorHttp {
     if (response.ok) return response
     const { code, message } = answerIn(await this.#bytesOf(response, path, MAX_ANSWER_BYTES))
     // What ends a volunteer is said on its socket, never by one request.
-    throw new GridError(code !== '' && !isFatalCode(code) ? code : 'coordinator-lost', `${path}: ${message || `HTTP ${response.status}`}`)
+    throw new GridError(
+      code !== '' && !isFatalCode(code) ? code : 'coordinator-lost',
+      `${path}: ${message || `HTTP ${response.status}`}`,
+    )
   }
 
   /** @throws Transient */
@@ -136,7 +177,10 @@ export class CoordinatorHttp {
     const response = await this.#sendOnce(path, asked)
     if (!isTransient(response.status)) return response
     void response.body?.cancel().catch(() => undefined)
-    throw new Transient(response.status === TOO_MANY ? 'rate-exceeded' : 'coordinator-lost', `${path}: HTTP ${response.status}`)
+    throw new Transient(
+      response.status === TOO_MANY ? 'rate-exceeded' : 'coordinator-lost',
+      `${path}: HTTP ${response.status}`,
+    )
   }
 
   async #sendOnce(path: string, { bytes = 0, ...init }: Asked): Promise<Response> {
@@ -144,8 +188,14 @@ export class CoordinatorHttp {
     const timer = setTimeout(() => silence.abort(), this.#times.silenceMs + bytes / SLOWEST_LINE)
     try {
       const headers = { ...init.headers, 'accept-encoding': 'identity', authorization: `Bearer ${this.#session()}` }
-      // Never followed: a redirect could name a machine of the volunteer's own network. It is an answer like any other refusal.
-      return await fetch(this.#url + path, { ...init, redirect: 'manual', headers, signal: AbortSignal.any([this.#signal, silence.signal]) })
+      // Never followed: a redirect could name a machine of the volunteer's own network. It is an answer like any other
+      // refusal.
+      return await fetch(this.#url + path, {
+        ...init,
+        redirect: 'manual',
+        headers,
+        signal: AbortSignal.any([this.#signal, silence.signal]),
+      })
     } catch (cause) {
       throw new Transient('coordinator-lost', `${path}: the coordinator did not answer`, { cause })
     } finally {
@@ -162,7 +212,7 @@ export class CoordinatorHttp {
     }
     const pieces: Uint8Array[] = []
     let length = 0
-    for (const reader = response.body?.getReader(); reader !== undefined; ) {
+    for (const reader = response.body?.getReader(); reader !== undefined;) {
       const { done, value } = await within(reader.read(), this.#times.silenceMs).catch((cause: unknown) => {
         void reader.cancel().catch(() => undefined)
         throw new Transient('coordinator-lost', `${path}: the answer broke off after ${length} bytes`, { cause })
@@ -189,7 +239,11 @@ function isTransient(status: number): boolean {
 function refusalAtSight(headers: Headers, path: string, maxBytes: number): GridError | undefined {
   const encoding = headers.get('content-encoding') ?? 'identity'
   const announced = Number(headers.get('content-length') ?? 0)
-  if (encoding !== 'identity') return new GridError('message-malformed', `expected ${path} as it is, got it encoded as ${encoding.slice(0, 40)}; remove what compresses between coordinator and volunteer`)
+  if (encoding !== 'identity')
+    return new GridError(
+      'message-malformed',
+      `expected ${path} as it is, got it encoded as ${encoding.slice(0, 40)}; remove what compresses between coordinator and volunteer`,
+    )
   return announced > maxBytes ? tooLarge(path, announced, maxBytes) : undefined
 }
 
@@ -198,11 +252,19 @@ function tooLarge(path: string, bytes: number, maxBytes: number): GridError {
 }
 
 function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {}): Asked {
-  return { headers: { 'content-type': 'application/octet-stream', ...headers }, body: bytes as BodyInit, bytes: bytes.byteLength }
+  return {
+    headers: { 'content-type': 'application/octet-stream', ...headers },
+    body: bytes as BodyInit,
+    bytes: bytes.byteLength,
+  }
 }
 
 /** Empty texts for what is no answer of a coordinator. */
-function answerIn(bytes: Uint8Array): { readonly verdict: string; readonly code: ErrorCode | ''; readonly message: string } {
+function answerIn(bytes: Uint8Array): {
+  readonly verdict: string
+  readonly code: ErrorCode | ''
+  readonly message: string
+} {
   const answer = jsonOf(bytes)
   const fields = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>) : {}
   const text = (name: string): string => (typeof fields[name] === 'string' ? fields[name] : '')

@@ -1,17 +1,33 @@
-// The control socket: challenge, hello, welcome, messages both ways, and coming back by itself with full jitter when it breaks (R14).
+// The control socket: challenge, hello, welcome, messages both ways, and coming back by itself with full jitter when it
+// breaks (R14).
 import {
-  decodeToVolunteer, describeError, encode, GridError, helloText, hex, type Incarnation, type MemberId, type MessageFrom, type MessageTo, newIncarnation, type OnWire, PROTOCOL_VERSION, type Signer,
-  type ToCoordinator, type ToVolunteer,
+  decodeToVolunteer,
+  describeError,
+  encode,
+  GridError,
+  helloText,
+  hex,
+  type Incarnation,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  newIncarnation,
+  type OnWire,
+  PROTOCOL_VERSION,
+  type Signer,
+  type ToCoordinator,
+  type ToVolunteer,
 } from '@starling-grid/protocol'
-import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { isFatal, isFatalCode } from './fatal.ts'
+import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { pause } from './pause.ts'
 import { backoffMs } from './retry.ts'
 
 export const VOLUNTEER_PATH = '/api/volunteer'
 /**
- * ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter). While nobody
- * listens an attempt costs next to nothing; once somebody does, 5,000 volunteers come back within the longest wait.
+ * ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter).
+ * While nobody listens an attempt costs next to nothing; once somebody does, 5,000 volunteers come back within the
+ * longest wait.
  */
 const RETRY = { firstMs: 250, mostMs: 1500 }
 /** ms before one that was refused for the moment comes back, half of it more or less */
@@ -64,7 +80,10 @@ export class CoordinatorLink {
     this.#socket?.send(encode(message))
   }
 
-  /** Stays connected until stop(). @throws GridError when the coordinator refuses for good, or was never there, or there is no key */
+  /**
+   * Stays connected until stop(). @throws GridError when the coordinator refuses for good, or was never there, or there
+   * is no key
+   */
   async run(signal: AbortSignal): Promise<void> {
     const signer = await this.#host.signer()
     this.#self ??= { ...newIncarnation(signer.publicKey), signer }
@@ -112,14 +131,22 @@ export class CoordinatorLink {
         reject(error)
       }
       this.#drop = fail
-      const timer = setTimeout(() => fail(new GridError('coordinator-lost', 'the coordinator did not answer')), WELCOME_MS)
+      const timer = setTimeout(
+        () => fail(new GridError('coordinator-lost', 'the coordinator did not answer')),
+        WELCOME_MS,
+      )
       signal.addEventListener('abort', onAbort, { once: true })
-      socket.onClose = (reason) => fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
-      socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => (clearTimeout(timer), onWelcomed()) })
+      socket.onClose = (reason) =>
+        fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
+      socket.onMessage = (text) =>
+        this.#received(text, { socket, fail, welcomed: () => (clearTimeout(timer), onWelcomed()) })
     })
   }
 
-  #received(text: string, connection: { readonly socket: CoordinatorSocket; fail(error: unknown): void; welcomed(): void }): void {
+  #received(
+    text: string,
+    connection: { readonly socket: CoordinatorSocket; fail(error: unknown): void; welcomed(): void },
+  ): void {
     try {
       const message = decodeToVolunteer(text)
       if (message.type === 'refused') return this.#refused(message, connection)
@@ -139,7 +166,18 @@ export class CoordinatorLink {
     const coordinator = new URL(this.#host.coordinatorUrl).host
     const signature = hex(await signer.sign(helloText({ nonce, coordinator, incarnation: self.incarnation })))
     const again: Pick<MessageFrom<'hello'>, 'again'> = this.#session === undefined ? {} : { again: true }
-    socket.send(encode({ type: 'hello', protocol: PROTOCOL_VERSION, client: this.#host.client, name: this.#name, ...self, coordinator, signature, ...again }))
+    socket.send(
+      encode({
+        type: 'hello',
+        protocol: PROTOCOL_VERSION,
+        client: this.#host.client,
+        name: this.#name,
+        ...self,
+        coordinator,
+        signature,
+        ...again,
+      }),
+    )
   }
 
   get #me(): Incarnation & { readonly signer: Signer } {
@@ -148,7 +186,8 @@ export class CoordinatorLink {
   }
 
   #refused(message: MessageTo<'refused'>, connection: { fail(error: unknown): void }): void {
-    if (message.fatal && isFatalCode(message.code)) return connection.fail(new Refusal(new GridError(message.code, message.message)))
+    if (message.fatal && isFatalCode(message.code))
+      return connection.fail(new Refusal(new GridError(message.code, message.message)))
     this.#events.onRefused(message)
     if (message.fatal) connection.fail(new PutOut(message.code, message.message))
   }

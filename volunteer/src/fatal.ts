@@ -1,5 +1,5 @@
-// What ends a volunteer: the whole list. Anything else that fails costs a request, a lease or a session, and is tried again or
-// handed back to the coordinator (R14).
+// What ends a volunteer: the whole list. Anything else that fails costs a request, a lease or a session, and is tried
+// again or handed back to the coordinator (R14).
 import { type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
 
 /** code → what its owner should do: trying again as it is would fail again. */
@@ -12,8 +12,8 @@ export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
   'adapter-limit': 'Use a machine or an adapter with more memory, or choose it with --adapter.',
   'device-lost': 'Restart the volunteer; if the GPU is lost again, update its driver.',
   'session-unknown': 'Start the volunteer again; in a browser, reload the page.',
-  'usage': 'Check the address and the options with --help.',
-  'unsupported': 'Update the volunteer: the job asks for something that it does not know.',
+  usage: 'Check the address and the options with --help.',
+  unsupported: 'Update the volunteer: the job asks for something that it does not know.',
   'browser-missing': 'Run `npm run doctor`; it says what is missing.',
 }
 
@@ -30,5 +30,7 @@ export function isFatal(error: unknown): boolean {
 export function explained(error: unknown): unknown {
   if (!isGridError(error)) return error
   const cure = FATAL[error.code]
-  return cure === undefined ? error : new GridError(error.code, `${error.message} What to do: ${cure}`, { cause: error })
+  return cure === undefined
+    ? error
+    : new GridError(error.code, `${error.message} What to do: ${cure}`, { cause: error })
 }

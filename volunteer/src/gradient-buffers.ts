@@ -1,6 +1,7 @@
-// Who may write a gradient's memory, and until when (R3). Each assignment (a share of a step, a round, a grant) leases memory of its
-// own. The lease ends with the assignment; memory that a computation still uses then is not leased again before the computation
-// ended. So a computation that outlives a ballot can neither write into nor be added to what a later generation reads.
+// Who may write a gradient's memory, and until when (R3). Each assignment (a share of a step, a round, a grant) leases
+// memory of its own. The lease ends with the assignment; memory that a computation still uses then is not leased again
+// before the computation ended. So a computation that outlives a ballot can neither write into nor be added to what a
+// later generation reads.
 
 /** Free arrays that are kept: those of one share, which has two when it is computed in pieces. */
 const MOST_FREE = 2
@@ -22,8 +23,8 @@ export class GradientLease {
   }
 
   /**
-   * Runs what reads or writes `values` for a while. Undefined: the lease ended before `task` began, or before it was done.
-   * Memory of a task that failed is given up: a part of it may still run.
+   * Runs what reads or writes `values` for a while. Undefined: the lease ended before `task` began, or before it was
+   * done. Memory of a task that failed is given up: a part of it may still run.
    * @throws what `task` throws
    */
   async use<T>(task: (values: Float32Array) => Promise<T>): Promise<T | undefined> {

@@ -1,5 +1,6 @@
-// Everything that differs between a tab and a Node process, in one object. Shared code touches web-standard globals only
-// (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the same names.
+// Everything that differs between a tab and a Node process, in one object. Shared code touches web-standard globals
+// only (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the
+// same names.
 import type { ModelSpec } from '@starling-grid/model'
 import type { JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'

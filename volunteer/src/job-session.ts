@@ -1,6 +1,32 @@
-// Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to work on it.
-import { embeddingTables, inputTables, type ModelSpec, modelHash, outerOptimizer, parameterLayout, parseModelSpec, readParameters, targetsPerSample } from '@starling-grid/model'
-import { ALL_RULES_ON, type BlockId, describeError, GridError, genesis, isGridError, type JobTerms, type MemberId, type MessageFrom, type MessageTo, requirePossible, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+// Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to
+// work on it.
+import {
+  embeddingTables,
+  inputTables,
+  type ModelSpec,
+  modelHash,
+  outerOptimizer,
+  parameterLayout,
+  parseModelSpec,
+  readParameters,
+  targetsPerSample,
+} from '@starling-grid/model'
+import {
+  ALL_RULES_ON,
+  type BlockId,
+  describeError,
+  GridError,
+  genesis,
+  isGridError,
+  type JobTerms,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  requirePossible,
+  type ToCoordinator,
+  type ToVolunteer,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
@@ -11,11 +37,11 @@ import type { VolunteerHost } from './host.ts'
 import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { AsyncMode } from './sync/async-mode.ts'
-import { pullRows } from './sync/pull-rows.ts'
-import { claimOf, createMember, goOnFrom } from './sync/member.ts'
-import type { MemberCore, RunOrder } from './sync/member-state.ts'
-import { isRunOrder, RingMode } from './sync/ring-mode.ts'
 import type { openLocalRounds } from './sync/local-round.ts'
+import type { MemberCore, RunOrder } from './sync/member-state.ts'
+import { claimOf, createMember, goOnFrom } from './sync/member.ts'
+import { pullRows } from './sync/pull-rows.ts'
+import { isRunOrder, RingMode } from './sync/ring-mode.ts'
 import { validateLeases } from './sync/validation.ts'
 
 export interface JobSessionParts {
@@ -41,7 +67,8 @@ const ENDS_WORK: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'for
 
 /** @throws GridError 'gradient-shape', 'gradient-not-finite' */
 function floatsOf(bytes: Uint8Array, length: number): Float32Array {
-  if (bytes.byteLength !== Float32Array.BYTES_PER_ELEMENT * length) throw new GridError('gradient-shape', `a sum has ${length} floats, got ${bytes.byteLength} bytes`)
+  if (bytes.byteLength !== Float32Array.BYTES_PER_ELEMENT * length)
+    throw new GridError('gradient-shape', `a sum has ${length} floats, got ${bytes.byteLength} bytes`)
   const floats = new Float32Array(bytes.slice().buffer)
   if (!allFinite(floats)) throw new GridError('gradient-not-finite', 'a sum of guests holds NaN or infinity')
   return floats
@@ -50,7 +77,11 @@ function floatsOf(bytes: Uint8Array, length: number): Float32Array {
 /** Before anything is fetched or allocated. @throws GridError 'shard-corrupt' */
 function requireDataOf(spec: ModelSpec, { dataset, blockSamples }: JobTerms): void {
   const [wanted, got] = [spec.input.join(' × '), dataset.inputShape.join(' × ')]
-  if (wanted !== got) throw new GridError('shard-corrupt', `expected samples of ${wanted}, as the model takes them, got a dataset of ${got}`)
+  if (wanted !== got)
+    throw new GridError(
+      'shard-corrupt',
+      `expected samples of ${wanted}, as the model takes them, got a dataset of ${got}`,
+    )
   requirePossible(dataset, blockSamples)
 }
 
@@ -59,7 +90,10 @@ function requireWanted(signal: AbortSignal): void {
   if (signal.aborted) throw new GridError('cancelled', 'another job came first')
 }
 
-/** A part of the program that a page fetches when it is needed: a request like any other. @throws GridError 'coordinator-lost' */
+/**
+ * A part of the program that a page fetches when it is needed: a request like any other. @throws GridError
+ * 'coordinator-lost'
+ */
 function loaded<T>(part: Promise<T>): Promise<T> {
   return part.catch((cause: unknown) => {
     throw new GridError('coordinator-lost', 'a part of this program could not be fetched', { cause })
@@ -69,7 +103,12 @@ function loaded<T>(part: Promise<T>): Promise<T> {
 /** The coordinator answered, and what it has is missing or damaged. Lines that break say nothing of a shard. */
 function reportUnreadable(blocks: readonly BlockId[], error: unknown, send: (message: ToCoordinator) => void): void {
   if (!isGridError(error) || (error.code !== 'shard-corrupt' && error.code !== 'message-unexpected')) return
-  send({ type: 'unreadable', blocks: blocks.slice(0, MOST_REPORTED), code: error.code, message: describeError(error).slice(0, MOST_TEXT) })
+  send({
+    type: 'unreadable',
+    blocks: blocks.slice(0, MOST_REPORTED),
+    code: error.code,
+    message: describeError(error).slice(0, MOST_TEXT),
+  })
 }
 const MOST_REPORTED = 256
 const MOST_TEXT = 300
@@ -100,13 +139,21 @@ export class JobSession {
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
-  /** @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'cancelled'; whatever failed, the executor is released */
+  /**
+   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'cancelled';
+   * whatever failed, the executor is released
+   */
   static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {
     const spec = parseModelSpec(terms.model)
     requireDataOf(spec, terms)
     const found = modelHash(spec)
-    if (found !== terms.modelHash) throw new GridError('model-hash', `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`)
-    const library = terms.local && (await loaded(import('./sync/local-round.ts'))) // pages load it when there is such a job
+    if (found !== terms.modelHash)
+      throw new GridError(
+        'model-hash',
+        `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`,
+      )
+    // pages load it when there is such a job
+    const library = terms.local && (await loaded(import('./sync/local-round.ts')))
     const executor = await parts.host.createExecutor(spec, terms.blockSamples)
     const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
     try {
@@ -134,24 +181,67 @@ export class JobSession {
     const { optimizer, clipNorm, local, encoding = 'f32' } = terms
     this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held)
-    this.#batches = new Batches(terms, new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards), (blocks, error) => reportUnreadable(blocks, error, parts.send))
+    this.#batches = new Batches(
+      terms,
+      new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards),
+      (blocks, error) => reportUnreadable(blocks, error, parts.send),
+    )
     this.#kept = new KeptState(parts.host.shards, terms.id)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, linkOpenMs, openRelay, send, onChange } = parts
     const onFatal = this.#failed
     const layout = parameterLayout(spec)
-    const rounds = local && openRounds?.({ rule: { layout, optimizer }, clipNorm, innerSteps: local.innerSteps, compute: this.compute, batches: this.#batches, targetsOf: this.#targetsOf }, local.fragments)
+    const rounds =
+      local &&
+      openRounds?.(
+        {
+          rule: { layout, optimizer },
+          clipNorm,
+          innerSteps: local.innerSteps,
+          compute: this.compute,
+          batches: this.#batches,
+          targetsOf: this.#targetsOf,
+        },
+        local.fragments,
+      )
     this.ring = new RingMode({
-      core: this.core, held: this.#held, compute: this.compute, batches: this.#batches, rounds, network, linkOpenMs, openRelay, genesis: first, seed: terms.seed, encoding, send, onChange, onFatal, witness: parts.host.witness?.(terms),
-      guestSum: async (id) => floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
+      core: this.core,
+      held: this.#held,
+      compute: this.compute,
+      batches: this.#batches,
+      rounds,
+      network,
+      linkOpenMs,
+      openRelay,
+      genesis: first,
+      seed: terms.seed,
+      encoding,
+      send,
+      onChange,
+      onFatal,
+      witness: parts.host.witness?.(terms),
+      guestSum: async (id) =>
+        floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
     this.#async = new AsyncMode({
-      self: parts.self, layout, tables: embeddingTables(spec, layout), lookups: inputTables(spec, layout), compute: this.compute, batches: this.#batches, send, onFatal, onPushed: parts.onPushed,
-      pull: (version, rows) => (rows === undefined || this.#isGuest ? this.#pull(version) : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) })), push: (push, gradient) => http.push(terms.id, push, gradient),
+      self: parts.self,
+      layout,
+      tables: embeddingTables(spec, layout),
+      lookups: inputTables(spec, layout),
+      compute: this.compute,
+      batches: this.#batches,
+      send,
+      onFatal,
+      onPushed: parts.onPushed,
+      pull: (version, rows) =>
+        rows === undefined || this.#isGuest
+          ? this.#pull(version)
+          : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) }),
+      push: (push, gradient) => http.push(terms.id, push, gradient),
       onActivity: (phase, detail) => this.#show({ phase, detail }),
     })
   }
@@ -159,11 +249,19 @@ export class JobSession {
   get ready(): MessageFrom<'ready'> {
     const { executor, samplesPerSecond } = this.compute
     const { version } = this.core
-    return { type: 'ready', modelHash: this.terms.modelHash as MessageFrom<'ready'>['modelHash'], adapter: executor.adapter, samplesPerSecond, ...(version ? { holds: version } : {}) }
+    return {
+      type: 'ready',
+      modelHash: this.terms.modelHash as MessageFrom<'ready'>['modelHash'],
+      adapter: executor.adapter,
+      samplesPerSecond,
+      ...(version ? { holds: version } : {}),
+    }
   }
 
   /** The coordinator says something about the run. */
-  heard(message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished' }>): void {
+  heard(
+    message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished' }>,
+  ): void {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
     if (!isRunOrder(message)) return
@@ -171,7 +269,10 @@ export class JobSession {
     this.ring.order(message)
   }
 
-  /** A warm start: what it held when it was here last, with its proof (R4). What is damaged, or of another model, is fetched anew. */
+  /**
+   * A warm start: what it held when it was here last, with its proof (R4). What is damaged, or of another model, is
+   * fetched anew.
+   */
   async #goOnFromKept(): Promise<void> {
     const kept = await this.#kept.read()
     if (kept === undefined) return
@@ -198,7 +299,10 @@ export class JobSession {
     await this.#kept.forget()
   }
 
-  /** Work that was under way when the session stopped may fail for want of its executor: the session is over, and no failure. */
+  /**
+   * Work that was under way when the session stopped may fail for want of its executor: the session is over, and no
+   * failure.
+   */
   #failed = (error: unknown): void => {
     if (!this.#isStopped) this.#parts.onFatal(error)
   }
@@ -215,7 +319,8 @@ export class JobSession {
     const { ignore_index: ignored } = this.spec
     if (ignored === undefined) return this.#batches.samplesOf(blocks) * targetsPerSample(this.spec)
     let count = 0
-    for (const block of blocks) for (const label of (await this.#batches.of([block])).y) count += Number(label !== ignored)
+    for (const block of blocks)
+      for (const label of (await this.#batches.of([block])).y) count += Number(label !== ignored)
     return count
   }
 
@@ -233,7 +338,12 @@ export class JobSession {
   async #validate(message: MessageTo<'validate'>): Promise<void> {
     this.#show({ phase: 'validating', detail: `version ${message.version.v}` })
     try {
-      await validateLeases(message, { compute: this.compute, batches: this.#batches, send: this.#parts.send, parametersOf: (version) => this.#parametersOf(version) })
+      await validateLeases(message, {
+        compute: this.compute,
+        batches: this.#batches,
+        send: this.#parts.send,
+        parametersOf: (version) => this.#parametersOf(version),
+      })
     } finally {
       if (this.activity?.phase === 'validating') this.activity = undefined
       this.#parts.onChange()
@@ -241,13 +351,18 @@ export class JobSession {
   }
 
   async #parametersOf(version: VersionRef): Promise<NamedParameters> {
-    if (this.#held.version?.id === version.id) return { version, parameters: this.#held.parameters.slice() } // the next steps overwrite what is held
+    // the next steps overwrite what is held
+    if (this.#held.version?.id === version.id) return { version, parameters: this.#held.parameters.slice() }
     return this.#pull(version)
   }
 
   async #pull(version: VersionRef): Promise<NamedParameters> {
     const layout = parameterLayout(this.spec)
-    const bytes = await this.#parts.http.parameters(this.terms.id, version, Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES)
+    const bytes = await this.#parts.http.parameters(
+      this.terms.id,
+      version,
+      Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES,
+    )
     return { version, parameters: readParameters(bytes, layout) }
   }
 

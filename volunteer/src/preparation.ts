@@ -1,5 +1,5 @@
-// Preparing for a job, one job at a time: a newer one cancels the older one, whose executor is released before the next begins.
-// What fails on the way is tried again until it works, is fatal (fatal.ts), or nobody wants the job any more.
+// Preparing for a job, one job at a time: a newer one cancels the older one, whose executor is released before the next
+// begins. What fails on the way is tried again until it works, is fatal (fatal.ts), or nobody wants the job any more.
 import { isGridError, type JobId, type JobTerms } from '@starling-grid/protocol'
 import { isFatal } from './fatal.ts'
 import { JobSession, type JobSessionParts } from './job-session.ts'
@@ -45,10 +45,19 @@ export class Preparation {
   }
 }
 
-async function prepare(terms: JobTerms, parts: JobSessionParts, { signal, onRetry }: { readonly signal: AbortSignal; readonly onRetry: OnRetry }): Promise<JobSession | undefined> {
+async function prepare(
+  terms: JobTerms,
+  parts: JobSessionParts,
+  { signal, onRetry }: { readonly signal: AbortSignal; readonly onRetry: OnRetry },
+): Promise<JobSession | undefined> {
   if (signal.aborted) return undefined
   try {
-    return await persistently(() => JobSession.prepare(terms, parts, signal), { backoff: BACKOFF, signal, worthIt: (error) => !isFatal(error), onRetry })
+    return await persistently(() => JobSession.prepare(terms, parts, signal), {
+      backoff: BACKOFF,
+      signal,
+      worthIt: (error) => !isFatal(error),
+      onRetry,
+    })
   } catch (error) {
     if (signal.aborted && isGridError(error)) return undefined
     throw error

@@ -1,4 +1,5 @@
-// Trying again what went to the network: exponential backoff with full jitter, so that thousands do not return at one moment.
+// Trying again what went to the network: exponential backoff with full jitter, so that thousands do not return at one
+// moment.
 import { pause } from './pause.ts'
 
 export interface Backoff {
@@ -24,7 +25,10 @@ export function backoffMs(attempt: number, { firstMs, mostMs }: Backoff): number
 }
 
 /** @throws the last error, when it is not worth another try, the time is over, or the signal is raised */
-export async function persistently<T>(task: () => Promise<T>, { backoff, signal, worthIt, withinMs = Number.POSITIVE_INFINITY, onRetry }: Retrying): Promise<T> {
+export async function persistently<T>(
+  task: () => Promise<T>,
+  { backoff, signal, worthIt, withinMs = Number.POSITIVE_INFINITY, onRetry }: Retrying,
+): Promise<T> {
   const deadline = performance.now() + withinMs
   for (let attempt = 0; ; attempt++) {
     try {

@@ -7,8 +7,20 @@ import type { JobSession } from './job-session.ts'
 const INTERVAL_MS = 100
 
 const NOTHING: VolunteerStatus = {
-  phase: 'connecting', detail: 'looking for the coordinator', job: null, adapter: null, mode: null, ring: null, relayedLinks: 0, samplesPerSecond: 0,
-  samplesCommitted: 0, version: 0, loss: null, bytesSent: 0, bytesReceived: 0, error: null,
+  phase: 'connecting',
+  detail: 'looking for the coordinator',
+  job: null,
+  adapter: null,
+  mode: null,
+  ring: null,
+  relayedLinks: 0,
+  samplesPerSecond: 0,
+  samplesCommitted: 0,
+  version: 0,
+  loss: null,
+  bytesSent: 0,
+  bytesReceived: 0,
+  error: null,
 }
 
 export class StatusBoard {
@@ -69,23 +81,40 @@ export class StatusBoard {
   }
   failed(error: unknown): void {
     const code = isGridError(error) ? error.code : 'internal'
-    this.#set({ phase: 'failed', detail: describeError(error), error: { code, message: plainText(describeError(error)) } })
+    this.#set({
+      phase: 'failed',
+      detail: describeError(error),
+      error: { code, message: plainText(describeError(error)) },
+    })
   }
 
   /** The state of the work, whenever it changed. */
   working(session: JobSession): void {
     const { core, compute, ring } = session
-    if (this.#status.phase === 'finished' || this.#status.phase === 'stopped' || this.#status.phase === 'connecting') return
+    if (this.#status.phase === 'finished' || this.#status.phase === 'stopped' || this.#status.phase === 'connecting')
+      return
     const last = core.tail.at(-1)
     this.#set({
       ...phaseOf(session),
-      mode: core.asyncEpoch === undefined ? (core.ring === undefined ? this.#status.mode : core.ring.kind === 'round' ? 'local' : 'ring') : 'async',
+      mode:
+        core.asyncEpoch === undefined
+          ? core.ring === undefined
+            ? this.#status.mode
+            : core.ring.kind === 'round'
+              ? 'local'
+              : 'ring'
+          : 'async',
       ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
       relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,
       samplesCommitted: this.#earlierSamples + session.ring.samplesHeld + this.#pushedSamples,
       version: core.version?.v ?? 0,
-      loss: core.asyncEpoch !== undefined ? this.#pushedLoss : last === undefined ? this.#status.loss : last.lossSum / Math.max(last.targets, 1),
+      loss:
+        core.asyncEpoch !== undefined
+          ? this.#pushedLoss
+          : last === undefined
+            ? this.#status.loss
+            : last.lossSum / Math.max(last.targets, 1),
       bytesSent: ring.links.bytesSent,
       bytesReceived: ring.links.bytesReceived,
     })
@@ -112,7 +141,8 @@ function phaseOf({ core, activity }: JobSession): { readonly phase: VolunteerPha
   if (activity !== undefined) return activity
   const { ring } = core
   if (core.asyncEpoch !== undefined) return { phase: 'waiting', detail: 'waiting for work from the parameter server' }
-  if (core.learning !== undefined) return { phase: 'catching-up', detail: `fetching version ${core.learning.version.v} while the others go on` }
+  if (core.learning !== undefined)
+    return { phase: 'catching-up', detail: `fetching version ${core.learning.version.v} while the others go on` }
   if (ring === undefined) return { phase: 'waiting', detail: 'agreeing on a version with the others' }
   switch (ring.stage) {
     case 'forming':
@@ -128,7 +158,12 @@ function phaseOf({ core, activity }: JobSession): { readonly phase: VolunteerPha
   }
 }
 
-function runningPhase(flight: { readonly step: number; readonly stage: 'computing' | 'reducing' } | undefined): { readonly phase: VolunteerPhase; readonly detail: string } {
+function runningPhase(flight: { readonly step: number; readonly stage: 'computing' | 'reducing' } | undefined): {
+  readonly phase: VolunteerPhase
+  readonly detail: string
+} {
   if (flight === undefined) return { phase: 'waiting', detail: 'waiting for the next plan' }
-  return flight.stage === 'computing' ? { phase: 'computing', detail: `step ${flight.step}` } : { phase: 'exchanging', detail: `step ${flight.step}` }
+  return flight.stage === 'computing'
+    ? { phase: 'computing', detail: `step ${flight.step}` }
+    : { phase: 'exchanging', detail: `step ${flight.step}` }
 }

@@ -1,6 +1,6 @@
 // START HERE: one training step on one member of the ring, top to bottom.
-// batch → forward and backward, whose finished buckets enter the ring already → reduce → update. In a local round: inner steps →
-// reduce of their difference → outer update.
+// batch → forward and backward, whose finished buckets enter the ring already → reduce → update. In a local round:
+// inner steps → reduce of their difference → outer update.
 import type { Manifest } from '@starling-grid/protocol'
 import { bytesOf } from './collective/numbers.ts'
 import type { StepSum } from './collective/step-reduce.ts'
@@ -8,9 +8,14 @@ import { sha256Of } from './data/shards.ts'
 import type { MemberInput } from './sync/member-state.ts'
 import type { ShareResult } from './sync/share-sum.ts'
 
-/** What a step needs of its member. `tell` asks the protocol (sync/member.ts) and carries out what it answers, at once. */
+/**
+ * What a step needs of its member. `tell` asks the protocol (sync/member.ts) and carries out what it answers, at once.
+ */
 export interface StepMember {
-  /** Σ gradients of the own share, which may lose blocks to others or get some of theirs; buckets that are final leave before the rest (sync/share-work.ts). */
+  /**
+   * Σ gradients of the own share, which may lose blocks to others or get some of theirs; buckets that are final leave
+   * before the rest (sync/share-work.ts).
+   */
   gradientOfShare(order: StepOrder): Promise<ShareResult | undefined>
   /** Inner steps on the own share, while the generation lasts (sync/local-round.ts). */
   localRound(order: StepOrder): Promise<ShareResult | undefined>
@@ -31,7 +36,8 @@ export async function trainStep(order: StepOrder, member: StepMember): Promise<v
   if (share === undefined) return // the generation ended, and the step with it
   member.tell({ type: 'computed', gen, step, manifest: manifestOf(share), finite: share.finite }) // → contribute (R9)
   const { sum, manifests } = await member.reduced(gen, step)
-  member.tell({ type: 'reduced', gen, step, manifests, gradDigest: await sha256Of(bytesOf(sum)) }) // → apply and swap, HELD (R10)
+  // → apply and swap, HELD (R10)
+  member.tell({ type: 'reduced', gen, step, manifests, gradDigest: await sha256Of(bytesOf(sum)) })
 }
 
 /** Sums, never means: the division by Σ targets happens once, after the reduce. */

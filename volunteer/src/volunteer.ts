@@ -1,5 +1,16 @@
 // A volunteer's life: join → catch up → train → leave.
-import { describeError, HEARTBEAT_MS, type JobId, type JobTerms, type MemberId, type MessageTo, named, type OnWire, SILENCE_MS, type ToVolunteer } from '@starling-grid/protocol'
+import {
+  describeError,
+  HEARTBEAT_MS,
+  type JobId,
+  type JobTerms,
+  type MemberId,
+  type MessageTo,
+  named,
+  type OnWire,
+  SILENCE_MS,
+  type ToVolunteer,
+} from '@starling-grid/protocol'
 import { ownIceServers } from './collective/candidate-gate.ts'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
@@ -21,7 +32,9 @@ export interface VolunteerOptions {
 }
 
 export interface Volunteer {
-  /** Resolves when stop() was called, or with `once` when the run is finished. @throws GridError of the list in fatal.ts */
+  /**
+   * Resolves when stop() was called, or with `once` when the run is finished. @throws GridError of the list in fatal.ts
+   */
   run(): Promise<void>
   /** Returns leases, tells the others, closes everything. */
   stop(): Promise<void>
@@ -114,7 +127,10 @@ class VolunteerLife implements Volunteer {
     this.#link.stop()
   }
 
-  /** Ends the volunteer when the error is on the list (fatal.ts); another one costs the session, and the job is prepared anew. */
+  /**
+   * Ends the volunteer when the error is on the list (fatal.ts); another one costs the session, and the job is prepared
+   * anew.
+   */
   #failed = (error: unknown): void => {
     if (isFatal(error)) return this.#giveUp(error)
     const terms = this.#session?.terms
@@ -144,7 +160,14 @@ class VolunteerLife implements Volunteer {
   }
 
   #welcomed(welcome: MessageTo<'welcome'>): void {
-    this.#access = { url: this.#host.coordinatorUrl, path: welcome.signallingPath, self: this.#self, token: welcome.session, iceServers: this.#ownIceServers(welcome), linkOpenMs: welcome.linkOpenMs }
+    this.#access = {
+      url: this.#host.coordinatorUrl,
+      path: welcome.signallingPath,
+      self: this.#self,
+      token: welcome.session,
+      iceServers: this.#ownIceServers(welcome),
+      linkOpenMs: welcome.linkOpenMs,
+    }
     this.#board.joined()
     this.#offered = welcome.job ?? undefined
     this.#network?.reconnect(this.#access)
@@ -166,7 +189,10 @@ class VolunteerLife implements Volunteer {
     const { signal } = this.#end
     try {
       const network = await persistently(() => this.#host.openPeerNetwork(this.#requireAccess()), {
-        backoff: NETWORK_BACKOFF, signal, worthIt: (error) => !isFatal(error), onRetry: (error, waitMs) => this.#board.away(describeError(error), waitMs),
+        backoff: NETWORK_BACKOFF,
+        signal,
+        worthIt: (error) => !isFatal(error),
+        onRetry: (error, waitMs) => this.#board.away(describeError(error), waitMs),
       })
       if (signal.aborted) network.stop()
       else this.#network = network
@@ -206,7 +232,9 @@ class VolunteerLife implements Volunteer {
     this.#jobs.add(terms.id)
     this.#endSession()
     this.#board.preparing(terms)
-    const session = await this.#preparation.begin(terms, this.#partsOf(terms, this.#network), (error, waitMs) => this.#board.preparingAgain(describeError(error), waitMs))
+    const session = await this.#preparation.begin(terms, this.#partsOf(terms, this.#network), (error, waitMs) =>
+      this.#board.preparingAgain(describeError(error), waitMs),
+    )
     if (session === undefined) return
     this.#session = session
     this.#beatAt = Date.now() // planning may have kept everything else waiting
@@ -218,10 +246,19 @@ class VolunteerLife implements Volunteer {
     const linkOpenMs = this.#access?.linkOpenMs
     const mine = (): JobSession | undefined => (this.#session?.terms.id === id ? this.#session : undefined)
     return {
-      host: this.#host, self: this.#self, http: this.#http, network, linkOpenMs, onFatal: this.#failed,
+      host: this.#host,
+      self: this.#self,
+      http: this.#http,
+      network,
+      linkOpenMs,
+      onFatal: this.#failed,
       openRelay: async (member, signal) => {
         const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
-        return openRelayLink({ self: this.#self, token: this.#link.session, linkOpenMs, dial: (path) => this.#host.dialRelay(path) }, member, signal)
+        return openRelayLink(
+          { self: this.#self, token: this.#link.session, linkOpenMs, dial: (path) => this.#host.dialRelay(path) },
+          member,
+          signal,
+        )
       },
       send: (message) => this.#link.send(named(id, message)),
       onChange: () => this.#show(mine()),
@@ -300,7 +337,17 @@ class VolunteerLife implements Volunteer {
     if (sleptMs > SILENCE_MS) return this.#wakeUp(session, sleptMs)
     const { links, linkMs } = session.ring
     const { bytesSent, bytesReceived } = links
-    this.#link.send({ type: 'heartbeat', job: session.terms.id, samplesPerSecond: session.compute.samplesPerSecond, activity: this.#board.phase, bytesSent, bytesReceived, refusals: links.takeRefusals(), ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }), ...(this.#host.isHidden?.() ? { hidden: true } : {}) })
+    this.#link.send({
+      type: 'heartbeat',
+      job: session.terms.id,
+      samplesPerSecond: session.compute.samplesPerSecond,
+      activity: this.#board.phase,
+      bytesSent,
+      bytesReceived,
+      refusals: links.takeRefusals(),
+      ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }),
+      ...(this.#host.isHidden?.() ? { hidden: true } : {}),
+    })
     this.#board.working(session)
   }
 

@@ -1,19 +1,49 @@
 // A volunteer in async mode: what it pulls, computes and pushes for a grant, and when it asks for more.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { embeddingTables, gradientForm, inputTables, parameterLayout, parseModelSpec, readGradient, readRowNumbers, writeRows } from '@starling-grid/model'
-import { type BlockId, memberId, type MessageTo, type Push, type ToCoordinator, versionId } from '@starling-grid/protocol'
+import {
+  embeddingTables,
+  gradientForm,
+  inputTables,
+  parameterLayout,
+  parseModelSpec,
+  readGradient,
+  readRowNumbers,
+  writeRows,
+} from '@starling-grid/model'
+import {
+  type BlockId,
+  memberId,
+  type MessageTo,
+  type Push,
+  type ToCoordinator,
+  versionId,
+} from '@starling-grid/protocol'
 import { type Batch, type Executor, HeldVersion } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import { AsyncMode } from '../src/sync/async-mode.ts'
 import { pullRows } from '../src/sync/pull-rows.ts'
 
-const spec = parseModelSpec({ input: [2], layers: [{ type: 'embedding', name: 'wte', vocab: 40, channels: 3 }, { type: 'linear', name: 'fc', out: 40 }] })
+const spec = parseModelSpec({
+  input: [2],
+  layers: [
+    { type: 'embedding', name: 'wte', vocab: 40, channels: 3 },
+    { type: 'linear', name: 'fc', out: 40 },
+  ],
+})
 const layout = parameterLayout(spec)
 const [table = assert.fail()] = embeddingTables(spec, layout)
 const grant: MessageTo<'grant'> = {
-  type: 'grant', owner: 1, gen: 1, modeEpoch: 4, base: { v: 9, id: versionId('9'.repeat(64)) }, deadlineMs: 1000,
-  leases: [{ block: '0:3' as BlockId, leaseEpoch: 2 }, { block: '0:5' as BlockId, leaseEpoch: 1 }],
+  type: 'grant',
+  owner: 1,
+  gen: 1,
+  modeEpoch: 4,
+  base: { v: 9, id: versionId('9'.repeat(64)) },
+  deadlineMs: 1000,
+  leases: [
+    { block: '0:3' as BlockId, leaseEpoch: 2 },
+    { block: '0:5' as BlockId, leaseEpoch: 1 },
+  ],
 }
 
 const ALL = Float32Array.from({ length: layout.total }, (_, i) => i + 1)
@@ -29,7 +59,8 @@ class TokenExecutor implements Executor {
 
   async gradient({ x, samples }: Batch, into: Float32Array) {
     into.set(this.#parameters)
-    for (let row = 0; row < 40; row++) if (!x.includes(row as never)) into.fill(0, table.offset + 3 * row, table.offset + 3 * row + 3)
+    for (let row = 0; row < 40; row++)
+      if (!x.includes(row as never)) into.fill(0, table.offset + 3 * row, table.offset + 3 * row + 3)
     return { lossSum: 2 * samples, targets: samples, correct: 0 }
   }
 
@@ -53,15 +84,39 @@ interface Desk {
   readonly pulled: boolean[][]
 }
 
-function deskFor(tokens: readonly number[], options: { readonly verdict?: string; readonly beforePull?: () => void } = {}): Desk {
-  const [pushed, sent, counted, pulled]: [Desk['pushed'], ToCoordinator[], [number, number][], boolean[][]] = [[], [], [], []]
-  const compute = new Compute(new TokenExecutor(), new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }))
+function deskFor(
+  tokens: readonly number[],
+  options: { readonly verdict?: string; readonly beforePull?: () => void } = {},
+): Desk {
+  const [pushed, sent, counted, pulled]: [Desk['pushed'], ToCoordinator[], [number, number][], boolean[][]] = [
+    [],
+    [],
+    [],
+    [],
+  ]
+  const compute = new Compute(
+    new TokenExecutor(),
+    new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }),
+  )
   const mode = new AsyncMode({
-    self: memberId('me'), compute, layout, tables: [table], lookups: inputTables(spec, layout),
-    batches: { of: async () => ({ samples: tokens.length, x: Int32Array.from(tokens), y: new Int32Array(tokens.length) }) },
+    self: memberId('me'),
+    compute,
+    layout,
+    tables: [table],
+    lookups: inputTables(spec, layout),
+    batches: {
+      of: async () => ({ samples: tokens.length, x: Int32Array.from(tokens), y: new Int32Array(tokens.length) }),
+    },
     pull: async (version, rows) => {
       options.beforePull?.()
-      const named = rows === undefined ? { version, parameters: ALL } : await pullRows(version, rows, { layout, ask: async ({ parts, numbers }) => writeRows(ALL, layout, readRowNumbers(numbers, gradientForm(layout, parts))) })
+      const named =
+        rows === undefined
+          ? { version, parameters: ALL }
+          : await pullRows(version, rows, {
+              layout,
+              ask: async ({ parts, numbers }) =>
+                writeRows(ALL, layout, readRowNumbers(numbers, gradientForm(layout, parts))),
+            })
       pulled.push(Array.from({ length: 40 }, (_, row) => named.parameters[table.offset + 3 * row] !== 0))
       return named
     },
@@ -81,8 +136,20 @@ test('a grant is computed at its base, pushed with its leases, and followed by a
   const { mode, pushed, sent, counted } = deskFor(Array.from({ length: 40 }, (_, i) => i))
   await mode.granted(grant)
   const [{ push, body } = assert.fail()] = pushed
-  assert.deepEqual(push, { incarnation: 'me', modeEpoch: 4, base: grant.base, leases: grant.leases, samples: 40, lossSum: 80, targets: 40, correct: 0 })
-  assert.deepEqual(new Float32Array(body.buffer), Float32Array.from({ length: layout.total }, (_, i) => i + 1))
+  assert.deepEqual(push, {
+    incarnation: 'me',
+    modeEpoch: 4,
+    base: grant.base,
+    leases: grant.leases,
+    samples: 40,
+    lossSum: 80,
+    targets: 40,
+    correct: 0,
+  })
+  assert.deepEqual(
+    new Float32Array(body.buffer),
+    Float32Array.from({ length: layout.total }, (_, i) => i + 1),
+  )
   assert.deepEqual(sent, [{ type: 'lease-request', modeEpoch: 4 }])
   assert.deepEqual(counted, [[40, 2]])
 })
@@ -96,7 +163,10 @@ test('of an embedding that a batch touches in few places, only the rows of its t
   const vector = new Float32Array(layout.total)
   readGradient(body, gradientForm(layout, push.sparse)).writeTo(vector)
   const rows = Array.from({ length: 40 }, (_, row) => vector[table.offset + 3 * row] !== 0)
-  assert.deepEqual(rows.flatMap((touched, row) => (touched ? [row] : [])), [3, 17, 39])
+  assert.deepEqual(
+    rows.flatMap((touched, row) => (touched ? [row] : [])),
+    [3, 17, 39],
+  )
 })
 
 test('of a table that is only looked up, a batch pulls the rows of its tokens, and another batch of the same version its own', async () => {
@@ -106,8 +176,15 @@ test('of a table that is only looked up, a batch pulls the rows of its tokens, a
   tokens.splice(0, 4, 5, 6, 5, 5)
   await mode.granted(grant)
   const rows = pulled.map((there) => there.flatMap((came, row) => (came ? [row] : [])))
-  assert.deepEqual(rows, [[3, 17, 39], [5, 6]])
-  assert.deepEqual(pushed.map(({ push }) => push.sparse), [[{ name: 'wte.weight', rows: 3 }], [{ name: 'wte.weight', rows: 2 }]], 'the second batch computed with its own rows')
+  assert.deepEqual(rows, [
+    [3, 17, 39],
+    [5, 6],
+  ])
+  assert.deepEqual(
+    pushed.map(({ push }) => push.sparse),
+    [[{ name: 'wte.weight', rows: 3 }], [{ name: 'wte.weight', rows: 2 }]],
+    'the second batch computed with its own rows',
+  )
   const others = Array.from({ length: 40 }, (_, i) => i)
   const whole = deskFor(others)
   await whole.mode.granted(grant)

@@ -19,16 +19,28 @@ function trials(fast: string) {
   const prepare: PrepareTrial = async (calls, choose) => {
     const [call] = calls
     assert.ok(call)
-    const { candidate: { family, name } } = choose(call, CAPACITY)
+    const {
+      candidate: { family, name },
+    } = choose(call, CAPACITY)
     counts.prepared++
-    return { run: async () => (`${family} ${name}` === fast ? 1 : 2), destroy: () => { counts.destroyed++ } }
+    return {
+      run: async () => (`${family} ${name}` === fast ? 1 : 2),
+      destroy: () => {
+        counts.destroyed++
+      },
+    }
   }
   return { counts, request: { graph, capacity: CAPACITY, traits: PLAIN_TRAITS, adapter, readText, prepare } }
 }
 
 function memoryCache() {
   const entries = new Map<string, Uint8Array>()
-  const cache: ShardCache = { get: async name => entries.get(name), put: async (name, bytes) => { entries.set(name, bytes) } }
+  const cache: ShardCache = {
+    get: async (name) => entries.get(name),
+    put: async (name, bytes) => {
+      entries.set(name, bytes)
+    },
+  }
   return { entries, cache }
 }
 
@@ -36,7 +48,9 @@ const [product] = fuseGraph(graph).forward.filter(({ kernel }) => kernel === 'li
 
 function suiting() {
   assert.ok(product)
-  return candidatesFor(product, CAPACITY, PLAIN_TRAITS).filter(({ suits }) => suits).map(({ family, name }) => `${family} ${name}`)
+  return candidatesFor(product, CAPACITY, PLAIN_TRAITS)
+    .filter(({ suits }) => suits)
+    .map(({ family, name }) => `${family} ${name}`)
 }
 
 for (const wanted of suiting())
@@ -44,7 +58,10 @@ for (const wanted of suiting())
     const { counts, request } = trials(wanted)
     const choose = await tune({ budgetMs: 60_000 }, request)
     assert.ok(product)
-    const { candidate: { family, name }, why } = choose(product, CAPACITY)
+    const {
+      candidate: { family, name },
+      why,
+    } = choose(product, CAPACITY)
     assert.equal(`${family} ${name}`, wanted)
     assert.match(why, /^measured [\d.]+ ms, the next [\d.]+ ms$/)
     assert.equal(counts.destroyed, counts.prepared)
@@ -72,14 +89,18 @@ test('what was measured once is read from the cache, for this adapter and these 
   assert.equal(entries.size, 2)
 })
 
-for (const [what, text] of [['no JSON', '{'], ['a list', '[]'], ['wrong entries', '{"a":{"variant":1,"ms":2}}']] as const)
+for (const [what, text] of [
+  ['no JSON', '{'],
+  ['a list', '[]'],
+  ['wrong entries', '{"a":{"variant":1,"ms":2}}'],
+] as const)
   test(`a cache entry that is ${what} is said to be damaged and measured anew`, async () => {
     const { cache, entries } = memoryCache()
     await tune({ budgetMs: 60_000, cache }, trials('register 4×4 w8').request)
     for (const name of entries.keys()) entries.set(name, new TextEncoder().encode(text))
     const said: string[] = []
     const again = trials('register 8×4 w8')
-    await tune({ budgetMs: 60_000, cache, say: line => said.push(line) }, again.request)
+    await tune({ budgetMs: 60_000, cache, say: (line) => said.push(line) }, again.request)
     assert.ok(again.counts.prepared > 0)
     assert.match(said.join(), /damaged/)
   })

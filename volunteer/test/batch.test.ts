@@ -1,8 +1,17 @@
-// Batches from blocks, and what normalisation over blocks and dropout promise: results do not depend on who computes which block.
+// Batches from blocks, and what normalisation over blocks and dropout promise: results do not depend on who computes
+// which block.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { initialParameters, parameterLayout, parseModelSpec, type ModelSpec } from '@starling-grid/model'
-import { type BlockId, type JobTerms, sha256Name, trainingBlock, validationBlock, writeSafetensors, type ShardRef } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  type JobTerms,
+  sha256Name,
+  trainingBlock,
+  validationBlock,
+  writeSafetensors,
+  type ShardRef,
+} from '@starling-grid/protocol'
 import { createReferenceExecutor } from '../src/cpu/executor.ts'
 import { Batches } from '../src/data/batch.ts'
 import { sha256Of, Shards } from '../src/data/shards.ts'
@@ -19,17 +28,37 @@ async function batchesOf({ seed = 7 } = {}): Promise<Batches> {
   const make = async (stream: number): Promise<ShardRef> => {
     const x = Uint8Array.from(noise(SHARD_SAMPLES * SIZE, stream), (value) => 128 * (value + 1))
     const y = Int32Array.from({ length: SHARD_SAMPLES }, (_, i) => i % 3)
-    const bytes = writeSafetensors(new Map([
-      ['x', { dtype: 'U8', shape: [SHARD_SAMPLES, ...INPUT], data: x }], ['y', { dtype: 'I32', shape: [SHARD_SAMPLES], data: new Uint8Array(y.buffer) }],
-    ]))
+    const bytes = writeSafetensors(
+      new Map([
+        ['x', { dtype: 'U8', shape: [SHARD_SAMPLES, ...INPUT], data: x }],
+        ['y', { dtype: 'I32', shape: [SHARD_SAMPLES], data: new Uint8Array(y.buffer) }],
+      ]),
+    )
     const sha256 = await sha256Of(bytes)
     shards.set(sha256, bytes)
     return { sha256, bytes: bytes.length, samples: SHARD_SAMPLES }
   }
-  const dataset = { name: 'noise', source: 'none', inputShape: INPUT, classes: 3, inputScale: 1 / 255, train: [await make(1), await make(2)], validation: [await make(3)] }
+  const dataset = {
+    name: 'noise',
+    source: 'none',
+    inputShape: INPUT,
+    classes: 3,
+    inputScale: 1 / 255,
+    train: [await make(1), await make(2)],
+    validation: [await make(3)],
+  }
   const terms = {
-    name: 'job', owner: 'nobody', purpose: '', model: {}, modelHash: sha256Name('0'.repeat(64)), dataset, optimizer: { type: 'sgd', lr: 1 },
-    blockSamples: BLOCK_SAMPLES, batchBlocks: 2, epochs: 2, seed,
+    name: 'job',
+    owner: 'nobody',
+    purpose: '',
+    model: {},
+    modelHash: sha256Name('0'.repeat(64)),
+    dataset,
+    optimizer: { type: 'sgd', lr: 1 },
+    blockSamples: BLOCK_SAMPLES,
+    batchBlocks: 2,
+    epochs: 2,
+    seed,
   } as unknown as JobTerms
   const fetchBytes = async (name: string) => shards.get(name) ?? new Uint8Array()
   return new Batches(terms, new Shards(dataset, fetchBytes, { get: async () => undefined, put: async () => undefined }))
@@ -55,7 +84,10 @@ test('the keys of a block follow the block, whoever computes it and beside which
 test('no two samples share a key, nor one sample in two epochs, nor one sample under two seeds', async () => {
   const batches = await batchesOf()
   const keys = [0, 1].flatMap((epoch) => [0, 1, 2, 3, 4, 5].map((index) => trainingBlock(epoch, index)))
-  const drawn = [...((await batches.of(keys)).keys ?? []), ...((await (await batchesOf({ seed: 8 })).of(BLOCKS)).keys ?? [])]
+  const drawn = [
+    ...((await batches.of(keys)).keys ?? []),
+    ...((await (await batchesOf({ seed: 8 })).of(BLOCKS)).keys ?? []),
+  ]
   assert.equal(drawn.length, 200 + 60)
   assert.equal(new Set(drawn).size, drawn.length)
 })
@@ -63,8 +95,12 @@ test('no two samples share a key, nor one sample in two epochs, nor one sample u
 const MODEL = parseModelSpec({
   input: INPUT,
   layers: [
-    { type: 'conv2d', name: 'conv', out: 4, kernel: 3, padding: 1, bias: false }, { type: 'batchnorm2d', name: 'bn' }, { type: 'relu' },
-    { type: 'dropout', p: 0.25 }, { type: 'globalavgpool' }, { type: 'linear', name: 'head', out: 3 },
+    { type: 'conv2d', name: 'conv', out: 4, kernel: 3, padding: 1, bias: false },
+    { type: 'batchnorm2d', name: 'bn' },
+    { type: 'relu' },
+    { type: 'dropout', p: 0.25 },
+    { type: 'globalavgpool' },
+    { type: 'linear', name: 'head', out: 3 },
   ],
 })
 
@@ -78,7 +114,10 @@ async function gradientOf(spec: ModelSpec, batches: Batches, blocks: readonly Bl
 test('two shares add up to the gradient of one, with batch norm and dropout too', async () => {
   const batches = await batchesOf()
   const whole = await gradientOf(MODEL, batches, BLOCKS)
-  const shares = [await gradientOf(MODEL, batches, BLOCKS.slice(0, 1)), await gradientOf(MODEL, batches, BLOCKS.slice(1).reverse())]
+  const shares = [
+    await gradientOf(MODEL, batches, BLOCKS.slice(0, 1)),
+    await gradientOf(MODEL, batches, BLOCKS.slice(1).reverse()),
+  ]
   const sum = whole.gradient.map((_, i) => shares.reduce((total, { gradient }) => total + (gradient[i] ?? 0), 0))
   expectClose(sum, whole.gradient, 1e-6, 'gradient')
   expectClose([shares.reduce((total, { sums }) => total + sums.lossSum, 0)], [whole.sums.lossSum], 1e-6, 'loss')
@@ -87,7 +126,10 @@ test('two shares add up to the gradient of one, with batch norm and dropout too'
 test('a block that does not fit at once is refused by a model that normalises over it', async () => {
   const executor = createReferenceExecutor(MODEL, { maxMicroBatch: BLOCK_SAMPLES - 1 })
   const batch = await (await batchesOf()).of([trainingBlock(0, 0)])
-  await assert.rejects(executor.gradient(batch, new Float32Array(parameterLayout(MODEL).total)), /normalises over whole blocks of 20 samples.*room for 19/)
+  await assert.rejects(
+    executor.gradient(batch, new Float32Array(parameterLayout(MODEL).total)),
+    /normalises over whole blocks of 20 samples.*room for 19/,
+  )
   assert.deepEqual(microBatchFor(MODEL, 64), { maxMicroBatch: 64 })
   assert.deepEqual(microBatchFor(parseModelSpec({ input: [1], layers: [{ type: 'relu' }] }), 64), {})
 })
@@ -105,8 +147,15 @@ test("running statistics are given each block's mean and unbiased variance, once
   const { targets } = await executor.gradient({ samples, x, y: new Float32Array(x.length) }, gradient)
   const measured = [0, 1].map((channel) => [...x].filter((_, i) => Math.floor(i / 15) % 2 === channel))
   const means = measured.map((values) => values.reduce((sum, value) => sum + value, 0) / values.length)
-  const variances = measured.map((values, c) => values.reduce((sum, value) => sum + (value - (means[c] ?? 0)) ** 2, 0) / (values.length - 1))
-  expectClose(gradient.subarray(trained).map((value) => value / targets), [...means, ...variances], 1e-5, 'statistics')
+  const variances = measured.map(
+    (values, c) => values.reduce((sum, value) => sum + (value - (means[c] ?? 0)) ** 2, 0) / (values.length - 1),
+  )
+  expectClose(
+    gradient.subarray(trained).map((value) => value / targets),
+    [...means, ...variances],
+    1e-5,
+    'statistics',
+  )
 })
 
 test('one element has no variance, and its norm is the shift', async () => {
@@ -120,7 +169,14 @@ test('one element has no variance, and its norm is the shift', async () => {
 })
 
 test('evaluation normalises by the running statistics and draws nothing', async () => {
-  const spec = parseModelSpec({ input: [1, 1, 2], loss: 'mse', layers: [{ type: 'batchnorm2d', name: 'bn', eps: 1 }, { type: 'dropout', p: 0.9 }] })
+  const spec = parseModelSpec({
+    input: [1, 1, 2],
+    loss: 'mse',
+    layers: [
+      { type: 'batchnorm2d', name: 'bn', eps: 1 },
+      { type: 'dropout', p: 0.9 },
+    ],
+  })
   const executor = createReferenceExecutor(spec)
   executor.loadParameters(Float32Array.of(5, 7, 2, 3)) // scale, shift, mean, variance
   assert.deepEqual([...(await executor.predict(Float32Array.of(2, 6), 1))], [7, 17])

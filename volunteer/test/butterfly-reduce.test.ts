@@ -1,4 +1,5 @@
-// The butterfly against a plain sum, under shuffled, repeated and hostile frames; and slices that no honest member sends.
+// The butterfly against a plain sum, under shuffled, repeated and hostile frames; and slices that no honest member
+// sends.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ButterflyReduce, type ButterflyOptions, FAR_OUTSIDE, RankFailure } from '@starling-grid/volunteer'
@@ -9,7 +10,8 @@ import { testStepReduce } from './step-reduce-suite.ts'
 testStepReduce('butterfly', 2)
 
 test('nobody sends in our name, and nobody who is not there', () => {
-  for (const from of [1, 3, -1, Number.NaN]) assert.throws(() => victim('butterfly').accept(honest('butterfly'), from), isCode('message-malformed'))
+  for (const from of [1, 3, -1, Number.NaN])
+    assert.throws(() => victim('butterfly').accept(honest('butterfly'), from), isCode('message-malformed'))
 })
 
 test('a butterfly of one is a bug: it has nobody to exchange with', () => {
@@ -17,9 +19,16 @@ test('a butterfly of one is a bug: it has nobody to exchange with', () => {
 })
 
 /** Members of whom the last sends `times` what the others do, in one float of each part. */
-function withLiar(size: number, times: number, options: Pick<ButterflyOptions, 'weights' | 'harmless'> = {}): { readonly run: () => void; readonly members: readonly ButterflyReduce[] } {
+function withLiar(
+  size: number,
+  times: number,
+  options: Pick<ButterflyOptions, 'weights' | 'harmless'> = {},
+): { readonly run: () => void; readonly members: readonly ButterflyReduce[] } {
   const length = 10 * size
-  const members = Array.from({ length: size }, (_, index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size }, length, ...options }))
+  const members = Array.from(
+    { length: size },
+    (_, index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size }, length, ...options }),
+  )
   const run = (): void => {
     const waiting = members.flatMap((member, from) => {
       const gradient = Float32Array.from({ length }, (_, i) => 1 + ((i + from) % 3))
@@ -28,7 +37,11 @@ function withLiar(size: number, times: number, options: Pick<ButterflyOptions, '
     })
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
       const { to, from, frame } = next
-      waiting.push(...at(members, to).accept(frame, from).map((sent) => ({ ...sent, from: to })))
+      waiting.push(
+        ...at(members, to)
+          .accept(frame, from)
+          .map((sent) => ({ ...sent, from: to })),
+      )
     }
   }
   return { run, members }
@@ -37,7 +50,10 @@ function withLiar(size: number, times: number, options: Pick<ButterflyOptions, '
 test('a slice that is far longer than those of all others ends the step and names who sent it, before any sum of it leaves', () => {
   for (const size of [3, 4, 8]) {
     const { run, members } = withLiar(size, 1e6)
-    assert.throws(run, (error) => error instanceof RankFailure && error.code === 'gradient-outlier' && error.rank === size - 1)
+    assert.throws(
+      run,
+      (error) => error instanceof RankFailure && error.code === 'gradient-outlier' && error.rank === size - 1,
+    )
     assert.ok(members.every(({ done }) => !done))
   }
 })
@@ -69,9 +85,14 @@ test('of two members neither can tell who is right, so only what is no number is
 })
 
 test('finite slices whose sum is not: the member is named that sent the longest', () => {
-  const [one, other] = [0, 1].map((index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size: 2 }, length: 4 }))
+  const [one, other] = [0, 1].map(
+    (index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size: 2 }, length: 4 }),
+  )
   const huge = new Float32Array(4).fill(3e38)
   const sent = other?.contribute(huge, manifestOf(1)) ?? []
   one?.contribute(huge, manifestOf(0))
-  assert.throws(() => sent.forEach(({ frame }) => one?.accept(frame, 1)), (error) => error instanceof RankFailure && error.code === 'gradient-not-finite' && error.rank === 1)
+  assert.throws(
+    () => sent.forEach(({ frame }) => one?.accept(frame, 1)),
+    (error) => error instanceof RankFailure && error.code === 'gradient-not-finite' && error.rank === 1,
+  )
 })

@@ -22,7 +22,8 @@ test('short vectors take fewer hops than a ring has', () => {
 })
 
 test('large groups do not talk everybody to everybody', () => {
-  for (const bytes of [4, 10_000, MB, 100 * MB]) for (const link of [undefined, internet]) assert.notEqual(allReduce(bytes, 17, link), 'direct')
+  for (const bytes of [4, 10_000, MB, 100 * MB])
+    for (const link of [undefined, internet]) assert.notEqual(allReduce(bytes, 17, link), 'direct')
   assert.equal(chooseAlgorithm({ collective: 'allToAll', bytes: MB, size: 64 }).algorithm, 'direct')
 })
 
@@ -33,14 +34,30 @@ test('broadcasts of little go down a tree, of much along a chain', () => {
 })
 
 test('the prediction for a long vector is what bandwidth allows', () => {
-  const { predictedMs } = chooseAlgorithm({ collective: 'allReduce', bytes: 400 * MB, size: 4, link: { latencyMs: 1, bytesPerMs: 50_000 } })
+  const { predictedMs } = chooseAlgorithm({
+    collective: 'allReduce',
+    bytes: 400 * MB,
+    size: 4,
+    link: { latencyMs: 1, bytesPerMs: 50_000 },
+  })
   assert.ok(Math.abs(predictedMs - (1.5 * 400 * MB) / 50_000) < 10, `${predictedMs} ms`)
 })
 
 test('a choice names what it was compared with', () => {
   const { reason, algorithm } = chooseAlgorithm({ collective: 'allReduce', bytes: 4 * MB, size: 4 })
   assert.equal(algorithm, 'ring')
-  for (const word of ['ring', 'direct', 'butterfly', 'recursive-doubling', 'tree', 'star', '4000000 bytes', '4 ranks', 'ms']) assert.ok(reason.includes(word), `"${reason}" says nothing of ${word}`)
+  for (const word of [
+    'ring',
+    'direct',
+    'butterfly',
+    'recursive-doubling',
+    'tree',
+    'star',
+    '4000000 bytes',
+    '4 ranks',
+    'ms',
+  ])
+    assert.ok(reason.includes(word), `"${reason}" says nothing of ${word}`)
 })
 
 test('a lone rank waits for nobody', () => {
@@ -49,5 +66,7 @@ test('a lone rank waits for nobody', () => {
 
 test('only what is allowed is chosen', () => {
   assert.equal(chooseAlgorithm({ collective: 'allReduce', bytes: 4, size: 4, among: ['ring'] }).algorithm, 'ring')
-  assert.throws(() => chooseAlgorithm({ collective: 'gather', bytes: 4, size: 4, among: ['ring'] }), { code: 'unsupported' })
+  assert.throws(() => chooseAlgorithm({ collective: 'gather', bytes: 4, size: 4, among: ['ring'] }), {
+    code: 'unsupported',
+  })
 })

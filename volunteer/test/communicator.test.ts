@@ -4,8 +4,8 @@ import { test } from 'node:test'
 import { type Frame, newMemberId, packFrame } from '@starling-grid/protocol'
 import { type Communicator, openCommunicator } from '../src/collective/communicator.ts'
 import { fingerprint } from '../src/collective/group-runner.ts'
-import { networkMesh } from '../src/collective/mesh.ts'
 import { MemoryGrid } from '../src/collective/memory-link.ts'
+import { networkMesh } from '../src/collective/mesh.ts'
 import type { PeerNetwork } from '../src/collective/peer-link.ts'
 import { RankFailure } from '../src/collective/rank-failure.ts'
 import { communicatorCases } from '../testing/communicator-suite.ts'
@@ -22,7 +22,17 @@ function open(size: number, t: { after(run: () => Promise<unknown>): void }): Ra
   const members = Array.from({ length: size }, () => newMemberId())
   const ranks = members.map((member, index): Rank => {
     const network = grid.join(member)
-    const rank: Rank = { network, links: 0, group: openCommunicator(networkMesh(counting(network, () => rank.links++), members, index)) }
+    const rank: Rank = {
+      network,
+      links: 0,
+      group: openCommunicator(
+        networkMesh(
+          counting(network, () => rank.links++),
+          members,
+          index,
+        ),
+      ),
+    }
     return rank
   })
   t.after(() => Promise.all(ranks.map(({ group }) => group.close())))
@@ -53,7 +63,10 @@ function at<T>(values: readonly T[], index: number): T {
   return value
 }
 
-const named = (rank: number, code: string) => (error: unknown): boolean => error instanceof RankFailure && error.rank === rank && error.code === code
+const named =
+  (rank: number, code: string) =>
+  (error: unknown): boolean =>
+    error instanceof RankFailure && error.rank === rank && error.code === code
 
 for (const size of [1, 2, 3, 4, 5])
   test(`${size} ranks in memory`, async (t) => {
@@ -64,17 +77,28 @@ for (const size of [1, 2, 3, 4, 5])
 test('a ring opens links to neighbours only; others are opened when they are needed', async (t) => {
   const ranks = open(5, t)
   await all(ranks, (group) => group.allReduce(new Float32Array(1000), { algorithm: 'ring' }))
-  assert.deepEqual(ranks.map(({ links }) => links), [2, 2, 2, 2, 2])
+  assert.deepEqual(
+    ranks.map(({ links }) => links),
+    [2, 2, 2, 2, 2],
+  )
   await Promise.all([at(ranks, 0).group.send(Uint8Array.of(1), 2), at(ranks, 2).group.recv(new Uint8Array(1), 0)])
-  assert.deepEqual(ranks.map(({ links }) => links), [3, 2, 3, 2, 2])
+  assert.deepEqual(
+    ranks.map(({ links }) => links),
+    [3, 2, 3, 2, 2],
+  )
   await all(ranks, (group) => group.allReduce(new Float32Array(1000), { algorithm: 'direct' }))
-  assert.deepEqual(ranks.map(({ links }) => links), [4, 4, 4, 4, 4])
+  assert.deepEqual(
+    ranks.map(({ links }) => links),
+    [4, 4, 4, 4, 4],
+  )
 })
 
 test('a rank that is lost in the middle is named on all others, at once', async (t) => {
   const ranks = open(4, t)
   await all(ranks, (group) => group.allReduce(Int32Array.of(1), { algorithm: 'ring' }))
-  const sums = [0, 1, 3].map((rank) => at(ranks, rank).group.allReduce(new Float32Array(100_000), { algorithm: 'ring' }))
+  const sums = [0, 1, 3].map((rank) =>
+    at(ranks, rank).group.allReduce(new Float32Array(100_000), { algorithm: 'ring' }),
+  )
   const failed = sums.map((sum) => assert.rejects(sum, named(2, 'link-lost')))
   at(ranks, 2).network.stop()
   await Promise.all(failed)
@@ -85,16 +109,27 @@ test('the survivors go on in a subgroup', async (t) => {
   await all(ranks, (group) => group.barrier())
   at(ranks, 1).network.stop()
   const survivors = [0, 2, 3].map((rank) => at(ranks, rank).group)
-  await Promise.all(survivors.map((group) => assert.rejects(group.allReduce(Int32Array.of(1), { algorithm: 'direct' }), named(1, 'link-lost'))))
+  await Promise.all(
+    survivors.map((group) =>
+      assert.rejects(group.allReduce(Int32Array.of(1), { algorithm: 'direct' }), named(1, 'link-lost')),
+    ),
+  )
   const sums = await Promise.all(survivors.map((group) => group.subgroup([0, 2, 3]).allReduce(Int32Array.of(1))))
-  assert.deepEqual(sums.map(([sum]) => sum), [3, 3, 3])
+  assert.deepEqual(
+    sums.map(([sum]) => sum),
+    [3, 3, 3],
+  )
 })
 
 test('who waits for a rank that waits as well does not blame it', async (t) => {
   const ranks = open(3, t)
   await all(ranks, (group) => group.barrier())
   const timeoutMs = 1200
-  const waits = (rank: number): Promise<void> => assert.rejects(at(ranks, rank).group.allReduce(Int32Array.of(1), { algorithm: 'star', timeoutMs }), named(2, 'reduce-timeout'))
+  const waits = (rank: number): Promise<void> =>
+    assert.rejects(
+      at(ranks, rank).group.allReduce(Int32Array.of(1), { algorithm: 'star', timeoutMs }),
+      named(2, 'reduce-timeout'),
+    )
   // Rank 1's time is up first; it waits for rank 0, which waits for rank 2.
   const early = waits(1)
   await new Promise((resolve) => setTimeout(resolve, timeoutMs / 4))
@@ -132,11 +167,16 @@ test('an all-reduce sends 2(N−1)/N of the vector, and less with encodings', as
   await all(ranks, (group) => group.allReduce(new Float32Array(10), { algorithm: 'direct' }))
   const plain = 1.5 * 4 * length
   for (const algorithm of ['ring', 'direct'] as const) {
-    const [f32, f16] = [await sentBy((group) => group.allReduce(new Float32Array(length), { algorithm })), await sentBy((group) => group.allReduce(new Float32Array(length), { algorithm, encoding: { type: 'f16' } }))]
+    const [f32, f16] = [
+      await sentBy((group) => group.allReduce(new Float32Array(length), { algorithm })),
+      await sentBy((group) => group.allReduce(new Float32Array(length), { algorithm, encoding: { type: 'f16' } })),
+    ]
     assert.ok(f32 >= plain && f32 < 1.01 * plain, `${f32} bytes`)
     assert.ok(f16 >= plain / 2 && f16 < 1.01 * (plain / 2), `${f16} bytes`)
   }
-  const int8 = await sentBy((group) => group.allReduce(new Float32Array(length), { algorithm: 'direct', encoding: { type: 'int8' } }))
+  const int8 = await sentBy((group) =>
+    group.allReduce(new Float32Array(length), { algorithm: 'direct', encoding: { type: 'int8' } }),
+  )
   assert.ok(plain / int8 > 3.8, `${plain / int8} times less`)
 })
 
@@ -144,11 +184,24 @@ const hostile: readonly (readonly [what: string, code: string, bytes: () => Uint
   ['no frame', 'message-malformed', () => new Uint8Array(100).fill(7)],
   ['a frame with a wrong checksum', 'checksum', () => spoilt(packFrame(frameOf({ payload: new Uint8Array(8) })))],
   ['a frame of another kind', 'message-unexpected', () => packFrame(frameOf({ type: 'manifest' }))],
-  ['a word about no kind of operation', 'message-malformed', () => packFrame(frameOf({ type: 'heartbeat', bucket: 99 }))],
+  [
+    'a word about no kind of operation',
+    'message-malformed',
+    () => packFrame(frameOf({ type: 'heartbeat', bucket: 99 })),
+  ],
 ]
 
 function frameOf(fields: Partial<Frame>): Frame {
-  return { type: 'partial', generation: 1, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0), ...fields }
+  return {
+    type: 'partial',
+    generation: 1,
+    step: 0,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new Uint8Array(0),
+    ...fields,
+  }
 }
 
 function spoilt(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
@@ -157,7 +210,9 @@ function spoilt(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
 }
 
 /** A group of two whose rank 0 is ours to send anything, over the link that the other's group uses. */
-async function withLiar(t: { after(run: () => Promise<unknown>): void }): Promise<{ readonly group: Communicator; readonly say: (bytes: Uint8Array<ArrayBuffer>) => Promise<void> }> {
+async function withLiar(t: {
+  after(run: () => Promise<unknown>): void
+}): Promise<{ readonly group: Communicator; readonly say: (bytes: Uint8Array<ArrayBuffer>) => Promise<void> }> {
   const grid = new MemoryGrid()
   const members = [newMemberId(), newMemberId()]
   const [liar, honest] = members.map((member) => grid.join(member))
@@ -180,7 +235,8 @@ for (const [what, code, bytes] of hostile)
 test('a rank that floods operations which nobody began is dropped', async (t) => {
   const { group, say } = await withLiar(t)
   const flood = async (): Promise<void> => {
-    for (let step = 0; ; step++) await say(packFrame(frameOf({ generation: 7, step, payload: new Uint8Array(200_000) })))
+    for (let step = 0; ; step++)
+      await say(packFrame(frameOf({ generation: 7, step, payload: new Uint8Array(200_000) })))
   }
   await assert.rejects(flood(), { code: 'link-lost' })
   await assert.rejects(group.barrier(), named(0, 'rate-exceeded'))
@@ -192,13 +248,26 @@ test('a refusal that blames nobody of the group blames its sender, and its text 
   await say(packFrame(frameOf({ type: 'refusal', hop: 9 })))
   await assert.rejects(first, named(0, 'message-malformed'))
   const second = group.barrier()
-  await say(packFrame(frameOf({ type: 'refusal', step: 1, hop: 0, payload: new TextEncoder().encode(`no-code \u001b[31mred${'x'.repeat(5000)}`) })))
-  await assert.rejects(second, (error) => error instanceof RankFailure && error.message.length < 500 && !error.message.includes('\u001b'))
+  await say(
+    packFrame(
+      frameOf({
+        type: 'refusal',
+        step: 1,
+        hop: 0,
+        payload: new TextEncoder().encode(`no-code \u001b[31mred${'x'.repeat(5000)}`),
+      }),
+    ),
+  )
+  await assert.rejects(
+    second,
+    (error) => error instanceof RankFailure && error.message.length < 500 && !error.message.includes('\u001b'),
+  )
 })
 
 test('subgroups refuse ranks that are twice, outside, or not their own', async (t) => {
   const [rank] = open(3, t)
-  for (const ranks of [[0, 0], [1, 2], [0, 3], [0, -1], []]) assert.throws(() => rank?.group.subgroup(ranks), { code: 'usage' })
+  for (const ranks of [[0, 0], [1, 2], [0, 3], [0, -1], []])
+    assert.throws(() => rank?.group.subgroup(ranks), { code: 'usage' })
 })
 
 test('a group that is closed ends its operations and takes no more', async (t) => {
@@ -221,12 +290,14 @@ test('a rank of the mesh that speaks in a group which it is not in is dropped; t
   const pair = [first.subgroup([1, 2]), second.subgroup([1, 2])] as const
   const sum = pair[0].allReduce(Int32Array.of(1))
   const generation = fingerprint('1 1,2 0')
-  for (const type of ['heartbeat', 'partial'] as const) await link.send(packFrame(frameOf({ type, generation: type === 'heartbeat' ? 0 : generation })))
+  for (const type of ['heartbeat', 'partial'] as const)
+    await link.send(packFrame(frameOf({ type, generation: type === 'heartbeat' ? 0 : generation })))
   assert.match(await closed, /not in/)
   assert.deepEqual(await Promise.all([sum, pair[1].allReduce(Int32Array.of(1))]), [Int32Array.of(2), Int32Array.of(2)])
 })
 
 test('times that timers cannot keep are refused', async (t) => {
   const [rank] = open(1, t)
-  for (const timeoutMs of [0, -1, NaN, Infinity]) await assert.rejects(rank?.group.barrier({ timeoutMs }) ?? Promise.resolve(), { code: 'usage' })
+  for (const timeoutMs of [0, -1, NaN, Infinity])
+    await assert.rejects(rank?.group.barrier({ timeoutMs }) ?? Promise.resolve(), { code: 'usage' })
 })

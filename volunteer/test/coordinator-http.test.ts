@@ -10,7 +10,16 @@ import { CoordinatorHttp, isFatal } from '@starling-grid/volunteer'
 const JOB = jobId('a-job')
 const VERSION = { v: 3, id: versionId('a'.repeat(64)) }
 const BYTES = Uint8Array.of(1, 2, 3, 4)
-const PUSH: Push = { incarnation: memberId('b'.repeat(32)), modeEpoch: 1, base: VERSION, leases: [{ block: '0:1' as Push['leases'][number]['block'], leaseEpoch: 1 }], samples: 1, targets: 1, lossSum: 1, correct: 0 }
+const PUSH: Push = {
+  incarnation: memberId('b'.repeat(32)),
+  modeEpoch: 1,
+  base: VERSION,
+  leases: [{ block: '0:1' as Push['leases'][number]['block'], leaseEpoch: 1 }],
+  samples: 1,
+  targets: 1,
+  lossSum: 1,
+  correct: 0,
+}
 
 /** every request that there is: a new one belongs here */
 const REQUESTS: Readonly<Record<string, (http: CoordinatorHttp) => Promise<unknown>>> = {
@@ -25,24 +34,35 @@ const REQUESTS: Readonly<Record<string, (http: CoordinatorHttp) => Promise<unkno
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void
 
-const refusing = (status: number, code: string): Answer => (_, response) => void response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ code, message: 'not now' }))
+const refusing =
+  (status: number, code: string): Answer =>
+  (_, response) =>
+    void response
+      .writeHead(status, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ code, message: 'not now' }))
 
 /** what a coordinator that starts again, is busy, or sits behind a bad line does */
 const PASSING: Readonly<Record<string, Answer>> = {
   'a defect': refusing(500, 'unsupported'),
-  'a proxy without its coordinator': (_, response) => void response.writeHead(502, { 'content-type': 'text/html' }).end('<h1>Bad gateway</h1>'),
+  'a proxy without its coordinator': (_, response) =>
+    void response.writeHead(502, { 'content-type': 'text/html' }).end('<h1>Bad gateway</h1>'),
   'a coordinator that starts': refusing(503, 'grid-full'),
   'a full disk': refusing(507, 'disk-failed'),
   'too many requests': refusing(429, 'rate-exceeded'),
   'a session that is being renewed': refusing(401, 'session-unknown'),
   'a connection that is reset': (request) => void request.socket.destroy(),
-  'an answer that breaks off': (_, response) => void response.writeHead(200, { 'content-length': '4' }).write(Uint8Array.of(1), () => response.destroy()),
+  'an answer that breaks off': (_, response) =>
+    void response.writeHead(200, { 'content-length': '4' }).write(Uint8Array.of(1), () => response.destroy()),
   'an answer that never begins': () => undefined,
-  'an answer that stops in the middle': (_, response) => void response.writeHead(200, { 'content-length': '4' }).write(Uint8Array.of(1)),
+  'an answer that stops in the middle': (_, response) =>
+    void response.writeHead(200, { 'content-length': '4' }).write(Uint8Array.of(1)),
 }
 
 const good: Answer = ({ method, url = '' }, response) => {
-  if (method === 'POST' && url.endsWith('/pushes')) return void response.writeHead(200, { 'content-type': 'application/json' }).end('{"verdict":"received","message":""}')
+  if (method === 'POST' && url.endsWith('/pushes'))
+    return void response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end('{"verdict":"received","message":""}')
   response.writeHead(method === 'PUT' ? 201 : 200).end(method === 'PUT' ? '{}' : BYTES)
 }
 
@@ -51,7 +71,9 @@ const ended = new AbortController()
 after(() => ended.abort())
 
 /** Answers requests in turn, and the last answer for ever. */
-async function served(answers: readonly Answer[]): Promise<{ readonly http: CoordinatorHttp; readonly asked: () => number; readonly close: () => void }> {
+async function served(
+  answers: readonly Answer[],
+): Promise<{ readonly http: CoordinatorHttp; readonly asked: () => number; readonly close: () => void }> {
   let asked = 0
   const server = createServer((request, response) => {
     const answer = answers[Math.min(asked++, answers.length - 1)]
@@ -59,12 +81,18 @@ async function served(answers: readonly Answer[]): Promise<{ readonly http: Coor
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const http = new CoordinatorHttp(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, () => 'token', ended.signal, TIMES)
+  const http = new CoordinatorHttp(
+    `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    () => 'token',
+    ended.signal,
+    TIMES,
+  )
   return { http, asked: () => asked, close: () => (server.closeAllConnections(), server.close()) }
 }
 
 /** The status is the whole answer to an upload. */
-const ignoresBody = (name: string, fault: string): boolean => name === 'upload' && fault.startsWith('an answer that') && fault !== 'an answer that never begins'
+const ignoresBody = (name: string, fault: string): boolean =>
+  name === 'upload' && fault.startsWith('an answer that') && fault !== 'an answer that never begins'
 
 for (const [name, request] of Object.entries(REQUESTS)) {
   for (const [fault, answer] of Object.entries(PASSING).filter(([fault]) => !ignoresBody(name, fault)))
@@ -76,9 +104,18 @@ for (const [name, request] of Object.entries(REQUESTS)) {
     })
 
   test(`${name} that is refused by name is not asked again, and no refusal of one request ends a volunteer`, async () => {
-    for (const [status, code] of [[404, 'base-stale'], [409, 'message-unexpected'], [422, 'unsupported'], [422, 'model-invalid'], [400, 'usage']] as const) {
+    for (const [status, code] of [
+      [404, 'base-stale'],
+      [409, 'message-unexpected'],
+      [422, 'unsupported'],
+      [422, 'model-invalid'],
+      [400, 'usage'],
+    ] as const) {
       const { http, asked, close } = await served([refusing(status, code), good])
-      const found = await request(http).then((value) => value, (error: unknown) => error)
+      const found = await request(http).then(
+        (value) => value,
+        (error: unknown) => error,
+      )
       assert.equal(asked(), 1)
       if (name === 'push') assert.deepEqual(found, { verdict: code, message: 'not now' })
       else assert.ok(found instanceof GridError && isErrorCode(found.code) && !isFatal(found), String(found))
@@ -88,7 +125,10 @@ for (const [name, request] of Object.entries(REQUESTS)) {
 
   test(`${name} gives up when its time is over, with an error that is not fatal`, async () => {
     const { http, asked, close } = await served([refusing(503, 'grid-full')])
-    const error: unknown = await request(http).then(() => undefined, (cause: unknown) => cause)
+    const error: unknown = await request(http).then(
+      () => undefined,
+      (cause: unknown) => cause,
+    )
     assert.ok(error instanceof GridError && !isFatal(error), String(error))
     assert.ok(asked() > 10)
     close()

@@ -12,16 +12,28 @@ interface Side {
 }
 
 /** Welcomes whoever says hello, and closes nothing. */
-function patientCoordinator(sides: Side[]): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
+function patientCoordinator(
+  sides: Side[],
+): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
   return {
-    client: 'node', coordinatorUrl: 'http://grid.test',
+    client: 'node',
+    coordinatorUrl: 'http://grid.test',
     signer: async () => ({ publicKey: new Uint8Array(32), sign: async () => new Uint8Array(64) }),
     dialCoordinator: async () => {
       const said: ToCoordinator[] = []
       const number = sides.length + 1
-      const welcome: ToVolunteer = { type: 'welcome', session: sessionOf(number), owner: 1, signallingPath: '/signalling', iceServers: [], job: null }
+      const welcome: ToVolunteer = {
+        type: 'welcome',
+        session: sessionOf(number),
+        owner: 1,
+        signallingPath: '/signalling',
+        iceServers: [],
+        job: null,
+      }
       const socket: CoordinatorSocket = {
-        onMessage: undefined, onClose: undefined, close: () => undefined,
+        onMessage: undefined,
+        onClose: undefined,
+        close: () => undefined,
         send(text) {
           const message = JSON.parse(text) as ToCoordinator
           said.push(message)
@@ -43,7 +55,10 @@ test('a socket that is given up is followed by another of the same member, and i
   const first = nextWelcome()
   const heard: string[] = []
   const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, 'sleeper', {
-    onWelcome: () => welcomed(), onMessage: ({ type }) => heard.push(type), onRefused: () => undefined, onAway: () => undefined,
+    onWelcome: () => welcomed(),
+    onMessage: ({ type }) => heard.push(type),
+    onRefused: () => undefined,
+    onAway: () => undefined,
   })
   const running = link.run(ending.signal)
   await first
@@ -52,7 +67,10 @@ test('a socket that is given up is followed by another of the same member, and i
   assert.equal(link.connected, false)
   await second
   const [old, present] = sides
-  assert.deepEqual(present?.said.map((message) => message.type === 'hello' && [message.incarnation, message.again]), [[link.member, true]])
+  assert.deepEqual(
+    present?.said.map((message) => message.type === 'hello' && [message.incarnation, message.again]),
+    [[link.member, true]],
+  )
   old?.socket.onMessage?.(encode({ type: 'wait', job: jobId('a-job'), reason: 'late' }))
   old?.socket.onClose?.('code 1006')
   link.send({ type: 'leave' })
@@ -69,14 +87,21 @@ test('a thousand reconnects leave one listener on the signal that ends the volun
   const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)]
   let most = 0
   Object.assign(signal, {
-    addEventListener: (type: string, listener: () => void, options?: AddEventListenerOptions) => (listeners.add(listener), (most = Math.max(most, listeners.size)), add(type, listener, options)),
+    addEventListener: (type: string, listener: () => void, options?: AddEventListenerOptions) => (
+      listeners.add(listener),
+      (most = Math.max(most, listeners.size)),
+      add(type, listener, options)
+    ),
     removeEventListener: (type: string, listener: () => void) => (listeners.delete(listener), remove(type, listener)),
   })
   let reached: () => void = () => undefined
   const done = new Promise<void>((resolve) => (reached = resolve))
   let welcomes = 0
   const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, 'flapping', {
-    onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))), onMessage: () => undefined, onRefused: () => undefined, onAway: () => undefined,
+    onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))),
+    onMessage: () => undefined,
+    onRefused: () => undefined,
+    onAway: () => undefined,
   })
   const random = Math.random
   Math.random = () => 0 // no pause between attempts

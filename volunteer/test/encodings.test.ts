@@ -1,12 +1,22 @@
-// Encodings on their own: f16 against its definition, int8 and top-k against their bounds, PowerSGD against plain algebra; and
-// what error feedback is for: over many steps nothing is lost.
+// Encodings on their own: f16 against its definition, int8 and top-k against their bounds, PowerSGD against plain
+// algebra; and what error feedback is for: over many steps nothing is lost.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import fc from 'fast-check'
 import { isGridError, random32 } from '@starling-grid/protocol'
+import fc from 'fast-check'
 import { decodeF16, encodeF16 } from '../src/collective/encode-f16.ts'
 import { decodeInt8, encodeInt8, INT8_BLOCK, int8Codec } from '../src/collective/encode-int8.ts'
-import { leftFactors, multiplyOut, orthonormalize, outside, type PowerSgdShape, requireShape, rightFactors, squareShape, startPowerSgd } from '../src/collective/encode-power-sgd.ts'
+import {
+  leftFactors,
+  multiplyOut,
+  orthonormalize,
+  outside,
+  type PowerSgdShape,
+  requireShape,
+  rightFactors,
+  squareShape,
+  startPowerSgd,
+} from '../src/collective/encode-power-sgd.ts'
 import { addTopK, encodeTopK, topKCount } from '../src/collective/encode-top-k.ts'
 
 const nearest = { type: 'nearest' } as const
@@ -70,7 +80,12 @@ test('int8 is off by half a step of its block at most, and takes 1.02 bytes a nu
   for (let block = 0; block < values.length; block += INT8_BLOCK) {
     const part = values.subarray(block, block + INT8_BLOCK)
     const step = part.reduce((most, value) => Math.max(most, Math.abs(value)), 0) / 127
-    part.forEach((value, i) => assert.ok(Math.abs(value - (decoded[block + i] ?? NaN)) <= step * 0.50001, `${value} became ${decoded[block + i]}`))
+    part.forEach((value, i) =>
+      assert.ok(
+        Math.abs(value - (decoded[block + i] ?? NaN)) <= step * 0.50001,
+        `${value} became ${decoded[block + i]}`,
+      ),
+    )
   }
 })
 
@@ -85,7 +100,13 @@ test('int8: zeros, tiny numbers and odd lengths survive; NaN and infinity are no
   assert.ok(tiny.every((value) => Math.abs(value) <= 1.1e-44))
   for (const odd of [NaN, Infinity, -Infinity]) {
     const decoded = new Float32Array(300)
-    decodeInt8(encodeInt8(Float32Array.from({ length: 300 }, (_, i) => (i === 7 ? odd : 1)), nearest), decoded)
+    decodeInt8(
+      encodeInt8(
+        Float32Array.from({ length: 300 }, (_, i) => (i === 7 ? odd : 1)),
+        nearest,
+      ),
+      decoded,
+    )
     assert.ok(decoded.subarray(0, 256).every(Number.isNaN) && decoded.subarray(256).every((value) => value === 1))
   }
 })
@@ -94,21 +115,32 @@ test('stochastic rounding is right on average', () => {
   const codec = int8Codec({ type: 'stochastic', random: random32(3) })
   const values = Float32Array.from({ length: 256 }, (_, i) => (i === 0 ? 127 : 0.3)) // a step of 1
   let sum = 0
-  for (let round = 0; round < 40; round++) for (const value of codec.decode(codec.encode(values), 256).subarray(1)) sum += value
+  for (let round = 0; round < 40; round++)
+    for (const value of codec.decode(codec.encode(values), 256).subarray(1)) sum += value
   assert.ok(Math.abs(sum / (40 * 255) - 0.3) < 0.02, `${sum / (40 * 255)}`)
 })
 
 test('top-k sends the largest, in the order of their places', () => {
   fc.assert(
-    fc.property(fc.array(fc.float({ noNaN: true }), { minLength: 1, maxLength: 200, size: 'max' }), fc.double({ min: 0.01, max: 1, noNaN: true }), (list, share) => {
-      const values = Float32Array.from(list)
-      const k = topKCount(values.length, share)
-      const kept = new Float32Array(values.length)
-      addTopK(encodeTopK(values, k), kept, k)
-      const sizes = [...values].map(Math.abs).sort((a, b) => b - a)
-      const sent = [...kept].filter((value, i) => Object.is(value + 0, (values[i] ?? NaN) + 0) && value !== 0).map(Math.abs).sort((a, b) => b - a)
-      assert.deepEqual(sent.filter((size) => size > (sizes[k] ?? 0)), sizes.slice(0, k).filter((size) => size > (sizes[k] ?? 0)))
-    }),
+    fc.property(
+      fc.array(fc.float({ noNaN: true }), { minLength: 1, maxLength: 200, size: 'max' }),
+      fc.double({ min: 0.01, max: 1, noNaN: true }),
+      (list, share) => {
+        const values = Float32Array.from(list)
+        const k = topKCount(values.length, share)
+        const kept = new Float32Array(values.length)
+        addTopK(encodeTopK(values, k), kept, k)
+        const sizes = [...values].map(Math.abs).sort((a, b) => b - a)
+        const sent = [...kept]
+          .filter((value, i) => Object.is(value + 0, (values[i] ?? NaN) + 0) && value !== 0)
+          .map(Math.abs)
+          .sort((a, b) => b - a)
+        assert.deepEqual(
+          sent.filter((size) => size > (sizes[k] ?? 0)),
+          sizes.slice(0, k).filter((size) => size > (sizes[k] ?? 0)),
+        )
+      },
+    ),
     { numRuns: 500 },
   )
   const bytes = encodeTopK(Float32Array.of(1, NaN, -3, 2), 2)
@@ -133,18 +165,32 @@ test('decoders refuse bytes that are nothing of theirs, whatever they are', () =
     { numRuns: 2000 },
   )
   const places = (...numbers: number[]): Uint8Array => new Uint8Array(Uint32Array.of(...numbers, 0, 0).buffer)
-  for (const bad of [places(1, 1), places(2, 1), places(0, 5), places(0, 0xffffffff)]) assert.throws(() => addTopK(bad, new Float32Array(5), 2), { code: 'message-malformed' })
+  for (const bad of [places(1, 1), places(2, 1), places(0, 5), places(0, 0xffffffff)])
+    assert.throws(() => addTopK(bad, new Float32Array(5), 2), { code: 'message-malformed' })
   const scale = (value: number): Uint8Array => new Uint8Array([...new Uint8Array(Float32Array.of(value).buffer), 1])
-  assert.throws(() => decodeInt8(new Uint8Array([...scale(1).subarray(0, 4), 0x80]), new Float32Array(1)), { code: 'message-malformed' }, 'no encoder sends −128')
-  for (const bad of [-1, Infinity]) assert.throws(() => decodeInt8(scale(bad), new Float32Array(1)), { code: 'message-malformed' })
+  assert.throws(
+    () => decodeInt8(new Uint8Array([...scale(1).subarray(0, 4), 0x80]), new Float32Array(1)),
+    { code: 'message-malformed' },
+    'no encoder sends −128',
+  )
+  for (const bad of [-1, Infinity])
+    assert.throws(() => decodeInt8(scale(bad), new Float32Array(1)), { code: 'message-malformed' })
 })
 
 test('PowerSGD gives back a matrix of its rank, and the factors of several matrices lie side by side', () => {
-  const shape: PowerSgdShape = { matrices: [{ start: 3, rows: 20, columns: 30 }, { start: 700, rows: 5, columns: 4 }], rank: 2 }
+  const shape: PowerSgdShape = {
+    matrices: [
+      { start: 3, rows: 20, columns: 30 },
+      { start: 700, rows: 5, columns: 4 },
+    ],
+    rank: 2,
+  }
   const vector = new Float32Array(800)
   for (const { start, rows, columns } of shape.matrices)
     for (let row = 0; row < rows; row++)
-      for (let column = 0; column < columns; column++) vector[start + row * columns + column] = Math.sin(row) * Math.cos(column) + Math.cos(3 * row) * Math.sin(2 * column)
+      for (let column = 0; column < columns; column++)
+        vector[start + row * columns + column] =
+          Math.sin(row) * Math.cos(column) + Math.cos(3 * row) * Math.sin(2 * column)
   const { q } = startPowerSgd(shape, 800, 5)
   const p = leftFactors(shape, vector, q)
   orthonormalize(shape, p)
@@ -157,17 +203,27 @@ test('Gram–Schmidt leaves columns of length one at right angles, and zeros whe
   const shape: PowerSgdShape = { matrices: [{ start: 0, rows: 50, columns: 1 }], rank: 3 }
   const p = Float32Array.from({ length: 150 }, (_, i) => (i % 3 === 1 ? 2 * Math.sin(i - 1) : Math.sin(i)))
   orthonormalize(shape, p)
-  const dot = (a: number, b: number): number => Array.from({ length: 50 }, (_, row) => (p[3 * row + a] ?? 0) * (p[3 * row + b] ?? 0)).reduce((x, y) => x + y, 0)
+  const dot = (a: number, b: number): number =>
+    Array.from({ length: 50 }, (_, row) => (p[3 * row + a] ?? 0) * (p[3 * row + b] ?? 0)).reduce((x, y) => x + y, 0)
   assert.ok(Math.abs(dot(0, 0) - 1) < 1e-6 && Math.abs(dot(2, 2) - 1) < 1e-6 && Math.abs(dot(0, 2)) < 1e-6)
   assert.equal(dot(1, 1), 0)
 })
 
 test('shapes that overlap or reach too far are refused; what lies outside is known', () => {
   const matrix = (start: number, rows: number, columns: number) => ({ start, rows, columns })
-  for (const matrices of [[matrix(0, 5, 5), matrix(24, 1, 1)], [matrix(90, 4, 4)], [matrix(-1, 2, 2)], [matrix(0, 0, 5)], [matrix(0, 1.5, 2)]])
+  for (const matrices of [
+    [matrix(0, 5, 5), matrix(24, 1, 1)],
+    [matrix(90, 4, 4)],
+    [matrix(-1, 2, 2)],
+    [matrix(0, 0, 5)],
+    [matrix(0, 1.5, 2)],
+  ])
     assert.throws(() => requireShape({ matrices, rank: 1 }, 100), { code: 'usage' })
   assert.throws(() => requireShape({ matrices: [], rank: 0 }, 100), { code: 'usage' })
-  assert.deepEqual(outside({ matrices: [matrix(3, 2, 2), matrix(7, 1, 3)], rank: 1 }, 12), [[0, 3], [10, 12]])
+  assert.deepEqual(outside({ matrices: [matrix(3, 2, 2), matrix(7, 1, 3)], rank: 1 }, 12), [
+    [0, 3],
+    [10, 12],
+  ])
   for (const length of [0, 1, 2, 10, 10_007]) requireShape(squareShape(length, 2), length)
 })
 
@@ -190,7 +246,12 @@ test('with its residual, each encoding sends in the long run what it was given',
       residual = wanted.map((value, i) => value - (got[i] ?? 0))
       got.forEach((value, i) => (sent[i] = (sent[i] ?? 0) + value))
     }
-    gradient.forEach((value, i) => assert.ok(Math.abs((sent[i] ?? NaN) / steps - value) < 0.15, `${name}: ${value} arrived as ${(sent[i] ?? NaN) / steps} a step`))
+    gradient.forEach((value, i) =>
+      assert.ok(
+        Math.abs((sent[i] ?? NaN) / steps - value) < 0.15,
+        `${name}: ${value} arrived as ${(sent[i] ?? NaN) / steps} a step`,
+      ),
+    )
   }
 })
 

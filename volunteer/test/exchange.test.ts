@@ -1,8 +1,9 @@
-// One operation as a machine, driven without links: frames in any order, frames of liars, bytes that are forwarded unchanged.
+// One operation as a machine, driven without links: frames in any order, frames of liars, bytes that are forwarded
+// unchanged.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import fc from 'fast-check'
 import { type Frame, unpackFrame } from '@starling-grid/protocol'
+import fc from 'fast-check'
 import { type ChunkEncoding, codecsOf } from '../src/collective/encoding.ts'
 import { Exchange } from '../src/collective/exchange.ts'
 import { cut } from '../src/collective/group-runner.ts'
@@ -22,13 +23,30 @@ class Table {
   readonly exchanges: Exchange[]
   flying: Flying[] = []
 
-  constructor(size: number, length: number, { algorithm = 'ring', encoding = { type: 'f32' }, chunkNumbers = 8 }: { algorithm?: Algorithm; encoding?: ChunkEncoding; chunkNumbers?: number } = {}) {
+  constructor(
+    size: number,
+    length: number,
+    {
+      algorithm = 'ring',
+      encoding = { type: 'f32' },
+      chunkNumbers = 8,
+    }: { algorithm?: Algorithm; encoding?: ChunkEncoding; chunkNumbers?: number } = {},
+  ) {
     const schedule = scheduleOf({ collective: 'allReduce', algorithm, size, root: 0 })
     this.sums = Array.from({ length: size }, (_, rank) => Float32Array.from({ length }, (_, i) => valueOf(rank, i)))
-    this.exchanges = this.sums.map((sum, rank) => new Exchange({
-      group: 1, sequence: 2, fingerprint: 3, steps: stepsOf(schedule, rank), segment: (index) => cut(sum)(index, schedule.segments),
-      chunkNumbers, ...codecsOf(encoding, algorithm, sum), op: 'sum',
-    }))
+    this.exchanges = this.sums.map(
+      (sum, rank) =>
+        new Exchange({
+          group: 1,
+          sequence: 2,
+          fingerprint: 3,
+          steps: stepsOf(schedule, rank),
+          segment: (index) => cut(sum)(index, schedule.segments),
+          chunkNumbers,
+          ...codecsOf(encoding, algorithm, sum),
+          op: 'sum',
+        }),
+    )
   }
 
   /** Packs what is ready and delivers what flies, in the order that `pick` chooses, until nothing moves. */
@@ -36,14 +54,16 @@ class Table {
     for (;;) {
       this.launch()
       if (this.flying.length === 0) return
-      for (const { from, to, frame } of this.flying.splice(pick(this.flying.length), 1)) at(this.exchanges, to).accept(from, frame)
+      for (const { from, to, frame } of this.flying.splice(pick(this.flying.length), 1))
+        at(this.exchanges, to).accept(from, frame)
     }
   }
 
   launch(): void {
     for (const [from, exchange] of this.exchanges.entries())
       for (const to of exchange.peers)
-        for (let bytes = exchange.nextFrame(to); bytes !== undefined; bytes = exchange.nextFrame(to)) this.flying.push({ from, to, frame: unpackFrame(bytes) })
+        for (let bytes = exchange.nextFrame(to); bytes !== undefined; bytes = exchange.nextFrame(to))
+          this.flying.push({ from, to, frame: unpackFrame(bytes) })
   }
 
   /** The first frame to a rank. */
@@ -60,7 +80,9 @@ function valueOf(rank: number, i: number): number {
 }
 
 function expected(size: number, length: number): Float32Array {
-  return Float32Array.from({ length }, (_, i) => Array.from({ length: size }, (_, rank) => valueOf(rank, i)).reduce((a, b) => a + b, 0))
+  return Float32Array.from({ length }, (_, i) =>
+    Array.from({ length: size }, (_, rank) => valueOf(rank, i)).reduce((a, b) => a + b, 0),
+  )
 }
 
 function at<T>(values: readonly T[], index: number): T {
@@ -76,7 +98,12 @@ function seeded(seed: number): (below: number) => number {
 }
 
 test('frames in any order give the same bytes, with every algorithm', () => {
-  const shape = fc.record({ size: fc.integer({ min: 1, max: 9 }), length: fc.integer({ min: 0, max: 90 }), chunkNumbers: fc.integer({ min: 1, max: 20 }), algorithm: fc.constantFrom(...algorithmsOf('allReduce')) })
+  const shape = fc.record({
+    size: fc.integer({ min: 1, max: 9 }),
+    length: fc.integer({ min: 0, max: 90 }),
+    chunkNumbers: fc.integer({ min: 1, max: 20 }),
+    algorithm: fc.constantFrom(...algorithmsOf('allReduce')),
+  })
   fc.assert(
     fc.property(shape, fc.nat(), ({ size, length, ...options }, seed) => {
       const table = new Table(size, length, options)
@@ -96,12 +123,15 @@ test('who is done waits for nobody; who is not says for whom', () => {
   assert.deepEqual([...at(table.exchanges, 1).waitsFor()], [0])
   assert.ok(at(table.exchanges, 0).needs(2) && !at(table.exchanges, 1).needs(2))
   table.run()
-  for (const exchange of table.exchanges) assert.ok(exchange.waitsFor().size === 0 && !exchange.needs(0) && !exchange.needs(1))
+  for (const exchange of table.exchanges)
+    assert.ok(exchange.waitsFor().size === 0 && !exchange.needs(0) && !exchange.needs(1))
 })
 
 test('bytes that are known to come and go are those that do', () => {
   for (const algorithm of algorithmsOf('allReduce'))
-    for (const type of algorithm === 'ring' || algorithm === 'direct' ? (['f32', 'f16', 'int8'] as const) : (['f32'] as const)) {
+    for (const type of algorithm === 'ring' || algorithm === 'direct'
+      ? (['f32', 'f16', 'int8'] as const)
+      : (['f32'] as const)) {
       const table = new Table(5, 1000, { algorithm, encoding: { type }, chunkNumbers: 64 })
       const foreseen = table.exchanges.map((exchange) => exchange.peers.map((peer) => [peer, exchange.bytesTo(peer)]))
       const sent = table.exchanges.map(() => new Map<number, number>())
@@ -111,7 +141,8 @@ test('bytes that are known to come and go are those that do', () => {
         return choices - 1
       })
       foreseen.forEach((peers, rank) => {
-        for (const [peer = 0, bytes = 0] of peers) assert.equal(sent[rank]?.get(peer) ?? 0, bytes, `${algorithm} ${type}: ${rank} to ${peer}`)
+        for (const [peer = 0, bytes = 0] of peers)
+          assert.equal(sent[rank]?.get(peer) ?? 0, bytes, `${algorithm} ${type}: ${rank} to ${peer}`)
       })
     }
 })
@@ -147,7 +178,11 @@ test('a frame that does not fit names its sender and is not used', () => {
     const table = new Table(3, 30)
     const { from, frame } = table.take(1)
     const before = at(table.sums, 1).slice()
-    assert.throws(() => at(table.exchanges, 1).accept(from, change(frame)), (error) => error instanceof RankFailure && error.rank === from && error.code === code && message.test(error.message))
+    assert.throws(
+      () => at(table.exchanges, 1).accept(from, change(frame)),
+      (error) =>
+        error instanceof RankFailure && error.rank === from && error.code === code && message.test(error.message),
+    )
     assert.deepEqual(at(table.sums, 1), before)
   }
 })
@@ -162,9 +197,22 @@ test('a frame that comes twice, or from somebody else, is refused', () => {
 
 test('bytes that do not decode name their sender, also when they are used later', () => {
   const table = new Table(3, 30, { algorithm: 'direct', encoding: { type: 'int8' } })
-  const spoilt = (frame: Frame): Frame => ({ ...frame, payload: Uint8Array.from(frame.payload).fill(0x80, frame.payload.byteLength - 1) })
-  const fromLast = table.flying.length === 0 ? (table.launch(), at(table.flying, table.flying.findIndex(({ from, to }) => from === 2 && to === 0))) : undefined
-  const fromMiddle = at(table.flying, table.flying.findIndex(({ from, to }) => from === 1 && to === 0))
+  const spoilt = (frame: Frame): Frame => ({
+    ...frame,
+    payload: Uint8Array.from(frame.payload).fill(0x80, frame.payload.byteLength - 1),
+  })
+  const fromLast =
+    table.flying.length === 0
+      ? (table.launch(),
+        at(
+          table.flying,
+          table.flying.findIndex(({ from, to }) => from === 2 && to === 0),
+        ))
+      : undefined
+  const fromMiddle = at(
+    table.flying,
+    table.flying.findIndex(({ from, to }) => from === 1 && to === 0),
+  )
   if (fromLast === undefined) throw new Error('nothing flies')
   at(table.exchanges, 0).accept(2, spoilt(fromLast.frame)) // rank 1's share comes first
   assert.throws(() => at(table.exchanges, 0).accept(1, fromMiddle.frame), { rank: 2, code: 'message-malformed' })
@@ -173,19 +221,28 @@ test('bytes that do not decode name their sender, also when they are used later'
 test('any bytes as a frame are accepted or refused, never anything else', () => {
   const field = fc.oneof(fc.integer({ min: 0, max: 40 }), fc.nat(0xffffffff))
   const frames = fc.record({
-    type: fc.constantFrom('partial', 'reduced', 'chunk', 'refusal', 'fetch' as const), generation: fc.constant(1), step: fc.constant(2), bucket: fc.constantFrom(3, 4),
-    hop: field, offset: field, payload: fc.uint8Array({ maxLength: 40, size: 'max' }),
+    type: fc.constantFrom('partial', 'reduced', 'chunk', 'refusal', 'fetch' as const),
+    generation: fc.constant(1),
+    step: fc.constant(2),
+    bucket: fc.constantFrom(3, 4),
+    hop: field,
+    offset: field,
+    payload: fc.uint8Array({ maxLength: 40, size: 'max' }),
   })
   fc.assert(
-    fc.property(fc.array(frames, { maxLength: 20, size: 'max' }), fc.constantFrom<ChunkEncoding['type']>('f32', 'f16', 'int8'), (list, type) => {
-      const table = new Table(4, 60, { algorithm: 'direct', encoding: { type } })
-      for (const frame of list)
-        try {
-          at(table.exchanges, 0).accept(1, frame)
-        } catch (error) {
-          assert.ok(error instanceof RankFailure)
-        }
-    }),
+    fc.property(
+      fc.array(frames, { maxLength: 20, size: 'max' }),
+      fc.constantFrom<ChunkEncoding['type']>('f32', 'f16', 'int8'),
+      (list, type) => {
+        const table = new Table(4, 60, { algorithm: 'direct', encoding: { type } })
+        for (const frame of list)
+          try {
+            at(table.exchanges, 0).accept(1, frame)
+          } catch (error) {
+            assert.ok(error instanceof RankFailure)
+          }
+      },
+    ),
     { numRuns: 500 },
   )
 })

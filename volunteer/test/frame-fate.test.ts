@@ -5,7 +5,12 @@ import { FRAME_TYPES, type FrameType, genesis, jobId, memberId } from '@starling
 import { createMember, fateOf, react } from '@starling-grid/volunteer'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
-const [before, self, after, stranger] = ['a', 'b', 'c', 'd'].map(memberId) as [ReturnType<typeof memberId>, ReturnType<typeof memberId>, ReturnType<typeof memberId>, ReturnType<typeof memberId>]
+const [before, self, after, stranger] = ['a', 'b', 'c', 'd'].map(memberId) as [
+  ReturnType<typeof memberId>,
+  ReturnType<typeof memberId>,
+  ReturnType<typeof memberId>,
+  ReturnType<typeof memberId>,
+]
 const RING: readonly FrameType[] = ['partial', 'reduced', 'manifest']
 const ANSWERS: readonly FrameType[] = ['chunk', 'hashes', 'refusal']
 
@@ -13,7 +18,24 @@ const ANSWERS: readonly FrameType[] = ['chunk', 'hashes', 'refusal']
 function inRing() {
   const core = createMember(self, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 7 } })
-  react(core, { type: 'order', order: { type: 'form', owner: 1, gen: 7, members: [before, self, after], shares: [1, 1, 1], relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring' } })
+  react(core, {
+    type: 'order',
+    order: {
+      type: 'form',
+      owner: 1,
+      gen: 7,
+      members: [before, self, after],
+      shares: [1, 1, 1],
+      relayed: [],
+      committed: ZERO,
+      records: [],
+      target: ZERO,
+      sources: [],
+      coordinatorHolds: true,
+      modeEpoch: 0,
+      kind: 'ring',
+    },
+  })
   return core
 }
 
@@ -22,7 +44,8 @@ test('every kind of frame is fenced: none of an older or newer generation is tak
   for (const type of Object.keys(FRAME_TYPES) as FrameType[])
     for (const generation of [0, 6, 8, 0xffffffff]) {
       const fate = fateOf(core, before, { type, generation })
-      const harmless = type === 'fetch' ? 'serve' : type === 'heartbeat' || type === 'greeting' ? 'ignore' : 'generation-stale'
+      const harmless =
+        type === 'fetch' ? 'serve' : type === 'heartbeat' || type === 'greeting' ? 'ignore' : 'generation-stale'
       assert.equal(fate, harmless, `${type} of generation ${generation}`)
     }
 })
@@ -30,7 +53,10 @@ test('every kind of frame is fenced: none of an older or newer generation is tak
 test('frames of the reduce come from the predecessor, and from nobody else', () => {
   const core = inRing()
   for (const type of RING)
-    assert.deepEqual([before, after, stranger].map((from) => fateOf(core, from, { type, generation: 7 })), ['reduce', 'message-unexpected', 'message-unexpected'])
+    assert.deepEqual(
+      [before, after, stranger].map((from) => fateOf(core, from, { type, generation: 7 })),
+      ['reduce', 'message-unexpected', 'message-unexpected'],
+    )
 })
 
 test('answers to a fetch are taken in the promised ballot, from any member', () => {
@@ -41,8 +67,13 @@ test('answers to a fetch are taken in the promised ballot, from any member', () 
 test('after a freeze nothing of the ring is taken any more, also what was sent before it', () => {
   const core = inRing()
   react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 8 } })
-  for (const type of RING) for (const generation of [7, 8]) assert.equal(fateOf(core, before, { type, generation }), 'ignore')
-  for (const type of ANSWERS) assert.deepEqual([7, 8].map((generation) => fateOf(core, before, { type, generation })), ['generation-stale', 'answer'])
+  for (const type of RING)
+    for (const generation of [7, 8]) assert.equal(fateOf(core, before, { type, generation }), 'ignore')
+  for (const type of ANSWERS)
+    assert.deepEqual(
+      [7, 8].map((generation) => fateOf(core, before, { type, generation })),
+      ['generation-stale', 'answer'],
+    )
 })
 
 test('a member that gave its generation up takes no more frames of it', () => {

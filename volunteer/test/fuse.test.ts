@@ -16,13 +16,22 @@ function model(layers: object[], input = [6]): ModelSpec {
 const kernels = ({ forward }: Graph) => forward.map(({ kernel }) => kernel)
 
 test('an activation after a product becomes its epilogue', () => {
-  const graph = fuseGraph(buildGraph(model([linear('a', 5), { type: 'relu' }, linear('b', 4), { type: 'sigmoid' }, linear('c', 2)])))
+  const graph = fuseGraph(
+    buildGraph(model([linear('a', 5), { type: 'relu' }, linear('b', 4), { type: 'sigmoid' }, linear('c', 2)])),
+  )
   assert.deepEqual(kernels(graph), ['linear.forward', 'linear.forward', 'linear.forward'])
-  assert.deepEqual(graph.forward.map(({ dims }) => ('activation' in dims ? dims.activation : undefined)), ['relu', 'sigmoid', undefined])
+  assert.deepEqual(
+    graph.forward.map(({ dims }) => ('activation' in dims ? dims.activation : undefined)),
+    ['relu', 'sigmoid', undefined],
+  )
 })
 
 test('a residual sum and the activation after it become one epilogue', () => {
-  const graph = fuseGraph(buildGraph(model([linear('a', 6), { type: 'residual', layers: [linear('b', 6)] }, { type: 'tanh' }, linear('c', 1)])))
+  const graph = fuseGraph(
+    buildGraph(
+      model([linear('a', 6), { type: 'residual', layers: [linear('b', 6)] }, { type: 'tanh' }, linear('c', 1)]),
+    ),
+  )
   assert.deepEqual(kernels(graph), ['linear.forward', 'linear.forward', 'linear.forward'])
   const [first, second] = graph.forward
   assert.ok(second?.kernel === 'linear.forward' && first?.kernel === 'linear.forward')
@@ -37,50 +46,102 @@ test('a product that somebody else reads too keeps its result', () => {
 })
 
 test('activations whose derivative needs their input stay by themselves, and a sum after an activation does too', () => {
-  assert.deepEqual(kernels(fuseGraph(buildGraph(model([linear('a', 6), { type: 'gelu' }])))), ['linear.forward', 'gelu.forward'])
+  assert.deepEqual(kernels(fuseGraph(buildGraph(model([linear('a', 6), { type: 'gelu' }])))), [
+    'linear.forward',
+    'gelu.forward',
+  ])
   const late = model([{ type: 'residual', layers: [linear('a', 6), { type: 'relu' }] }])
   assert.deepEqual(kernels(fuseGraph(buildGraph(late))), ['linear.forward', 'add.forward'])
 })
 
-const backwards = ({ backward }: Graph) => backward.filter(({ kernel }) => !kernel.endsWith('parameterGradient')).map(({ kernel, dims }) => ('derivative' in dims ? `${kernel} ${dims.derivative}` : kernel))
+const backwards = ({ backward }: Graph) =>
+  backward
+    .filter(({ kernel }) => !kernel.endsWith('parameterGradient'))
+    .map(({ kernel, dims }) => ('derivative' in dims ? `${kernel} ${dims.derivative}` : kernel))
 
 test('the backward of an activation becomes the epilogue of the gradient that it alone reads', () => {
-  const spec = model([
-    { type: 'conv2d', name: 'a', out: 2, kernel: 2 }, { type: 'relu' }, { type: 'maxpool2d', kernel: 2 }, { type: 'conv2d', name: 'b', out: 3, kernel: 2 }, { type: 'tanh' },
-    { type: 'conv2d', name: 'c', out: 3, kernel: 1 }, { type: 'sigmoid' }, { type: 'avgpool2d', kernel: 2 }, { type: 'flatten' }, linear('d', 4), { type: 'relu' }, linear('e', 2),
-  ], [2, 8, 8])
+  const spec = model(
+    [
+      { type: 'conv2d', name: 'a', out: 2, kernel: 2 },
+      { type: 'relu' },
+      { type: 'maxpool2d', kernel: 2 },
+      { type: 'conv2d', name: 'b', out: 3, kernel: 2 },
+      { type: 'tanh' },
+      { type: 'conv2d', name: 'c', out: 3, kernel: 1 },
+      { type: 'sigmoid' },
+      { type: 'avgpool2d', kernel: 2 },
+      { type: 'flatten' },
+      linear('d', 4),
+      { type: 'relu' },
+      linear('e', 2),
+    ],
+    [2, 8, 8],
+  )
   assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), [
-    'linear.inputGradient relu', 'linear.inputGradient', 'avgpool2d.backward sigmoid', 'conv2d.inputGradient tanh', 'conv2d.inputGradient', 'maxpool2d.backward relu',
+    'linear.inputGradient relu',
+    'linear.inputGradient',
+    'avgpool2d.backward sigmoid',
+    'conv2d.inputGradient tanh',
+    'conv2d.inputGradient',
+    'maxpool2d.backward relu',
   ])
 })
 
 test('a gradient that somebody else reads or adds to stays as it is', () => {
   const spec = model([linear('a', 6), { type: 'relu' }, { type: 'residual', layers: [linear('b', 6)] }, linear('c', 2)])
-  assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), ['linear.inputGradient', 'linear.inputGradient', 'add.forward', 'relu.backward'])
+  assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), [
+    'linear.inputGradient',
+    'linear.inputGradient',
+    'add.forward',
+    'relu.backward',
+  ])
   const carried = model([linear('a', 6), { type: 'residual', layers: [{ type: 'relu' }] }, linear('c', 2)])
-  assert.deepEqual(backwards(fuseGraph(buildGraph(carried))), ['linear.inputGradient', 'relu.backward', 'add.forward'], 'the branch and what is carried past it read one gradient')
+  assert.deepEqual(
+    backwards(fuseGraph(buildGraph(carried))),
+    ['linear.inputGradient', 'relu.backward', 'add.forward'],
+    'the branch and what is carried past it read one gradient',
+  )
 })
 
 test('fused and unfused graphs compute the same bits', async () => {
-  const spec = model([
-    { type: 'conv2d', name: 'a', out: 3, kernel: 2 }, { type: 'leaky_relu', negative_slope: 0.2 },
-    { type: 'residual', layers: [{ type: 'conv2d', name: 'b', out: 3, kernel: 1 }] }, { type: 'relu' }, { type: 'maxpool2d', kernel: 2 }, { type: 'flatten' },
-    linear('c', 5), { type: 'leaky_relu', negative_slope: 0.3 }, linear('d', 2), { type: 'tanh' },
-  ], [2, 5, 4])
+  const spec = model(
+    [
+      { type: 'conv2d', name: 'a', out: 3, kernel: 2 },
+      { type: 'leaky_relu', negative_slope: 0.2 },
+      { type: 'residual', layers: [{ type: 'conv2d', name: 'b', out: 3, kernel: 1 }] },
+      { type: 'relu' },
+      { type: 'maxpool2d', kernel: 2 },
+      { type: 'flatten' },
+      linear('c', 5),
+      { type: 'leaky_relu', negative_slope: 0.3 },
+      linear('d', 2),
+      { type: 'tanh' },
+    ],
+    [2, 5, 4],
+  )
   const whole = buildGraph(spec)
   assert.ok(fuseGraph(whole).forward.length < whole.forward.length)
   assert.ok(fuseGraph(whole).backward.length < whole.backward.length)
-  const results = await Promise.all([whole, fuseGraph(whole)].map(async graph => {
-    const runner = new ReferenceRunner(graph, 3)
-    runner.loadParameters(initialParameters(spec, 1))
-    const gradient = new Float32Array(graph.parameterCount)
-    const { lossTensors } = graph
-    assert.ok(lossTensors)
-    const [output] = await runner.run({
-      samples: 3, parts: ['forward', 'loss', 'backward'], read: [graph.output], clearGradient: true, gradientInto: gradient,
-      write: [[graph.input, noise(3 * graph.input.size, 1)], [lossTensors.target, noise(3 * graph.output.size, 2)]],
-    })
-    return { output, gradient }
-  }))
+  const results = await Promise.all(
+    [whole, fuseGraph(whole)].map(async (graph) => {
+      const runner = new ReferenceRunner(graph, 3)
+      runner.loadParameters(initialParameters(spec, 1))
+      const gradient = new Float32Array(graph.parameterCount)
+      const { lossTensors } = graph
+      assert.ok(lossTensors)
+      const [output] = await runner.run({
+        samples: 3,
+        parts: ['forward', 'loss', 'backward'],
+        read: [graph.output],
+        clearGradient: true,
+        gradientInto: gradient,
+        write: [
+          [graph.input, noise(3 * graph.input.size, 1)],
+          [lossTensors.target, noise(3 * graph.output.size, 2)],
+        ],
+      })
+      return { output, gradient }
+    }),
+  )
   assert.deepEqual(results[1], results[0])
 })

@@ -9,11 +9,12 @@ import { readGoldenCase, runGoldenCase, type GoldenBackend } from '../src/golden
 
 const FOLDER = fileURLToPath(new URL('../../../shared/golden/', import.meta.url))
 const BACKEND: GoldenBackend = {
-  adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity),
+  adapter: REFERENCE_ADAPTER,
+  createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity),
 }
 
 const files = existsSync(FOLDER)
-  ? ['ops', 'trajectories'].flatMap(folder => readdirSync(FOLDER + folder).map(name => `${folder}/${name}`))
+  ? ['ops', 'trajectories'].flatMap((folder) => readdirSync(FOLDER + folder).map((name) => `${folder}/${name}`))
   : []
 
 test('golden vectors are at hand', { skip: files.length === 0 && `no golden vectors in ${FOLDER}` }, () => {
@@ -36,5 +37,8 @@ test('what this version cannot build is unsupported and named', async () => {
 
 test('a file without a case is refused', () => {
   for (const bytes of [new Uint8Array(3), writeSafetensors(new Map()), caseFile(7)])
-    assert.throws(() => readGoldenCase(bytes), (error) => error instanceof GridError && error.code === 'message-malformed')
+    assert.throws(
+      () => readGoldenCase(bytes),
+      (error) => error instanceof GridError && error.code === 'message-malformed',
+    )
 })

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { lenet5, mlp, parameterLayout, parseModelSpec } from '@starling-grid/model'
 import { versionId } from '@starling-grid/protocol'
-import { gradientBuckets, type GradientLayout } from '../src/sync/gradient-buckets.ts'
 import { mayContributeEarly, type StepInFlight } from '../src/sync/early-contribution.ts'
+import { gradientBuckets, type GradientLayout } from '../src/sync/gradient-buckets.ts'
 
 const MIB = 256 * 1024
 function layoutOf(lengths: readonly number[], trained = lengths.length): GradientLayout {
@@ -34,27 +34,55 @@ test('buckets are whole parameters from the last to the first, and make up the g
 test('small tensors are fused, a crumb at the end too, and there are never more than eight', () => {
   assert.equal(gradientBuckets(layoutOf(Array.from({ length: 1000 }, () => 5000))).length, 8)
   assert.deepEqual(gradientBuckets(layoutOf([1000, MIB])), [{ start: 0, end: 1000 + MIB }])
-  assert.deepEqual(gradientBuckets(layoutOf([50_000, MIB])), [{ start: 50_000, end: 50_000 + MIB }, { start: 0, end: 50_000 }])
-  for (let count = 1; count < 60; count++) assert.ok(gradientBuckets(layoutOf(Array.from({ length: count }, (_, i) => 40_000 + 1000 * i))).length <= 8)
+  assert.deepEqual(gradientBuckets(layoutOf([50_000, MIB])), [
+    { start: 50_000, end: 50_000 + MIB },
+    { start: 0, end: 50_000 },
+  ])
+  for (let count = 1; count < 60; count++)
+    assert.ok(gradientBuckets(layoutOf(Array.from({ length: count }, (_, i) => 40_000 + 1000 * i))).length <= 8)
 })
 
 test('statistics come last, whatever lies before them', () => {
   const layout = layoutOf([MIB, MIB, 64, 64], 2)
-  assert.deepEqual(gradientBuckets(layout), [{ start: MIB, end: 2 * MIB }, { start: 0, end: MIB }, { start: 2 * MIB, end: 2 * MIB + 128 }])
-  const normed = parameterLayout(parseModelSpec({ input: [1, 8, 8], layers: [{ type: 'conv2d', name: 'a', out: 4, kernel: 3 }, { type: 'batchnorm2d', name: 'n' }, { type: 'flatten' }, { type: 'linear', name: 'b', out: 2 }] }))
+  assert.deepEqual(gradientBuckets(layout), [
+    { start: MIB, end: 2 * MIB },
+    { start: 0, end: MIB },
+    { start: 2 * MIB, end: 2 * MIB + 128 },
+  ])
+  const normed = parameterLayout(
+    parseModelSpec({
+      input: [1, 8, 8],
+      layers: [
+        { type: 'conv2d', name: 'a', out: 4, kernel: 3 },
+        { type: 'batchnorm2d', name: 'n' },
+        { type: 'flatten' },
+        { type: 'linear', name: 'b', out: 2 },
+      ],
+    }),
+  )
   assert.deepEqual(gradientBuckets(normed), [{ start: 0, end: normed.total }])
 })
 
 test('a bucket enters the ring only while its step is computed in the promised generation, from the version before it (R9)', () => {
-  const core: StepInFlight = { promised: 3, version: { v: 4, id: versionId('f'.repeat(64)) }, ring: { gen: 3, stage: 'running', flight: { step: 5, stage: 'computing' } } }
+  const core: StepInFlight = {
+    promised: 3,
+    version: { v: 4, id: versionId('f'.repeat(64)) },
+    ring: { gen: 3, stage: 'running', flight: { step: 5, stage: 'computing' } },
+  }
   const { ring } = core
   assert.ok(ring?.flight !== undefined)
   assert.equal(mayContributeEarly(core, 3, 5), true)
   const refused: readonly StepInFlight[] = [
-    { ...core, ring: undefined }, { ...core, promised: 4 }, { ...core, ring: { ...ring, gen: 4 } }, { ...core, ring: { ...ring, stage: 'broken' } },
-    { ...core, ring: { ...ring, stage: 'ready' } }, { ...core, ring: { ...ring, flight: undefined } },
-    { ...core, version: undefined }, { ...core, version: { v: 5, id: versionId('f'.repeat(64)) } },
-    { ...core, ring: { ...ring, flight: { step: 6, stage: 'computing' } } }, { ...core, ring: { ...ring, flight: { step: 5, stage: 'reducing' } } },
+    { ...core, ring: undefined },
+    { ...core, promised: 4 },
+    { ...core, ring: { ...ring, gen: 4 } },
+    { ...core, ring: { ...ring, stage: 'broken' } },
+    { ...core, ring: { ...ring, stage: 'ready' } },
+    { ...core, ring: { ...ring, flight: undefined } },
+    { ...core, version: undefined },
+    { ...core, version: { v: 5, id: versionId('f'.repeat(64)) } },
+    { ...core, ring: { ...ring, flight: { step: 6, stage: 'computing' } } },
+    { ...core, ring: { ...ring, flight: { step: 5, stage: 'reducing' } } },
   ]
   for (const other of refused) assert.equal(mayContributeEarly(other, 3, 5), false)
 })

@@ -3,7 +3,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GradientBuffers } from '../src/gradient-buffers.ts'
 
-function pending(): { readonly done: Promise<string>; readonly finish: () => void; readonly fail: (why: Error) => void } {
+function pending(): {
+  readonly done: Promise<string>
+  readonly finish: () => void
+  readonly fail: (why: Error) => void
+} {
   let [finish, fail]: [() => void, (why: Error) => void] = [() => undefined, () => undefined]
   const done = new Promise<string>((resolve, reject) => ([finish, fail] = [() => resolve('done'), reject]))
   return { done, finish, fail }

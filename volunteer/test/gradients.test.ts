@@ -1,4 +1,5 @@
-// Every backward rule against differences of its forward, at sizes that divide by nothing, batch 1 and one channel included.
+// Every backward rule against differences of its forward, at sizes that divide by nothing, batch 1 and one channel
+// included.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { initialParameters, parameterLayout, parseModelSpec, type ModelSpec } from '@starling-grid/model'
@@ -70,8 +71,15 @@ function operator(spec: ModelSpec, samples: number) {
       runner.loadParameters(parameters)
       const gradient = new Float32Array(graph.parameterCount)
       const [y, dx] = await runner.run({
-        samples, parts: ['forward', 'backward'], write: [[graph.input, x], [graph.outputGradient, dy]],
-        read: [graph.output, inputGradient], clearGradient: true, gradientInto: gradient,
+        samples,
+        parts: ['forward', 'backward'],
+        write: [
+          [graph.input, x],
+          [graph.outputGradient, dy],
+        ],
+        read: [graph.output, inputGradient],
+        clearGradient: true,
+        gradientInto: gradient,
       })
       assert.ok(y && dx)
       gradient.fill(0, parameterLayout(spec).trained) // statistics are measured, not derived
@@ -94,11 +102,17 @@ for (const [input, layer, samples] of CASES)
       ['x', noise(x.length, 4), new Float32Array(parameters.length)],
       ['parameters', new Float32Array(x.length), noise(parameters.length, 5)],
     ] as const) {
-      const [up, down] = [await run(plus(x, alongX, STEP), plus(parameters, alongP, STEP)), await run(plus(x, alongX, -STEP), plus(parameters, alongP, -STEP))]
+      const [up, down] = [
+        await run(plus(x, alongX, STEP), plus(parameters, alongP, STEP)),
+        await run(plus(x, alongX, -STEP), plus(parameters, alongP, -STEP)),
+      ]
       const difference = (up.value - down.value) / (2 * STEP)
       const derivative = dot(at.dx, alongX) + dot(at.gradient, alongP)
       // relative to the size that the sum could have, since terms cancel
       const scale = Math.hypot(...at.dx) * Math.hypot(...alongX) + Math.hypot(...at.gradient) * Math.hypot(...alongP)
-      assert.ok(Math.abs(difference - derivative) <= TOLERANCE * scale, `∂${what}: ${derivative}, differences say ${difference}`)
+      assert.ok(
+        Math.abs(difference - derivative) <= TOLERANCE * scale,
+        `∂${what}: ${derivative}, differences say ${difference}`,
+      )
     }
   })

@@ -1,4 +1,5 @@
-// The version that a member holds: whole before and after an update, equal on every member, and able to help one that is behind.
+// The version that a member holds: whole before and after an update, equal on every member, and able to help one that
+// is behind.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
@@ -8,7 +9,16 @@ import { HeldVersion } from '@starling-grid/volunteer'
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
 const first = genesis(jobId('job'), 'hash', 1)
 const record = (v: number): StepRecord => ({
-  v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [trainingBlock(0, v)], samples: 4, targets: 4, lossSum: 1, correct: 0, gradDigest: sha256Name('0'.repeat(64)),
+  v,
+  gen: 1,
+  modeEpoch: 0,
+  kind: 'ring',
+  blocks: [trainingBlock(0, v)],
+  samples: 4,
+  targets: 4,
+  lossSum: 1,
+  correct: 0,
+  gradDigest: sha256Name('0'.repeat(64)),
 })
 
 function held(): HeldVersion {
@@ -50,12 +60,20 @@ test('the reduced gradients of the last steps are kept, and replaying them makes
     if (v <= 67) other.apply(record(v), versions[v] ?? first, gradient(other, v))
   }
   assert.equal(member.reduced(versions[6] ?? first), undefined, 'the 64 newest')
-  for (const v of [68, 69, 70]) other.apply(record(v), versions[v] ?? first, member.reduced(versions[v] ?? first) ?? new Float32Array())
+  for (const v of [68, 69, 70])
+    other.apply(record(v), versions[v] ?? first, member.reduced(versions[v] ?? first) ?? new Float32Array())
   assert.equal(digest(other.encode()), digest(member.encode()))
 })
 
 test('replaying pays below the size of the state: parameters and two moments', () => {
-  assert.equal(new HeldVersion({ spec: mlp({ input: [400], hidden: [300], classes: 2 }), optimizer: { type: 'adam', lr: 0.01 }, clipNorm: 1 }).replayMost, 2)
+  assert.equal(
+    new HeldVersion({
+      spec: mlp({ input: [400], hidden: [300], classes: 2 }),
+      optimizer: { type: 'adam', lr: 0.01 },
+      clipNorm: 1,
+    }).replayMost,
+    2,
+  )
 })
 
 test('the sum that was applied stays as it came: others may still ask for it', () => {

@@ -38,7 +38,11 @@ test('the newest takes the place of the one before', async () => {
 })
 
 test('bytes that were damaged or cut are nothing', async () => {
-  for (const damage of [(kept: Uint8Array) => kept.fill(7, 500, 501), (kept: Uint8Array) => kept.subarray(0, 900), (kept: Uint8Array) => kept.subarray(0, 10)]) {
+  for (const damage of [
+    (kept: Uint8Array) => kept.fill(7, 500, 501),
+    (kept: Uint8Array) => kept.subarray(0, 900),
+    (kept: Uint8Array) => kept.subarray(0, 10),
+  ]) {
     const cache = new MemoryCache()
     await keptBy(cache).keep(state)
     for (const [name, kept] of cache.kept) cache.kept.set(name, damage(kept))

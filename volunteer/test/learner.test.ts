@@ -1,21 +1,47 @@
 // A newcomer beside a running ring: it fetches, follows, and lets nothing change its version that is not committed.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { extend, genesis, jobId, memberId, type MessageTo, sha256Name, type StepRecord, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import {
+  extend,
+  genesis,
+  jobId,
+  memberId,
+  type MessageTo,
+  sha256Name,
+  type StepRecord,
+  trainingBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { createMember, goOnFrom, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B] = [memberId('a'), memberId('b')]
-const record = (v: number): StepRecord => ({ v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [trainingBlock(0, v)], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: sha256Name('0'.repeat(64)) })
+const record = (v: number): StepRecord => ({
+  v,
+  gen: 1,
+  modeEpoch: 0,
+  kind: 'ring',
+  blocks: [trainingBlock(0, v)],
+  samples: 1,
+  targets: 1,
+  lossSum: 1,
+  correct: 0,
+  gradDigest: sha256Name('0'.repeat(64)),
+})
 const VERSIONS = [1, 2, 3, 4].reduce<VersionRef[]>((all, v) => [...all, extend(all.at(-1) ?? ZERO, record(v))], [ZERO])
 const version = (v: number): VersionRef => VERSIONS[v] ?? ZERO
 
 const newcomer = (): MemberCore => createMember(A, ZERO)
-const order = (core: MemberCore, message: MessageTo<'prefetch' | 'follow' | 'freeze' | 'form'>): MemberEffect[] => react(core, { type: 'order', order: message })
-const prefetch = (core: MemberCore, v: number, gen = 1) => order(core, { type: 'prefetch', owner: 1, gen, version: version(v), sources: [B], coordinatorHolds: false })
-const follow = (core: MemberCore, vs: readonly number[], gen = 1) => order(core, { type: 'follow', owner: 1, gen, records: vs.map(record), sources: [B] })
-const fetched = (core: MemberCore, v: number, gen = 1) => react(core, { type: 'reduced-fetched', gen, version: version(v) })
-const kinds = (effects: readonly MemberEffect[]) => effects.map((effect) => (effect.type === 'send' ? effect.message.type : effect.type))
+const order = (core: MemberCore, message: MessageTo<'prefetch' | 'follow' | 'freeze' | 'form'>): MemberEffect[] =>
+  react(core, { type: 'order', order: message })
+const prefetch = (core: MemberCore, v: number, gen = 1) =>
+  order(core, { type: 'prefetch', owner: 1, gen, version: version(v), sources: [B], coordinatorHolds: false })
+const follow = (core: MemberCore, vs: readonly number[], gen = 1) =>
+  order(core, { type: 'follow', owner: 1, gen, records: vs.map(record), sources: [B] })
+const fetched = (core: MemberCore, v: number, gen = 1) =>
+  react(core, { type: 'reduced-fetched', gen, version: version(v) })
+const kinds = (effects: readonly MemberEffect[]) =>
+  effects.map((effect) => (effect.type === 'send' ? effect.message.type : effect.type))
 
 function learner(): MemberCore {
   const core = newcomer()
@@ -33,7 +59,8 @@ test('a newcomer fetches the version that is offered, adopts it, and says so', (
 
 test('it follows one step after the other, in order, each applied at its parent', () => {
   const core = learner()
-  const fetches = (effects: readonly MemberEffect[]) => effects.flatMap((effect) => (effect.type === 'fetch-reduced' ? [effect.target.v] : []))
+  const fetches = (effects: readonly MemberEffect[]) =>
+    effects.flatMap((effect) => (effect.type === 'fetch-reduced' ? [effect.target.v] : []))
   assert.deepEqual(fetches(follow(core, [2, 3])), [2])
   assert.deepEqual(follow(core, [3, 4]), [], 'one at a time')
   assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'fetch-reduced'])
@@ -47,7 +74,10 @@ test('a ballot ends it, its claim is the version that it holds whole, and what i
   const core = learner()
   follow(core, [2])
   const [, state] = order(core, { type: 'freeze', owner: 1, gen: 2 })
-  assert.deepEqual(state?.type === 'send' && state.message.type === 'state' && state.message.claim, { base: version(1), records: [] })
+  assert.deepEqual(state?.type === 'send' && state.message.type === 'state' && state.message.claim, {
+    base: version(1),
+    records: [],
+  })
   assert.deepEqual(fetched(core, 2), [])
   assert.deepEqual(core.version, version(1))
 })
@@ -63,7 +93,21 @@ test('offers of older ballots, and to members of a ring, are ignored', () => {
   const core = learner()
   order(core, { type: 'freeze', owner: 1, gen: 2 })
   assert.deepEqual(prefetch(core, 3, 1), [])
-  order(core, { type: 'form', owner: 1, gen: 2, members: [A], shares: [1], relayed: [], committed: version(1), records: [], target: version(1), sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring' })
+  order(core, {
+    type: 'form',
+    owner: 1,
+    gen: 2,
+    members: [A],
+    shares: [1],
+    relayed: [],
+    committed: version(1),
+    records: [],
+    target: version(1),
+    sources: [],
+    coordinatorHolds: true,
+    modeEpoch: 0,
+    kind: 'ring',
+  })
   assert.deepEqual([prefetch(core, 3, 2), follow(core, [2], 2)], [[], []])
 })
 
@@ -71,7 +115,10 @@ test('what was never committed is not given up for an offer', () => {
   const core = newcomer()
   Object.assign(core, { version: version(2), base: version(1), tail: [record(2)] })
   const effects = prefetch(core, 3)
-  assert.deepEqual(effects.map((effect) => effect.type === 'send' && effect.message.type === 'prefetched' && effect.message.version), [null])
+  assert.deepEqual(
+    effects.map((effect) => effect.type === 'send' && effect.message.type === 'prefetched' && effect.message.version),
+    [null],
+  )
   assert.deepEqual(core.version, version(2))
 })
 
@@ -85,7 +132,11 @@ test('what it kept is followed from when the coordinator said that it is committ
 
 test('records that do not lead to the kept state prove nothing, and change nothing', () => {
   const core = newcomer()
-  for (const claim of [{ base: version(1), records: [record(3)] }, { base: version(1), records: [] }]) assert.equal(goOnFrom(core, claim, version(2)), false)
+  for (const claim of [
+    { base: version(1), records: [record(3)] },
+    { base: version(1), records: [] },
+  ])
+    assert.equal(goOnFrom(core, claim, version(2)), false)
   assert.deepEqual([core.version, core.base], [undefined, ZERO])
 })
 

@@ -1,7 +1,18 @@
-// Links by member: who dials, which way frames take, what silence and a bad frame cost, what is left when both dial at once.
+// Links by member: who dials, which way frames take, what silence and a bad frame cost, what is left when both dial at
+// once.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Frame, type FrameType, type GridError, HEARTBEAT_MS, memberId, type MemberId, packFrame, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+import {
+  type Frame,
+  type FrameType,
+  type GridError,
+  HEARTBEAT_MS,
+  memberId,
+  type MemberId,
+  packFrame,
+  SILENCE_MS,
+  unpackFrame,
+} from '@starling-grid/protocol'
 import { ChannelLink, FrameQueue, LinkSet, MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
 
 const near = memberId('near')
@@ -18,15 +29,25 @@ interface Seen {
 
 const noRelay = (): Promise<PeerLink> => Promise.reject(new Error('internal: no relay here'))
 
-function join(grid: MemoryGrid, id: MemberId, openRelay: ConstructorParameters<typeof LinkSet>[1] = noRelay, linkOpenMs?: number): Seen {
+function join(
+  grid: MemoryGrid,
+  id: MemberId,
+  openRelay: ConstructorParameters<typeof LinkSet>[1] = noRelay,
+  linkOpenMs?: number,
+): Seen {
   let wake: () => void = () => undefined
   const seen: Seen = {
     frames: [],
     lost: [],
-    set: new LinkSet(grid.join(id), openRelay, {
-      onFrame: (from, frame) => (seen.frames.push({ from, frame }), wake()),
-      onLost: (member, why, error) => (seen.lost.push({ member, why, error }), wake()),
-    }, linkOpenMs),
+    set: new LinkSet(
+      grid.join(id),
+      openRelay,
+      {
+        onFrame: (from, frame) => (seen.frames.push({ from, frame }), wake()),
+        onLost: (member, why, error) => (seen.lost.push({ member, why, error }), wake()),
+      },
+      linkOpenMs,
+    ),
     next: () => new Promise((resolve) => (wake = resolve)),
   }
   return seen
@@ -43,7 +64,10 @@ test('one side dials, the other waits for it, and frames go both ways in order',
   await Promise.all([a.set.ensure(far, 'dial', never), b.set.ensure(near, 'await', never)])
   for (let step = 0; step < 50; step++) a.set.send(far, frame(step))
   while (b.frames.length < 50) await b.next()
-  assert.deepEqual(b.frames.map(({ frame: { step } }) => step), Array.from({ length: 50 }, (_, i) => i))
+  assert.deepEqual(
+    b.frames.map(({ frame: { step } }) => step),
+    Array.from({ length: 50 }, (_, i) => i),
+  )
   b.set.send(near, frame(7))
   await a.next()
   assert.equal(a.frames[0]?.from, far)
@@ -59,12 +83,18 @@ test('links that were awaited and never came leave nothing behind, neither in th
   const { signal } = ending
   const counted = new Proxy(signal, {
     get(target, key) {
-      if (key === 'addEventListener') return (...args: Parameters<AbortSignal['addEventListener']>) => (listeners++, target.addEventListener(...args))
-      if (key === 'removeEventListener') return (...args: Parameters<AbortSignal['removeEventListener']>) => (listeners--, target.removeEventListener(...args))
+      if (key === 'addEventListener')
+        return (...args: Parameters<AbortSignal['addEventListener']>) => (listeners++, target.addEventListener(...args))
+      if (key === 'removeEventListener')
+        return (...args: Parameters<AbortSignal['removeEventListener']>) => (
+          listeners--,
+          target.removeEventListener(...args)
+        )
       return Reflect.get(target, key, target) as unknown
     },
   })
-  for (let i = 0; i < 20; i++) await assert.rejects(a.set.ensure(memberId(`never-${i % 3}`), 'await', counted), { code: 'link-timeout' })
+  for (let i = 0; i < 20; i++)
+    await assert.rejects(a.set.ensure(memberId(`never-${i % 3}`), 'await', counted), { code: 'link-timeout' })
   assert.deepEqual([a.set.awaited, listeners], [0, 0])
   a.set.close()
 })
@@ -236,7 +266,10 @@ test('on a link that has room the next frame is one of the ring, whatever bulk w
   for (let i = 0; i < 3; i++) queue.add(frame(i, 'chunk'))
   for (let step = 0; step < 2; step++) queue.add(frame(step))
   while (sent.length < 5) await new Promise((resolve) => setTimeout(resolve, 5))
-  assert.deepEqual(sent.map(({ type }) => type), ['chunk', 'partial', 'partial', 'chunk', 'chunk'])
+  assert.deepEqual(
+    sent.map(({ type }) => type),
+    ['chunk', 'partial', 'partial', 'chunk', 'chunk'],
+  )
 })
 
 test('the bulk of a state trickles while frames of the ring wait on another link, and flows when they are gone', async (t) => {
@@ -265,5 +298,9 @@ test('the bulk of a state trickles while frames of the ring wait on another link
 
 /** A relayed link that only notes what is sent. */
 function recording(peer: MemberId, sent: Frame[]): PeerLink {
-  return new ChannelLink(peer, { bufferedBytes: 0, write: (bytes) => void sent.push(unpackFrame(bytes)), close: () => undefined }, true)
+  return new ChannelLink(
+    peer,
+    { bufferedBytes: 0, write: (bytes) => void sent.push(unpackFrame(bytes)), close: () => undefined },
+    true,
+  )
 }

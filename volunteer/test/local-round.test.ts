@@ -29,10 +29,17 @@ function setUp(innerSteps: number, fragments = 1) {
   held.adoptInitial(base, 7)
   const compute = new Compute(createReferenceExecutor(spec), held)
   const asked: string[][] = []
-  const batches = { of: async (blocks: readonly BlockId[]) => (asked.push([...blocks]), batchOf(blocks)) } as unknown as Batches
+  const batches = {
+    of: async (blocks: readonly BlockId[]) => (asked.push([...blocks]), batchOf(blocks)),
+  } as unknown as Batches
   const rounds = new LocalRounds({
-    rule: { layout, optimizer }, clipNorm: undefined, innerSteps, compute, batches,
-    targetsOf: async (learned) => learned.length * SAMPLES, ...(fragments > 1 ? { stream: new FragmentStream(fragmentsOf(layout, fragments), layout.total) } : {}),
+    rule: { layout, optimizer },
+    clipNorm: undefined,
+    innerSteps,
+    compute,
+    batches,
+    targetsOf: async (learned) => learned.length * SAMPLES,
+    ...(fragments > 1 ? { stream: new FragmentStream(fragmentsOf(layout, fragments), layout.total) } : {}),
   })
   return { held, compute, rounds, asked }
 }
@@ -63,9 +70,21 @@ test('a round is the inner steps, one after another, and its share is their diff
 test('a round that a new generation cut short goes on where it was, when the base and the blocks are the same', async () => {
   const { held, rounds, asked } = setUp(4)
   let steps = 0
-  const cut = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3), current: () => steps++ < 3, onLearned })
+  const cut = await rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: blocks(0, 1, 2, 3),
+    current: () => steps++ < 3,
+    onLearned,
+  })
   assert.equal(cut, undefined)
-  const whole = await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2, 3, 4, 5), current: () => true, onLearned })
+  const whole = await rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: blocks(0, 1, 2, 3, 4, 5),
+    current: () => true,
+    onLearned,
+  })
   assert.equal(whole?.samples, 24)
   assert.deepEqual(asked.flat(), blocks(0, 1, 2, 3, 4, 5), 'no block is learned from twice')
 })
@@ -74,7 +93,13 @@ test('inner progress is dropped when its blocks belong to somebody else now, or 
   const { held, rounds, asked } = setUp(2)
   let steps = 0
   await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 3, onLearned })
-  const other = await rounds.run({ base, parameters: held.parameters, blocks: blocks(1, 2), current: () => true, onLearned })
+  const other = await rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: blocks(1, 2),
+    current: () => true,
+    onLearned,
+  })
   assert.equal(other?.samples, 8)
   assert.deepEqual(asked.slice(1).flat(), blocks(1, 2))
 })
@@ -84,10 +109,22 @@ test('a step that was under way when a new ballot began is not learned from: wha
   const told: number[] = []
   let current = true
   const learned = ({ blocks: known }: Consumed): void => void told.push(known.length)
-  const cut = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => current, onLearned: learned })
+  const cut = rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: blocks(0, 1),
+    current: () => current,
+    onLearned: learned,
+  })
   await Promise.resolve()
   current = false // a new ballot, while the first inner step computes
-  const again = rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => true, onLearned: learned })
+  const again = rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: blocks(0, 1),
+    current: () => true,
+    onLearned: learned,
+  })
   assert.equal(await cut, undefined)
   assert.equal((await again)?.samples, 8)
   assert.deepEqual(told, [0, 0, 1, 2])
@@ -146,16 +183,23 @@ test('fragments are whole layers that make up the model, and none has more than 
     const floats = fragments.map((ranges) => ranges.reduce((sum, { start, end }) => sum + end - start, 0))
     assert.ok(Math.max(...floats) <= Math.ceil(7 / count) * (deep.total / 7), `${count}: ${floats.join()}`)
   }
-  assert.deepEqual(fragmentsOf(deep, 2).map((ranges) => ranges.length), [4, 3], 'layers of one size stride')
+  assert.deepEqual(
+    fragmentsOf(deep, 2).map((ranges) => ranges.length),
+    [4, 3],
+    'layers of one size stride',
+  )
 })
 
 test('a layer that is larger than a fragment is cut', () => {
-  const [first, second] = fragmentsOf(parameterLayout(mlp({ input: [100], hidden: [10], classes: 2 })), 2).map((ranges) => ranges.reduce((sum, { start, end }) => sum + end - start, 0))
+  const [first, second] = fragmentsOf(parameterLayout(mlp({ input: [100], hidden: [10], classes: 2 })), 2).map(
+    (ranges) => ranges.reduce((sum, { start, end }) => sum + end - start, 0),
+  )
   assert.ok(Math.abs((first ?? 0) - (second ?? 0)) < 30)
 })
 
 test('fragments leave at even distances, the last of them before the round ends', () => {
-  const after = (count: number, steps: number) => Array.from({ length: count }, (_, i) => leavesAfter(i, { count, steps }))
+  const after = (count: number, steps: number) =>
+    Array.from({ length: count }, (_, i) => leavesAfter(i, { count, steps }))
   assert.deepEqual(after(4, 16), [2, 6, 10, 14])
   assert.deepEqual(after(2, 3), [1, 2])
   assert.deepEqual(after(3, 3), [1, 2, 3])
@@ -165,9 +209,19 @@ test('fragments leave at even distances, the last of them before the round ends'
 test('a fragment leaves in the midst of the round, as it is then, with the weight of the whole share', async () => {
   const { held, rounds } = setUp(4, 2)
   const left: [fragment: number, share: number[]][] = []
-  const result = await rounds.run({ base, parameters: held.parameters, blocks: four, current: () => true, onLearned, onFragment: (fragment) => void left.push([fragment, partOf(rounds.contribution, fragment)]) })
+  const result = await rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: four,
+    current: () => true,
+    onLearned,
+    onFragment: (fragment) => void left.push([fragment, partOf(rounds.contribution, fragment)]),
+  })
   const after = await innerSteps(four.map((block) => [block]))
-  assert.deepEqual(left, [[0, partOf(leaving(after, 1, 16), 0)], [1, partOf(leaving(after, 3, 16), 1)]])
+  assert.deepEqual(left, [
+    [0, partOf(leaving(after, 1, 16), 0)],
+    [1, partOf(leaving(after, 3, 16), 1)],
+  ])
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [16, 16, true])
 })
 
@@ -180,7 +234,10 @@ test('what a fragment learned after it left stays with the member and joins the 
   rounds.committed(next, 'round')
   const moved = held.parameters.map((value) => Math.fround(value + 1))
   await rounds.run({ ...order, base: next, parameters: moved, blocks: [] })
-  assert.ok(rounds.contribution.every((value) => value === 0), 'a member without blocks has no share')
+  assert.ok(
+    rounds.contribution.every((value) => value === 0),
+    'a member without blocks has no share',
+  )
   const [first, again] = [setUp(4, 2), setUp(4, 2)]
   for (const { rounds: one } of [first, again]) await one.run({ ...order, base, blocks: four })
   first.rounds.summed()
@@ -189,7 +246,10 @@ test('what a fragment learned after it left stays with the member and joins the 
   for (const { rounds: one, compute } of [first, again]) {
     const local = compute.localGradient.bind(compute)
     const seen: Float32Array[] = []
-    compute.localGradient = (lease, parameters, batch) => (seen.push(parameters.slice()), local(lease, parameters, batch))
+    compute.localGradient = (lease, parameters, batch) => (
+      seen.push(parameters.slice()),
+      local(lease, parameters, batch)
+    )
     await one.run({ ...order, base: next, parameters: moved, blocks: blocks(4, 5, 6, 7) })
     started.push([...(seen[0] ?? [])])
   }
@@ -206,11 +266,19 @@ test('what left in a round that a new generation cut short leaves again as it wa
   const { held, rounds } = setUp(4, 2)
   let steps = 0
   const left: [fragment: number, share: number[]][] = []
-  const order = { base, parameters: held.parameters, onLearned, onFragment: (fragment: number) => void left.push([fragment, partOf(rounds.contribution, fragment)]) }
+  const order = {
+    base,
+    parameters: held.parameters,
+    onLearned,
+    onFragment: (fragment: number) => void left.push([fragment, partOf(rounds.contribution, fragment)]),
+  }
   assert.equal(await rounds.run({ ...order, blocks: four, current: () => steps++ < 5 }), undefined)
   const six = blocks(0, 1, 2, 3, 4, 5)
   assert.equal((await rounds.run({ ...order, blocks: six, current: () => true }))?.samples, 24)
   const after = await innerSteps([...four.slice(0, 2).map((block) => [block]), six.slice(2, 4), six.slice(4)])
-  assert.deepEqual(left.map(([fragment]) => fragment), [0, 0, 1])
+  assert.deepEqual(
+    left.map(([fragment]) => fragment),
+    [0, 0, 1],
+  )
   assert.deepEqual(left[1]?.[1], partOf(leaving(after, 1, 24), 0))
 })

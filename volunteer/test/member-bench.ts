@@ -1,7 +1,27 @@
 // One member at a bench: orders of a coordinator ready-made, and what it did last. Used by member.test.ts.
 import assert from 'node:assert/strict'
-import { genesis, jobId, type Manifest, type MemberId, memberId, type MessageFrom, type MessageTo, type PlanStep, sha256Name, type StepRecord, trainingBlock } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, nextBlocksOf, react, type RunOrder } from '@starling-grid/volunteer'
+import {
+  genesis,
+  jobId,
+  type Manifest,
+  type MemberId,
+  memberId,
+  type MessageFrom,
+  type MessageTo,
+  type PlanStep,
+  sha256Name,
+  type StepRecord,
+  trainingBlock,
+} from '@starling-grid/protocol'
+import {
+  createMember,
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  nextBlocksOf,
+  react,
+  type RunOrder,
+} from '@starling-grid/volunteer'
 
 export const ZERO = genesis(jobId('test'), 'model', 1)
 export const [A, B] = [memberId('a'), memberId('b')]
@@ -32,7 +52,22 @@ export class Bench {
   }
 
   form(gen: number, changed: Partial<MessageTo<'form'>> = {}): this {
-    return this.order({ type: 'form', owner: 1, gen, members: [A], shares: [1], relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring', ...changed })
+    return this.order({
+      type: 'form',
+      owner: 1,
+      gen,
+      members: [A],
+      shares: [1],
+      relayed: [],
+      committed: ZERO,
+      records: [],
+      target: ZERO,
+      sources: [],
+      coordinatorHolds: true,
+      modeEpoch: 0,
+      kind: 'ring',
+      ...changed,
+    })
   }
 
   start(gen: number, plan: readonly PlanStep[], after = this.core.version ?? ZERO): this {
@@ -50,7 +85,8 @@ export class Bench {
   begin(): Manifest['blocks'] {
     const [compute] = this.did('compute')
     assert.ok(compute)
-    for (const most of [compute.blocks.length, 0]) nextBlocksOf(this.core, { gen: compute.gen, step: compute.step, most, blockMs: 1 })
+    for (const most of [compute.blocks.length, 0])
+      nextBlocksOf(this.core, { gen: compute.gen, step: compute.step, most, blockMs: 1 })
     return compute.blocks
   }
 
@@ -60,7 +96,13 @@ export class Bench {
     assert.ok(compute)
     const manifest = manifestOf(this.begin())
     this.tell({ type: 'computed', gen: compute.gen, step: compute.step, manifest, finite: true })
-    return this.tell({ type: 'reduced', gen: compute.gen, step: compute.step, manifests: [manifest], gradDigest: DIGEST })
+    return this.tell({
+      type: 'reduced',
+      gen: compute.gen,
+      step: compute.step,
+      manifests: [manifest],
+      gradDigest: DIGEST,
+    })
   }
 
   did<T extends MemberEffect['type']>(type: T): EffectOf<T>[] {
@@ -81,5 +123,16 @@ export function manifestOf(blocks: Manifest['blocks']): Manifest {
 }
 
 export function recordOf(v: number, gen: number): StepRecord {
-  return { v, gen, modeEpoch: 0, kind: 'ring', blocks: [trainingBlock(0, v)], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: DIGEST }
+  return {
+    v,
+    gen,
+    modeEpoch: 0,
+    kind: 'ring',
+    blocks: [trainingBlock(0, v)],
+    samples: 1,
+    targets: 1,
+    lossSum: 1,
+    correct: 0,
+    gradDigest: DIGEST,
+  }
 }

@@ -1,13 +1,25 @@
 // A member's side of commit and recovery, answer by answer (R3, R7, R9, R10, R14).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { extend, fold, type MemberId, memberId, PLAN_WINDOW, splitBlocks, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import {
+  extend,
+  fold,
+  type MemberId,
+  memberId,
+  PLAN_WINDOW,
+  splitBlocks,
+  trainingBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { type MemberInput, mayServe } from '@starling-grid/volunteer'
 import { A, B, Bench, DIGEST, manifestOf, planOf, recordOf, ZERO } from './member-bench.ts'
 
 test('a freeze stops the ring and is answered with what is held', () => {
   const bench = new Bench().running().compute().freeze(2)
-  assert.deepEqual(bench.effects.map(({ type }) => type), ['halt', 'send'])
+  assert.deepEqual(
+    bench.effects.map(({ type }) => type),
+    ['halt', 'send'],
+  )
   const [state] = bench.said('state')
   assert.deepEqual([state?.gen, state?.claim?.base, state?.claim?.records.map(({ v }) => v)], [2, ZERO, [1]])
   assert.equal(bench.core.ring, undefined)
@@ -29,35 +41,59 @@ test('what a left generation still brings is ignored', () => {
   const manifest = manifestOf(planOf(1)[0]?.blocks ?? [])
   bench.begin()
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest, finite: true }).freeze(2)
-  assert.deepEqual(bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects, [])
+  assert.deepEqual(
+    bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects,
+    [],
+  )
   assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(3) }).effects, [])
-  assert.deepEqual(bench.tell({ type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: '' }).effects, [])
+  assert.deepEqual(
+    bench.tell({ type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: '' }).effects,
+    [],
+  )
   assert.equal(bench.core.version?.v, 0)
 })
 
 test('at the target a member confirms when its links are open', () => {
   const bench = new Bench().running().freeze(2).form(2)
   assert.deepEqual(bench.did('confirm'), [])
-  assert.deepEqual(bench.tell({ type: 'links-open', gen: 2 }).did('confirm').map(({ version }) => version), [ZERO])
+  assert.deepEqual(
+    bench
+      .tell({ type: 'links-open', gen: 2 })
+      .did('confirm')
+      .map(({ version }) => version),
+    [ZERO],
+  )
 })
 
 test('a member that holds nothing fetches the whole state, and claims it only when it is adopted', () => {
   const bench = new Bench().freeze(1).form(1, { sources: [B] })
-  assert.deepEqual(bench.did('fetch-state').map(({ sources, coordinatorHolds }) => [sources, coordinatorHolds]), [[[B], true]])
+  assert.deepEqual(
+    bench.did('fetch-state').map(({ sources, coordinatorHolds }) => [sources, coordinatorHolds]),
+    [[[B], true]],
+  )
   assert.equal(bench.core.version, undefined)
   bench.tell({ type: 'links-open', gen: 1 })
   assert.deepEqual(bench.did('confirm'), [])
   bench.tell({ type: 'state-fetched', gen: 1, version: ZERO })
-  assert.deepEqual(bench.effects.map(({ type }) => type), ['adopt', 'confirm'])
+  assert.deepEqual(
+    bench.effects.map(({ type }) => type),
+    ['adopt', 'confirm'],
+  )
 })
 
 test('one step behind, a member fetches the reduced gradient and applies it once', () => {
   const record = recordOf(1, 1)
   const target = extend(ZERO, record)
-  const bench = new Bench().running().freeze(2).form(2, { records: [record], target, sources: [B] })
+  const bench = new Bench()
+    .running()
+    .freeze(2)
+    .form(2, { records: [record], target, sources: [B] })
   assert.equal(bench.did('fetch-reduced').length, 1)
   bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
-  assert.deepEqual(bench.did('apply').map(({ version }) => version), [target])
+  assert.deepEqual(
+    bench.did('apply').map(({ version }) => version),
+    [target],
+  )
   assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: target }).effects, [])
 })
 
@@ -69,9 +105,15 @@ test('some steps behind, a member replays them one by one, and fetches the whole
     return bench.form(2, { records, target, sources: [B] })
   }
   const bench = replaying(2)
-  assert.deepEqual(bench.did('fetch-reduced').map(({ target: wanted }) => wanted), [second])
+  assert.deepEqual(
+    bench.did('fetch-reduced').map(({ target: wanted }) => wanted),
+    [second],
+  )
   bench.tell({ type: 'reduced-fetched', gen: 2, version: second })
-  assert.deepEqual([bench.did('apply').map(({ version }) => version), bench.did('fetch-reduced').map(({ target: wanted }) => wanted)], [[second], [target]])
+  assert.deepEqual(
+    [bench.did('apply').map(({ version }) => version), bench.did('fetch-reduced').map(({ target: wanted }) => wanted)],
+    [[second], [target]],
+  )
   bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
   assert.deepEqual([bench.core.version, bench.core.tail], [target, records])
   assert.equal(replaying(1).did('fetch-state').length, 1)
@@ -79,18 +121,30 @@ test('some steps behind, a member replays them one by one, and fetches the whole
 
 test('a replay that a newer ballot ends in the middle leaves a whole version, and the claim says which', () => {
   const records = [recordOf(1, 1), recordOf(2, 1)]
-  const bench = new Bench(2).running().freeze(2).form(2, { records, target: fold(ZERO, records) ?? ZERO, sources: [B] })
+  const bench = new Bench(2)
+    .running()
+    .freeze(2)
+    .form(2, { records, target: fold(ZERO, records) ?? ZERO, sources: [B] })
   bench.tell({ type: 'reduced-fetched', gen: 2, version: extend(ZERO, recordOf(1, 1)) }).freeze(3)
-  assert.deepEqual(bench.said('state').map(({ claim }) => [claim?.base, claim?.records]), [[ZERO, [recordOf(1, 1)]]])
+  assert.deepEqual(
+    bench.said('state').map(({ claim }) => [claim?.base, claim?.records]),
+    [[ZERO, [recordOf(1, 1)]]],
+  )
   assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: fold(ZERO, records) ?? ZERO }).effects, [])
 })
 
 test('when nobody has the reduced gradient any more, the whole state is fetched', () => {
   const record = recordOf(1, 1)
   const target = extend(ZERO, record)
-  const bench = new Bench().running().freeze(2).form(2, { records: [record], target, sources: [A, B] })
+  const bench = new Bench()
+    .running()
+    .freeze(2)
+    .form(2, { records: [record], target, sources: [A, B] })
   bench.tell({ type: 'reduced-missing', gen: 2 })
-  assert.deepEqual(bench.did('fetch-state').map(({ sources, target: wanted }) => [sources, wanted]), [[[B], target]])
+  assert.deepEqual(
+    bench.did('fetch-state').map(({ sources, target: wanted }) => [sources, wanted]),
+    [[[B], target]],
+  )
 })
 
 test('on another branch with the right number, a member fetches the whole state', () => {
@@ -113,7 +167,10 @@ test('a start without a confirm begins nothing', () => {
 
 test('a step is applied whole, then told, then the next begins', () => {
   const bench = new Bench().running().compute()
-  assert.deepEqual(bench.effects.map(({ type }) => type), ['apply', 'send', 'compute'])
+  assert.deepEqual(
+    bench.effects.map(({ type }) => type),
+    ['apply', 'send', 'compute'],
+  )
   const [held] = bench.said('held')
   assert.ok(held)
   assert.deepEqual(bench.core.version, extend(ZERO, held.record))
@@ -125,7 +182,10 @@ test('the plan may come before the start', () => {
   bench.tell({ type: 'links-open', gen: 1 }).tell({ type: 'state-fetched', gen: 1, version: ZERO })
   assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(2) }).effects, [])
   bench.start(1, planOf(1)).compute()
-  assert.deepEqual(bench.did('compute').map(({ step }) => step), [2])
+  assert.deepEqual(
+    bench.did('compute').map(({ step }) => step),
+    [2],
+  )
 })
 
 test('no step begins after the one that the members change at', () => {
@@ -142,7 +202,10 @@ test('a whole window ahead of the last acknowledged commit a member waits for th
   const committed = fold(ZERO, bench.core.tail.slice(0, 10))
   assert.ok(committed)
   bench.order({ type: 'ack', owner: 1, gen: 1, committed })
-  assert.deepEqual(bench.did('compute').map(({ step }) => step), [PLAN_WINDOW + 1])
+  assert.deepEqual(
+    bench.did('compute').map(({ step }) => step),
+    [PLAN_WINDOW + 1],
+  )
   assert.deepEqual([bench.core.base, bench.core.tail.length], [committed, PLAN_WINDOW - 10])
 })
 
@@ -159,8 +222,17 @@ test('a share that does not hold its planned blocks ends the generation, and its
   assert.ok(own && others)
   bench.begin()
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest: own, finite: true })
-  bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [own, manifestOf([trainingBlock(0, 9)])], gradDigest: DIGEST })
-  assert.deepEqual(bench.said('abort').map(({ blamed }) => blamed), [B])
+  bench.tell({
+    type: 'reduced',
+    gen: 1,
+    step: 1,
+    manifests: [own, manifestOf([trainingBlock(0, 9)])],
+    gradDigest: DIGEST,
+  })
+  assert.deepEqual(
+    bench.said('abort').map(({ blamed }) => blamed),
+    [B],
+  )
   assert.equal(bench.core.version?.v, 0)
 })
 
@@ -168,27 +240,58 @@ test('a gradient that is not finite goes nowhere', () => {
   const bench = new Bench().running()
   bench.begin()
   bench.tell({ type: 'computed', gen: 1, step: 1, manifest: manifestOf(planOf(1)[0]?.blocks ?? []), finite: false })
-  assert.deepEqual([bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])], [[], [[A, 'gradient-not-finite']]])
+  assert.deepEqual(
+    [bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])],
+    [[], [[A, 'gradient-not-finite']]],
+  )
 })
 
 test('a member is told which of its links the coordinator relays: two of a ring, all of a butterfly', () => {
   const others = ['b', 'c', 'd'].map(memberId)
   const linksOf = (members: readonly MemberId[], relayed: [number, number][], exchange?: 'butterfly') => {
-    const [links] = new Bench().freeze(1).form(1, { members: [...members], shares: members.map(() => 1), relayed, ...(exchange ? { exchange: { type: exchange, reason: '' } } : {}) }).did('open-links')
+    const [links] = new Bench()
+      .freeze(1)
+      .form(1, {
+        members: [...members],
+        shares: members.map(() => 1),
+        relayed,
+        ...(exchange ? { exchange: { type: exchange, reason: '' } } : {}),
+      })
+      .did('open-links')
     return [links?.neighbours, links?.relayed]
   }
   const ring = [others[0] ?? B, A, ...others.slice(1)]
   assert.deepEqual(linksOf(ring, []), [['c', 'b'], []])
   assert.deepEqual(linksOf(ring, [[1, 2]]), [['c', 'b'], ['c']])
-  assert.deepEqual(linksOf(ring, [[0, 1], [2, 3]]), [['c', 'b'], ['b']])
+  assert.deepEqual(
+    linksOf(ring, [
+      [0, 1],
+      [2, 3],
+    ]),
+    [['c', 'b'], ['b']],
+  )
   assert.deepEqual(linksOf([A, B], [[0, 1]]), [['b'], ['b']])
   assert.deepEqual(linksOf(ring, [], 'butterfly'), [['c', 'b', 'd'], []])
-  assert.deepEqual(linksOf(ring, [[0, 3], [1, 3]], 'butterfly'), [['c', 'b', 'd'], ['d']])
+  assert.deepEqual(
+    linksOf(
+      ring,
+      [
+        [0, 3],
+        [1, 3],
+      ],
+      'butterfly',
+    ),
+    [['c', 'b', 'd'], ['d']],
+  )
 })
 
 test('an ABORT says whom it blames and why, and names every link with the same trouble', () => {
   const told = (trouble: Pick<Extract<MemberInput, { type: 'trouble' }>, 'blamed' | 'alsoBlamed' | 'why'>) =>
-    new Bench().running().tell({ type: 'trouble', gen: 1, code: 'link-lost', message: '', ...trouble }).said('abort').map(({ blamed, why, links }) => [blamed, why, links])
+    new Bench()
+      .running()
+      .tell({ type: 'trouble', gen: 1, code: 'link-lost', message: '', ...trouble })
+      .said('abort')
+      .map(({ blamed, why, links }) => [blamed, why, links])
   assert.deepEqual(told({ blamed: B, why: 'silent' }), [[B, 'silent', [B]]])
   assert.deepEqual(told({ blamed: B, alsoBlamed: [memberId('c')], why: 'unopened' }), [[B, 'unopened', [B, 'c']]])
   assert.deepEqual(told({ blamed: B, why: 'refused' }), [[B, 'refused', []]])
@@ -203,12 +306,18 @@ test('a generation is given up once', () => {
 })
 
 test('at a checkpoint one member uploads and the others say their digest', () => {
-  for (const [uploader, effect] of [[A, 'upload'], [B, 'report-digest']] as const) {
+  for (const [uploader, effect] of [
+    [A, 'upload'],
+    [B, 'report-digest'],
+  ] as const) {
     const bench = new Bench().running()
     bench.core.ring?.plan.delete(2)
     bench.order({ type: 'checkpoint-at', owner: 1, gen: 1, v: 1, uploader })
     bench.effects = [{ type: 'compute', kind: 'ring', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
-    assert.deepEqual(bench.compute().effects.map(({ type }) => type), ['apply', 'send', effect])
+    assert.deepEqual(
+      bench.compute().effects.map(({ type }) => type),
+      ['apply', 'send', effect],
+    )
   }
 })
 

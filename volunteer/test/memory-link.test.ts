@@ -35,7 +35,10 @@ test('a dial to a member that does not listen is refused', async () => {
   const grid = new MemoryGrid()
   const dialler = grid.join(near)
   grid.join(far)
-  await assert.rejects(dialler.dial(far, new AbortController().signal), (error) => isGridError(error) && error.code === 'link-timeout')
+  await assert.rejects(
+    dialler.dial(far, new AbortController().signal),
+    (error) => isGridError(error) && error.code === 'link-timeout',
+  )
 })
 
 test('a network that stops closes its links and is gone', async () => {

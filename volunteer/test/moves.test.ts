@@ -1,4 +1,5 @@
-// Every schedule for every size, played with sets of contributors instead of numbers: who ends with what, and who sends how much.
+// Every schedule for every size, played with sets of contributors instead of numbers: who ends with what, and who sends
+// how much.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { algorithmsOf, type Algorithm, type Collective, type Schedule, scheduleOf } from '../src/collective/moves.ts'
@@ -17,7 +18,8 @@ function play({ moves }: Schedule, holdings: Holdings): Holdings {
     for (const { from, to, first, end, effect } of moves.filter((move) => move.round === round))
       for (let segment = first; segment < end; segment++) {
         const [sent, held] = [at(at(before, from), segment), at(at(holdings, to), segment)]
-        at(holdings, to)[segment] = effect === 'store' ? [...sent] : held.map((count, contributor) => count + at(sent, contributor))
+        at(holdings, to)[segment] =
+          effect === 'store' ? [...sent] : held.map((count, contributor) => count + at(sent, contributor))
       }
   }
   return holdings
@@ -30,7 +32,9 @@ function ownShares(size: number, segments: number): Holdings {
 
 /** A rank holds what `has` says, and nothing elsewhere. */
 function onlyWhere(size: number, segments: number, has: (rank: number, segment: number) => boolean): Holdings {
-  return upTo(size).map((rank) => upTo(segments).map((segment) => (has(rank, segment) ? only(size, rank) : upTo(size).map(() => 0))))
+  return upTo(size).map((rank) =>
+    upTo(segments).map((segment) => (has(rank, segment) ? only(size, rank) : upTo(size).map(() => 0))),
+  )
 }
 
 function only(size: number, rank: number): number[] {
@@ -55,7 +59,10 @@ test('all-reduce: each share is in each sum exactly once, on every rank', () => 
   forEachSize('allReduce', (size, algorithm) => {
     const schedule = scheduleOf({ collective: 'allReduce', algorithm, size, root: 0 })
     for (const [rank, segments] of play(schedule, ownShares(size, schedule.segments)).entries())
-      assert.ok(segments.flat().every((count) => count === 1), `${algorithm}, ${size} ranks: rank ${rank} holds ${JSON.stringify(segments)}`)
+      assert.ok(
+        segments.flat().every((count) => count === 1),
+        `${algorithm}, ${size} ranks: rank ${rank} holds ${JSON.stringify(segments)}`,
+      )
   })
 })
 
@@ -63,14 +70,21 @@ test('reduce-scatter: rank r ends with the whole sum of segment r', () => {
   forEachSize('reduceScatter', (size, algorithm) => {
     const schedule = scheduleOf({ collective: 'reduceScatter', algorithm, size, root: 0 })
     const end = play(schedule, ownShares(size, size))
-    for (let rank = 0; rank < size; rank++) assert.ok(at(at(end, rank), rank).every((count) => count === 1), `${algorithm}, ${size} ranks`)
+    for (let rank = 0; rank < size; rank++)
+      assert.ok(
+        at(at(end, rank), rank).every((count) => count === 1),
+        `${algorithm}, ${size} ranks`,
+      )
   })
 })
 
 test('all-gather: segment r is rank r’s on every rank', () => {
   forEachSize('allGather', (size, algorithm) => {
     const schedule = scheduleOf({ collective: 'allGather', algorithm, size, root: 0 })
-    const end = play(schedule, onlyWhere(size, size, (rank, segment) => rank === segment))
+    const end = play(
+      schedule,
+      onlyWhere(size, size, (rank, segment) => rank === segment),
+    )
     for (const segments of end) segments.forEach((held, segment) => assert.deepEqual(held, only(size, segment)))
   })
 })
@@ -80,8 +94,13 @@ test('broadcast and reduce: from and to every root', () => {
     forEachSize(collective, (size, algorithm) => {
       for (let root = 0; root < size; root++) {
         const end = play(scheduleOf({ collective, algorithm, size, root }), ownShares(size, 1))
-        if (collective === 'reduce') assert.ok(at(at(end, root), 0).every((count) => count === 1), `${algorithm}, ${size} ranks to ${root}`)
-        else for (const [held] of end) assert.deepEqual(held, only(size, root), `${algorithm}, ${size} ranks from ${root}`)
+        if (collective === 'reduce')
+          assert.ok(
+            at(at(end, root), 0).every((count) => count === 1),
+            `${algorithm}, ${size} ranks to ${root}`,
+          )
+        else
+          for (const [held] of end) assert.deepEqual(held, only(size, root), `${algorithm}, ${size} ranks from ${root}`)
       }
     })
 })
@@ -89,12 +108,21 @@ test('broadcast and reduce: from and to every root', () => {
 test('gather, scatter and all-to-all move every part to its place', () => {
   for (const size of SIZES) {
     for (let root = 0; root < size; root++) {
-      const gathered = play(scheduleOf({ collective: 'gather', algorithm: 'star', size, root }), onlyWhere(size, size, (rank, segment) => rank === segment))
+      const gathered = play(
+        scheduleOf({ collective: 'gather', algorithm: 'star', size, root }),
+        onlyWhere(size, size, (rank, segment) => rank === segment),
+      )
       at(gathered, root).forEach((held, segment) => assert.deepEqual(held, only(size, segment)))
-      const scattered = play(scheduleOf({ collective: 'scatter', algorithm: 'star', size, root }), onlyWhere(size, size, (rank) => rank === root))
+      const scattered = play(
+        scheduleOf({ collective: 'scatter', algorithm: 'star', size, root }),
+        onlyWhere(size, size, (rank) => rank === root),
+      )
       for (let rank = 0; rank < size; rank++) assert.deepEqual(at(at(scattered, rank), rank), only(size, root))
     }
-    const exchanged = play(scheduleOf({ collective: 'allToAll', algorithm: 'direct', size, root: 0 }), onlyWhere(size, size * size, (rank, segment) => Math.floor(segment / size) === rank))
+    const exchanged = play(
+      scheduleOf({ collective: 'allToAll', algorithm: 'direct', size, root: 0 }),
+      onlyWhere(size, size * size, (rank, segment) => Math.floor(segment / size) === rank),
+    )
     for (let from = 0; from < size; from++)
       for (let to = 0; to < size; to++) assert.deepEqual(at(at(exchanged, to), from * size + to), only(size, from))
   }
@@ -103,11 +131,16 @@ test('gather, scatter and all-to-all move every part to its place', () => {
 test('a ring sends to one neighbour and receives from the other', () => {
   for (const collective of ['allReduce', 'reduceScatter', 'allGather'] as const)
     for (const size of SIZES)
-      for (const { from, to } of scheduleOf({ collective, algorithm: 'ring', size, root: 0 }).moves) assert.equal(to, (from + 1) % size)
+      for (const { from, to } of scheduleOf({ collective, algorithm: 'ring', size, root: 0 }).moves)
+        assert.equal(to, (from + 1) % size)
 })
 
 test('ring, direct and butterfly send 2(N−1)/N of the vector from every rank', () => {
-  for (const [algorithm, sizes] of [['ring', SIZES], ['direct', SIZES], ['butterfly', [1, 2, 4, 8]]] as const)
+  for (const [algorithm, sizes] of [
+    ['ring', SIZES],
+    ['direct', SIZES],
+    ['butterfly', [1, 2, 4, 8]],
+  ] as const)
     for (const size of sizes) {
       const { segments, moves } = scheduleOf({ collective: 'allReduce', algorithm, size, root: 0 })
       for (let rank = 0; rank < size; rank++) {
@@ -118,19 +151,43 @@ test('ring, direct and butterfly send 2(N−1)/N of the vector from every rank',
 })
 
 test('what one rank sends, another one expects: in the same round, for the same segment, with the same effect', () => {
-  for (const collective of ['allReduce', 'reduceScatter', 'allGather', 'broadcast', 'reduce', 'gather', 'scatter', 'allToAll'] as const)
+  for (const collective of [
+    'allReduce',
+    'reduceScatter',
+    'allGather',
+    'broadcast',
+    'reduce',
+    'gather',
+    'scatter',
+    'allToAll',
+  ] as const)
     forEachSize(collective, (size, algorithm) => {
       const schedule = scheduleOf({ collective, algorithm, size, root: size - 1 })
       const lists = upTo(size).map((rank) => stepsOf(schedule, rank))
       const name = (from: number, to: number, rest: string): string => `${from}→${to} ${rest}`
       const both = ['send', 'receive'].map((kind) =>
-        lists.flatMap((segments, rank) => segments.flatMap((steps, segment) => steps.filter((step) => step.kind === kind)
-          .map(({ peer, round, effect }) => (kind === 'send' ? name(rank, peer, `${segment} ${round} ${effect}`) : name(peer, rank, `${segment} ${round} ${effect}`))))).sort())
+        lists
+          .flatMap((segments, rank) =>
+            segments.flatMap((steps, segment) =>
+              steps
+                .filter((step) => step.kind === kind)
+                .map(({ peer, round, effect }) =>
+                  kind === 'send'
+                    ? name(rank, peer, `${segment} ${round} ${effect}`)
+                    : name(peer, rank, `${segment} ${round} ${effect}`),
+                ),
+            ),
+          )
+          .sort(),
+      )
       assert.deepEqual(both[0], both[1])
       assert.equal(new Set(both[0]).size, both[0]?.length, 'a round sends a segment to a rank once')
     })
 })
 
 test('an algorithm that a collective does not have is refused', () => {
-  assert.throws(() => scheduleOf({ collective: 'gather', algorithm: 'butterfly', size: 4, root: 0 }), { code: 'unsupported', message: /star/ })
+  assert.throws(() => scheduleOf({ collective: 'gather', algorithm: 'butterfly', size: 4, root: 0 }), {
+    code: 'unsupported',
+    message: /star/,
+  })
 })

@@ -14,8 +14,12 @@ const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, m
 const SMALL_GPT = gpt({ blocks: 3, heads: 2, channels: 8, context: 5, vocab: 7, dropout: 0.2 })
 const SMALL_RESNET = resnet({ depth: 8, channels: 2, classes: 4 })
 const CHAIN = parseModelSpec({
-  input: [6], loss: 'mse',
-  layers: [1, 2, 3, 4, 5, 6].flatMap(i => [{ type: 'linear', name: `fc${i}`, out: 6 }, { type: i % 2 === 0 ? 'gelu' : 'tanh' }]),
+  input: [6],
+  loss: 'mse',
+  layers: [1, 2, 3, 4, 5, 6].flatMap((i) => [
+    { type: 'linear', name: `fc${i}`, out: 6 },
+    { type: i % 2 === 0 ? 'gelu' : 'tanh' },
+  ]),
 })
 
 async function gradientOf(graph: Graph, spec: ModelSpec, samples: number) {
@@ -25,17 +29,26 @@ async function gradientOf(graph: Graph, spec: ModelSpec, samples: number) {
   assert.ok(lossTensors)
   const whole = (count: number) => Int32Array.from({ length: count }, (_, i) => i % 3)
   const x = graph.vocab === undefined ? noise(samples * input.size, 1) : whole(samples * input.size)
-  const target = spec.loss === 'mse' ? noise(samples * lossTensors.target.size, 2) : whole(samples * lossTensors.target.size)
+  const target =
+    spec.loss === 'mse' ? noise(samples * lossTensors.target.size, 2) : whole(samples * lossTensors.target.size)
   const gradient = new Float32Array(graph.parameterCount)
   const keys = graph.keys ? [[graph.keys, whole(samples)] as const] : []
   const [loss] = await runner.run({
-    samples, parts: ['forward', 'loss', 'backward'], write: [[input, x], [lossTensors.target, target], ...keys], read: [lossTensors.loss],
-    clearGradient: true, gradientInto: gradient,
+    samples,
+    parts: ['forward', 'loss', 'backward'],
+    write: [[input, x], [lossTensors.target, target], ...keys],
+    read: [lossTensors.loss],
+    clearGradient: true,
+    gradientInto: gradient,
   })
   return { loss, gradient }
 }
 
-for (const [name, spec] of [['a GPT with dropout', SMALL_GPT], ['a ResNet with batch statistics', SMALL_RESNET], ['a chain', CHAIN]] as const)
+for (const [name, spec] of [
+  ['a GPT with dropout', SMALL_GPT],
+  ['a ResNet with batch statistics', SMALL_RESNET],
+  ['a chain', CHAIN],
+] as const)
   test(`${name} has the same bits with recomputation`, async () => {
     const graph = fuseGraph(buildGraph(spec))
     const recomputed = recomputeGraph(graph)
@@ -49,9 +62,17 @@ test('nothing is computed again that backward does not need, nor twice', () => {
   assert.ok(backward.length - graph.backward.length < graph.forward.length)
 })
 
-for (const [name, spec, samples] of [['ResNet-20', resnet(), 64], ['a GPT of 6 blocks', gpt({ blocks: 6, heads: 4, channels: 128, context: 64, vocab: 65 }), 8]] as const)
+for (const [name, spec, samples] of [
+  ['ResNet-20', resnet(), 64],
+  ['a GPT of 6 blocks', gpt({ blocks: 6, heads: 4, channels: 128, context: 64, vocab: 65 }), 8],
+] as const)
   test(`${name} takes at most two thirds of the memory with recomputation`, () => {
     const bytes = (recompute: boolean) =>
-      planGraph(buildGraph(spec), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: samples, recompute }).buffers.reduce((sum, size) => sum + size, 0)
+      planGraph(buildGraph(spec), {
+        traits: PLAIN_TRAITS,
+        limits: LIMITS,
+        maxMicroBatch: samples,
+        recompute,
+      }).buffers.reduce((sum, size) => sum + size, 0)
     assert.ok(bytes(true) <= (2 / 3) * bytes(false), `${bytes(true)} of ${bytes(false)}`)
   })

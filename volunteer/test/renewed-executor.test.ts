@@ -16,11 +16,21 @@ function devices(failing: { readonly opening?: GridError } = {}) {
     const state = { lost: false, destroyed: 0 }
     opened.push(state)
     const reference = createReferenceExecutor(AWKWARD_MODEL)
-    const unlessLost = <T>(work: Promise<T>): Promise<T> => (state.lost ? work.then(() => { throw new GridError('device-lost', 'The device was lost.') }) : work)
+    const unlessLost = <T>(work: Promise<T>): Promise<T> =>
+      state.lost
+        ? work.then(() => {
+            throw new GridError('device-lost', 'The device was lost.')
+          })
+        : work
     return {
-      adapter: reference.adapter, loadParameters: flat => reference.loadParameters(flat),
-      gradient: (batch, into, early) => unlessLost(reference.gradient(batch, into, early)), evaluate: batch => unlessLost(reference.evaluate(batch)),
-      predict: (x, samples) => unlessLost(reference.predict(x, samples)), destroy: () => { state.destroyed++ },
+      adapter: reference.adapter,
+      loadParameters: (flat) => reference.loadParameters(flat),
+      gradient: (batch, into, early) => unlessLost(reference.gradient(batch, into, early)),
+      evaluate: (batch) => unlessLost(reference.evaluate(batch)),
+      predict: (x, samples) => unlessLost(reference.predict(x, samples)),
+      destroy: () => {
+        state.destroyed++
+      },
     }
   }
   return { open, opened }
@@ -35,7 +45,7 @@ async function gradientOf(executor: Executor): Promise<Float32Array> {
 test('after a loss the same batch gives the same gradient on a new device, and the loss is said', async () => {
   const { open, opened } = devices()
   const said: string[] = []
-  const executor = await renewedExecutor(open, text => said.push(text))
+  const executor = await renewedExecutor(open, (text) => said.push(text))
   executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   const before = await gradientOf(executor)
   const [first] = opened
@@ -61,7 +71,10 @@ test('pieces that were handed out before the loss stay as they are, and are not 
   assert.ok(first)
   const given: number[] = []
   const early: EarlyRanges = {
-    ranges: [{ start: cut, end: total }, { start: 0, end: cut }],
+    ranges: [
+      { start: cut, end: total },
+      { start: 0, end: cut },
+    ],
     onFinal(index) {
       given.push(index)
       into.fill(7, cut) // not to be touched any more

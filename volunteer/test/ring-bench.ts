@@ -1,9 +1,34 @@
-// Members of a ring at a bench: real RingMode, links in memory, reduce and optimizer. The orders of a coordinator are given by hand, and
-// a computation or a download can be held up for as long as a test likes. Used by ring-gradients.test.ts.
+// Members of a ring at a bench: real RingMode, links in memory, reduce and optimizer. The orders of a coordinator are
+// given by hand, and a computation or a download can be held up for as long as a test likes. Used by
+// ring-gradients.test.ts.
 import assert from 'node:assert/strict'
 import { outerOptimizer, type ModelSpec } from '@starling-grid/model'
-import { type BlockId, blockIndex, extend, genesis, type GradientEncoding, jobId, type MemberId, memberId, type MessageFrom, type StepRecord, type ToCoordinator, trainingBlock, type VersionRef } from '@starling-grid/protocol'
-import { type Batch, Compute, createMember, createReferenceExecutor, type EarlyRanges, type Executor, HeldVersion, MemoryGrid, type RunOrder } from '@starling-grid/volunteer'
+import {
+  type BlockId,
+  blockIndex,
+  extend,
+  genesis,
+  type GradientEncoding,
+  jobId,
+  type MemberId,
+  memberId,
+  type MessageFrom,
+  type StepRecord,
+  type ToCoordinator,
+  trainingBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import {
+  type Batch,
+  Compute,
+  createMember,
+  createReferenceExecutor,
+  type EarlyRanges,
+  type Executor,
+  HeldVersion,
+  MemoryGrid,
+  type RunOrder,
+} from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
 import { openLocalRounds } from '../src/sync/local-round.ts'
 import { RingMode } from '../src/sync/ring-mode.ts'
@@ -91,8 +116,15 @@ export class GatedExecutor implements Executor {
 export function batchOf(spec: ModelSpec, blocks: readonly BlockId[]): Batch {
   const [inputs = 0] = spec.input
   const samples = blocks.length * BLOCK_SAMPLES
-  const numbers = blocks.flatMap((block) => Array.from({ length: BLOCK_SAMPLES * inputs }, (_, i) => Math.sin(i + 1 + 13 * blockIndex(block))))
-  return { samples, x: Float32Array.from(numbers), y: Int32Array.from({ length: samples }, (_, i) => i % 2), groups: blocks.map(() => BLOCK_SAMPLES) }
+  const numbers = blocks.flatMap((block) =>
+    Array.from({ length: BLOCK_SAMPLES * inputs }, (_, i) => Math.sin(i + 1 + 13 * blockIndex(block))),
+  )
+  return {
+    samples,
+    x: Float32Array.from(numbers),
+    y: Int32Array.from({ length: samples }, (_, i) => i % 2),
+    groups: blocks.map(() => BLOCK_SAMPLES),
+  }
 }
 
 export interface BenchOptions {
@@ -116,13 +148,18 @@ export class BenchMember {
   readonly batches: Batches
   #downloads: Gate[] = []
 
-  constructor(id: MemberId, grid: MemoryGrid, { spec, encoding = 'f32', fragments, speed = 1e9, wrap = (executor) => executor }: BenchOptions) {
+  constructor(
+    id: MemberId,
+    grid: MemoryGrid,
+    { spec, encoding = 'f32', fragments, speed = 1e9, wrap = (executor) => executor }: BenchOptions,
+  ) {
     const outer = fragments === undefined ? {} : { outer: outerOptimizer(ROUNDS) }
     this.held = new HeldVersion({ spec, optimizer: BENCH_OPTIMIZER, clipNorm: undefined, ...outer })
     this.core = createMember(id, ZERO)
     this.executor = new GatedExecutor(createReferenceExecutor(spec))
     this.compute = new Compute(wrap(this.executor), this.held)
-    Object.defineProperty(this.compute, 'samplesPerSecond', { get: () => speed, set() {} }) // whatever this machine measures
+    // whatever this machine measures
+    Object.defineProperty(this.compute, 'samplesPerSecond', { get: () => speed, set() {} })
     const batch = async (blocks: readonly BlockId[]): Promise<Batch> => {
       await this.#downloads.shift()?.pass()
       return batchOf(spec, blocks)
@@ -131,9 +168,24 @@ export class BenchMember {
     const { held, compute, batches, core } = this
     const rule = { layout: held.layout, optimizer: BENCH_OPTIMIZER }
     const targetsOf = async (blocks: readonly BlockId[]): Promise<number> => blocks.length * BLOCK_SAMPLES
-    const rounds = fragments === undefined ? undefined : openLocalRounds({ rule, clipNorm: undefined, innerSteps: ROUNDS.innerSteps, compute, batches, targetsOf }, fragments)
+    const rounds =
+      fragments === undefined
+        ? undefined
+        : openLocalRounds(
+            { rule, clipNorm: undefined, innerSteps: ROUNDS.innerSteps, compute, batches, targetsOf },
+            fragments,
+          )
     this.ring = new RingMode({
-      core, held, compute, batches, rounds, encoding, network: grid.join(id), linkOpenMs: undefined, genesis: ZERO, seed: 7,
+      core,
+      held,
+      compute,
+      batches,
+      rounds,
+      encoding,
+      network: grid.join(id),
+      linkOpenMs: undefined,
+      genesis: ZERO,
+      seed: 7,
       openRelay: () => Promise.reject(new Error('internal: no relay here')),
       fromCoordinator: () => Promise.reject(new Error('internal: no coordinator here')),
       upload: async () => undefined,
@@ -198,14 +250,31 @@ export class RingBench {
   async form(shares: readonly [number, number]): Promise<void> {
     const confirmed = this.a.said('confirm').length
     this.tell({
-      type: 'form', owner: OWNER, gen: this.#gen, members: [A, B], shares: [...shares], relayed: [], committed: this.#version, records: [], target: this.#version, sources: [A, B],
-      coordinatorHolds: true, modeEpoch: 0, kind: this.#kind,
+      type: 'form',
+      owner: OWNER,
+      gen: this.#gen,
+      members: [A, B],
+      shares: [...shares],
+      relayed: [],
+      committed: this.#version,
+      records: [],
+      target: this.#version,
+      sources: [A, B],
+      coordinatorHolds: true,
+      modeEpoch: 0,
+      kind: this.#kind,
     })
     for (const member of this.members) await member.hears('confirm', confirmed + 1)
   }
 
   start(blocks: readonly BlockId[] = BLOCKS): void {
-    this.tell({ type: 'start', owner: OWNER, gen: this.#gen, after: this.#version, plan: [{ step: this.#version.v + 1, blocks: [...blocks] }] })
+    this.tell({
+      type: 'start',
+      owner: OWNER,
+      gen: this.#gen,
+      after: this.#version,
+      plan: [{ step: this.#version.v + 1, blocks: [...blocks] }],
+    })
   }
 
   async begin(shares: readonly [number, number], blocks?: readonly BlockId[]): Promise<void> {
@@ -217,7 +286,16 @@ export class RingBench {
   /** A guest's sum, which the member in `place` is to contribute (A1). */
   async lend(place: number): Promise<void> {
     const guest = { owner: OWNER, gen: this.#gen, id: this.#gen }
-    this.tell({ type: 'guest', ...guest, place, blocks: [trainingBlock(0, 9)], samples: 4, targets: 4, lossSum: 8, correct: 1 })
+    this.tell({
+      type: 'guest',
+      ...guest,
+      place,
+      blocks: [trainingBlock(0, 9)],
+      samples: 4,
+      targets: 4,
+      lossSum: 8,
+      correct: 1,
+    })
     this.tell({ type: 'guest-take', ...guest })
     const { core } = this.members[place] ?? assert.fail()
     await until(() => core.ring?.guests.get(guest.id)?.stage === 'here')
@@ -226,7 +304,9 @@ export class RingBench {
   /** The record of the step under way, equal on both, and so are their parameters. */
   async held(): Promise<StepRecord> {
     const v = this.#version.v + 1
-    const [record, other] = await Promise.all(this.members.map(async (member) => (await member.hears('held', v)).record))
+    const [record, other] = await Promise.all(
+      this.members.map(async (member) => (await member.hears('held', v)).record),
+    )
     assert.deepEqual(record, other)
     assert.ok(record)
     this.#version = extend(this.#version, record)

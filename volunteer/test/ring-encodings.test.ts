@@ -1,19 +1,47 @@
-// The reduce that trains, with sums that travel encoded: equal bytes on all members, what is lost comes later, and nothing that
-// is no encoding gets in.
+// The reduce that trains, with sums that travel encoded: equal bytes on all members, what is lost comes later, and
+// nothing that is no encoding gets in.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
-import { type ErrorCode, type Exchange, type Frame, type GradientEncoding, GridError, packFrame, random32, trainingBlock, unpackFrame, versionId, type VersionRef } from '@starling-grid/protocol'
-import { type Addressed, type Batch, createReferenceExecutor, HeldVersion, RingExchange, RingReduce, startFeedback, swapped, type Feedback } from '@starling-grid/volunteer'
-import { scaledF16Codec } from '../src/collective/encode-scaled-f16.ts'
+import {
+  type ErrorCode,
+  type Exchange,
+  type Frame,
+  type GradientEncoding,
+  GridError,
+  packFrame,
+  random32,
+  trainingBlock,
+  unpackFrame,
+  versionId,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import {
+  type Addressed,
+  type Batch,
+  createReferenceExecutor,
+  HeldVersion,
+  RingExchange,
+  RingReduce,
+  startFeedback,
+  swapped,
+  type Feedback,
+} from '@starling-grid/volunteer'
 import { encodeInt8 } from '../src/collective/encode-int8.ts'
+import { scaledF16Codec } from '../src/collective/encode-scaled-f16.ts'
 import { leavingRuns } from '../src/collective/leaving-runs.ts'
 import { RingCodec } from '../src/collective/ring-codec.ts'
 import { Compute } from '../src/compute.ts'
 import { Residual } from '../src/sync/residual.ts'
 
 const LOSSY: readonly GradientEncoding[] = ['f16', 'int8']
-const WAYS = LOSSY.flatMap((encoding) => [[encoding, 'ring'], [encoding, 'butterfly']] as const)
+const WAYS = LOSSY.flatMap(
+  (encoding) =>
+    [
+      [encoding, 'ring'],
+      [encoding, 'butterfly'],
+    ] as const,
+)
 /** largest error of one encoding, as a share of the largest of its numbers: half a step of 1/127, or of 11 bits */
 const ERROR: Readonly<Record<GradientEncoding, number>> = { f32: 2 ** -24, f16: 2 ** -11, int8: 0.5 / 127 }
 
@@ -39,9 +67,32 @@ interface Reduced {
 }
 
 /** One step in memory; buckets enter and frames arrive in the order that `random` chooses. */
-function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, encoded, random = () => 0 }: Step): Reduced {
+function reduce({
+  encoding,
+  exchange = 'ring',
+  gradients,
+  feedbacks,
+  buckets,
+  encoded,
+  random = () => 0,
+}: Step): Reduced {
   const size = gradients.length
-  const members = gradients.map((gradient, position) => new RingExchange({ generation: 1, position, size, length: gradient.length, encoding, exchange, chunkBytes: CHUNK_BYTES, ...(buckets ? { buckets } : {}) }, 1))
+  const members = gradients.map(
+    (gradient, position) =>
+      new RingExchange(
+        {
+          generation: 1,
+          position,
+          size,
+          length: gradient.length,
+          encoding,
+          exchange,
+          chunkBytes: CHUNK_BYTES,
+          ...(buckets ? { buckets } : {}),
+        },
+        1,
+      ),
+  )
   const todo: (() => void)[] = []
   let bytes = 0
   const send = (from: number, frames: readonly Addressed[]): void => {
@@ -55,8 +106,17 @@ function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, en
     const [gradient, feedback] = [gradients[i] ?? new Float32Array(0), feedbacks?.[i]]
     const order = buckets?.map((_, bucket) => bucket) ?? []
     todo.push(() => {
-      for (const bucket of order) send(i, member.contributeBucket(1, bucket, gradient, { feedback, encoded: encoded?.[i]?.[bucket] }))
-      send(i, member.contribute(1, gradient, { blocks: [trainingBlock(0, i)], samples: 1, targets: 1, lossSum: 0, correct: 0 }, feedback))
+      for (const bucket of order)
+        send(i, member.contributeBucket(1, bucket, gradient, { feedback, encoded: encoded?.[i]?.[bucket] }))
+      send(
+        i,
+        member.contribute(
+          1,
+          gradient,
+          { blocks: [trainingBlock(0, i)], samples: 1, targets: 1, lossSum: 0, correct: 0 },
+          feedback,
+        ),
+      )
     })
   }
   while (todo.length > 0) todo.splice(random(todo.length), 1)[0]?.()
@@ -66,7 +126,9 @@ function reduce({ encoding, exchange = 'ring', gradients, feedbacks, buckets, en
 /** Of unequal sizes, as shares of fast and slow members are. */
 function shares(size: number, length: number, seed: number): Float32Array[] {
   const random = random32(seed)
-  return Array.from({ length: size }, (_, member) => Float32Array.from({ length }, () => (1 + 3 * member) * (random() / 2 ** 31 - 1)))
+  return Array.from({ length: size }, (_, member) =>
+    Float32Array.from({ length }, () => (1 + 3 * member) * (random() / 2 ** 31 - 1)),
+  )
 }
 
 function seeded(seed: number): (below: number) => number {
@@ -79,14 +141,24 @@ for (const [encoding, exchange] of WAYS)
     test(`${encoding}, ${size} members in a ${exchange}: all hold the same bytes, near the sum, in whatever order frames come`, () => {
       const length = 3001
       const gradients = shares(size, length, size)
-      const buckets = [{ start: 1200, end: length }, { start: 0, end: 1200 }]
+      const buckets = [
+        { start: 1200, end: length },
+        { start: 0, end: 1200 },
+      ]
       const first = reduce({ encoding, exchange, gradients, buckets })
       for (let seed = 1; seed < 20; seed++)
-        for (const sum of reduce({ encoding, exchange, gradients, buckets, random: seeded(seed) }).sums) assert.deepEqual(sum, first.sums[0])
-      const largest = gradients.reduce((total, gradient) => total + gradient.reduce((most, value) => Math.max(most, Math.abs(value)), 0), 0)
+        for (const sum of reduce({ encoding, exchange, gradients, buckets, random: seeded(seed) }).sums)
+          assert.deepEqual(sum, first.sums[0])
+      const largest = gradients.reduce(
+        (total, gradient) => total + gradient.reduce((most, value) => Math.max(most, Math.abs(value)), 0),
+        0,
+      )
       first.sums[0]?.forEach((sum, i) => {
         const exact = gradients.reduce((total, gradient) => total + (gradient[i] ?? 0), 0)
-        assert.ok(Math.abs(sum - exact) <= size * ERROR[encoding] * 1.01 * largest, `float ${i}: ${sum}, exactly ${exact}`)
+        assert.ok(
+          Math.abs(sum - exact) <= size * ERROR[encoding] * 1.01 * largest,
+          `float ${i}: ${sum}, exactly ${exact}`,
+        )
       })
     })
 
@@ -94,13 +166,24 @@ for (const [encoding, exchange] of WAYS)
   for (const size of [2, 3])
     test(`${encoding}, ${size} members in a ${exchange}: runs that a member encodes before it reads them back travel as they are, and lose nothing twice`, () => {
       const length = 70_001
-      const buckets = [{ start: 30_000, end: length }, { start: 0, end: 30_000 }]
+      const buckets = [
+        { start: 30_000, end: length },
+        { start: 0, end: 30_000 },
+      ]
       const gradients = shares(size, length, 4)
       const [ours, elsewhere] = [gradients.map(() => startFeedback(length)), gradients.map(() => startFeedback(length))]
       const wanted = reduce({ encoding, exchange, gradients, feedbacks: ours, buckets })
-      const runs = gradients.map((_, index) => leavingRuns({ exchange, position: { index, size }, buckets, encoding, chunkBytes: CHUNK_BYTES }))
+      const runs = gradients.map((_, index) =>
+        leavingRuns({ exchange, position: { index, size }, buckets, encoding, chunkBytes: CHUNK_BYTES }),
+      )
       const codec = new RingCodec(encoding)
-      const encoded = runs.map((all, i) => all.map((inBucket) => inBucket.map(({ start, end }) => codec.encode(gradients[i]?.subarray(start, end) ?? new Float32Array(0), undefined, false))))
+      const encoded = runs.map((all, i) =>
+        all.map((inBucket) =>
+          inBucket.map(({ start, end }) =>
+            codec.encode(gradients[i]?.subarray(start, end) ?? new Float32Array(0), undefined, false),
+          ),
+        ),
+      )
       const rest = gradients.map((gradient, i) => {
         const left = gradient.slice()
         for (const { start, end } of runs[i]?.flat() ?? []) left.fill(0, start, end)
@@ -122,12 +205,16 @@ test('bytes that were encoded elsewhere and hold NaN are refused', () => {
   const bytes = new Uint8Array(4 + 256)
   new DataView(bytes.buffer).setFloat32(0, NaN, true)
   bytes.fill(1, 4)
-  assert.throws(() => member.contributeBucket(1, 0, new Float32Array(512), { feedback: startFeedback(512), encoded: [bytes] }), (error) => error instanceof GridError && error.code === 'gradient-not-finite')
+  assert.throws(
+    () => member.contributeBucket(1, 0, new Float32Array(512), { feedback: startFeedback(512), encoded: [bytes] }),
+    (error) => error instanceof GridError && error.code === 'gradient-not-finite',
+  )
 })
 
 test('eight bits take a quarter of the bytes, half precision the half', () => {
   for (const exchange of ['ring', 'butterfly'] as const) {
-    const bytes = (encoding: GradientEncoding): number => reduce({ encoding, exchange, gradients: shares(3, 90_000, 1) }).bytes
+    const bytes = (encoding: GradientEncoding): number =>
+      reduce({ encoding, exchange, gradients: shares(3, 90_000, 1) }).bytes
     assert.ok(bytes('f16') < 0.51 * bytes('f32'))
     assert.ok(bytes('int8') < 0.26 * bytes('f32'))
   }
@@ -140,14 +227,19 @@ for (const [encoding, exchange] of WAYS)
     const [total, exact, forgetful] = [new Float64Array(length), new Float64Array(length), new Float64Array(length)]
     const gradients = shares(size, length, 9) // the same in each step: without feedback its error is, too
     for (let step = 0; step < steps; step++) {
-      reduce({ encoding, exchange, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach((sum, i) => (total[i] = (total[i] ?? 0) + sum))
+      reduce({ encoding, exchange, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach(
+        (sum, i) => (total[i] = (total[i] ?? 0) + sum),
+      )
       reduce({ encoding, exchange, gradients }).sums[0]?.forEach((sum, i) => (forgetful[i] = (forgetful[i] ?? 0) + sum))
       for (const gradient of gradients) gradient.forEach((value, i) => (exact[i] = (exact[i] ?? 0) + value))
       feedbacks = feedbacks.map(swapped)
     }
     const left = (i: number): number => feedbacks.reduce((sum, { residual }) => sum + (residual[i] ?? 0), 0)
-    const worst = (sums: Float64Array): number => sums.reduce((most, sum, i) => Math.max(most, Math.abs(sum - (exact[i] ?? 0))), 0)
-    total.forEach((sum, i) => assert.ok(Math.abs(sum + left(i) - (exact[i] ?? 0)) < 1e-3, 'what is not in the sums is in the residuals'))
+    const worst = (sums: Float64Array): number =>
+      sums.reduce((most, sum, i) => Math.max(most, Math.abs(sum - (exact[i] ?? 0))), 0)
+    total.forEach((sum, i) =>
+      assert.ok(Math.abs(sum + left(i) - (exact[i] ?? 0)) < 1e-3, 'what is not in the sums is in the residuals'),
+    )
     assert.ok(worst(total) < worst(forgetful) / 10, `${worst(total)} with feedback, ${worst(forgetful)} without`)
   })
 
@@ -155,14 +247,18 @@ test('sums that half precision alone cannot hold travel all the same, very large
   for (const encoding of LOSSY)
     for (const size of [40_000, 1e30, 3e-6, 1e-20, 1e-38]) {
       const [sum] = reduce({ encoding, gradients: shares(2, 10, 1).map((gradient) => gradient.fill(size)) }).sums
-      for (const value of sum ?? []) assert.ok(Math.abs(value / (2 * size) - 1) < 2 ** -10, `${encoding}: ${value} for ${2 * size}`)
+      for (const value of sum ?? [])
+        assert.ok(Math.abs(value / (2 * size) - 1) < 2 ** -10, `${encoding}: ${value} for ${2 * size}`)
     }
 })
 
 test('numbers so small that their scale has hardly any bits keep their signs', () => {
   const smallest = 2 ** -149
   for (const encoding of LOSSY) {
-    const [sum] = reduce({ encoding, gradients: shares(2, 2, 1).map((gradient) => (gradient.set([190 * smallest, -190 * smallest]), gradient)) }).sums
+    const [sum] = reduce({
+      encoding,
+      gradients: shares(2, 2, 1).map((gradient) => (gradient.set([190 * smallest, -190 * smallest]), gradient)),
+    }).sums
     assert.ok(sum !== undefined && (sum[0] ?? 0) > 0 && (sum[1] ?? 0) < 0, `${encoding}: ${sum?.join()}`)
   }
 })
@@ -203,7 +299,13 @@ const hostile: readonly [what: string, encoding: GradientEncoding, payload: Uint
 
 for (const [what, encoding, payload, code] of hostile)
   test(`refused without harm: ${what}`, () => {
-    const options = { generation: 1, step: 1, length: LENGTH, encoding, chunkBytes: { int8: 260, f16: 516, f32: 1024 }[encoding] }
+    const options = {
+      generation: 1,
+      step: 1,
+      length: LENGTH,
+      encoding,
+      chunkBytes: { int8: 260, f16: 516, f32: 1024 }[encoding],
+    }
     const [honest, victim] = [0, 1].map((index) => new RingReduce({ ...options, position: { index, size: 2 } }))
     assert.ok(honest && victim)
     const manifest = { blocks: [], samples: 0, targets: 0, lossSum: 0, correct: 0 }
@@ -213,7 +315,11 @@ for (const [what, encoding, payload, code] of hostile)
     let toHonest = victim.contribute(gradient, manifest)
     assert.throws(() => victim.accept(bad), isCode(code))
     let toVictim = honest.contribute(gradient, manifest)
-    while (toHonest.length + toVictim.length > 0) [toVictim, toHonest] = [toHonest.flatMap((frame) => honest.accept(frame)), toVictim.flatMap((frame) => victim.accept(frame))]
+    while (toHonest.length + toVictim.length > 0)
+      [toVictim, toHonest] = [
+        toHonest.flatMap((frame) => honest.accept(frame)),
+        toVictim.flatMap((frame) => victim.accept(frame)),
+      ]
     assert.ok(victim.done)
     assert.deepEqual(victim.sum, honest.sum)
   })
@@ -245,7 +351,11 @@ test('what was lost belongs to one version: it swaps with it, survives a void st
   assert.deepEqual(step(4, 6), [0, 0], 'and it does not come back')
   residual.completed()
   residual.swap(version(5), 'ring')
-  assert.deepEqual([...residual.from(version(5), 'round').residual], [0, 0], 'a difference of parameters is no gradient')
+  assert.deepEqual(
+    [...residual.from(version(5), 'round').residual],
+    [0, 0],
+    'a difference of parameters is no gradient',
+  )
 })
 
 const SPEC = mlp({ input: [1, 8, 8], hidden: [32], classes: 10 })
@@ -256,28 +366,63 @@ const SHARES = [8, 12, 28]
 function patterns(samples: number, seed: number): Batch {
   const random = random32(seed)
   const y = Int32Array.from({ length: samples }, () => random() % 10)
-  const x = Float32Array.from({ length: samples * 64 }, (_, i) => 0.5 * Math.sin(((y[Math.floor(i / 64)] ?? 0) + 1) * ((i % 64) + 1)) + 3 * (random() / 2 ** 32 - 0.5))
+  const x = Float32Array.from(
+    { length: samples * 64 },
+    (_, i) => 0.5 * Math.sin(((y[Math.floor(i / 64)] ?? 0) + 1) * ((i % 64) + 1)) + 3 * (random() / 2 ** 32 - 0.5),
+  )
   return { samples, x, y }
 }
 
 /** Trains members of unequal shares, as members of the ring do; replicas are compared after every step. */
 async function train(encoding: GradientEncoding, exchange: Exchange): Promise<number> {
   const members = SHARES.map(() => {
-    const held = new HeldVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.02, momentum: 0.9 }, clipNorm: undefined })
+    const held = new HeldVersion({
+      spec: SPEC,
+      optimizer: { type: 'sgd', lr: 0.02, momentum: 0.9 },
+      clipNorm: undefined,
+    })
     held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
     const compute = new Compute(createReferenceExecutor(SPEC), held)
     return { held, compute, lease: compute.buffers.lease(), residual: new Residual(held.layout.total) }
   })
   const losses: number[] = []
   for (let v = 1; v <= STEPS; v++) {
-    const sums = await Promise.all(members.map(async ({ compute, lease }, i) => (await compute.heldGradient(lease, patterns(SHARES[i] ?? 0, 10 * v + i)))?.sums))
+    const sums = await Promise.all(
+      members.map(
+        async ({ compute, lease }, i) =>
+          (await compute.heldGradient(lease, patterns(SHARES[i] ?? 0, 10 * v + i)))?.sums,
+      ),
+    )
     const total = (of: 'targets' | 'lossSum'): number => sums.reduce((sum, each) => sum + (each?.[of] ?? 0), 0)
-    const feedbacks = members.map(({ held, residual }) => residual.from(held.version ?? { v: 0, id: versionId('') }, 'ring'))
-    const reduced = reduce({ encoding, exchange, gradients: members.map(({ lease }) => lease.values), feedbacks, random: seeded(v) })
+    const feedbacks = members.map(({ held, residual }) =>
+      residual.from(held.version ?? { v: 0, id: versionId('') }, 'ring'),
+    )
+    const reduced = reduce({
+      encoding,
+      exchange,
+      gradients: members.map(({ lease }) => lease.values),
+      feedbacks,
+      random: seeded(v),
+    })
     const version = { v, id: versionId(v.toString(16).padStart(64, '0')) }
     for (const [i, { held, residual }] of members.entries()) {
       residual.completed()
-      held.apply({ v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [], samples: total('targets'), targets: total('targets'), lossSum: total('lossSum'), correct: 0, gradDigest: '' as never }, version, reduced.sums[i] ?? new Float32Array(0))
+      held.apply(
+        {
+          v,
+          gen: 1,
+          modeEpoch: 0,
+          kind: 'ring',
+          blocks: [],
+          samples: total('targets'),
+          targets: total('targets'),
+          lossSum: total('lossSum'),
+          correct: 0,
+          gradDigest: '' as never,
+        },
+        version,
+        reduced.sums[i] ?? new Float32Array(0),
+      )
       residual.swap(version, 'ring')
     }
     for (const { held } of members) assert.deepEqual(held.encode(), members[0]?.held.encode())

@@ -1,5 +1,5 @@
-// R3 in the member that trains: what was computed for an assignment that is over gets into no later sum. The ring is real; what a slow
-// GPU or a slow download does is done by hand. Each run is compared with the same steps undisturbed.
+// R3 in the member that trains: what was computed for an assignment that is over gets into no later sum. The ring is
+// real; what a slow GPU or a slow download does is done by hand. Each run is compared with the same steps undisturbed.
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { mlp, parameterLayout } from '@starling-grid/model'
@@ -40,14 +40,22 @@ async function contributed({ core }: BenchMember): Promise<void> {
   await until(() => core.ring?.flight?.stage === 'reducing')
 }
 
-/** A busy machine cuts shares into other pieces, which rounds otherwise; a stray gradient is a thousand times as much. */
+/**
+ * A busy machine cuts shares into other pieces, which rounds otherwise; a stray gradient is a thousand times as much.
+ */
 const ROUNDING = 1e-6
 
 async function expectUndisturbed(bench: RingBench, wanted: Awaited<ReturnType<typeof undisturbed>>): Promise<void> {
   const { blocks, samples, targets, correct } = await bench.held()
   const { record } = wanted
-  assert.deepEqual({ blocks, samples, targets, correct }, { blocks: record.blocks, samples: record.samples, targets: record.targets, correct: record.correct })
-  const farthest = bench.parameters.reduce((most, value, i) => Math.max(most, Math.abs(value - (wanted.parameters[i] ?? 0))), 0)
+  assert.deepEqual(
+    { blocks, samples, targets, correct },
+    { blocks: record.blocks, samples: record.samples, targets: record.targets, correct: record.correct },
+  )
+  const farthest = bench.parameters.reduce(
+    (most, value, i) => Math.max(most, Math.abs(value - (wanted.parameters[i] ?? 0))),
+    0,
+  )
   assert.ok(farthest < ROUNDING, `parameters differ by ${farthest}`)
 }
 
@@ -68,12 +76,29 @@ test('a share without blocks stays empty while the computation of an older share
 /** Work for the parameter server, begun before the ring is. */
 function grant(bench: RingBench, member: BenchMember): AsyncMode {
   const mode = new AsyncMode({
-    self: B, compute: member.compute, batches: member.batches, layout: parameterLayout(SMALL.spec), tables: [], lookups: [],
+    self: B,
+    compute: member.compute,
+    batches: member.batches,
+    layout: parameterLayout(SMALL.spec),
+    tables: [],
+    lookups: [],
     pull: async (version) => ({ version, parameters: member.held.parameters.slice() }),
-    push: async () => assert.fail('the mode is over'), send: () => undefined, onActivity: () => undefined, onPushed: () => assert.fail('nothing was pushed'), onFatal: (error) => assert.fail(String(error)),
+    push: async () => assert.fail('the mode is over'),
+    send: () => undefined,
+    onActivity: () => undefined,
+    onPushed: () => assert.fail('nothing was pushed'),
+    onFatal: (error) => assert.fail(String(error)),
   })
   const base = member.held.version ?? assert.fail()
-  void mode.granted({ type: 'grant', owner: 1, gen: bench.gen, modeEpoch: 1, base, leases: [{ block: trainingBlock(0, 7), leaseEpoch: 1 }], deadlineMs: 1000 })
+  void mode.granted({
+    type: 'grant',
+    owner: 1,
+    gen: bench.gen,
+    modeEpoch: 1,
+    base,
+    leases: [{ block: trainingBlock(0, 7), leaseEpoch: 1 }],
+    deadlineMs: 1000,
+  })
   return mode
 }
 
@@ -139,17 +164,24 @@ test('a computation that is repeated on a new device after a ballot writes into 
   const opened: number[] = []
   const bench = benchOf(SMALL)
   const { executor, held } = bench.b
-  const renewed = await renewedExecutor(async () => {
-    const number = opened.push(opened.length)
-    return {
-      adapter: executor.adapter, loadParameters: (flat) => executor.loadParameters(flat), evaluate: (batch) => executor.evaluate(batch), predict: (x, samples) => executor.predict(x, samples), destroy: () => undefined,
-      gradient: async (batch, into, early) => {
-        if (number > 1) return executor.gradient(batch, into, early)
-        await lost.pass()
-        throw new GridError('device-lost', 'The device was lost.')
-      },
-    }
-  }, () => undefined)
+  const renewed = await renewedExecutor(
+    async () => {
+      const number = opened.push(opened.length)
+      return {
+        adapter: executor.adapter,
+        loadParameters: (flat) => executor.loadParameters(flat),
+        evaluate: (batch) => executor.evaluate(batch),
+        predict: (x, samples) => executor.predict(x, samples),
+        destroy: () => undefined,
+        gradient: async (batch, into, early) => {
+          if (number > 1) return executor.gradient(batch, into, early)
+          await lost.pass()
+          throw new GridError('device-lost', 'The device was lost.')
+        },
+      }
+    },
+    () => undefined,
+  )
   Object.assign(bench.b.compute, { executor: renewed })
   await bench.begin([1, 1])
   await lost.arrived
@@ -185,7 +217,10 @@ test('a computation that never ends costs its memory and nothing else: the steps
   await never.arrived
   await bench.begin([1, 0])
   await expectUndisturbed(bench, await undisturbed(SMALL, [1, 0]))
-  await bench.begin([1, 0], BLOCKS.map((_, i) => trainingBlock(0, 4 + i)))
+  await bench.begin(
+    [1, 0],
+    BLOCKS.map((_, i) => trainingBlock(0, 4 + i)),
+  )
   await bench.held()
   assert.deepEqual([bench.a.said('abort'), bench.b.said('abort')], [[], []])
 })

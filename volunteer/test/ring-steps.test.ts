@@ -1,27 +1,36 @@
-// The steps of a generation between two members, wired in memory: buckets that leave early, and ballots that come in between.
+// The steps of a generation between two members, wired in memory: buckets that leave early, and ballots that come in
+// between.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, isGridError, type Manifest, packFrame, unpackFrame } from '@starling-grid/protocol'
 import { RingSteps } from '../src/sync/ring-steps.ts'
 
 const LENGTH = 8
-const BUCKETS = [{ start: 5, end: LENGTH }, { start: 0, end: 5 }]
+const BUCKETS = [
+  { start: 5, end: LENGTH },
+  { start: 0, end: 5 },
+]
 const MANIFEST: Manifest = { blocks: [], samples: 1, targets: 1, lossSum: 0, correct: 0 }
 
 class Pair {
   readonly waiting: { readonly to: number; readonly frame: Frame }[] = []
   readonly sums: (Float32Array | undefined)[] = [undefined, undefined]
-  readonly members = [0, 1].map((i) => new RingSteps({
-    forward: (frame) => void this.waiting.push({ to: 1 - i, frame: unpackFrame(packFrame(frame)) }),
-    onSum: (sum) => (this.sums[i] = sum),
-  }))
+  readonly members = [0, 1].map(
+    (i) =>
+      new RingSteps({
+        forward: (frame) => void this.waiting.push({ to: 1 - i, frame: unpackFrame(packFrame(frame)) }),
+        onSum: (sum) => (this.sums[i] = sum),
+      }),
+  )
 
   open(generation: number): void {
-    for (const [position, member] of this.members.entries()) member.open({ generation, position, size: 2, length: LENGTH, buckets: BUCKETS }, 5)
+    for (const [position, member] of this.members.entries())
+      member.open({ generation, position, size: 2, length: LENGTH, buckets: BUCKETS }, 5)
   }
 
   deliver(): void {
-    for (let next = this.waiting.shift(); next !== undefined; next = this.waiting.shift()) this.members[next.to]?.accept(next.frame)
+    for (let next = this.waiting.shift(); next !== undefined; next = this.waiting.shift())
+      this.members[next.to]?.accept(next.frame)
   }
 }
 

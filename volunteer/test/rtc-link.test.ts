@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GridError, memberId, packFrame, unpackFrame, type FrameType, type MemberId } from '@starling-grid/protocol'
-import { openPeerJsNetwork, openRtcLink, type PeerJsClient, type PeerLink, type RtcConnection, type SignallingAccess } from '@starling-grid/volunteer'
+import {
+  openPeerJsNetwork,
+  openRtcLink,
+  type PeerJsClient,
+  type PeerLink,
+  type RtcConnection,
+  type SignallingAccess,
+} from '@starling-grid/volunteer'
 
 const near = memberId('a'.repeat(32))
 const far = memberId('b'.repeat(32))
@@ -70,7 +77,11 @@ interface Opening {
 function begin(dialled: boolean, milliseconds = 1000): Opening {
   const connection = new MadeUpConnection(far, dialled)
   const abort = new AbortController()
-  return { connection, abort, link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }) }
+  return {
+    connection,
+    abort,
+    link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }),
+  }
 }
 
 const lost = (error: unknown): boolean => error instanceof GridError && error.code === 'link-lost'
@@ -97,9 +108,17 @@ test('the answering side greets back, even when its channel was open before anyb
 })
 
 const strangeBeginnings: readonly [what: string, data: unknown][] = [
-  ['another frame', packFrame({ type: 'partial', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(4) }).buffer],
+  [
+    'another frame',
+    packFrame({ type: 'partial', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(4) })
+      .buffer,
+  ],
   ['bytes that are no frame', new ArrayBuffer(50)],
-  ['a greeting of 300 bytes', packFrame({ type: 'greeting', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(300) }).buffer],
+  [
+    'a greeting of 300 bytes',
+    packFrame({ type: 'greeting', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(300) })
+      .buffer,
+  ],
   ['text', 'hello'],
 ]
 for (const [what, data] of strangeBeginnings)
@@ -190,23 +209,42 @@ class MadeUpClient implements PeerJsClient {
   }
 }
 
-const access: SignallingAccess = { url: 'http://localhost:8080', path: '/signalling', self: near, token: 'a b', iceServers: [] }
+const access: SignallingAccess = {
+  url: 'http://localhost:8080',
+  path: '/signalling',
+  self: near,
+  token: 'a b',
+  iceServers: [],
+}
 const patience = new AbortController().signal
 const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
 
 async function openNetwork() {
   const clients: MadeUpClient[] = []
   const released: true[] = []
-  const opening = openPeerJsNetwork({
-    createPeer: (id, options) => {
-      assert.equal(id, near)
-      assert.deepEqual({ ...options, token: '' }, { host: 'localhost', port: 8080, path: '/signalling', secure: false, token: '', config: { iceServers: [], local: true } })
-      const client = new MadeUpClient()
-      clients.push(client)
-      return client
+  const opening = openPeerJsNetwork(
+    {
+      createPeer: (id, options) => {
+        assert.equal(id, near)
+        assert.deepEqual(
+          { ...options, token: '' },
+          {
+            host: 'localhost',
+            port: 8080,
+            path: '/signalling',
+            secure: false,
+            token: '',
+            config: { iceServers: [], local: true },
+          },
+        )
+        const client = new MadeUpClient()
+        clients.push(client)
+        return client
+      },
+      released: () => void released.push(true),
     },
-    released: () => void released.push(true),
-  }, access)
+    access,
+  )
   clients[0]?.emit('open')
   return { network: await opening, clients, released, client: clients[0] ?? assert.fail('no client') }
 }
@@ -241,7 +279,9 @@ test('links outlive the client that signalled for them; dials go through the new
   const second = network.dial(far, patience)
   clients[1]?.complete(0)
   await second
-  await link.send(packFrame({ type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }))
+  await link.send(
+    packFrame({ type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }),
+  )
   network.stop()
 })
 

@@ -1,7 +1,16 @@
 // The schedule on its own: chunks tile the vector, and each hop of one member is the next hop of its successor.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { completedSegment, cutIntoChunks, evenBuckets, hops, manifestHop, ownSegment, partialHop, reducedHop } from '@starling-grid/volunteer'
+import {
+  completedSegment,
+  cutIntoChunks,
+  evenBuckets,
+  hops,
+  manifestHop,
+  ownSegment,
+  partialHop,
+  reducedHop,
+} from '@starling-grid/volunteer'
 
 test('chunks tile the vector without gap or overlap', () => {
   for (const length of [0, 1, 7, 100, 1001])
@@ -35,5 +44,8 @@ test('a segment visits all members: hop by hop as partial sums, then as the sum'
 })
 
 test('a manifest takes N−1 hops from its author to the last member', () => {
-  assert.deepEqual([1, 2, 3, 0].map((index) => manifestHop({ index, size: 4 }, 0)), [0, 1, 2, 3])
+  assert.deepEqual(
+    [1, 2, 3, 0].map((index) => manifestHop({ index, size: 4 }, 0)),
+    [0, 1, 2, 3],
+  )
 })

@@ -1,10 +1,18 @@
-// What a member contributes for its share: the same sum in one piece or in several, with early buckets or without, and what
-// guests computed in it once.
+// What a member contributes for its share: the same sum in one piece or in several, with early buckets or without, and
+// what guests computed in it once.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock } from '@starling-grid/protocol'
-import { Compute, createMember, createReferenceExecutor, type EncodeOrder, HeldVersion, type MemberCore, react } from '@starling-grid/volunteer'
+import {
+  Compute,
+  createMember,
+  createReferenceExecutor,
+  type EncodeOrder,
+  HeldVersion,
+  type MemberCore,
+  react,
+} from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
 import { ShareWork } from '../src/sync/share-work.ts'
 
@@ -18,8 +26,15 @@ const BALLOT = { owner: 1, gen: 1 }
 /** Any numbers, another for each block. */
 function batchOf(blocks: readonly BlockId[]) {
   const samples = blocks.length * BLOCK_SAMPLES
-  const numbers = blocks.flatMap((block) => Array.from({ length: BLOCK_SAMPLES * 4 }, (_, i) => Math.sin(i + 13 * blockIndex(block))))
-  return { samples, x: Float32Array.from(numbers), y: Int32Array.from({ length: samples }, (_, i) => i % 2), groups: blocks.map(() => BLOCK_SAMPLES) }
+  const numbers = blocks.flatMap((block) =>
+    Array.from({ length: BLOCK_SAMPLES * 4 }, (_, i) => Math.sin(i + 13 * blockIndex(block))),
+  )
+  return {
+    samples,
+    x: Float32Array.from(numbers),
+    y: Int32Array.from({ length: samples }, (_, i) => i % 2),
+    groups: blocks.map(() => BLOCK_SAMPLES),
+  }
 }
 
 /** Alone in a ring, in step 1; `speed` in samples per second decides how many pieces there are. */
@@ -28,24 +43,68 @@ function bench(speed: number, buckets = false) {
   held.adoptInitial(ZERO, 7)
   const core: MemberCore = createMember(A, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', ...BALLOT } })
-  react(core, { type: 'order', order: { type: 'form', ...BALLOT, members: [A], shares: [1], relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring' } })
+  react(core, {
+    type: 'order',
+    order: {
+      type: 'form',
+      ...BALLOT,
+      members: [A],
+      shares: [1],
+      relayed: [],
+      committed: ZERO,
+      records: [],
+      target: ZERO,
+      sources: [],
+      coordinatorHolds: true,
+      modeEpoch: 0,
+      kind: 'ring',
+    },
+  })
   react(core, { type: 'links-open', gen: 1 })
   react(core, { type: 'state-fetched', gen: 1, version: ZERO })
   const compute = new Compute(createReferenceExecutor(spec), held)
   const asked: number[] = []
-  const batches = { blockSamples: BLOCK_SAMPLES, of: async (blocks: readonly BlockId[]) => (asked.push(blocks.length), (compute.samplesPerSecond = speed), batchOf(blocks)) } as unknown as Batches
+  const batches = {
+    blockSamples: BLOCK_SAMPLES,
+    of: async (blocks: readonly BlockId[]) => (
+      asked.push(blocks.length),
+      (compute.samplesPerSecond = speed),
+      batchOf(blocks)
+    ),
+  } as unknown as Batches
   const early: Float32Array[] = []
   const encodes: boolean[] = []
   const gradient = compute.heldGradient.bind(compute)
-  compute.heldGradient = (lease, batch, wanted) => (encodes.push(wanted?.encode !== undefined), gradient(lease, batch, wanted))
+  compute.heldGradient = (lease, batch, wanted) => (
+    encodes.push(wanted?.encode !== undefined),
+    gradient(lease, batch, wanted)
+  )
   const encode: EncodeOrder = { encoding: 'int8', runs: [[], [{ start: 0, end: 6 }]], losses: 0, cpuMsPerMillion: 1 }
-  const ranges = [{ start: 6, end: held.layout.total }, { start: 0, end: 6 }]
+  const ranges = [
+    { start: 6, end: held.layout.total },
+    { start: 0, end: 6 },
+  ]
   const share = new ShareWork({
-    core, compute, batches, tell: (input) => void react(core, input), guestSum: async () => new Float32Array(held.layout.total).fill(100),
-    bucketsOf: () => (buckets ? { ranges, encode, onFinal: (index, values) => early.push(values.slice(ranges[index]?.start, ranges[index]?.end)) } : undefined),
+    core,
+    compute,
+    batches,
+    tell: (input) => void react(core, input),
+    guestSum: async () => new Float32Array(held.layout.total).fill(100),
+    bucketsOf: () =>
+      buckets
+        ? {
+            ranges,
+            encode,
+            onFinal: (index, values) => early.push(values.slice(ranges[index]?.start, ranges[index]?.end)),
+          }
+        : undefined,
   })
   compute.samplesPerSecond = speed
-  const start = (): unknown => react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] } })
+  const start = (): unknown =>
+    react(core, {
+      type: 'order',
+      order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] },
+    })
   return { core, compute, share, asked, early, encodes, start }
 }
 
@@ -77,7 +136,11 @@ describe('a share', () => {
       const { early, gradient } = await gradientWith(speed, true)
       const whole = await gradientWith(FAST)
       assert.ok(near(gradient, whole.gradient))
-      for (const [i, [from, to]] of [[6, undefined], [0, 6]].entries()) if (early[i] !== undefined) assert.deepEqual(early[i], gradient.slice(from, to))
+      for (const [i, [from, to]] of [
+        [6, undefined],
+        [0, 6],
+      ].entries())
+        if (early[i] !== undefined) assert.deepEqual(early[i], gradient.slice(from, to))
     }
   })
 
@@ -86,7 +149,20 @@ describe('a share', () => {
     const { encodes } = await gradientWith(SLOW, true)
     assert.ok(encodes.length > 1 && !encodes.includes(true))
     const lent = bench(FAST, true)
-    react(lent.core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 3, place: 0, blocks: [trainingBlock(0, 9)], samples: 4, targets: 4, lossSum: 8, correct: 1 } })
+    react(lent.core, {
+      type: 'order',
+      order: {
+        type: 'guest',
+        ...BALLOT,
+        id: 3,
+        place: 0,
+        blocks: [trainingBlock(0, 9)],
+        samples: 4,
+        targets: 4,
+        lossSum: 8,
+        correct: 1,
+      },
+    })
     await lent.share.fetchGuest(1, 3)
     lent.start()
     await lent.share.compute({ gen: 1, step: 1 })
@@ -96,14 +172,38 @@ describe('a share', () => {
   test('holds what guests computed once, in one piece or in several, in buckets or not', async () => {
     const plain = await gradientWith(FAST)
     const lent = [trainingBlock(0, 9)]
-    for (const [speed, buckets] of [[FAST, false], [FAST, true], [SLOW, false], [SLOW, true]] as const) {
+    for (const [speed, buckets] of [
+      [FAST, false],
+      [FAST, true],
+      [SLOW, false],
+      [SLOW, true],
+    ] as const) {
       const { core, share, start } = bench(speed, buckets)
-      react(core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 3, place: 0, blocks: lent, samples: 4, targets: 4, lossSum: 8, correct: 1 } })
+      react(core, {
+        type: 'order',
+        order: {
+          type: 'guest',
+          ...BALLOT,
+          id: 3,
+          place: 0,
+          blocks: lent,
+          samples: 4,
+          targets: 4,
+          lossSum: 8,
+          correct: 1,
+        },
+      })
       await share.fetchGuest(1, 3)
       start()
       const result = await share.compute({ gen: 1, step: 1 })
       assert.deepEqual([result?.blocks, result?.samples, result?.sums.targets], [[...BLOCKS, ...lent], 20, 20])
-      assert.ok(near(share.gradient, plain.gradient.map((value) => value + 100)), `${speed} samples/s, ${buckets ? '' : 'no '}buckets`)
+      assert.ok(
+        near(
+          share.gradient,
+          plain.gradient.map((value) => value + 100),
+        ),
+        `${speed} samples/s, ${buckets ? '' : 'no '}buckets`,
+      )
     }
   })
 

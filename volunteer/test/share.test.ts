@@ -1,7 +1,19 @@
 // Blocks that change members within a step: never after they were begun, never to two members, always announced (R12).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { type BlockId, extend, genesis, jobId, type Manifest, memberId, type MessageFrom, type MessageTo, sha256Name, sharesOfStep, trainingBlock } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  extend,
+  genesis,
+  jobId,
+  type Manifest,
+  memberId,
+  type MessageFrom,
+  type MessageTo,
+  sha256Name,
+  sharesOfStep,
+  trainingBlock,
+} from '@starling-grid/protocol'
 import { createMember, type MemberCore, type MemberEffect, nextBlocksOf, react } from '@starling-grid/volunteer'
 import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/sync/share-pace.ts'
 
@@ -15,24 +27,65 @@ const AT = { ...BALLOT, step: 1 }
 function member(): MemberCore {
   const core = createMember(A, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', ...BALLOT } })
-  react(core, { type: 'order', order: { type: 'form', ...BALLOT, members: [A, B, C], shares: [1, 1, 1], relayed: [], committed: ZERO, records: [], target: ZERO, sources: [], coordinatorHolds: true, modeEpoch: 0, kind: 'ring' } })
+  react(core, {
+    type: 'order',
+    order: {
+      type: 'form',
+      ...BALLOT,
+      members: [A, B, C],
+      shares: [1, 1, 1],
+      relayed: [],
+      committed: ZERO,
+      records: [],
+      target: ZERO,
+      sources: [],
+      coordinatorHolds: true,
+      modeEpoch: 0,
+      kind: 'ring',
+    },
+  })
   react(core, { type: 'links-open', gen: 1 })
   react(core, { type: 'state-fetched', gen: 1, version: ZERO })
-  react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }, { step: 2, blocks: [] }] } })
+  react(core, {
+    type: 'order',
+    order: {
+      type: 'start',
+      ...BALLOT,
+      after: ZERO,
+      plan: [
+        { step: 1, blocks: BLOCKS },
+        { step: 2, blocks: [] },
+      ],
+    },
+  })
   return core
 }
 
-const order = (core: MemberCore, message: MessageTo<'hold' | 'release' | 'moved'>): MemberEffect[] => react(core, { type: 'order', order: message })
+const order = (core: MemberCore, message: MessageTo<'hold' | 'release' | 'moved'>): MemberEffect[] =>
+  react(core, { type: 'order', order: message })
 const hold = (core: MemberCore, round = 1) => said(order(core, { type: 'hold', ...AT, round }), 'progress')
-const release = (core: MemberCore, count: number, round = 1) => said(order(core, { type: 'release', ...AT, round, count }), 'released')
-const move = (core: MemberCore, moves: MessageTo<'moved'>['moves'], round = 1) => order(core, { type: 'moved', ...AT, round, moves }).map(({ type }) => type)
+const release = (core: MemberCore, count: number, round = 1) =>
+  said(order(core, { type: 'release', ...AT, round, count }), 'released')
+const move = (core: MemberCore, moves: MessageTo<'moved'>['moves'], round = 1) =>
+  order(core, { type: 'moved', ...AT, round, moves }).map(({ type }) => type)
 const take = (core: MemberCore, most: number) => nextBlocksOf(core, { gen: 1, step: 1, most, blockMs: 10 })
 
-function said<T extends 'progress' | 'released' | 'behind'>(effects: MemberEffect[], type: T): MessageFrom<T> | undefined {
-  return effects.flatMap((effect) => (effect.type === 'send' && effect.message.type === type ? [effect.message as MessageFrom<T>] : []))[0]
+function said<T extends 'progress' | 'released' | 'behind'>(
+  effects: MemberEffect[],
+  type: T,
+): MessageFrom<T> | undefined {
+  return effects.flatMap((effect) =>
+    effect.type === 'send' && effect.message.type === type ? [effect.message as MessageFrom<T>] : [],
+  )[0]
 }
 
-const manifest = (blocks: readonly BlockId[]): Manifest => ({ blocks, samples: blocks.length, targets: blocks.length, lossSum: 1, correct: 0 })
+const manifest = (blocks: readonly BlockId[]): Manifest => ({
+  blocks,
+  samples: blocks.length,
+  targets: blocks.length,
+  lossSum: 1,
+  correct: 0,
+})
 
 function reduced(core: MemberCore, shares: readonly (readonly BlockId[])[]): MemberEffect[] {
   const gradDigest = sha256Name('0'.repeat(64))
@@ -40,7 +93,10 @@ function reduced(core: MemberCore, shares: readonly (readonly BlockId[])[]): Mem
   return react(core, { type: 'reduced', gen: 1, step: 1, manifests: shares.map(manifest), gradDigest })
 }
 
-const blamed = (effects: MemberEffect[]) => effects.flatMap((effect) => (effect.type === 'send' && effect.message.type === 'abort' ? [effect.message.blamed] : []))
+const blamed = (effects: MemberEffect[]) =>
+  effects.flatMap((effect) =>
+    effect.type === 'send' && effect.message.type === 'abort' ? [effect.message.blamed] : [],
+  )
 
 describe('a share', () => {
   test('is given out block by block and is then sealed', () => {
@@ -114,8 +170,26 @@ describe('a share', () => {
 test('shares of a plan are those that it says, and those of FORM otherwise', () => {
   const core = member()
   const blocks = [6, 7, 8, 9].map((i) => trainingBlock(0, i))
-  react(core, { type: 'order', order: { type: 'plan', ...BALLOT, steps: [{ step: 2, blocks: [] }, { step: 3, blocks }], shares: [3, 1, 0] } })
-  assert.deepEqual([1, 2, 3].map((step) => core.ring?.plan.get(step)?.shares), [[1, 1, 1], [1, 1, 1], [3, 1, 0]])
+  react(core, {
+    type: 'order',
+    order: {
+      type: 'plan',
+      ...BALLOT,
+      steps: [
+        { step: 2, blocks: [] },
+        { step: 3, blocks },
+      ],
+      shares: [3, 1, 0],
+    },
+  })
+  assert.deepEqual(
+    [1, 2, 3].map((step) => core.ring?.plan.get(step)?.shares),
+    [
+      [1, 1, 1],
+      [1, 1, 1],
+      [3, 1, 0],
+    ],
+  )
 })
 
 describe('manifests of a step', () => {
@@ -137,14 +211,20 @@ describe('manifests of a step', () => {
 
   test('that hold a block twice end the generation, and who should not have it is named', () => {
     const core = sealed()
-    assert.deepEqual(blamed(reduced(core, [shares[0] ?? [], shares[1] ?? [], [...(shares[2] ?? []), BLOCKS[2] as BlockId]])), [C])
+    assert.deepEqual(
+      blamed(reduced(core, [shares[0] ?? [], shares[1] ?? [], [...(shares[2] ?? []), BLOCKS[2] as BlockId]])),
+      [C],
+    )
     assert.equal(core.version?.v, 0)
   })
 
   test('that still hold what their author gave up are its fault, when the move was told', () => {
     const core = sealed()
     order(core, { type: 'moved', ...AT, round: 1, moves: [{ from: 1, to: 2, blocks: [BLOCKS[3] as BlockId] }] })
-    assert.deepEqual(blamed(reduced(core, [shares[0] ?? [], shares[1] ?? [], [...(shares[2] ?? []), BLOCKS[3] as BlockId]])), [B])
+    assert.deepEqual(
+      blamed(reduced(core, [shares[0] ?? [], shares[1] ?? [], [...(shares[2] ?? []), BLOCKS[3] as BlockId]])),
+      [B],
+    )
   })
 
   test('that leave a block out end the generation', () => {
@@ -179,19 +259,33 @@ describe('the pace of a share', () => {
 
 test('members keep what they learned from, and share the rest so that all have their part', () => {
   const kept = [[BLOCKS[4] as BlockId, BLOCKS[5] as BlockId], [], []]
-  assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept }, [1, 1, 1]), [[BLOCKS[4], BLOCKS[5]], BLOCKS.slice(0, 2), BLOCKS.slice(2, 4)])
+  assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept }, [1, 1, 1]), [
+    [BLOCKS[4], BLOCKS[5]],
+    BLOCKS.slice(0, 2),
+    BLOCKS.slice(2, 4),
+  ])
   assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept: [[], [...BLOCKS], []] }, [1, 1, 1]), [[], BLOCKS, []])
 })
 
 describe('what guests computed (A1)', () => {
   const LENT = [10, 11].map((i) => trainingBlock(0, i))
-  const tell = (core: MemberCore, place = 0) => react(core, { type: 'order', order: { type: 'guest', ...BALLOT, id: 7, place, blocks: LENT, samples: 4, targets: 4, lossSum: 2, correct: 1 } })
+  const tell = (core: MemberCore, place = 0) =>
+    react(core, {
+      type: 'order',
+      order: { type: 'guest', ...BALLOT, id: 7, place, blocks: LENT, samples: 4, targets: 4, lossSum: 2, correct: 1 },
+    })
   const shares = (mine: readonly BlockId[]) => [mine, BLOCKS.slice(2, 4), BLOCKS.slice(4)]
 
   test('is known at once, fetched when all know of it, and goes with the next share that is sealed', () => {
     const core = member()
-    assert.deepEqual(tell(core).map((effect) => effect.type === 'send' && effect.message.type), ['guest-known'])
-    assert.deepEqual(react(core, { type: 'order', order: { type: 'guest-take', ...BALLOT, id: 7 } }).map(({ type }) => type), ['fetch-guest'])
+    assert.deepEqual(
+      tell(core).map((effect) => effect.type === 'send' && effect.message.type),
+      ['guest-known'],
+    )
+    assert.deepEqual(
+      react(core, { type: 'order', order: { type: 'guest-take', ...BALLOT, id: 7 } }).map(({ type }) => type),
+      ['fetch-guest'],
+    )
     react(core, { type: 'guest-fetched', gen: 1, id: 7 })
     take(core, 9)
     take(core, 9)

@@ -3,9 +3,19 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { random32, versionId } from '@starling-grid/protocol'
-import { type Batch, Compute, createReferenceExecutor, FAR_OUTSIDE, farOutside, HeldVersion, normOf, usualFor } from '@starling-grid/volunteer'
+import {
+  type Batch,
+  Compute,
+  createReferenceExecutor,
+  FAR_OUTSIDE,
+  farOutside,
+  HeldVersion,
+  normOf,
+  usualFor,
+} from '@starling-grid/volunteer'
 
-const judged = (norms: readonly number[], weights: readonly number[], harmless = 0) => farOutside({ norms, weights, self: 0, harmless: () => harmless })
+const judged = (norms: readonly number[], weights: readonly number[], harmless = 0) =>
+  farOutside({ norms, weights, self: 0, harmless: () => harmless })
 
 test('nobody is far outside among members that send alike, a few times more, or nothing', () => {
   assert.equal(judged([1, 1, 1, 1], [1, 1, 1, 1]), undefined)
@@ -24,7 +34,7 @@ test('one is, and it does not help it that a second one is as well', () => {
   assert.equal(judged([1, 1, 1, 1e8, 1e9, 1], [1, 1, 1, 1, 1, 1])?.place, 4)
 })
 
-test('a slice that does no harm is nobody\'s lie, and one beyond it is', () => {
+test("a slice that does no harm is nobody's lie, and one beyond it is", () => {
   assert.equal(judged([1, 1, 2, 1e9], [1, 1, 1, 1], 1e9), undefined)
   assert.equal(judged([1, 1, 2, 1e9, 1e8], [1, 1, 1, 1, 1], 5e8)?.place, 3)
 })
@@ -48,7 +58,10 @@ const WRONG = 0.01
 /** Four patterns under little noise, learned soon: then the few wrong labels are all that is left to learn from. */
 function patterns(samples: number, random: () => number): Batch {
   const y = Int32Array.from({ length: samples }, () => random() % 4)
-  const x = Float32Array.from({ length: samples * 36 }, (_, i) => Math.sin(((y[Math.floor(i / 36)] ?? 0) + 1) * ((i % 36) + 1)) + 0.2 * (random() / 2 ** 32 - 0.5))
+  const x = Float32Array.from(
+    { length: samples * 36 },
+    (_, i) => Math.sin(((y[Math.floor(i / 36)] ?? 0) + 1) * ((i % 36) + 1)) + 0.2 * (random() / 2 ** 32 - 0.5),
+  )
   return { samples, x, y: y.map((label) => (random() / 2 ** 32 < WRONG ? (label + 1) % 4 : label)) }
 }
 
@@ -73,16 +86,39 @@ test('members of unequal shares that learn a task until only wrong labels are le
     const harmless = targets * normOf(held.parameters, 0, held.parameters.length)
     const part = Math.ceil(held.layout.total / SHARES.length)
     for (let owner = 0; owner < SHARES.length; owner++) {
-      const norms = gradients.map((gradient) => normOf(gradient, owner * part, Math.min(gradient.length, (owner + 1) * part)))
+      const norms = gradients.map((gradient) =>
+        normOf(gradient, owner * part, Math.min(gradient.length, (owner + 1) * part)),
+      )
       for (const [place, norm] of norms.entries()) most = Math.max(most, norm / usualFor(place, norms, SHARES))
       mostHarm = Math.max(mostHarm, ...norms.map((norm) => norm / harmless))
-      assert.equal(farOutside({ norms, weights: SHARES, self: owner, harmless: () => harmless }), undefined, `step ${v}`)
+      assert.equal(
+        farOutside({ norms, weights: SHARES, self: owner, harmless: () => harmless }),
+        undefined,
+        `step ${v}`,
+      )
     }
     const sum = gradients.reduce((total, gradient) => total.map((value, i) => value + (gradient[i] ?? 0)))
-    held.apply({ v, gen: 1, modeEpoch: 0, kind: 'ring', blocks: [], samples: targets, targets, lossSum, correct: 0, gradDigest: '' as never }, { v, id: versionId(v.toString(16).padStart(64, '0')) }, sum)
+    held.apply(
+      {
+        v,
+        gen: 1,
+        modeEpoch: 0,
+        kind: 'ring',
+        blocks: [],
+        samples: targets,
+        targets,
+        lossSum,
+        correct: 0,
+        gradDigest: '' as never,
+      },
+      { v, id: versionId(v.toString(16).padStart(64, '0')) },
+      sum,
+    )
     loss = lossSum / targets
   }
-  context.diagnostic(`at most ${most.toPrecision(3)} times the usual, and ${mostHarm.toPrecision(2)} of what is harmless; the loss at the end is ${loss.toPrecision(3)}`)
+  context.diagnostic(
+    `at most ${most.toPrecision(3)} times the usual, and ${mostHarm.toPrecision(2)} of what is harmless; the loss at the end is ${loss.toPrecision(3)}`,
+  )
   assert.ok(most > FAR_OUTSIDE, 'what others sent alone would blame an honest member')
   assert.ok(mostHarm < 0.5, 'far from what would be taken for harm')
 })

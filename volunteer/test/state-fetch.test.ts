@@ -1,11 +1,32 @@
-// State from members to a newcomer: whole, checked, from several at once, resumed where it broke off, and never by a herd.
+// State from members to a newcomer: whole, checked, from several at once, resumed where it broke off, and never by a
+// herd.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { FETCH_CHUNK_BYTES, type FetchRequest, type Frame, isGridError, memberId, type MemberId, packFrame, unpackFrame, versionId } from '@starling-grid/protocol'
+import {
+  FETCH_CHUNK_BYTES,
+  type FetchRequest,
+  type Frame,
+  isGridError,
+  memberId,
+  type MemberId,
+  packFrame,
+  unpackFrame,
+  versionId,
+} from '@starling-grid/protocol'
 import { type HashList, agreedList, inTurn, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer'
 
-const [asker, one, two, three] = ['asker', 'one', 'two', 'three'].map(memberId) as [MemberId, MemberId, MemberId, MemberId]
-const wanted: Wanted = { kind: 'state', version: { v: 3, id: versionId('a'.repeat(64)) }, generation: 5, maxBytes: 16 * FETCH_CHUNK_BYTES }
+const [asker, one, two, three] = ['asker', 'one', 'two', 'three'].map(memberId) as [
+  MemberId,
+  MemberId,
+  MemberId,
+  MemberId,
+]
+const wanted: Wanted = {
+  kind: 'state',
+  version: { v: 3, id: versionId('a'.repeat(64)) },
+  generation: 5,
+  maxBytes: 16 * FETCH_CHUNK_BYTES,
+}
 const never = new AbortController().signal
 const code = (expected: string) => (error: unknown) => isGridError(error) && error.code === expected
 const state = Uint8Array.from({ length: 5 * FETCH_CHUNK_BYTES + 17 }, (_, i) => (i * 31) % 251)
@@ -55,7 +76,13 @@ class Table {
 const sources = (entries: readonly [MemberId, Source][]): ReadonlyMap<MemberId, Source> => new Map(entries)
 
 test('a state arrives whole from several members, each of which sends a part', async () => {
-  const table = new Table(sources([[one, {}], [two, {}], [three, {}]]))
+  const table = new Table(
+    sources([
+      [one, {}],
+      [two, {}],
+      [three, {}],
+    ]),
+  )
   assert.deepEqual(await table.fetch.fetch(wanted, [one, two, three], never), state)
   for (const member of [one, two, three]) assert.ok(table.askedFor(member) > 0, `${member} was not asked`)
   assert.equal(table.askedFor(one) + table.askedFor(two) + table.askedFor(three), 6, 'no chunk was sent twice')
@@ -70,14 +97,32 @@ test('a source that goes away costs the chunk that it was asked for, and the oth
       return undefined
     },
   }
-  const table = new Table(sources([[one, dying], [two, {}]]))
+  const table = new Table(
+    sources([
+      [one, dying],
+      [two, {}],
+    ]),
+  )
   assert.deepEqual(await table.fetch.fetch(wanted, [one, two], never), state)
 })
 
 test('a fetch that is broken off by a ballot goes on in the next at its last good chunk', async () => {
   const ballot = new AbortController()
   let chunks = 0
-  const first = new Table(sources([[one, { change: (frame) => (frame.type === 'chunk' && ++chunks > 40 ? (ballot.abort(new Error('a new ballot began')), undefined) : frame) }], [two, {}]]))
+  const first = new Table(
+    sources([
+      [
+        one,
+        {
+          change: (frame) =>
+            frame.type === 'chunk' && ++chunks > 40
+              ? (ballot.abort(new Error('a new ballot began')), undefined)
+              : frame,
+        },
+      ],
+      [two, {}],
+    ]),
+  )
   await assert.rejects(first.fetch.fetch(wanted, [one], ballot.signal), /a new ballot/)
   const before = first.requests.length
   assert.deepEqual(await first.fetch.fetch(wanted, [two], never), state)
@@ -86,14 +131,30 @@ test('a fetch that is broken off by a ballot goes on in the next at its last goo
 })
 
 test('a chunk with a wrong byte is refused by its hash and comes from somebody else', async () => {
-  const liar: Source = { change: (frame) => (frame.type === 'chunk' ? { ...frame, payload: frame.payload.map((byte, i) => (i === 0 ? byte ^ 1 : byte)) } : frame) }
-  const table = new Table(sources([[one, liar], [two, {}]]))
+  const liar: Source = {
+    change: (frame) =>
+      frame.type === 'chunk'
+        ? { ...frame, payload: frame.payload.map((byte, i) => (i === 0 ? byte ^ 1 : byte)) }
+        : frame,
+  }
+  const table = new Table(
+    sources([
+      [one, liar],
+      [two, {}],
+    ]),
+  )
   assert.deepEqual(await table.fetch.fetch(wanted, [one, two], never), state)
 })
 
 test('of three sources the one that holds other bytes is outvoted', async () => {
   const other = state.map((byte) => byte ^ 3)
-  const table = new Table(sources([[one, { bytes: other }], [two, {}], [three, {}]]))
+  const table = new Table(
+    sources([
+      [one, { bytes: other }],
+      [two, {}],
+      [three, {}],
+    ]),
+  )
   assert.deepEqual(await table.fetch.fetch(wanted, [one, two, three], never), state)
   assert.equal(table.askedFor(one), 0)
 })
@@ -107,7 +168,17 @@ test('a list that most gave is agreed on; of equally common ones the first', () 
 
 test('what members could not send comes from the coordinator, from the first missing byte on', async () => {
   let chunks = 0
-  const table = new Table(sources([[one, { change: (frame) => (frame.type === 'chunk' && ++chunks > 40 ? (setImmediate(() => table.fetch.lost(one)), undefined) : frame) }]]))
+  const table = new Table(
+    sources([
+      [
+        one,
+        {
+          change: (frame) =>
+            frame.type === 'chunk' && ++chunks > 40 ? (setImmediate(() => table.fetch.lost(one)), undefined) : frame,
+        },
+      ],
+    ]),
+  )
   const asked: number[] = []
   const bytes = await table.fetch.fetch(wanted, [one], never, async (from) => (asked.push(from), state.slice(from)))
   assert.deepEqual(bytes, state)
@@ -115,8 +186,13 @@ test('what members could not send comes from the coordinator, from the first mis
 })
 
 test('a coordinator that has other bytes is not believed against the members', async () => {
-  const table = new Table(sources([[one, { change: (frame) => (frame.type === 'hashes' ? frame : { ...frame, bucket: 1 }) }]]))
-  await assert.rejects(table.fetch.fetch(wanted, [one], never, async () => state.map((byte) => byte ^ 1)), code('checksum'))
+  const table = new Table(
+    sources([[one, { change: (frame) => (frame.type === 'hashes' ? frame : { ...frame, bucket: 1 }) }]]),
+  )
+  await assert.rejects(
+    table.fetch.fetch(wanted, [one], never, async () => state.map((byte) => byte ^ 1)),
+    code('checksum'),
+  )
 })
 
 test('without any member the coordinator sends everything', async () => {
@@ -125,27 +201,49 @@ test('without any member the coordinator sends everything', async () => {
 })
 
 test('an answer that is larger than the model can need is refused before it is allocated', async () => {
-  for (const change of [(frame: Frame) => ({ ...frame, bucket: 0xffffffff }), (frame: Frame) => ({ ...frame, payload: frame.payload.subarray(1) }), (frame: Frame) => ({ ...frame, bucket: 0 })]) {
+  for (const change of [
+    (frame: Frame) => ({ ...frame, bucket: 0xffffffff }),
+    (frame: Frame) => ({ ...frame, payload: frame.payload.subarray(1) }),
+    (frame: Frame) => ({ ...frame, bucket: 0 }),
+  ]) {
     const table = new Table(sources([[one, { change }]]))
     await assert.rejects(table.fetch.fetch(wanted, [one], never), /does not fit what was asked for/)
   }
 })
 
 test('bytes out of place, too many or of another whole end the talk with their source', async () => {
-  for (const change of [(frame: Frame) => ({ ...frame, offset: frame.offset + 4 }), (frame: Frame) => ({ ...frame, bucket: frame.bucket - 1 }), (frame: Frame) => ({ ...frame, payload: new Uint8Array(0) })]) {
+  for (const change of [
+    (frame: Frame) => ({ ...frame, offset: frame.offset + 4 }),
+    (frame: Frame) => ({ ...frame, bucket: frame.bucket - 1 }),
+    (frame: Frame) => ({ ...frame, payload: new Uint8Array(0) }),
+  ]) {
     const table = new Table(sources([[one, { change: (frame) => (frame.type === 'chunk' ? change(frame) : frame) }]]))
     await assert.rejects(table.fetch.fetch(wanted, [one], never), /not what was asked for/)
   }
 })
 
 test('answers of an older generation change nothing', async () => {
-  const table = new Table(sources([[one, { change: (frame) => (table.fetch.accept(one, { ...frame, generation: 4, payload: new Uint8Array(3) }), frame) }]]))
+  const table = new Table(
+    sources([
+      [
+        one,
+        {
+          change: (frame) => (table.fetch.accept(one, { ...frame, generation: 4, payload: new Uint8Array(3) }), frame),
+        },
+      ],
+    ]),
+  )
   assert.deepEqual(await table.fetch.fetch(wanted, [one], never), state)
 })
 
 test('a herd is served four at a time; the others are told to wait, and then served', () => {
   const answers = new Map<string, string>()
-  const server = new StateServer({ mayServe: () => true, promised: () => 5, bytesOf: () => state, send: (to, { type }) => answers.set(to, type) })
+  const server = new StateServer({
+    mayServe: () => true,
+    promised: () => 5,
+    bytesOf: () => state,
+    send: (to, { type }) => answers.set(to, type),
+  })
   const ask: Frame = { ...packFetch({ ask: 'bytes', from: 0, length: 100 }) }
   for (let i = 0; i < 6; i++) server.serve(memberId(`newcomer ${i}`), ask)
   assert.deepEqual([...answers.values()], ['chunk', 'chunk', 'chunk', 'chunk', 'refusal', 'refusal'])
@@ -156,7 +254,12 @@ test('a herd is served four at a time; the others are told to wait, and then ser
 
 test('who is told to wait asks again until there is room', async () => {
   let refusals = 3
-  const busy: Source = { change: (frame) => (frame.type === 'hashes' && refusals-- > 0 ? { ...frame, type: 'refusal', payload: new TextEncoder().encode('{"code":"rate-exceeded","message":"busy"}') } : frame) }
+  const busy: Source = {
+    change: (frame) =>
+      frame.type === 'hashes' && refusals-- > 0
+        ? { ...frame, type: 'refusal', payload: new TextEncoder().encode('{"code":"rate-exceeded","message":"busy"}') }
+        : frame,
+  }
   const table = new Table(sources([[one, busy]]))
   assert.deepEqual(await table.fetch.fetch(wanted, [one], never), state)
   assert.equal(table.requests.filter(({ request }) => request.ask === 'hashes').length, 4)
@@ -169,7 +272,12 @@ test('a member that may not serve refuses, and says why', async () => {
 
 test('a copy of an older version is served to newcomers in the promised ballot, until another takes its place', () => {
   const sent: string[] = []
-  const server = new StateServer({ mayServe: () => false, promised: () => 5, bytesOf: () => undefined, send: (_, { type, bucket }) => sent.push(`${type} ${bucket}`) })
+  const server = new StateServer({
+    mayServe: () => false,
+    promised: () => 5,
+    bytesOf: () => undefined,
+    send: (_, { type, bucket }) => sent.push(`${type} ${bucket}`),
+  })
   const ask = (generation: number, kind: FetchRequest['kind'] = 'state'): string | undefined => {
     server.serve(one, { ...packFetch({ ask: 'bytes', from: 0, length: 4, kind }), generation })
     return sent.at(-1)
@@ -186,9 +294,26 @@ test('a copy of an older version is served to newcomers in the promised ballot, 
 
 test('hostile requests are refused, not served', () => {
   const sent: string[] = []
-  const server = new StateServer({ mayServe: () => true, promised: () => 5, bytesOf: () => new Uint8Array(3), send: (_, { type }) => sent.push(type) })
-  const request = (text: string): Frame => ({ type: 'fetch', generation: 5, step: 0, bucket: 0, hop: 0, offset: 0, payload: new TextEncoder().encode(text) })
-  for (const text of ['{"kind":"everything"}', '{', `{"kind":"state","ask":"bytes","version":{"v":3,"id":"${'a'.repeat(64)}"},"from":0,"length":99999999}`])
+  const server = new StateServer({
+    mayServe: () => true,
+    promised: () => 5,
+    bytesOf: () => new Uint8Array(3),
+    send: (_, { type }) => sent.push(type),
+  })
+  const request = (text: string): Frame => ({
+    type: 'fetch',
+    generation: 5,
+    step: 0,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new TextEncoder().encode(text),
+  })
+  for (const text of [
+    '{"kind":"everything"}',
+    '{',
+    `{"kind":"state","ask":"bytes","version":{"v":3,"id":"${'a'.repeat(64)}"},"from":0,"length":99999999}`,
+  ])
     assert.throws(() => server.serve(one, request(text)), code('message-malformed'))
   server.serve(one, packFetch({ ask: 'bytes', from: 3, length: 1 }))
   assert.deepEqual(sent, ['refusal'])
@@ -196,13 +321,28 @@ test('hostile requests are refused, not served', () => {
 
 test('askers begin with members that they are linked to, and each with another one', () => {
   const all = ['1', '2', '3', '4'].map(memberId)
-  const first = (self: string, linked: readonly string[]) => inTurn(memberId(self), all, (member) => linked.includes(member))[0]
+  const first = (self: string, linked: readonly string[]) =>
+    inTurn(memberId(self), all, (member) => linked.includes(member))[0]
   assert.equal(first('00000000', ['3']), '3')
-  assert.deepEqual(['00000000', '00000001', '00000002', '00000003'].map((self) => first(self, [])), ['1', '2', '3', '4'])
-  assert.deepEqual(inTurn(memberId('0000000f'), [], () => true), [])
+  assert.deepEqual(
+    ['00000000', '00000001', '00000002', '00000003'].map((self) => first(self, [])),
+    ['1', '2', '3', '4'],
+  )
+  assert.deepEqual(
+    inTurn(memberId('0000000f'), [], () => true),
+    [],
+  )
 })
 
 function packFetch(rest: Pick<FetchRequest, 'ask' | 'from' | 'length'> & Partial<Pick<FetchRequest, 'kind'>>): Frame {
   const request: FetchRequest = { kind: 'state', version: wanted.version, ...rest }
-  return { type: 'fetch', generation: 5, step: 0, bucket: 0, hop: 0, offset: 0, payload: new TextEncoder().encode(JSON.stringify(request)) }
+  return {
+    type: 'fetch',
+    generation: 5,
+    step: 0,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new TextEncoder().encode(JSON.stringify(request)),
+  }
 }

@@ -1,10 +1,26 @@
-// The audit of committed steps: it finds the gradient of another block in a sum whose record is in order, which no member can see.
+// The audit of committed steps: it finds the gradient of another block in a sum whose record is in order, which no
+// member can see.
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { type BlockId, extend, type StepRecord, trainingBlock } from '@starling-grid/protocol'
-import { type Batch, Compute, createReferenceExecutor, HeldVersion, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
-import { batchOf, BENCH_OPTIMIZER, type BenchOptions, BLOCKS, type GatedExecutor, RingBench, ZERO } from './ring-bench.ts'
+import {
+  type Batch,
+  Compute,
+  createReferenceExecutor,
+  HeldVersion,
+  StepAudit,
+  type StepVerdict,
+} from '@starling-grid/volunteer'
+import {
+  batchOf,
+  BENCH_OPTIMIZER,
+  type BenchOptions,
+  BLOCKS,
+  type GatedExecutor,
+  RingBench,
+  ZERO,
+} from './ring-bench.ts'
 
 const SPEC = mlp({ input: [4], hidden: [3], classes: 2 })
 const benches: RingBench[] = []
@@ -23,7 +39,10 @@ async function committed(wrap?: BenchOptions['wrap']): Promise<Committed[]> {
   benches.push(bench)
   const steps: Committed[] = []
   for (const first of [0, 4]) {
-    await bench.begin([1, 1], BLOCKS.map((_, i) => trainingBlock(0, first + i)))
+    await bench.begin(
+      [1, 1],
+      BLOCKS.map((_, i) => trainingBlock(0, first + i)),
+    )
     const record = await bench.held()
     const { version } = bench.a.core
     assert.ok(version)
@@ -32,7 +51,10 @@ async function committed(wrap?: BenchOptions['wrap']): Promise<Committed[]> {
   return steps
 }
 
-async function auditOf(steps: readonly Committed[], options: Partial<ConstructorParameters<typeof StepAudit>[0]> = {}): Promise<{ readonly verdicts: StepVerdict[]; readonly held: HeldVersion }> {
+async function auditOf(
+  steps: readonly Committed[],
+  options: Partial<ConstructorParameters<typeof StepAudit>[0]> = {},
+): Promise<{ readonly verdicts: StepVerdict[]; readonly held: HeldVersion }> {
   const held = new HeldVersion({ spec: SPEC, optimizer: BENCH_OPTIMIZER, clipNorm: undefined })
   held.adoptInitial(ZERO, 7)
   const compute = new Compute(createReferenceExecutor(SPEC), held)
@@ -46,12 +68,20 @@ async function auditOf(steps: readonly Committed[], options: Partial<Constructor
 test('every step of honest members is found as its record says, and leads to the parameters that they hold', async () => {
   const steps = await committed()
   const { verdicts, held } = await auditOf(steps)
-  assert.deepEqual(verdicts.map(({ v, fault, skipped }) => [v, fault, skipped]), [[1, undefined, undefined], [2, undefined, undefined]])
+  assert.deepEqual(
+    verdicts.map(({ v, fault, skipped }) => [v, fault, skipped]),
+    [
+      [1, undefined, undefined],
+      [2, undefined, undefined],
+    ],
+  )
   assert.ok(verdicts.every(({ deviation = 1 }) => deviation < 1e-5))
   assert.deepEqual(held.parameters, benches[0]?.parameters)
 })
 
-/** The old defect: what was computed for another assignment is in the memory, too. All counts are those of the record. */
+/**
+ * The old defect: what was computed for another assignment is in the memory, too. All counts are those of the record.
+ */
 function addingAnotherBlock(executor: GatedExecutor): GatedExecutor {
   const honest = executor.gradient.bind(executor)
   executor.gradient = async (batch, into, early) => {
@@ -76,15 +106,28 @@ test('a sum that is not the committed one, and counts that no block has, are nam
   const { sum, record } = first
   const other = await auditOf([{ record, sum: sum.map((value) => 2 * value) }])
   assert.match(other.verdicts[0]?.fault ?? '', /^the sum is not the one/)
-  for (const lie of [{ samples: record.samples + 1 }, { targets: record.targets - 1 }]) assert.match((await auditOf([{ sum, record: { ...record, ...lie } }])).verdicts[0]?.fault ?? '', /samples and .* targets/)
-  assert.match((await auditOf([{ sum, record: { ...record, lossSum: 2 * record.lossSum } }])).verdicts[0]?.fault ?? '', /^the loss/)
+  for (const lie of [{ samples: record.samples + 1 }, { targets: record.targets - 1 }])
+    assert.match(
+      (await auditOf([{ sum, record: { ...record, ...lie } }])).verdicts[0]?.fault ?? '',
+      /samples and .* targets/,
+    )
+  assert.match(
+    (await auditOf([{ sum, record: { ...record, lossSum: 2 * record.lossSum } }])).verdicts[0]?.fault ?? '',
+    /^the loss/,
+  )
 })
 
 test('what cannot be computed again is skipped by name and followed all the same', async () => {
   const steps = await committed()
-  for (const [options, why] of [[{ isLossless: false }, /encoded/], [{ batchBlocks: 3 }, /guests/]] as const) {
+  for (const [options, why] of [
+    [{ isLossless: false }, /encoded/],
+    [{ batchBlocks: 3 }, /guests/],
+  ] as const) {
     const { verdicts, held } = await auditOf(steps, options)
     for (const { skipped } of verdicts) assert.match(skipped ?? '', why)
-    assert.deepEqual(held.version, steps.reduce((version, { record }) => extend(version, record), ZERO))
+    assert.deepEqual(
+      held.version,
+      steps.reduce((version, { record }) => extend(version, record), ZERO),
+    )
   }
 })

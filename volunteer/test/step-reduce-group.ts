@@ -1,7 +1,13 @@
 // Members of one step in memory, around the ring or in a butterfly, and the frames between them: for tests of both.
 import assert from 'node:assert/strict'
 import { type Frame, packFrame, trainingBlock, unpackFrame, type Manifest } from '@starling-grid/protocol'
-import { type Addressed, ButterflyReduce, evenBuckets, RingReduce, type RingReduceOptions } from '@starling-grid/volunteer'
+import {
+  type Addressed,
+  ButterflyReduce,
+  evenBuckets,
+  RingReduce,
+  type RingReduceOptions,
+} from '@starling-grid/volunteer'
 
 export type Way = 'ring' | 'butterfly'
 
@@ -27,12 +33,25 @@ export class Group {
   readonly bytesSent: number[]
   inFlight: InFlight[] = []
 
-  constructor(way: Way, { size, length, chunkBytes, bucketFloats }: Shape, value: (member: number, i: number) => number) {
+  constructor(
+    way: Way,
+    { size, length, chunkBytes, bucketFloats }: Shape,
+    value: (member: number, i: number) => number,
+  ) {
     this.way = way
     this.size = size
     const buckets = evenBuckets(length, bucketFloats).reverse() // as backward finishes them
-    const optionsOf = (index: number): RingReduceOptions => ({ generation: 7, step: 3, position: { index, size }, length, chunkBytes, buckets })
-    this.members = Array.from({ length: size }, (_, index) => (way === 'ring' ? new RingReduce(optionsOf(index)) : new ButterflyReduce(optionsOf(index))))
+    const optionsOf = (index: number): RingReduceOptions => ({
+      generation: 7,
+      step: 3,
+      position: { index, size },
+      length,
+      chunkBytes,
+      buckets,
+    })
+    this.members = Array.from({ length: size }, (_, index) =>
+      way === 'ring' ? new RingReduce(optionsOf(index)) : new ButterflyReduce(optionsOf(index)),
+    )
     this.gradients = Array.from({ length: size }, (_, m) => Float32Array.from({ length }, (_, i) => value(m, i)))
     this.bytesSent = new Array<number>(size).fill(0)
   }
@@ -104,7 +123,13 @@ export class Group {
 }
 
 export function manifestOf(index: number): Manifest {
-  return { blocks: [trainingBlock(0, index)], samples: 10 + index, targets: 10 + index, lossSum: index / 3, correct: index }
+  return {
+    blocks: [trainingBlock(0, index)],
+    samples: 10 + index,
+    targets: 10 + index,
+    lossSum: index / 3,
+    correct: index,
+  }
 }
 
 export function at<T>(values: ArrayLike<T>, index: number): T {

@@ -1,16 +1,22 @@
-// Frames of a member who lies, and shares that must not leave: one table for every way that a step's sum can be built. Run by
-// step-reduce-suite.ts.
+// Frames of a member who lies, and shares that must not leave: one table for every way that a step's sum can be built.
+// Run by step-reduce-suite.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, type FrameType, GridError } from '@starling-grid/protocol'
 import { ButterflyReduce, RingReduce, type StepReduceOptions } from '@starling-grid/volunteer'
 import { Group, manifestOf, type Way } from './step-reduce-group.ts'
 
-// The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames come from
-// member 0. In a ring it may send partial sums of segment 0 at hop 0 and of segment 2 at hop 1, and sums of segment 1 at hop 0 and
-// of segment 0 at hop 1; in a butterfly its slices of segment 1, which the victim owns, and sums of segment 0, which it owns itself.
+// The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames
+// come from member 0. In a ring it may send partial sums of segment 0 at hop 0 and of segment 2 at hop 1, and sums of
+// segment 1 at hop 0 and of segment 0 at hop 1; in a butterfly its slices of segment 1, which the victim owns, and sums
+// of segment 0, which it owns itself.
 const victimOptions: StepReduceOptions = {
-  generation: 7, step: 3, position: { index: 1, size: 3 }, length: 30, chunkBytes: 20, buckets: [{ start: 0, end: 30 }],
+  generation: 7,
+  step: 3,
+  position: { index: 1, size: 3 },
+  length: 30,
+  chunkBytes: 20,
+  buckets: [{ start: 0, end: 30 }],
 }
 /** Of the first chunk that the liar may send of each kind. */
 const OFFSETS: Readonly<Record<Way, { readonly partial: number; readonly reduced: number }>> = {
@@ -45,30 +51,111 @@ const HOSTILE: readonly Lie[] = [
   { what: 'the largest hop', change: { hop: 0xffffffff }, code: 'message-malformed' },
   { what: 'a sum before our share is in it', type: 'reduced', change: {}, code: 'message-unexpected', when: 'before' },
   { what: 'NaN in what is to be added', change: { payload: floats(5, Number.NaN) }, code: 'gradient-not-finite' },
-  { what: 'infinity in what is to be added', change: { payload: floats(5, Number.NEGATIVE_INFINITY) }, code: 'gradient-not-finite' },
-  { what: 'NaN in a sum', type: 'reduced', change: { payload: floats(5, Number.NaN) }, code: 'gradient-not-finite', when: 'after' },
+  {
+    what: 'infinity in what is to be added',
+    change: { payload: floats(5, Number.NEGATIVE_INFINITY) },
+    code: 'gradient-not-finite',
+  },
+  {
+    what: 'NaN in a sum',
+    type: 'reduced',
+    change: { payload: floats(5, Number.NaN) },
+    code: 'gradient-not-finite',
+    when: 'after',
+  },
 
   { what: 'a partial sum of our own segment', change: { offset: 10, hop: 2 }, code: 'message-malformed', way: 'ring' },
-  { what: 'a sum of the segment that we complete', type: 'reduced', change: { offset: 20, hop: 2 }, code: 'message-malformed', way: 'ring' },
-  { what: 'a sum of a later hop before our share is in it', type: 'reduced', change: { offset: 0, hop: 1 }, code: 'message-unexpected', when: 'before', way: 'ring' },
-  { what: 'a partial sum that overflows', change: { payload: floats(5, 3.4e38) }, code: 'gradient-not-finite', when: 'after', way: 'ring' },
+  {
+    what: 'a sum of the segment that we complete',
+    type: 'reduced',
+    change: { offset: 20, hop: 2 },
+    code: 'message-malformed',
+    way: 'ring',
+  },
+  {
+    what: 'a sum of a later hop before our share is in it',
+    type: 'reduced',
+    change: { offset: 0, hop: 1 },
+    code: 'message-unexpected',
+    when: 'before',
+    way: 'ring',
+  },
+  {
+    what: 'a partial sum that overflows',
+    change: { payload: floats(5, 3.4e38) },
+    code: 'gradient-not-finite',
+    when: 'after',
+    way: 'ring',
+  },
   { what: 'a slice of a part that another owns', change: { offset: 20 }, code: 'message-malformed', way: 'butterfly' },
   { what: 'a slice of its own part', change: { offset: 0 }, code: 'message-malformed', way: 'butterfly' },
-  { what: 'a sum of a part that we own', type: 'reduced', change: { offset: 10 }, code: 'message-malformed', way: 'butterfly' },
-  { what: 'a sum of a part that a third one owns', type: 'reduced', change: { offset: 20 }, code: 'message-malformed', way: 'butterfly' },
+  {
+    what: 'a sum of a part that we own',
+    type: 'reduced',
+    change: { offset: 10 },
+    code: 'message-malformed',
+    way: 'butterfly',
+  },
+  {
+    what: 'a sum of a part that a third one owns',
+    type: 'reduced',
+    change: { offset: 20 },
+    code: 'message-malformed',
+    way: 'butterfly',
+  },
 
   { what: 'a manifest of nobody', type: 'manifest', change: { bucket: 3 }, code: 'message-malformed' },
-  { what: 'a manifest of a third one at the first hop', type: 'manifest', change: { bucket: 2 }, code: 'message-malformed' },
+  {
+    what: 'a manifest of a third one at the first hop',
+    type: 'manifest',
+    change: { bucket: 2 },
+    code: 'message-malformed',
+  },
   { what: 'a manifest in our own name', type: 'manifest', change: { bucket: 1 }, code: 'message-malformed' },
-  { what: 'a manifest in our own name at a hop that does not exist', type: 'manifest', change: { bucket: 1, hop: 2 }, code: 'message-malformed' },
+  {
+    what: 'a manifest in our own name at a hop that does not exist',
+    type: 'manifest',
+    change: { bucket: 1, hop: 2 },
+    code: 'message-malformed',
+  },
   { what: 'a manifest at a wrong hop', type: 'manifest', change: { hop: 1 }, code: 'message-malformed' },
   { what: 'a manifest with an offset', type: 'manifest', change: { offset: 5 }, code: 'message-malformed' },
-  { what: 'a manifest that is not JSON', type: 'manifest', change: { payload: Uint8Array.of(123) }, code: 'message-malformed' },
-  { what: 'a manifest with a negative count', type: 'manifest', change: { payload: manifest({ samples: -1 }) }, code: 'message-malformed' },
-  { what: 'a manifest with half a sample', type: 'manifest', change: { payload: manifest({ samples: 0.5 }) }, code: 'message-malformed' },
-  { what: 'a manifest without a finite loss', type: 'manifest', change: { payload: manifest({ lossSum: null }) }, code: 'message-malformed' },
-  { what: 'a manifest with more in it', type: 'manifest', change: { payload: manifest({ admin: true }) }, code: 'message-malformed' },
-  { what: 'a manifest with a strange block', type: 'manifest', change: { payload: manifest({ blocks: ['../x'] }) }, code: 'message-malformed' },
+  {
+    what: 'a manifest that is not JSON',
+    type: 'manifest',
+    change: { payload: Uint8Array.of(123) },
+    code: 'message-malformed',
+  },
+  {
+    what: 'a manifest with a negative count',
+    type: 'manifest',
+    change: { payload: manifest({ samples: -1 }) },
+    code: 'message-malformed',
+  },
+  {
+    what: 'a manifest with half a sample',
+    type: 'manifest',
+    change: { payload: manifest({ samples: 0.5 }) },
+    code: 'message-malformed',
+  },
+  {
+    what: 'a manifest without a finite loss',
+    type: 'manifest',
+    change: { payload: manifest({ lossSum: null }) },
+    code: 'message-malformed',
+  },
+  {
+    what: 'a manifest with more in it',
+    type: 'manifest',
+    change: { payload: manifest({ admin: true }) },
+    code: 'message-malformed',
+  },
+  {
+    what: 'a manifest with a strange block',
+    type: 'manifest',
+    change: { payload: manifest({ blocks: ['../x'] }) },
+    code: 'message-malformed',
+  },
   { what: 'a huge manifest', type: 'manifest', change: { payload: new Uint8Array(40_000) }, code: 'message-too-large' },
 ]
 
@@ -76,7 +163,11 @@ export function testHostileFrames(way: Way): void {
   for (const lie of HOSTILE.filter((one) => (one.way ?? way) === way))
     test(`${way}: refused without harm: ${lie.what}`, () => {
       // Halves of floats near the largest: the honest sum of three still is one.
-      const group = new Group(way, { size: 3, length: 30, chunkBytes: 20, bucketFloats: 30 }, (member, i) => (i % 10 === 0 ? 2e38 : member + i) / 2)
+      const group = new Group(
+        way,
+        { size: 3, length: 30, chunkBytes: 20, bucketFloats: 30 },
+        (member, i) => (i % 10 === 0 ? 2e38 : member + i) / 2,
+      )
       const take = (): void => group.deliver({ from: 0, to: 1, frame: { ...honest(way, lie.type), ...lie.change } })
       if (lie.when !== 'after') assert.throws(take, isCode(lie.code))
       group.contribute(1)
@@ -97,11 +188,17 @@ export function testHostileFrames(way: Way): void {
   })
 
   test(`${way}: a gradient with NaN does not leave its member`, () => {
-    assert.throws(() => victim(way).contribute(new Float32Array(30).fill(Number.NaN), manifestOf(1)), isCode('gradient-not-finite'))
+    assert.throws(
+      () => victim(way).contribute(new Float32Array(30).fill(Number.NaN), manifestOf(1)),
+      isCode('gradient-not-finite'),
+    )
   })
 
   test(`${way}: a manifest that peers would refuse does not leave its member`, () => {
-    assert.throws(() => victim(way).contribute(new Float32Array(30), { ...manifestOf(1), lossSum: Number.NaN }), isCode('message-malformed'))
+    assert.throws(
+      () => victim(way).contribute(new Float32Array(30), { ...manifestOf(1), lossSum: Number.NaN }),
+      isCode('message-malformed'),
+    )
   })
 
   test(`${way}: misuse is a bug, not a refusal`, () => {
@@ -114,7 +211,18 @@ export function testHostileFrames(way: Way): void {
     assert.throws(() => victim(way, { position: { index: 3, size: 3 } }), /internal/)
     assert.throws(() => victim(way, { chunkBytes: 10 }), /internal/)
     assert.throws(() => victim(way, { into: new Float32Array(29) }), /internal/)
-    for (const buckets of [[], [{ start: 0, end: 29 }], [{ start: 0, end: 30 }, { start: 29, end: 30 }], [{ start: 0, end: 10 }, { start: 11, end: 30 }]])
+    for (const buckets of [
+      [],
+      [{ start: 0, end: 29 }],
+      [
+        { start: 0, end: 30 },
+        { start: 29, end: 30 },
+      ],
+      [
+        { start: 0, end: 10 },
+        { start: 11, end: 30 },
+      ],
+    ])
       assert.throws(() => victim(way, { buckets }), /internal/)
     const inPieces = victim(way)
     inPieces.contributeBucket(0, new Float32Array(30))

@@ -1,4 +1,5 @@
-// What every reduce of a step promises, whichever way its frames take: run by ring-reduce.test.ts and butterfly-reduce.test.ts.
+// What every reduce of a step promises, whichever way its frames take: run by ring-reduce.test.ts and
+// butterfly-reduce.test.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
@@ -54,8 +55,10 @@ function testSums(way: Way, least: number): void {
 function testBuckets(way: Way, least: number): void {
   test(`${way}: buckets that enter one by one, whenever each member has them, give the bits of a gradient that enters whole`, () => {
     const shape = fc.record({
-      size: fc.integer({ min: least, max: 6 }), length: fc.integer({ min: 1, max: 90 }),
-      chunkBytes: fc.integer({ min: 1, max: 5 }).map((floats) => 4 * floats), bucketFloats: fc.integer({ min: 1, max: 40 }),
+      size: fc.integer({ min: least, max: 6 }),
+      length: fc.integer({ min: 1, max: 90 }),
+      chunkBytes: fc.integer({ min: 1, max: 5 }).map((floats) => 4 * floats),
+      bucketFloats: fc.integer({ min: 1, max: 40 }),
     })
     fc.assert(
       fc.property(shape, fc.nat(), (cut, seed) => {
@@ -65,7 +68,10 @@ function testBuckets(way: Way, least: number): void {
         const pieces = new Group(way, cut, wave)
         const buckets = Math.ceil(cut.length / cut.bucketFloats)
         // −1: the manifest, and with it what is left; some members hand all over only then
-        const todo = pieces.members.flatMap((_, member) => [...(random(3) > 0 ? Array.from({ length: buckets }, (_unused, bucket) => ({ member, bucket })) : []), { member, bucket: -1 }])
+        const todo = pieces.members.flatMap((_, member) => [
+          ...(random(3) > 0 ? Array.from({ length: buckets }, (_unused, bucket) => ({ member, bucket })) : []),
+          { member, bucket: -1 },
+        ])
         while (todo.length + pieces.inFlight.length > 0) {
           const choice = random(todo.length + pieces.inFlight.length)
           if (choice >= todo.length) {
@@ -73,7 +79,13 @@ function testBuckets(way: Way, least: number): void {
             continue
           }
           const { member } = at(todo, choice)
-          const next = at(todo.splice(todo.findIndex((piece) => piece.member === member), 1), 0)
+          const next = at(
+            todo.splice(
+              todo.findIndex((piece) => piece.member === member),
+              1,
+            ),
+            0,
+          )
           if (next.bucket < 0) pieces.contribute(member)
           else pieces.contributeBucket(member, next.bucket)
         }

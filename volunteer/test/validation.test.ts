@@ -1,7 +1,15 @@
 // Validation on a volunteer when what it needs cannot be had.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type BlockId, type ErrorCode, GridError, type LeaseToken, type ToCoordinator, validationBlock, versionId } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  type ErrorCode,
+  GridError,
+  type LeaseToken,
+  type ToCoordinator,
+  validationBlock,
+  versionId,
+} from '@starling-grid/protocol'
 import { type Batch, validateLeases } from '@starling-grid/volunteer'
 
 const VERSION = { v: 4, id: versionId('c'.repeat(64)) }
@@ -10,13 +18,22 @@ const BATCH = { samples: 2 } as Batch
 
 async function validate(batchOf: (block: BlockId) => void, pull: () => void = () => undefined): Promise<string[]> {
   const said: ToCoordinator[] = []
-  await validateLeases({ type: 'validate', version: VERSION, leases: LEASES }, {
-    send: (message) => void said.push(message),
-    compute: { evaluate: async () => ({ lossSum: 1, targets: 2, correct: 1 }) },
-    batches: { of: async ([block]) => (batchOf(block as BlockId), BATCH) },
-    parametersOf: async (version) => (pull(), { version, parameters: new Float32Array(1) }),
-  })
-  return said.map((message) => (message.type === 'validated' ? message.lease.block : message.type === 'gave-back' ? `gave back ${message.leases.map(({ block }) => block).join(' ')}: ${message.code}` : message.type))
+  await validateLeases(
+    { type: 'validate', version: VERSION, leases: LEASES },
+    {
+      send: (message) => void said.push(message),
+      compute: { evaluate: async () => ({ lossSum: 1, targets: 2, correct: 1 }) },
+      batches: { of: async ([block]) => (batchOf(block as BlockId), BATCH) },
+      parametersOf: async (version) => (pull(), { version, parameters: new Float32Array(1) }),
+    },
+  )
+  return said.map((message) =>
+    message.type === 'validated'
+      ? message.lease.block
+      : message.type === 'gave-back'
+        ? `gave back ${message.leases.map(({ block }) => block).join(' ')}: ${message.code}`
+        : message.type,
+  )
 }
 
 const failing = (code: ErrorCode) => (): never => {
@@ -29,11 +46,19 @@ test('parameters that cannot be pulled cost the leases, which go back, and not t
 })
 
 test('a coordinator that is lost in the middle gets back what is not answered', async () => {
-  assert.deepEqual(await validate((block) => block === 'v:1' && failing('coordinator-lost')()), ['v:0', 'gave back v:1 v:2: coordinator-lost'])
+  assert.deepEqual(await validate((block) => block === 'v:1' && failing('coordinator-lost')()), [
+    'v:0',
+    'gave back v:1 v:2: coordinator-lost',
+  ])
 })
 
 test('a damaged or missing shard costs its blocks only', async () => {
-  for (const code of ['shard-corrupt', 'message-unexpected'] as const) assert.deepEqual(await validate((block) => block === 'v:1' && failing(code)()), ['v:0', `gave back v:1: ${code}`, 'v:2'])
+  for (const code of ['shard-corrupt', 'message-unexpected'] as const)
+    assert.deepEqual(await validate((block) => block === 'v:1' && failing(code)()), [
+      'v:0',
+      `gave back v:1: ${code}`,
+      'v:2',
+    ])
 })
 
 test('what is fatal ends the volunteer: it is not given back as if another try could help', async () => {

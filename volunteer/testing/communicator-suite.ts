@@ -1,11 +1,20 @@
-// What a group of ranks must do, as cases that know no test runner: all ranks run the same case at the same time, in memory, in
-// processes and in tabs. A case checks on its own rank; where ranks must hold equal bytes, they compare digests among themselves.
-import { algorithmsOf, type Algorithm, type Collective } from '../src/collective/moves.ts'
 import type { Communicator } from '../src/collective/communicator.ts'
 import { startPowerSgd, squareShape } from '../src/collective/encode-power-sgd.ts'
 import { type Encoding, startFeedback } from '../src/collective/encoding.ts'
+// What a group of ranks must do, as cases that know no test runner: all ranks run the same case at the same time, in
+// memory, in processes and in tabs. A case checks on its own rank; where ranks must hold equal bytes, they compare
+// digests among themselves.
+import { algorithmsOf, type Algorithm, type Collective } from '../src/collective/moves.ts'
 import { RankFailure } from '../src/collective/rank-failure.ts'
-import { check, expectedSum, requireEqualBytes, requireNear, requireRejection, requireSame, valuesOf } from './communicator-checks.ts'
+import {
+  check,
+  expectedSum,
+  requireEqualBytes,
+  requireNear,
+  requireRejection,
+  requireSame,
+  valuesOf,
+} from './communicator-checks.ts'
 
 export interface CommunicatorCase {
   readonly name: string
@@ -15,7 +24,10 @@ export interface CommunicatorCase {
 /** Numbers of a vector that takes several chunks on each rank. */
 const LONG = 150_001
 const LENGTHS = [0, 1, 3, 1000, LONG]
-/** Milliseconds, for the case in which time must run out: longer than ranks that begin together are apart on a busy machine. */
+/**
+ * Milliseconds, for the case in which time must run out: longer than ranks that begin together are apart on a busy
+ * machine.
+ */
 const SHORT = 1000
 
 export const communicatorCases: readonly CommunicatorCase[] = [
@@ -52,12 +64,26 @@ async function operations(group: Communicator): Promise<void> {
   const mine = Float32Array.of(group.rank, -group.rank, 7)
   const last = group.size - 1
   const total = (group.size * last) / 2
-  const floats = { sum: [total, -total, 7 * group.size], mean: [total / group.size, -total / group.size, 7], min: [0, -last, 7], max: [last, 0, 7] } as const
+  const floats = {
+    sum: [total, -total, 7 * group.size],
+    mean: [total / group.size, -total / group.size, 7],
+    min: [0, -last, 7],
+    max: [last, 0, 7],
+  } as const
   for (const algorithm of algorithmsOf('allReduce')) {
-    for (const op of ['sum', 'mean', 'min', 'max'] as const) requireSame(await group.allReduce(mine, { op, algorithm }), Float32Array.from(floats[op]), op)
+    for (const op of ['sum', 'mean', 'min', 'max'] as const)
+      requireSame(await group.allReduce(mine, { op, algorithm }), Float32Array.from(floats[op]), op)
     const integers = Int32Array.of(group.rank, 2 ** 31 - 1, -5)
-    requireSame(await group.allReduce(integers, { algorithm }), Int32Array.of(total, Math.imul(group.size, 2 ** 31 - 1), -5 * group.size), 'integers')
-    requireSame(await group.allReduce(integers, { op: 'max', algorithm }), Int32Array.of(last, 2 ** 31 - 1, -5), 'integers')
+    requireSame(
+      await group.allReduce(integers, { algorithm }),
+      Int32Array.of(total, Math.imul(group.size, 2 ** 31 - 1), -5 * group.size),
+      'integers',
+    )
+    requireSame(
+      await group.allReduce(integers, { op: 'max', algorithm }),
+      Int32Array.of(last, 2 ** 31 - 1, -5),
+      'integers',
+    )
   }
   await requireRejection(group.allReduce(Int32Array.of(1), { op: 'mean' }), 'unsupported')
 }
@@ -76,11 +102,17 @@ async function passesNaN(group: Communicator): Promise<void> {
   for (const algorithm of algorithmsOf('allReduce'))
     for (const op of ['sum', 'max'] as const) {
       const result = await group.allReduce(values, { op, algorithm })
-      check(Number.isNaN(result[10]) && result[11] === Infinity && result[9] === 0 && result[13] === 0, `${algorithm} ${op} gave ${result.slice(9, 14).join()}`)
+      check(
+        Number.isNaN(result[10]) && result[11] === Infinity && result[9] === 0 && result[13] === 0,
+        `${algorithm} ${op} gave ${result.slice(9, 14).join()}`,
+      )
     }
   for (const algorithm of ['ring', 'direct'] as const) {
     const half = await group.allReduce(values, { algorithm, encoding: { type: 'f16' } })
-    check(Number.isNaN(half[10]) && half[11] === Infinity && half[9] === 0, `${algorithm} f16 gave ${half.slice(9, 14).join()}`)
+    check(
+      Number.isNaN(half[10]) && half[11] === Infinity && half[9] === 0,
+      `${algorithm} f16 gave ${half.slice(9, 14).join()}`,
+    )
     const eight = await group.allReduce(values, { algorithm, encoding: { type: 'int8' } })
     check(Number.isNaN(eight[10]), `${algorithm} int8 hid NaN as ${eight[10]}`)
   }
@@ -104,7 +136,8 @@ async function encodings(group: Communicator): Promise<void> {
       const sum = await group.allReduce(valuesOf(group.rank, length), { algorithm, encoding })
       await requireEqualBytes(group, sum, `${encoding.type} over ${algorithm}`)
       if (group.size === 1 && (encoding.type === 'f16' || encoding.type === 'int8')) continue
-      const residual = encoding.type === 'power-sgd' ? next.residual : encoding.type === 'f32' ? undefined : encoding.feedback?.next
+      const residual =
+        encoding.type === 'power-sgd' ? next.residual : encoding.type === 'f32' ? undefined : encoding.feedback?.next
       check(residual !== undefined && residual.some((value) => value !== 0), `${encoding.type} lost nothing`)
       const behind = await group.allReduce(residual)
       sum.forEach((value, i) => (sum[i] = value + (behind[i] ?? 0)))
@@ -113,17 +146,28 @@ async function encodings(group: Communicator): Promise<void> {
       expected.magnitude.fill(expected.magnitude.reduce((most, value) => Math.max(most, value), 0))
       requireNear(sum, expected, 8 * group.size, `${encoding.type} over ${algorithm}`)
     }
-  await requireRejection(group.allReduce(valuesOf(0, 5), { encoding: { type: 'int8' }, algorithm: 'tree' }), 'unsupported')
+  await requireRejection(
+    group.allReduce(valuesOf(0, 5), { encoding: { type: 'int8' }, algorithm: 'tree' }),
+    'unsupported',
+  )
 }
 
 async function broadcasts(group: Communicator): Promise<void> {
   await forEachRoot(group, 'broadcast', async (root, algorithm) => {
     for (const length of LENGTHS) {
       const values = group.rank === root ? valuesOf(root, length) : new Float32Array(length)
-      requireSame(await group.broadcast(values, { root, algorithm }), valuesOf(root, length), `${algorithm} from ${root}`)
+      requireSame(
+        await group.broadcast(values, { root, algorithm }),
+        valuesOf(root, length),
+        `${algorithm} from ${root}`,
+      )
     }
     const text = Uint8Array.from({ length: 11 }, (_, i) => (group.rank === root ? 200 + i : 0))
-    requireSame(await group.broadcast(text, { root, algorithm }), Uint8Array.from({ length: 11 }, (_, i) => 200 + i), 'bytes')
+    requireSame(
+      await group.broadcast(text, { root, algorithm }),
+      Uint8Array.from({ length: 11 }, (_, i) => 200 + i),
+      'bytes',
+    )
   })
 }
 
@@ -141,7 +185,11 @@ async function scattersAndGathers(group: Communicator): Promise<void> {
       const part = await group.reduceScatter(valuesOf(group.rank, length), { algorithm, op: 'mean' })
       check(part.length === length / group.size, `a part of ${part.length}`)
       const whole = await group.allGather(part, { algorithm })
-      requireSame(whole, await group.allReduce(valuesOf(group.rank, length), { algorithm, op: 'mean' }), `${algorithm} of ${length}`)
+      requireSame(
+        whole,
+        await group.allReduce(valuesOf(group.rank, length), { algorithm, op: 'mean' }),
+        `${algorithm} of ${length}`,
+      )
     }
 }
 
@@ -169,17 +217,31 @@ async function messages(group: Communicator): Promise<void> {
   const [next, previous] = [(group.rank + 1) % group.size, (group.rank + group.size - 1) % group.size]
   const sent = Array.from({ length: 200 }, (_, i) => group.send(valuesOf(i, i % 50 === 0 ? LONG : 10), next))
   await group.barrier()
-  for (let i = 0; i < sent.length; i++) requireSame(await group.recv(new Float32Array(i % 50 === 0 ? LONG : 10), previous), valuesOf(i, i % 50 === 0 ? LONG : 10), `message ${i}`)
+  for (let i = 0; i < sent.length; i++)
+    requireSame(
+      await group.recv(new Float32Array(i % 50 === 0 ? LONG : 10), previous),
+      valuesOf(i, i % 50 === 0 ? LONG : 10),
+      `message ${i}`,
+    )
   await Promise.all(sent)
 }
 
 async function overlaps(group: Communicator): Promise<void> {
   const lengths = [LONG, 1, 70_000, 10, 40_000]
-  const sums = lengths.flatMap((length, i) => (['ring', 'direct', 'recursive-doubling'] as const).map((algorithm) => group.allReduce(valuesOf(group.rank + i, length), { algorithm })))
+  const sums = lengths.flatMap((length, i) =>
+    (['ring', 'direct', 'recursive-doubling'] as const).map((algorithm) =>
+      group.allReduce(valuesOf(group.rank + i, length), { algorithm }),
+    ),
+  )
   const everything = group.allGather(Int32Array.of(group.rank))
   const other = group.rank ^ 1
-  const exchanged = other < group.size ? [group.send(valuesOf(group.rank, LONG), other), group.recv(new Float32Array(LONG), other)] : []
-  requireSame(await everything, Int32Array.from({ length: group.size }, (_, i) => i), 'the all-gather')
+  const exchanged =
+    other < group.size ? [group.send(valuesOf(group.rank, LONG), other), group.recv(new Float32Array(LONG), other)] : []
+  requireSame(
+    await everything,
+    Int32Array.from({ length: group.size }, (_, i) => i),
+    'the all-gather',
+  )
   for (const [i, sum] of (await Promise.all(sums)).entries()) {
     const step = Math.floor(i / 3)
     requireNear(sum, expectedSum(group.size, sum.length, step), group.size, `all-reduce ${i}`)
@@ -189,10 +251,16 @@ async function overlaps(group: Communicator): Promise<void> {
 }
 
 async function subgroups(group: Communicator): Promise<void> {
-  const mine = Array.from({ length: group.size }, (_, rank) => rank).filter((rank) => rank % 2 === group.rank % 2).reverse()
+  const mine = Array.from({ length: group.size }, (_, rank) => rank)
+    .filter((rank) => rank % 2 === group.rank % 2)
+    .reverse()
   const half = group.subgroup(mine)
   check(half.size === mine.length && mine[half.rank] === group.rank, `rank ${half.rank} of ${half.size}`)
-  const [ranks, count] = await Promise.all([half.allGather(Int32Array.of(group.rank)), group.allReduce(Int32Array.of(1)), half.barrier()])
+  const [ranks, count] = await Promise.all([
+    half.allGather(Int32Array.of(group.rank)),
+    group.allReduce(Int32Array.of(1)),
+    half.barrier(),
+  ])
   requireSame(ranks, Int32Array.from(mine), 'the subgroup')
   check(count[0] === group.size, `the whole group counts ${count[0]}`)
 }
@@ -201,7 +269,8 @@ async function barriers(group: Communicator): Promise<void> {
   let left = false
   const late = group.rank === 0
   const waiting = late ? undefined : group.barrier().then(() => (left = true))
-  // The others' barriers cannot be over while rank 0 has not come; a message of its own is sure to be here before it does.
+  // The others' barriers cannot be over while rank 0 has not come; a message of its own is sure to be here before it
+  // does.
   if (group.rank !== 0) await group.recv(new Uint8Array(1), 0)
   else for (let rank = 1; rank < group.size; rank++) await group.send(Uint8Array.of(1), rank)
   check(!left || group.size === 1, 'a rank left the barrier before all had come')
@@ -219,18 +288,29 @@ async function measures(group: Communicator): Promise<void> {
 }
 
 async function mismatches(group: Communicator): Promise<void> {
-  if (group.size > 1) await requireRejection(group.allReduce(new Float32Array(group.rank === 0 ? 100 : 101), { algorithm: 'star' }), 'message-unexpected')
+  if (group.size > 1)
+    await requireRejection(
+      group.allReduce(new Float32Array(group.rank === 0 ? 100 : 101), { algorithm: 'star' }),
+      'message-unexpected',
+    )
   requireSame(await group.allReduce(Int32Array.of(1)), Int32Array.of(group.size), 'the next operation')
 }
 
 async function cancels(group: Communicator): Promise<void> {
   if (group.size === 1) return
   const control = new AbortController()
-  const cancelled = group.allReduce(new Float32Array(LONG), { algorithm: 'ring', ...(group.rank === 1 ? { signal: control.signal } : {}) })
-  const waiting = cancelled.then(() => undefined, (error: unknown) => error)
+  const cancelled = group.allReduce(new Float32Array(LONG), {
+    algorithm: 'ring',
+    ...(group.rank === 1 ? { signal: control.signal } : {}),
+  })
+  const waiting = cancelled.then(
+    () => undefined,
+    (error: unknown) => error,
+  )
   if (group.rank === 1) control.abort(new Error('changed my mind'))
   const error = await waiting
-  if (group.rank === 1) check(error instanceof Error && error.message === 'changed my mind', `cancelled with ${String(error)}`)
+  if (group.rank === 1)
+    check(error instanceof Error && error.message === 'changed my mind', `cancelled with ${String(error)}`)
   else check(error instanceof RankFailure && error.rank === 1, `expected rank 1 to be named, got ${String(error)}`)
   requireSame(await group.allReduce(Int32Array.of(1)), Int32Array.of(group.size), 'the next operation')
 }
@@ -239,14 +319,30 @@ async function timesOut(group: Communicator): Promise<void> {
   if (group.size === 1) return
   const last = group.size - 1
   await group.barrier()
-  const waits = group.rank === last ? undefined : await requireRejection(group.allReduce(new Float32Array(10), { algorithm: 'star', timeoutMs: SHORT }), 'reduce-timeout')
-  if (group.rank === 0) check(waits instanceof RankFailure && waits.rank === last, `expected rank ${last} to be named, got ${String(waits)}`)
+  const waits =
+    group.rank === last
+      ? undefined
+      : await requireRejection(
+          group.allReduce(new Float32Array(10), { algorithm: 'star', timeoutMs: SHORT }),
+          'reduce-timeout',
+        )
+  if (group.rank === 0)
+    check(
+      waits instanceof RankFailure && waits.rank === last,
+      `expected rank ${last} to be named, got ${String(waits)}`,
+    )
   // The late one comes after all others gave up, and is told.
   if (group.rank === last) for (let rank = 0; rank < last; rank++) await group.recv(new Uint8Array(1), rank)
   else await group.send(Uint8Array.of(1), last)
-  if (group.rank === last) await requireRejection(group.allReduce(new Float32Array(10), { algorithm: 'star' }), 'reduce-timeout')
+  if (group.rank === last)
+    await requireRejection(group.allReduce(new Float32Array(10), { algorithm: 'star' }), 'reduce-timeout')
 }
 
-async function forEachRoot(group: Communicator, collective: Collective, run: (root: number, algorithm: Algorithm) => Promise<void>): Promise<void> {
-  for (const algorithm of algorithmsOf(collective)) for (let root = 0; root < group.size; root++) await run(root, algorithm)
+async function forEachRoot(
+  group: Communicator,
+  collective: Collective,
+  run: (root: number, algorithm: Algorithm) => Promise<void>,
+): Promise<void> {
+  for (const algorithm of algorithmsOf(collective))
+    for (let root = 0; root < group.size; root++) await run(root, algorithm)
 }

@@ -1,5 +1,12 @@
 // What every Executor must do, as cases that know no test runner: the reference and WebGPU in every host run them all.
-import { initialParameters, parameterCount, parameterLayout, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
+import {
+  initialParameters,
+  parameterCount,
+  parameterLayout,
+  parseModelSpec,
+  randomWords,
+  type ModelSpec,
+} from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
 import type { Batch, BatchSums, EarlyRanges, Executor } from '../src/graph/executor.ts'
 
@@ -29,7 +36,8 @@ const CAPACITY = 4
 
 /** Every kind of layer, at sizes that fit no tile. */
 export const AWKWARD_MODEL = parseModelSpec({
-  name: 'awkward', input: [3, 11, 9],
+  name: 'awkward',
+  input: [3, 11, 9],
   layers: [
     { type: 'conv2d', name: 'a', out: 6, kernel: 3, stride: 2, padding: 1, groups: 3 },
     { type: 'tanh' },
@@ -45,8 +53,14 @@ export const AWKWARD_MODEL = parseModelSpec({
 })
 
 const REGRESSION_MODEL = parseModelSpec({
-  name: 'regression', input: [3, 6], loss: 'mse',
-  layers: [{ type: 'linear', name: 'a', out: 9 }, { type: 'sigmoid' }, { type: 'linear', name: 'b', out: 2, bias: false }],
+  name: 'regression',
+  input: [3, 6],
+  loss: 'mse',
+  layers: [
+    { type: 'linear', name: 'a', out: 9 },
+    { type: 'sigmoid' },
+    { type: 'linear', name: 'b', out: 2, bias: false },
+  ],
 })
 
 /** Values in [−1, 1) that depend on nothing but the arguments. */
@@ -57,7 +71,11 @@ export function noise(length: number, stream: number): Float32Array<ArrayBuffer>
 
 export function awkwardBatch(samples: number, stream = 0): Batch {
   const word = randomWords(13, stream)
-  return { samples, x: noise(samples * 3 * 11 * 9, stream), y: Int32Array.from({ length: samples }, (_, i) => word(i) % CLASSES) }
+  return {
+    samples,
+    x: noise(samples * 3 * 11 * 9, stream),
+    y: Int32Array.from({ length: samples }, (_, i) => word(i) % CLASSES),
+  }
 }
 
 interface Outcome {
@@ -81,13 +99,15 @@ async function withAwkward(open: OpenExecutor, task: (executor: Executor) => Pro
 }
 
 function sumsOverSamples(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const whole = await gradientOf(executor, awkwardBatch(11))
     const sum = new Float32Array(whole.gradient.length)
     let lossSum = 0
     for (let i = 0; i < 11; i++) {
       const one = await gradientOf(executor, slice(awkwardBatch(11), i))
-      one.gradient.forEach((value, j) => { sum[j] = (sum[j] ?? 0) + value })
+      one.gradient.forEach((value, j) => {
+        sum[j] = (sum[j] ?? 0) + value
+      })
       lossSum += one.sums.lossSum
     }
     expectClose(whole.gradient, sum, 1e-5, 'gradient')
@@ -97,15 +117,18 @@ function sumsOverSamples(open: OpenExecutor): Promise<void> {
 }
 
 function forgetsEarlierBatches(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const fresh = await gradientOf(executor, awkwardBatch(1))
-    await gradientOf(executor, { ...awkwardBatch(CAPACITY, 5), x: noise(CAPACITY * 3 * 11 * 9, 5).map(value => value * 1e3) })
+    await gradientOf(executor, {
+      ...awkwardBatch(CAPACITY, 5),
+      x: noise(CAPACITY * 3 * 11 * 9, 5).map((value) => value * 1e3),
+    })
     expectEqual((await gradientOf(executor, awkwardBatch(1))).gradient, fresh.gradient, 'gradient')
   })
 }
 
 function repeatsBits(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const first = await gradientOf(executor, awkwardBatch(7))
     for (let i = 0; i < 3; i++) {
       const again = await gradientOf(executor, awkwardBatch(7))
@@ -117,7 +140,7 @@ function repeatsBits(open: OpenExecutor): Promise<void> {
 
 /** A cut at every layer, last first. The batch is cut too: pieces are final in its last micro-batch only. */
 function handsOutPieces(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const whole = await gradientOf(executor, awkwardBatch(7))
     const ranges = layerRanges(AWKWARD_MODEL)
     for (let round = 0; round < 2; round++) {
@@ -135,7 +158,8 @@ function handsOutPieces(open: OpenExecutor): Promise<void> {
       const sums = await executor.gradient(awkwardBatch(7), into, early)
       expect(pieces.length === ranges.length, `${ranges.length} pieces, got ${pieces.length}`)
       expect(untouched > 0, 'the first pieces came before the last')
-      for (const [i, { start, end }] of ranges.entries()) expectEqual(pieces[i] ?? [], whole.gradient.subarray(start, end), `piece ${i}`)
+      for (const [i, { start, end }] of ranges.entries())
+        expectEqual(pieces[i] ?? [], whole.gradient.subarray(start, end), `piece ${i}`)
       expectEqual(into, whole.gradient, 'gradient')
       expect(sums.lossSum === whole.sums.lossSum, 'losses are equal')
     }
@@ -168,7 +192,12 @@ async function matchesDifferences(open: OpenExecutor): Promise<void> {
   }
 }
 
-async function slopeOf(executor: Executor, batch: Batch, parameters: Float32Array, along: Float32Array): Promise<number> {
+async function slopeOf(
+  executor: Executor,
+  batch: Batch,
+  parameters: Float32Array,
+  along: Float32Array,
+): Promise<number> {
   const step = 3e-3
   const losses: number[] = []
   for (const sign of [1, -1]) {
@@ -179,7 +208,7 @@ async function slopeOf(executor: Executor, batch: Batch, parameters: Float32Arra
 }
 
 function countsCorrect(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const batch = awkwardBatch(9)
     const logits = await executor.predict(batch.x, batch.samples)
     let [correct, lossSum] = [0, 0]
@@ -196,7 +225,7 @@ function countsCorrect(open: OpenExecutor): Promise<void> {
 }
 
 function keepsTrainingApart(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const before = await gradientOf(executor, awkwardBatch(6))
     await executor.evaluate(awkwardBatch(5, 8))
     await executor.predict(awkwardBatch(3, 9).x, 3)
@@ -205,39 +234,47 @@ function keepsTrainingApart(open: OpenExecutor): Promise<void> {
 }
 
 function takesTurns(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const batches = [awkwardBatch(9, 1), awkwardBatch(10, 2)]
-    const together = await Promise.all(batches.map(batch => gradientOf(executor, batch)))
+    const together = await Promise.all(batches.map((batch) => gradientOf(executor, batch)))
     for (const [i, batch] of batches.entries())
       expectEqual((await gradientOf(executor, batch)).gradient, together[i]?.gradient ?? [], `gradient ${i}`)
   })
 }
 
 function replacesParameters(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const first = await gradientOf(executor, awkwardBatch(2))
     const other = initialParameters(AWKWARD_MODEL, 2)
     executor.loadParameters(other)
     other.fill(NaN) // theirs again as soon as the call returns
     const second = await gradientOf(executor, awkwardBatch(2))
-    expect(second.sums.lossSum !== first.sums.lossSum && Number.isFinite(second.sums.lossSum), 'the loss follows the parameters')
+    expect(
+      second.sums.lossSum !== first.sums.lossSum && Number.isFinite(second.sums.lossSum),
+      'the loss follows the parameters',
+    )
     executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
     expectEqual((await gradientOf(executor, awkwardBatch(2))).gradient, first.gradient, 'gradient')
   })
 }
 
 function takesNothing(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
+  return withAwkward(open, async (executor) => {
     const { sums, gradient } = await gradientOf(executor, awkwardBatch(0))
     expect(sums.lossSum === 0 && sums.targets === 0 && sums.correct === 0, 'sums are zero')
-    expect(gradient.every(value => value === 0), 'the gradient is zero')
+    expect(
+      gradient.every((value) => value === 0),
+      'the gradient is zero',
+    )
     expect((await executor.predict(new Float32Array(0), 0)).length === 0, 'nothing is predicted')
   })
 }
 
 function refusesWrongClass(open: OpenExecutor): Promise<void> {
-  return withAwkward(open, async executor => {
-    const refusal = await gradientOf(executor, { ...awkwardBatch(2), y: Int32Array.of(0, CLASSES) }).catch((error: unknown) => error)
+  return withAwkward(open, async (executor) => {
+    const refusal = await gradientOf(executor, { ...awkwardBatch(2), y: Int32Array.of(0, CLASSES) }).catch(
+      (error: unknown) => error,
+    )
     expect(isGridError(refusal) && refusal.code === 'dataset-unreadable', `refused with ${String(refusal)}`)
     expect((await gradientOf(executor, awkwardBatch(2))).sums.targets === 2, 'it works on')
   })

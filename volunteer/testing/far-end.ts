@@ -1,5 +1,5 @@
-// The far end of a link under test as a small set of commands with JSON arguments and answers, so that a test can drive it
-// in its own process, in another one, or in a page.
+// The far end of a link under test as a small set of commands with JSON arguments and answers, so that a test can drive
+// it in its own process, in another one, or in a page.
 import { packFrame, unpackFrame } from '@starling-grid/protocol'
 import type { PeerLink } from '../src/collective/peer-link.ts'
 
@@ -44,9 +44,17 @@ export function farEndOf(link: PeerLink): FarEnd {
     async sendNumbered(count, payloadBytes) {
       for (let i = 0; i < count; i++) await link.send(numberedFrame(i, payloadBytes))
     },
-    waitForFrames: (count) => until(() => seen.count >= count, () => `${count} frames, ${seen.count} came; closes: ${closes.join()}`),
+    waitForFrames: (count) =>
+      until(
+        () => seen.count >= count,
+        () => `${count} frames, ${seen.count} came; closes: ${closes.join()}`,
+      ),
     frames: async () => ({ ...seen }),
-    waitForClose: () => until(() => closes.length > 0, () => 'the close'),
+    waitForClose: () =>
+      until(
+        () => closes.length > 0,
+        () => 'the close',
+      ),
     closes: async () => [...closes],
     async close(reason) {
       link.close(reason)
@@ -85,14 +93,22 @@ export function remoteFarEnd(call: CallFarEnd): FarEnd {
 export async function answerFarEnd(far: FarEnd, command: string, args: readonly unknown[]): Promise<unknown> {
   const [first, second] = args
   switch (command) {
-    case 'read': return far.read()
-    case 'sendNumbered': return far.sendNumbered(Number(first), Number(second))
-    case 'waitForFrames': return far.waitForFrames(Number(first))
-    case 'frames': return far.frames()
-    case 'waitForClose': return far.waitForClose()
-    case 'closes': return far.closes()
-    case 'close': return far.close(String(first))
-    default: throw new Error(`internal: unknown far-end command ${command}`)
+    case 'read':
+      return far.read()
+    case 'sendNumbered':
+      return far.sendNumbered(Number(first), Number(second))
+    case 'waitForFrames':
+      return far.waitForFrames(Number(first))
+    case 'frames':
+      return far.frames()
+    case 'waitForClose':
+      return far.waitForClose()
+    case 'closes':
+      return far.closes()
+    case 'close':
+      return far.close(String(first))
+    default:
+      throw new Error(`internal: unknown far-end command ${command}`)
   }
 }
 

@@ -1,5 +1,12 @@
 // Vectors through the encoding kernels alone, for tests and measurements: in from the CPU, bytes back to it.
-import { BufferOwner, encodingCut, type LossyEncoding, Readback, RunEncoder, type RunEncoderParts } from '../src/index.ts'
+import {
+  BufferOwner,
+  encodingCut,
+  type LossyEncoding,
+  Readback,
+  RunEncoder,
+  type RunEncoderParts,
+} from '../src/index.ts'
 
 const MAP_READ_MODE = 0x1
 
@@ -10,9 +17,17 @@ export class GpuEncoding {
   readonly #encoder: RunEncoder
 
   /** `lengths`: of the runs that are encoded one by one */
-  static async open({ device, readText }: Omit<RunEncoderParts, 'owner'>, encoding: LossyEncoding, lengths: readonly number[]): Promise<GpuEncoding> {
+  static async open(
+    { device, readText }: Omit<RunEncoderParts, 'owner'>,
+    encoding: LossyEncoding,
+    lengths: readonly number[],
+  ): Promise<GpuEncoding> {
     const owner = new BufferOwner(device)
-    return new GpuEncoding(device, owner, await RunEncoder.create({ device, owner, readText }, encoding, encodingCut(encoding, lengths)))
+    return new GpuEncoding(
+      device,
+      owner,
+      await RunEncoder.create({ device, owner, readText }, encoding, encodingCut(encoding, lengths)),
+    )
   }
 
   private constructor(device: GPUDevice, owner: BufferOwner, encoder: RunEncoder) {
@@ -29,13 +44,19 @@ export class GpuEncoding {
   /** The bytes of each run of what was loaded last. */
   encode(): Promise<Uint8Array[]> {
     const { cut, output } = this.#encoder
-    return this.#read({ source: output, bytes: 4 * cut.words, record: (encoder) => this.#encoder.record(encoder) }, (bytes) => cut.runs.map((run) => bytes.slice(run.byteOffset, run.byteOffset + run.bytes)))
+    return this.#read(
+      { source: output, bytes: 4 * cut.words, record: (encoder) => this.#encoder.record(encoder) },
+      (bytes) => cut.runs.map((run) => bytes.slice(run.byteOffset, run.byteOffset + run.bytes)),
+    )
   }
 
   /** What was loaded last, as it is: what encoding before read-back is compared with. */
   plain(): Promise<Float32Array> {
     const { cut, input } = this.#encoder
-    return this.#read({ source: input, bytes: 4 * cut.floats, record: () => undefined }, (bytes) => new Float32Array(bytes.slice().buffer))
+    return this.#read(
+      { source: input, bytes: 4 * cut.floats, record: () => undefined },
+      (bytes) => new Float32Array(bytes.slice().buffer),
+    )
   }
 
   swap(): void {
@@ -46,7 +67,14 @@ export class GpuEncoding {
     this.#owner.destroy()
   }
 
-  async #read<T>({ source, bytes, record }: { readonly source: GPUBuffer; readonly bytes: number; readonly record: (encoder: GPUCommandEncoder) => void }, take: (bytes: Uint8Array) => T): Promise<T> {
+  async #read<T>(
+    {
+      source,
+      bytes,
+      record,
+    }: { readonly source: GPUBuffer; readonly bytes: number; readonly record: (encoder: GPUCommandEncoder) => void },
+    take: (bytes: Uint8Array) => T,
+  ): Promise<T> {
     const buffer = await this.#readback.acquire(bytes)
     const encoder = this.#device.createCommandEncoder()
     record(encoder)

@@ -1,5 +1,6 @@
-// What every PeerLink must do, as cases that know no test runner: memory, WebRTC in Node and in tabs, and the bridge into
-// a Worker all run them. The far end may live in another process or page, so a case talks to it through FarEnd only.
+// What every PeerLink must do, as cases that know no test runner: memory, WebRTC in Node and in tabs, and the bridge
+// into a Worker all run them. The far end may live in another process or page, so a case talks to it through FarEnd
+// only.
 import { FRAME_HEADER_BYTES, HIGH_WATER_BYTES, isGridError } from '@starling-grid/protocol'
 import { MAX_EARLY_BYTES, MAX_LINK_FRAME_BYTES } from '../src/collective/channel-link.ts'
 import type { PeerLink } from '../src/collective/peer-link.ts'
@@ -17,7 +18,10 @@ const MORE_THAN_A_KERNEL_TAKES = 256
 export const peerLinkCases: readonly PeerLinkCase[] = [
   { name: 'thousands of small frames arrive in order', run: (near, far) => carries(near, far, 5000, 100) },
   { name: 'frames with 60 KiB of payload arrive in order', run: (near, far) => carries(near, far, 300, 60 * KIB) },
-  { name: 'the largest frames arrive in order', run: (near, far) => carries(near, far, 40, MAX_LINK_FRAME_BYTES - FRAME_HEADER_BYTES) },
+  {
+    name: 'the largest frames arrive in order',
+    run: (near, far) => carries(near, far, 40, MAX_LINK_FRAME_BYTES - FRAME_HEADER_BYTES),
+  },
   { name: 'the memory of a frame may be used again once it was accepted', run: reusesMemory },
   { name: 'frames travel in both directions at the same time', run: bothWays },
   { name: 'send waits above the high-water mark', run: sendWaits },

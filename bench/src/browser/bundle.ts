@@ -1,5 +1,5 @@
-// Modules and what they import as files that a page, or Node, can load without a build of its own. Vite does the work, as for
-// the pages of volunteers, so that kernels are files of their own here too.
+// Modules and what they import as files that a page, or Node, can load without a build of its own. Vite does the work,
+// as for the pages of volunteers, so that kernels are files of their own here too.
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -11,12 +11,21 @@ export async function bundle(modules: Readonly<Record<string, URL>>, folder: str
   const { build } = await import('vite') // late: only this needs it
   try {
     await build({
-      configFile: false, logLevel: 'error', root: ROOT, base: '/',
+      configFile: false,
+      logLevel: 'error',
+      root: ROOT,
+      base: '/',
       build: {
-        outDir: folder, emptyOutDir: true, assetsInlineLimit: 0, target: 'es2022', minify: false, modulePreload: false,
+        outDir: folder,
+        emptyOutDir: true,
+        assetsInlineLimit: 0,
+        target: 'es2022',
+        minify: false,
+        modulePreload: false,
         rolldownOptions: {
           input: Object.fromEntries(Object.entries(modules).map(([name, url]) => [name, fileURLToPath(url)])),
-          preserveEntrySignatures: 'strict', output: { entryFileNames: '[name].js' },
+          preserveEntrySignatures: 'strict',
+          output: { entryFileNames: '[name].js' },
           // Peers' packages are as they are: what they warn about is not ours to mend.
           onLog: () => undefined,
         },

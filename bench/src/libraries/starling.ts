@@ -1,11 +1,41 @@
-// Starling itself as a library under measurement, on the executors that volunteers use. Web-standard: runs in Node and in pages.
-import { meanOfStep, nextVersion, parameterLayout, parseModelSpec, initialVersionState, type ModelSpec } from '@starling-grid/model'
+// Starling itself as a library under measurement, on the executors that volunteers use. Web-standard: runs in Node and
+// in pages.
+import {
+  meanOfStep,
+  nextVersion,
+  parameterLayout,
+  parseModelSpec,
+  initialVersionState,
+  type ModelSpec,
+} from '@starling-grid/model'
 import type { AdapterDescription } from '@starling-grid/protocol'
 import {
-  buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor, type Graph, type GraphPart, type GraphRunner, type RunRequest, type Tensor, type Values,
+  buildGraph,
+  createGpuExecutor,
+  createGpuRunner,
+  tuneOn,
+  type Executor,
+  type Graph,
+  type GraphPart,
+  type GraphRunner,
+  type RunRequest,
+  type Tensor,
+  type Values,
 } from '@starling-grid/volunteer'
 import type { Library, Prepared } from '../library.ts'
-import { chainInput, convInputs, joined, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type ChainTask, type ConvTask, type MatmulTask, type StepTask } from '../task.ts'
+import {
+  chainInput,
+  convInputs,
+  joined,
+  matmulInputs,
+  STEP_RATE,
+  stepInputs,
+  STEPS_COMPARED,
+  type ChainTask,
+  type ConvTask,
+  type MatmulTask,
+  type StepTask,
+} from '../task.ts'
 
 /** ms: what a volunteer spends on a new model */
 const TUNING = { budgetMs: 1500 } as const
@@ -20,14 +50,22 @@ export interface StarlingBackend {
 
 export function starling(backend: StarlingBackend): Library {
   return {
-    name: backend.name, version: 'this tree', adapter: backend.adapter,
+    name: backend.name,
+    version: 'this tree',
+    adapter: backend.adapter,
     prepare: async (task) => {
       switch (task.kind) {
-        case 'matmul': return matmul(task, backend)
-        case 'conv2d-forward': case 'conv2d-backward': return conv2d(task, backend)
-        case 'step': return trainingStep(task, backend)
-        case 'chain': return chain(task, backend)
-        default: throw task satisfies never
+        case 'matmul':
+          return matmul(task, backend)
+        case 'conv2d-forward':
+        case 'conv2d-backward':
+          return conv2d(task, backend)
+        case 'step':
+          return trainingStep(task, backend)
+        case 'chain':
+          return chain(task, backend)
+        default:
+          throw task satisfies never
       }
     },
   }
@@ -42,12 +80,14 @@ export interface OpenDevice {
 /** On a device, with variants of kernels measured first, as volunteers do; what that costs is in the first run. */
 export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
   return starling({
-    name: 'starling', adapter: adapter.name,
+    name: 'starling',
+    adapter: adapter.name,
     async createRunner(graph, capacity) {
       const options = { device, graph, readText, maxMicroBatch: capacity, software: adapter.software }
       return createGpuRunner({ ...options, choose: await tuneOn(TUNING, adapter, options) })
     },
-    createExecutor: (spec, capacity) => createGpuExecutor({ device, adapter, spec, readText, maxMicroBatch: capacity, tuning: TUNING }),
+    createExecutor: (spec, capacity) =>
+      createGpuExecutor({ device, adapter, spec, readText, maxMicroBatch: capacity, tuning: TUNING }),
   })
 }
 
@@ -55,7 +95,10 @@ export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
 async function matmul(task: MatmulTask, backend: StarlingBackend): Promise<Prepared> {
   const { size } = task
   const { a, b } = matmulInputs(task)
-  const graph = buildGraph(parseModelSpec({ input: [size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }), { keepInputs: true })
+  const graph = buildGraph(
+    parseModelSpec({ input: [size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }),
+    { keepInputs: true },
+  )
   const runner = await backend.createRunner(graph, size)
   runner.loadParameters(transposed(b, size))
   return graphTask(runner, { samples: size, write: [[graph.input, a]], parts: ['forward'], read: [graph.output] })
@@ -69,7 +112,11 @@ async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepare
   const { samples, channels, out, side, kernel } = task
   const { x, weight, dy } = convInputs(task)
   const layer = { type: 'conv2d', name: 'filter', out, kernel, padding: (kernel - 1) / 2, bias: false }
-  const graph = buildGraph(parseModelSpec({ input: [channels, side, side], layers: [layer] }), { outputGradient: 'given', inputGradient: true, keepInputs: true })
+  const graph = buildGraph(parseModelSpec({ input: [channels, side, side], layers: [layer] }), {
+    outputGradient: 'given',
+    inputGradient: true,
+    keepInputs: true,
+  })
   const { inputGradient } = graph
   if (!inputGradient) throw new Error('internal: the graph has no input gradient')
   const isForward = task.kind === 'conv2d-forward'
@@ -77,8 +124,14 @@ async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepare
   const runner = await backend.createRunner(isForward ? graph : { ...graph, forward: [], evaluation: [] }, samples)
   runner.loadParameters(weight)
   return graphTask(runner, {
-    samples, write: [[graph.input, x], [graph.outputGradient, dy]],
-    ...(isForward ? { parts: ['forward'], read: [graph.output] } : { parts: ['backward'], read: [inputGradient], gradient: weight.length }),
+    samples,
+    write: [
+      [graph.input, x],
+      [graph.outputGradient, dy],
+    ],
+    ...(isForward
+      ? { parts: ['forward'], read: [graph.output] }
+      : { parts: ['backward'], read: [inputGradient], gradient: weight.length }),
   })
 }
 
@@ -86,7 +139,12 @@ async function chain(task: ChainTask, backend: StarlingBackend): Promise<Prepare
   const layers = Array.from({ length: task.length }, () => ({ type: 'tanh' }))
   const graph = buildGraph(parseModelSpec({ input: [task.elements], layers }), { keepInputs: true })
   const runner = await backend.createRunner(graph, 1)
-  return graphTask(runner, { samples: 1, write: [[graph.input, chainInput(task)]], parts: ['forward'], read: [graph.output] })
+  return graphTask(runner, {
+    samples: 1,
+    write: [[graph.input, chainInput(task)]],
+    parts: ['forward'],
+    read: [graph.output],
+  })
 }
 
 interface GraphTask {
@@ -98,9 +156,12 @@ interface GraphTask {
   readonly gradient?: number
 }
 
-/** The inputs stay on the device, as those of the peers do. Runs are issued without waiting, and the last one is read. */
+/**
+ * The inputs stay on the device, as those of the peers do. Runs are issued without waiting, and the last one is read.
+ */
 function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient }: GraphTask): Prepared {
-  const run = (request: Partial<RunRequest>) => runner.run({ samples, parts, write: [], clearGradient: gradient !== undefined, ...request })
+  const run = (request: Partial<RunRequest>) =>
+    runner.run({ samples, parts, write: [], clearGradient: gradient !== undefined, ...request })
   return {
     async result() {
       const into = new Float32Array(gradient ?? 0)
@@ -118,7 +179,10 @@ function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient 
   }
 }
 
-/** As a volunteer alone does it: the gradient comes to the CPU, the exact update is applied there, the parameters go back. */
+/**
+ * As a volunteer alone does it: the gradient comes to the CPU, the exact update is applied there, the parameters go
+ * back.
+ */
 async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<Prepared> {
   const { spec, parameters, x, y } = stepInputs(task)
   const executor = await backend.createExecutor(spec, task.samples)

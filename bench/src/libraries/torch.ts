@@ -1,5 +1,5 @@
-// PyTorch on the CPU as a library under measurement, in a process of its own that is spoken to in lines of JSON. Only a PyTorch
-// with a BLAS worth the name takes part: its rate of a large matrix product is asked for first and shown.
+// PyTorch on the CPU as a library under measurement, in a process of its own that is spoken to in lines of JSON. Only a
+// PyTorch with a BLAS worth the name takes part: its rate of a large matrix product is asked for first and shown.
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -12,7 +12,10 @@ import { convInputs, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type T
 export const PYTHON = process.env['STARLING_PYTHON'] ?? '/usr/bin/python3'
 const SCRIPT = fileURLToPath(new URL('../../peers/torch_peer.py', import.meta.url))
 const THREADS = 2
-/** GFLOP/s of a 1024 × 1024 product, the best of ten. Debian's reference BLAS gives 3–5 on a core that does 60 and more with OpenBLAS. */
+/**
+ * GFLOP/s of a 1024 × 1024 product, the best of ten. Debian's reference BLAS gives 3–5 on a core that does 60 and more
+ * with OpenBLAS.
+ */
 const HONEST_BLAS = 10
 const NAME = 'pytorch'
 
@@ -31,12 +34,18 @@ export async function openTorch(): Promise<Torch | Missing> {
       return { name: NAME, reason: `its BLAS is the reference one (${rate}); install libopenblas0-pthread` }
     }
     return {
-      name: NAME, version: String(version), adapter: `CPU, ${THREADS} threads, ${rate}`,
-      prepare: (task) => prepare(task, ask), close: () => void process.kill(),
+      name: NAME,
+      version: String(version),
+      adapter: `CPU, ${THREADS} threads, ${rate}`,
+      prepare: (task) => prepare(task, ask),
+      close: () => void process.kill(),
     }
   } catch (error) {
     process.kill()
-    return { name: NAME, reason: `python3 has no usable torch (${error instanceof Error ? error.message : String(error)}); install python3-torch` }
+    return {
+      name: NAME,
+      reason: `python3 has no usable torch (${error instanceof Error ? error.message : String(error)}); install python3-torch`,
+    }
   }
 }
 
@@ -60,19 +69,36 @@ function tensorsOf(task: Task): Readonly<Record<string, unknown>> {
       const { a, b } = matmulInputs(task)
       return { a: sent(a, [task.size, task.size]), b: sent(b, [task.size, task.size]) }
     }
-    case 'conv2d-forward': case 'conv2d-backward': {
+    case 'conv2d-forward':
+    case 'conv2d-backward': {
       const { samples, channels, out, side, kernel } = task
       const { x, weight, dy } = convInputs(task)
-      return { x: sent(x, [samples, channels, side, side]), weight: sent(weight, [out, channels, kernel, kernel]), dy: sent(dy, [samples, out, side, side]) }
+      return {
+        x: sent(x, [samples, channels, side, side]),
+        weight: sent(weight, [out, channels, kernel, kernel]),
+        dy: sent(dy, [samples, out, side, side]),
+      }
     }
     case 'step': {
       const { spec, parameters, x, y } = stepInputs(task)
-      const named = parameterLayout(spec).entries.map(({ name, shape, offset, length }) => [name, sent(parameters.subarray(offset, offset + length), shape)])
+      const named = parameterLayout(spec).entries.map(({ name, shape, offset, length }) => [
+        name,
+        sent(parameters.subarray(offset, offset + length), shape),
+      ])
       const shape = [task.samples, ...spec.input]
-      return { x: x instanceof Int32Array ? { shape, ids: [...x] } : sent(x, shape), y: [...y], parameters: Object.fromEntries(named), layers: spec.layers, lr: STEP_RATE, compared: STEPS_COMPARED }
+      return {
+        x: x instanceof Int32Array ? { shape, ids: [...x] } : sent(x, shape),
+        y: [...y],
+        parameters: Object.fromEntries(named),
+        layers: spec.layers,
+        lr: STEP_RATE,
+        compared: STEPS_COMPARED,
+      }
     }
-    case 'chain': throw new Error('it runs on no adapter, so it has no dispatches')
-    default: throw task satisfies never
+    case 'chain':
+      throw new Error('it runs on no adapter, so it has no dispatches')
+    default:
+      throw task satisfies never
   }
 }
 

@@ -2,8 +2,8 @@
 import { openDevice } from '@starling-grid/client-web/gpu'
 import { toBase64 } from '../browser/base64.ts'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
-import type { Library, Missing, PeerModule, Prepared } from '../library.ts'
 import { starlingOn } from '../libraries/starling.ts'
+import type { Library, Missing, PeerModule, Prepared } from '../library.ts'
 import type { OpenedInPage } from '../places/browser.ts'
 import type { Task } from '../task.ts'
 
@@ -18,11 +18,19 @@ async function open(peers: readonly string[]): Promise<OpenedInPage> {
   for (const peer of peers) {
     const module = (await import(/* @vite-ignore */ `/${peer}.js`)) as PeerModule
     const found = await module.openLibraries('browser')
-    opened.push(...found.libraries.map((library) => (library.adapter === 'webgpu' ? { ...library, adapter: adapter.name } : library)))
+    opened.push(
+      ...found.libraries.map((library) =>
+        library.adapter === 'webgpu' ? { ...library, adapter: adapter.name } : library,
+      ),
+    )
     missing.push(...found.missing)
   }
   for (const library of opened) libraries.set(library.name, library)
-  return { adapter: adapter.name, missing, libraries: opened.map(({ name, version, adapter: on }) => ({ name, version, adapter: on })) }
+  return {
+    adapter: adapter.name,
+    missing,
+    libraries: opened.map(({ name, version, adapter: on }) => ({ name, version, adapter: on })),
+  }
 }
 
 async function prepare({ library, task }: { readonly library: string; readonly task: Task }): Promise<number> {

@@ -1,20 +1,33 @@
 // The page in which golden cases run: the volunteer's own code, built for the browser as the contribute page is.
 import { openDevice } from '@starling-grid/client-web/gpu'
 import { describeError } from '@starling-grid/protocol'
-import { createGpuRunner, type GoldenBackend, REFERENCE_ADAPTER, ReferenceRunner, readGoldenCase, runGoldenCase } from '@starling-grid/volunteer'
+import {
+  createGpuRunner,
+  type GoldenBackend,
+  REFERENCE_ADAPTER,
+  ReferenceRunner,
+  readGoldenCase,
+  runGoldenCase,
+} from '@starling-grid/volunteer'
 import { fromBase64 } from '../browser/base64.ts'
 
 let backend: GoldenBackend | undefined
 
 async function open(executor: 'reference' | 'webgpu'): Promise<unknown> {
-  backend = executor === 'webgpu' ? await onGpu() : { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) }
+  backend =
+    executor === 'webgpu'
+      ? await onGpu()
+      : { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) }
   return backend.adapter
 }
 
 async function onGpu(): Promise<GoldenBackend> {
   const { device, adapter } = await openDevice()
   const readText = async (url: URL) => (await fetch(url)).text()
-  return { adapter, createRunner: (graph, capacity) => createGpuRunner({ device, graph, readText, maxMicroBatch: capacity }) }
+  return {
+    adapter,
+    createRunner: (graph, capacity) => createGpuRunner({ device, graph, readText, maxMicroBatch: capacity }),
+  }
 }
 
 /** One case; damaged files are an answer too. */

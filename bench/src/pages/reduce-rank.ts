@@ -1,4 +1,5 @@
-// A rank of the all-reduce benchmarks as a tab: offers `join` and `obey`. A raw link has a network of its own, as in processes.
+// A rank of the all-reduce benchmarks as a tab: offers `join` and `obey`. A raw link has a network of its own, as in
+// processes.
 import type { MemberId } from '@starling-grid/protocol'
 import { networkMesh, openCommunicator, type SignallingAccess } from '@starling-grid/volunteer'
 import { openPeerNetwork } from '../../../client-web/src/rtc-link.ts'

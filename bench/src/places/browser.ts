@@ -14,12 +14,18 @@ export interface OpenedInPage {
 }
 
 export async function openBrowser(peers: Peers): Promise<Place> {
-  const page = await openPage({ modules: { ...peers.modules, page: new URL('../pages/bench.ts', import.meta.url) }, files: peers.files })
+  const page = await openPage({
+    modules: { ...peers.modules, page: new URL('../pages/bench.ts', import.meta.url) },
+    files: peers.files,
+  })
   try {
     const opened = (await page.call('open', Object.keys(peers.modules))) as OpenedInPage
     return {
-      name: 'browser', adapter: opened.adapter, libraries: opened.libraries.map((library) => remote(page, library)),
-      missing: [...peers.missing, ...opened.missing], close: () => page.close(),
+      name: 'browser',
+      adapter: opened.adapter,
+      libraries: opened.libraries.map((library) => remote(page, library)),
+      missing: [...peers.missing, ...opened.missing],
+      close: () => page.close(),
       gpuCalls: async () => (await page.call('gpuCalls')) as GpuCalls,
     }
   } catch (error) {

@@ -6,9 +6,9 @@ import { pathToFileURL } from 'node:url'
 import { openGpu, type OpenGpu } from '@starling-grid/client-node'
 import { bundle } from '../browser/bundle.ts'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
-import type { Library, Missing, PeerModule } from '../library.ts'
 import { starlingOn } from '../libraries/starling.ts'
 import { openTorch } from '../libraries/torch.ts'
+import type { Library, Missing, PeerModule } from '../library.ts'
 import type { Peers } from '../peers.ts'
 import type { Place } from './place.ts'
 
@@ -19,8 +19,13 @@ export async function openNode(adapter: string | undefined, peers: Peers): Promi
   const others = await openPeers(gpu, peers)
   const torchMissing: Missing[] = 'reason' in torch ? [torch] : []
   return {
-    name: 'node', adapter: gpu.description.name,
-    libraries: [starlingOn({ device: gpu.device, adapter: gpu.description, readText: (url) => readFile(url, 'utf8') }), ...others.libraries, ...('reason' in torch ? [] : [torch])],
+    name: 'node',
+    adapter: gpu.description.name,
+    libraries: [
+      starlingOn({ device: gpu.device, adapter: gpu.description, readText: (url) => readFile(url, 'utf8') }),
+      ...others.libraries,
+      ...('reason' in torch ? [] : [torch]),
+    ],
     missing: [...peers.missing, ...others.missing, ...torchMissing],
     gpuCalls: async () => gpuCalls(),
     async close() {
@@ -31,10 +36,16 @@ export async function openNode(adapter: string | undefined, peers: Peers): Promi
   }
 }
 
-async function openPeers({ description }: OpenGpu, peers: Peers): Promise<{ libraries: Library[]; missing: Missing[]; close(): Promise<void> }> {
+async function openPeers(
+  { description }: OpenGpu,
+  peers: Peers,
+): Promise<{ libraries: Library[]; missing: Missing[]; close(): Promise<void> }> {
   const { create } = await import('webgpu')
   const gpu = create([])
-  pretendToBeAPage({ requestAdapter: () => adapterNamed(gpu, description.name), wgslLanguageFeatures: gpu.wgslLanguageFeatures })
+  pretendToBeAPage({
+    requestAdapter: () => adapterNamed(gpu, description.name),
+    wgslLanguageFeatures: gpu.wgslLanguageFeatures,
+  })
   const folder = await mkdtemp(join(tmpdir(), 'starling-peers-'))
   const libraries: Library[] = []
   const missing: Missing[] = []
@@ -44,7 +55,11 @@ async function openPeers({ description }: OpenGpu, peers: Peers): Promise<{ libr
     for (const name of Object.keys(peers.modules)) {
       const { openLibraries } = (await import(pathToFileURL(join(folder, `${name}.js`)).href)) as PeerModule
       const opened = await openLibraries('node')
-      libraries.push(...opened.libraries.map((library) => (library.adapter === 'webgpu' ? { ...library, adapter: description.name } : library)))
+      libraries.push(
+        ...opened.libraries.map((library) =>
+          library.adapter === 'webgpu' ? { ...library, adapter: description.name } : library,
+        ),
+      )
       missing.push(...opened.missing)
     }
   } finally {
@@ -53,7 +68,9 @@ async function openPeers({ description }: OpenGpu, peers: Peers): Promise<{ libr
   return { libraries, missing, close: async () => void Reflect.deleteProperty(globalThis, 'navigator') }
 }
 
-/** What the peers look for in a browser; tfjs takes a Worker's global for one, and so does without modules of Node's. */
+/**
+ * What the peers look for in a browser; tfjs takes a Worker's global for one, and so does without modules of Node's.
+ */
 function pretendToBeAPage(gpu: Pick<GPU, 'requestAdapter' | 'wgslLanguageFeatures'>): void {
   const navigator = { gpu, userAgent: 'Node', hardwareConcurrency: availableParallelism() }
   Object.defineProperty(globalThis, 'navigator', { value: navigator, configurable: true })

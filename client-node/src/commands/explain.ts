@@ -2,7 +2,15 @@
 import { readFile } from 'node:fs/promises'
 import { gpt, lenet5, mlp, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
-import { buildGraph, explainPlan, planGraph, traitsOf, tuneOn, type ExplainedCall, type Explanation } from '@starling-grid/volunteer'
+import {
+  buildGraph,
+  explainPlan,
+  planGraph,
+  traitsOf,
+  tuneOn,
+  type ExplainedCall,
+  type Explanation,
+} from '@starling-grid/volunteer'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { adapterLabel, openGpu } from '../gpu.ts'
 
@@ -26,11 +34,15 @@ interface Options {
 
 export async function explain(argv: string[]): Promise<number> {
   const program = new Command('starling explain')
-    .description('Shows the plan of one training step: kernels, variants and why, dispatches, bytes, operations, predicted cost, memory.')
+    .description(
+      'Shows the plan of one training step: kernels, variants and why, dispatches, bytes, operations, predicted cost, memory.',
+    )
     .argument('<model>', `${Object.keys(MODELS).join(', ')}, or a JSON file with a model`)
     .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
     .option('--adapter <text>', "part of the wanted adapter's name")
-    .addOption(new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'))
+    .addOption(
+      new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'),
+    )
     .option('--recompute', 'compute values again in backward instead of keeping them')
     .option('--tune <ms>', 'measure variants first, for so long in all', wholeNumber)
     .option('--json', 'print one JSON value on the last line of stdout')
@@ -42,9 +54,23 @@ export async function explain(argv: string[]): Promise<number> {
   try {
     const traits = traitsOf(gpu.device, gpu.description.software)
     const graph = buildGraph(spec)
-    const runner = { device: gpu.device, graph, readText: (url: URL) => readFile(url, 'utf8'), maxMicroBatch: batch, precision, software: gpu.description.software }
+    const runner = {
+      device: gpu.device,
+      graph,
+      readText: (url: URL) => readFile(url, 'utf8'),
+      maxMicroBatch: batch,
+      precision,
+      software: gpu.description.software,
+    }
     const choose = tune === undefined ? undefined : await tuneOn({ budgetMs: tune }, gpu.description, runner)
-    const plan = planGraph(graph, { traits, limits: gpu.device.limits, maxMicroBatch: batch, precision, recompute, ...(choose ? { choose } : {}) })
+    const plan = planGraph(graph, {
+      traits,
+      limits: gpu.device.limits,
+      maxMicroBatch: batch,
+      precision,
+      recompute,
+      ...(choose ? { choose } : {}),
+    })
     const explanation = explainPlan(plan, { samples: plan.capacity, traits })
     if (json) console.log(JSON.stringify({ model: spec.name, adapter: gpu.description.name, batch, ...explanation }))
     else print(spec.name, adapterLabel(gpu.description), { batch, explanation })
@@ -58,7 +84,10 @@ async function modelNamed(name: string): Promise<ModelSpec> {
   const known = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined
   if (known) return known()
   const text = await readFile(name, 'utf8').catch(() => {
-    throw new GridError('usage', `"${name}" is neither one of ${Object.keys(MODELS).join(', ')} nor a file that can be read.`)
+    throw new GridError(
+      'usage',
+      `"${name}" is neither one of ${Object.keys(MODELS).join(', ')} nor a file that can be read.`,
+    )
   })
   return parseModelSpec(parsed(text, name))
 }
@@ -67,22 +96,58 @@ function parsed(text: string, name: string): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {
-    throw new GridError('model-invalid', `"${name}" holds no JSON: ${cause instanceof Error ? cause.message : String(cause)}.`)
+    throw new GridError(
+      'model-invalid',
+      `"${name}" holds no JSON: ${cause instanceof Error ? cause.message : String(cause)}.`,
+    )
   }
 }
 
-function print(model: string, adapter: string, { batch, explanation }: { readonly batch: number; readonly explanation: Explanation }): void {
+function print(
+  model: string,
+  adapter: string,
+  { batch, explanation }: { readonly batch: number; readonly explanation: Explanation },
+): void {
   const { samples, calls, totals } = explanation
   console.log(`${model} on ${adapter}: a step of ${batch} samples runs as ${Math.ceil(batch / samples)} × ${samples}`)
   const rows = [['part', 'kernel', 'variant', 'why', 'workgroups', 'MiB', 'Mflop', 'ms'], ...calls.map(rowOf)]
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
-  for (const row of rows) console.log(row.map((cell, i) => (i < 5 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join('  ').trimEnd())
-  console.log(`${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, about ${totals.predictedMs.toPrecision(3)} ms (predicted)`)
-  console.log(`activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.leastBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`)
+  for (const row of rows)
+    console.log(
+      row
+        .map((cell, i) => (i < 5 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)))
+        .join('  ')
+        .trimEnd(),
+    )
+  console.log(
+    `${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, about ${totals.predictedMs.toPrecision(3)} ms (predicted)`,
+  )
+  console.log(
+    `activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.leastBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`,
+  )
 }
 
-function rowOf({ part, kernel, epilogue, variant, why, workgroups, bytes, flops, predictedMs }: ExplainedCall): string[] {
-  return [part, [kernel, ...epilogue].join(' + '), variant, why, workgroups.join('+'), mebi(bytes), mega(flops), predictedMs.toFixed(3)]
+function rowOf({
+  part,
+  kernel,
+  epilogue,
+  variant,
+  why,
+  workgroups,
+  bytes,
+  flops,
+  predictedMs,
+}: ExplainedCall): string[] {
+  return [
+    part,
+    [kernel, ...epilogue].join(' + '),
+    variant,
+    why,
+    workgroups.join('+'),
+    mebi(bytes),
+    mega(flops),
+    predictedMs.toFixed(3),
+  ]
 }
 
 function mebi(bytes: number): string {

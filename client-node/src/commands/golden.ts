@@ -1,10 +1,18 @@
 // `golden DIR`: compares the arithmetic of an executor with reference values, one row per file. Exit code 1 when a case
-// fails or is not supported, so that what is missing is said too. Cases run in this process, or where somebody else opens a place.
+// fails or is not supported, so that what is missing is said too. Cases run in this process, or where somebody else
+// opens a place.
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { type AdapterDescription, describeError, GridError } from '@starling-grid/protocol'
 import {
-  createGpuRunner, readGoldenCase, REFERENCE_ADAPTER, ReferenceRunner, runGoldenCase, type Comparison, type GoldenBackend, type GoldenResult,
+  createGpuRunner,
+  readGoldenCase,
+  REFERENCE_ADAPTER,
+  ReferenceRunner,
+  runGoldenCase,
+  type Comparison,
+  type GoldenBackend,
+  type GoldenResult,
 } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
 import { colorsFor } from '../colors.ts'
@@ -40,20 +48,28 @@ interface Row {
 }
 
 /** `openBrowser` opens a place in a browser; without it only this process computes. */
-export async function golden(argv: string[], openBrowser: (options: GoldenPlaceOptions) => Promise<GoldenPlace> = noBrowser): Promise<number> {
+export async function golden(
+  argv: string[],
+  openBrowser: (options: GoldenPlaceOptions) => Promise<GoldenPlace> = noBrowser,
+): Promise<number> {
   const program = new Command('starling golden')
-    .description('Runs every *.safetensors case below a folder. Exit code 0 when all pass, 1 when one fails or is not supported.')
+    .description(
+      'Runs every *.safetensors case below a folder. Exit code 0 when all pass, 1 when one fails or is not supported.',
+    )
     .argument('<dir>', 'folder of golden vectors')
     .addOption(new Option('--executor <kind>', 'what computes').choices(['reference', 'webgpu']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--in <place>', 'where it computes').choices(['node', 'browser']).default('node'))
-    .addOption(new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'))
+    .addOption(
+      new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'),
+    )
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
   const folder = program.args[0] ?? ''
   const options = program.opts<Options>()
-  if (options.in === 'browser' && options.precision === 'f16') throw new GridError('usage', 'Cases in a browser compute in f32 only; f16 needs --in node.')
+  if (options.in === 'browser' && options.precision === 'f16')
+    throw new GridError('usage', 'Cases in a browser compute in f32 only; f16 needs --in node.')
   const files = await goldenFiles(folder)
   const place = await (options.in === 'browser' ? openBrowser(options) : openHere(options))
   const print = options.json ? console.error : console.log
@@ -69,10 +85,16 @@ export async function golden(argv: string[], openBrowser: (options: GoldenPlaceO
 
 async function goldenFiles(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((cause: unknown) => {
-    throw new GridError('dataset-unreadable', `The folder "${folder}" cannot be read: ${cause instanceof Error ? cause.message : String(cause)}.`)
+    throw new GridError(
+      'dataset-unreadable',
+      `The folder "${folder}" cannot be read: ${cause instanceof Error ? cause.message : String(cause)}.`,
+    )
   })
-  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith(EXTENSION)).map((entry) => join(entry.parentPath, entry.name))
-  if (files.length === 0) throw new GridError('dataset-unreadable', `The folder "${folder}" holds no ${EXTENSION} files.`)
+  const files = entries
+    .filter((entry) => entry.isFile() && entry.name.endsWith(EXTENSION))
+    .map((entry) => join(entry.parentPath, entry.name))
+  if (files.length === 0)
+    throw new GridError('dataset-unreadable', `The folder "${folder}" holds no ${EXTENSION} files.`)
   return files.sort()
 }
 
@@ -81,18 +103,39 @@ async function noBrowser(): Promise<GoldenPlace> {
 }
 
 async function openHere({ executor, adapter, precision = 'f32' }: GoldenPlaceOptions): Promise<GoldenPlace> {
-  if (executor === 'reference' && precision === 'f16') throw new GridError('usage', 'The reference computes in f32 only; f16 needs --executor webgpu.')
+  if (executor === 'reference' && precision === 'f16')
+    throw new GridError('usage', 'The reference computes in f32 only; f16 needs --executor webgpu.')
   if (executor === 'reference')
-    return placeOf({ adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) }, () => undefined)
+    return placeOf(
+      { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) },
+      () => undefined,
+    )
   const gpu = await openGpu({ adapter })
   const readText = (url: URL) => readFile(url, 'utf8')
-  return placeOf({
-    adapter: gpu.description, precision, createRunner: (graph, capacity) => createGpuRunner({ device: gpu.device, software: gpu.description.software, graph, readText, maxMicroBatch: capacity, precision }),
-  }, () => gpu.close())
+  return placeOf(
+    {
+      adapter: gpu.description,
+      precision,
+      createRunner: (graph, capacity) =>
+        createGpuRunner({
+          device: gpu.device,
+          software: gpu.description.software,
+          graph,
+          readText,
+          maxMicroBatch: capacity,
+          precision,
+        }),
+    },
+    () => gpu.close(),
+  )
 }
 
 function placeOf(backend: GoldenBackend, close: () => void): GoldenPlace {
-  return { adapter: backend.adapter, run: (file) => runGoldenCase(readGoldenCase(file), backend), close: async () => close() }
+  return {
+    adapter: backend.adapter,
+    run: (file) => runGoldenCase(readGoldenCase(file), backend),
+    close: async () => close(),
+  }
 }
 
 async function runFile(folder: string, file: string, place: GoldenPlace, print: (line: string) => void): Promise<Row> {
@@ -124,9 +167,13 @@ function comparisonText({ what, error, tolerance }: Comparison): string {
 }
 
 function conclude(rows: readonly Row[], { adapter }: GoldenPlace, json: boolean): number {
-  const named = (verdict: Row['result']['verdict']) => rows.filter(({ result }) => result.verdict === verdict).map(({ name }) => name)
+  const named = (verdict: Row['result']['verdict']) =>
+    rows.filter(({ result }) => result.verdict === verdict).map(({ name }) => name)
   const [passed, failed, unsupported] = [named('passed'), named('failed'), named('unsupported')]
-  if (json) console.log(JSON.stringify({ cases: rows.length, passed: passed.length, failed, unsupported, adapter: adapter.name }))
+  if (json)
+    console.log(
+      JSON.stringify({ cases: rows.length, passed: passed.length, failed, unsupported, adapter: adapter.name }),
+    )
   else console.log(`${passed.length} passed, ${failed.length} failed, ${unsupported.length} unsupported`)
   return passed.length === rows.length ? 0 : 1
 }

@@ -19,21 +19,32 @@ interface Options {
 
 export async function volunteer(argv: string[]): Promise<number> {
   const program = new Command('starling volunteer')
-    .description('Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. Exit code 0 when it left.')
+    .description(
+      'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. Exit code 0 when it left.',
+    )
     .argument('<url>', 'address of the coordinator, for example http://localhost:8790')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
-    .option('--allow-ice <host...>', "hosts of STUN and TURN servers that may be asked, beside the coordinator's own", [])
+    .option(
+      '--allow-ice <host...>',
+      "hosts of STUN and TURN servers that may be asked, beside the coordinator's own",
+      [],
+    )
     .option('--once', 'end with the run that it takes part in')
     .exitOverride()
     .parse(argv, { from: 'user' })
   const { name, adapter, executor, once = false, allowIce } = program.opts<Options>()
-  if (name.length === 0 || name.length > MAX_NAME_LENGTH) throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
+  if (name.length === 0 || name.length > MAX_NAME_LENGTH)
+    throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
   const coordinatorUrl = originOf(program.args[0] ?? '')
   const terminal = new TerminalStatus(process.stderr)
   process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
-  const taking = createVolunteer(createNodeHost({ coordinatorUrl, executor, adapter, allowedIce: allowIce }), { name, once, onStatus: (status) => terminal.show(status) })
+  const taking = createVolunteer(createNodeHost({ coordinatorUrl, executor, adapter, allowedIce: allowIce }), {
+    name,
+    once,
+    onStatus: (status) => terminal.show(status),
+  })
   leaveOnSignal(() => taking.stop())
   await taking.run()
   return 0

@@ -11,5 +11,15 @@ export interface CheckResult {
 }
 
 export const ok = (name: string, detail: string): CheckResult => ({ name, state: 'ok', detail, cure: null })
-export const warning = (name: string, detail: string, cure: string): CheckResult => ({ name, state: 'warning', detail, cure })
-export const failure = (name: string, detail: string, cure: string): CheckResult => ({ name, state: 'failure', detail, cure })
+export const warning = (name: string, detail: string, cure: string): CheckResult => ({
+  name,
+  state: 'warning',
+  detail,
+  cure,
+})
+export const failure = (name: string, detail: string, cure: string): CheckResult => ({
+  name,
+  state: 'failure',
+  detail,
+  cure,
+})

@@ -8,13 +8,16 @@ const LIMIT_MS = 4000
 const CLOCK_TOLERANCE_S = 30
 
 export async function checkCoordinator(url: string): Promise<CheckResult[]> {
-  const cure = 'Compare the address with the one that the coordinator printed, and check that it runs and that no firewall is between.'
+  const cure =
+    'Compare the address with the one that the coordinator printed, and check that it runs and that no firewall is between.'
   const health = healthUrl(url)
-  if (health === undefined) return [failure('coordinator', `"${url}" is no http or https address`, 'Write it like http://localhost:8080.')]
+  if (health === undefined)
+    return [failure('coordinator', `"${url}" is no http or https address`, 'Write it like http://localhost:8080.')]
   try {
     const response = await fetch(health, { signal: AbortSignal.timeout(LIMIT_MS) })
     await response.body?.cancel()
-    if (!response.ok) return [failure('coordinator', `${health} answered ${response.status}; a Starling coordinator answers 200`, cure)]
+    if (!response.ok)
+      return [failure('coordinator', `${health} answered ${response.status}; a Starling coordinator answers 200`, cure)]
     return [ok('coordinator', `${health} answers`), checkClock(response.headers.get('date'))]
   } catch (error) {
     return [failure('coordinator', `${health} cannot be reached: ${reason(error)}`, cure)]
@@ -23,9 +26,18 @@ export async function checkCoordinator(url: string): Promise<CheckResult[]> {
 
 function checkClock(date: string | null): CheckResult {
   const seconds = Math.round((Date.now() - Date.parse(date ?? '')) / 1000)
-  if (Number.isNaN(seconds)) return warning('clock', 'the coordinator does not tell the time', 'None is needed; a proxy may have removed the header.')
+  if (Number.isNaN(seconds))
+    return warning(
+      'clock',
+      'the coordinator does not tell the time',
+      'None is needed; a proxy may have removed the header.',
+    )
   if (Math.abs(seconds) <= CLOCK_TOLERANCE_S) return ok('clock', 'agrees with the coordinator')
-  return warning('clock', `${Math.abs(seconds)} s ${seconds > 0 ? 'ahead of' : 'behind'} the coordinator`, 'Set it by NTP, or logs of both sides will not match.')
+  return warning(
+    'clock',
+    `${Math.abs(seconds)} s ${seconds > 0 ? 'ahead of' : 'behind'} the coordinator`,
+    'Set it by NTP, or logs of both sides will not match.',
+  )
 }
 
 function healthUrl(url: string): string | undefined {

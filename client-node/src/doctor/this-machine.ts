@@ -27,15 +27,24 @@ export async function checkAdapter(): Promise<CheckResult> {
     const { description, close } = await openGpu()
     close()
     if (!description.software) return ok('adapter', adapterLabel(description))
-    return warning('adapter', adapterLabel(description), "It works, slowly. If this machine has a GPU, install its maker's driver with Vulkan.")
+    return warning(
+      'adapter',
+      adapterLabel(description),
+      "It works, slowly. If this machine has a GPU, install its maker's driver with Vulkan.",
+    )
   } catch (error) {
-    return failure('adapter', describeError(error), 'Volunteer from a machine that has one, or compute on the CPU with `--executor reference`.')
+    return failure(
+      'adapter',
+      describeError(error),
+      'Volunteer from a machine that has one, or compute on the CPU with `--executor reference`.',
+    )
   }
 }
 
 /** Only tests and screenshots need a browser on this machine, so its absence is no failure. */
 export async function checkBrowser(): Promise<CheckResult> {
-  const cure = 'Tests need one: run `npx playwright install --with-deps chromium`, or name a Chrome in STARLING_CHROMIUM.'
+  const cure =
+    'Tests need one: run `npx playwright install --with-deps chromium`, or name a Chrome in STARLING_CHROMIUM.'
   try {
     const { executable, origin, env } = await findChromium()
     const { chromium } = await import('playwright-core')

@@ -49,7 +49,11 @@ export async function adapterEnvironment(wish: AdapterWish = {}, env: Env = proc
   if (chosen) return { env, description: chosen }
   if (process.platform !== 'linux') return described({ env }, `what ${process.platform} offers`)
   const named = driversNamedByUser(env)
-  if (named) return (await probeSystem(env, `named in ${named}`))?.choice ?? described({ env }, `none (no usable driver is named in ${named})`)
+  if (named)
+    return (
+      (await probeSystem(env, `named in ${named}`))?.choice ??
+      described({ env }, `none (no usable driver is named in ${named})`)
+    )
   return chooseOnLinux(wish, env)
 }
 
@@ -58,12 +62,16 @@ async function chooseOnLinux(wish: AdapterWish, env: Env): Promise<AdapterEnviro
   const system = drivers.length > 0 ? await probeSystem(env, 'installed on this system') : undefined
   if (system && !wantsSwiftShader(wish, system.found) && !isOldLavapipe(system.found)) return system.choice
   if (bundleRunsHere) return swiftShader(env)
-  const tried = drivers.length > 0 ? `${drivers.length} installed Vulkan drivers, none usable` : 'no Vulkan driver is installed'
+  const tried =
+    drivers.length > 0 ? `${drivers.length} installed Vulkan drivers, none usable` : 'no Vulkan driver is installed'
   return described({ env }, `none (${tried}; the bundled SwiftShader is for Linux x64 only)`)
 }
 
 /** Tries the system's own Vulkan loader, then the bundled one, which containers with a GPU but no loader need. */
-async function probeSystem(env: Env, origin: string): Promise<{ found: Probed; choice: AdapterEnvironment } | undefined> {
+async function probeSystem(
+  env: Env,
+  origin: string,
+): Promise<{ found: Probed; choice: AdapterEnvironment } | undefined> {
   for (const candidate of [() => ({ env }), () => withBundledLoader(env)]) {
     const tried = await candidate()
     const found = await probe(tried.env)

@@ -24,7 +24,11 @@ export async function launchBrowser({ gpu = true }: LaunchOptions = {}): Promise
   const { executable, env } = await findChromium()
   // Imported late: it takes longer to load than everything else here.
   const { chromium } = await import('playwright-core')
-  return chromium.launch({ executablePath: executable, args: gpu ? [...ALWAYS, ...SOFTWARE_GPU] : ALWAYS, env: defined(env) })
+  return chromium.launch({
+    executablePath: executable,
+    args: gpu ? [...ALWAYS, ...SOFTWARE_GPU] : ALWAYS,
+    env: defined(env),
+  })
 }
 
 /** Playwright takes no undefined values. */

@@ -39,7 +39,10 @@ export async function filledOnce(name: string, fill: (into: string, final: strin
 }
 
 export async function exists(path: string): Promise<boolean> {
-  return access(path).then(() => true, () => false)
+  return access(path).then(
+    () => true,
+    () => false,
+  )
 }
 
 async function moveIntoPlace(partial: string, final: string): Promise<void> {
@@ -56,7 +59,10 @@ async function removeAbandoned(final: string): Promise<void> {
   for (const entry of await readdir(parent)) {
     if (!entry.startsWith(`${basename(final)}.`) || !entry.endsWith(PARTIAL)) continue
     const path = join(parent, entry)
-    const age = await stat(path).then((found) => Date.now() - found.mtimeMs, () => 0)
+    const age = await stat(path).then(
+      (found) => Date.now() - found.mtimeMs,
+      () => 0,
+    )
     if (age > ABANDONED_AFTER_MS) await rm(path, { recursive: true, force: true })
   }
 }

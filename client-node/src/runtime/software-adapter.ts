@@ -18,7 +18,10 @@ export interface SoftwareAdapter {
 /** Unpacks the software adapter on first use (about 0.3 s). */
 export async function softwareAdapter(): Promise<SoftwareAdapter> {
   if (!bundleRunsHere)
-    throw new GridError('no-adapter', `The bundled software adapter is for Linux x64, this is ${process.platform} ${process.arch}.`)
+    throw new GridError(
+      'no-adapter',
+      `The bundled software adapter is for Linux x64, this is ${process.platform} ${process.arch}.`,
+    )
   const folder = await filledOnce(`swiftshader-${bundleVersion()}`, (into) => unpackArchive('swiftshader', into, FILES))
   return { icd: join(folder, MANIFEST), libraryPath: folder }
 }

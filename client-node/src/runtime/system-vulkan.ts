@@ -10,7 +10,9 @@ export function driversNamedByUser(env: Env): string | undefined {
   return ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'].find((name) => env[name])
 }
 
-/** Manifests of installed drivers, in the folders where the Vulkan loader looks (its LoaderInterfaceArchitecture page). */
+/**
+ * Manifests of installed drivers, in the folders where the Vulkan loader looks (its LoaderInterfaceArchitecture page).
+ */
 export function installedDrivers(env: Env = process.env): string[] {
   return driverFolders(env).flatMap((folder) => manifestsIn(folder).map((file) => join(folder, file)))
 }

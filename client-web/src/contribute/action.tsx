@@ -7,7 +7,11 @@ import type { Session, SessionState } from './session.ts'
 import { StatusLine } from './status-line.tsx'
 import { rememberedName, rememberName } from './visitor-name.ts'
 
-const START_LABEL: Readonly<Record<Exclude<SessionState, Busy>['type'], string>> = { idle: 'Lend this GPU', ended: 'Lend it again', failed: 'Try again' }
+const START_LABEL: Readonly<Record<Exclude<SessionState, Busy>['type'], string>> = {
+  idle: 'Lend this GPU',
+  ended: 'Lend it again',
+  failed: 'Try again',
+}
 
 export interface ActionProps {
   readonly session: Session
@@ -64,7 +68,13 @@ function StartForm(props: { readonly session: Session; readonly label: string })
       </button>
       <label class="visitor-name">
         <span>as</span>
-        <input value={name} maxLength={MAX_NAME_LENGTH} autocomplete="off" aria-label="Name that others see" onInput={(event) => setName(event.currentTarget.value)} />
+        <input
+          value={name}
+          maxLength={MAX_NAME_LENGTH}
+          autocomplete="off"
+          aria-label="Name that others see"
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
       </label>
     </form>
   )

@@ -36,7 +36,8 @@ export function announcement(state: SessionState): string {
 function inWords(status: VolunteerStatus): string {
   const { phase, detail } = status
   if (PAUSING.includes(phase) && status.samplesCommitted > 0) return contributed(status)
-  if (TRAINING.includes(phase)) return contributed(status) || 'Training: your first samples are on their way into a version.'
+  if (TRAINING.includes(phase))
+    return contributed(status) || 'Training: your first samples are on their way into a version.'
   if (phase === 'connecting') return 'Looking for the coordinator; this tab goes on by itself as soon as it answers.'
   if (phase === 'finished') return `The run is finished. ${contributed(status)} This tab waits for the next job.`
   return detail === '' ? `${PHASE_WORDS[phase]} …` : `${PHASE_WORDS[phase]}: ${detail}.`
@@ -45,7 +46,9 @@ function inWords(status: VolunteerStatus): string {
 function ending(state: Extract<SessionState, { type: 'ended' }>): string {
   const counted = contributed(state.status) || 'Nothing of yours was counted yet.'
   if (state.by === 'run') return `The run is finished. ${counted} Thank you.`
-  const rest = state.clean ? 'The coordinator was told; what you had not finished is somebody else\'s now.' : 'The coordinator could not be told in time; it will notice within seconds.'
+  const rest = state.clean
+    ? "The coordinator was told; what you had not finished is somebody else's now."
+    : 'The coordinator could not be told in time; it will notice within seconds.'
   return `Stopped. ${counted} ${rest}`
 }
 

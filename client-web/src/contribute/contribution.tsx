@@ -33,13 +33,17 @@ export function Contribution(props: ContributionProps) {
         <Reading term="Place">{place(status)}</Reading>
         <Reading term="Sent">{bytes(status?.bytesSent ?? 0)}</Reading>
         <Reading term="Received">{bytes(status?.bytesReceived ?? 0)}</Reading>
-        <Reading term="Computes on" wide>{adapterInWords(status)}</Reading>
+        <Reading term="Computes on" wide>
+          {adapterInWords(status)}
+        </Reading>
       </dl>
       <div class="row">
         <button type="button" class="stop" disabled={type === 'stopping'} onClick={props.onStop}>
           {type === 'stopping' ? 'Leaving …' : 'Stop'}
         </button>
-        <a class="aside" href="/dashboard" target="_blank" rel="noopener">Watch the whole run</a>
+        <a class="aside" href="/dashboard" target="_blank" rel="noopener">
+          Watch the whole run
+        </a>
       </div>
     </div>
   )

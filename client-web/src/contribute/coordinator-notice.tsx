@@ -11,7 +11,9 @@ export function CoordinatorNotice(props: { readonly live: LiveRun; readonly sess
     <div class="notice" role="alert" data-reason="coordinator-away">
       <p class="cause">The coordinator does not answer: it restarts, or this device is offline.</p>
       <p class="next-step">
-        {lending ? 'Nothing to do: this tab rejoins by itself. Asking again in ' : 'Nothing to do: this page asks again in '}
+        {lending
+          ? 'Nothing to do: this tab rejoins by itself. Asking again in '
+          : 'Nothing to do: this page asks again in '}
         <Countdown until={link.retryAt} /> s. If it takes minutes, check your network.
       </p>
     </div>

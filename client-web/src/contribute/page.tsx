@@ -1,7 +1,7 @@
 // The contribute page: what is computed and for whom, one button, and then what this device adds.
 import type { RunView } from '@starling-grid/protocol'
-import { plural } from '../format.ts'
 import { RingPicture } from '../flock/ring-picture.tsx'
+import { plural } from '../format.ts'
 import type { LiveRun } from '../live/live-run.ts'
 import { Masthead } from '../masthead.tsx'
 import { Action } from './action.tsx'
@@ -58,7 +58,9 @@ function Promises() {
     <section class="promises" aria-label="What lending means">
       <h2>What lending means</h2>
       <ul>
-        <li>This tab computes on your graphics processor. Nothing is installed, and nothing else on this device is read.</li>
+        <li>
+          This tab computes on your graphics processor. Nothing is installed, and nothing else on this device is read.
+        </li>
         <li>You receive data and a description of the model, never foreign code.</li>
         <li>Other volunteers in the ring see your network address, as in a video call.</li>
         <li>Close the tab or press Stop whenever you like: what was counted stays, the rest goes to somebody else.</li>

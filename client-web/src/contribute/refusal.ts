@@ -41,7 +41,13 @@ export function browserOf(userAgent: string): Browser {
 /** What is wrong before anybody pressed anything. */
 export function refusalAtSight(here: Surroundings): Refusal | null {
   if (!here.secure) return insecure(here.host)
-  if (!here.webgpu) return { reason: 'no-webgpu', cause: 'This browser cannot compute on the graphics processor: it has no WebGPU.', nextStep: GET_WEBGPU[here.browser], again: false }
+  if (!here.webgpu)
+    return {
+      reason: 'no-webgpu',
+      cause: 'This browser cannot compute on the graphics processor: it has no WebGPU.',
+      nextStep: GET_WEBGPU[here.browser],
+      again: false,
+    }
   return null
 }
 
@@ -56,19 +62,22 @@ function insecure(host: string): Refusal {
 }
 
 const GET_WEBGPU: Readonly<Record<Browser, string>> = {
-  chrome: 'Update Chrome to 121 or newer. On Linux, also set chrome://flags/#enable-unsafe-webgpu to Enabled and restart Chrome.',
+  chrome:
+    'Update Chrome to 121 or newer. On Linux, also set chrome://flags/#enable-unsafe-webgpu to Enabled and restart Chrome.',
   edge: 'Update Edge to 121 or newer. On Linux, also set edge://flags/#enable-unsafe-webgpu to Enabled and restart Edge.',
-  firefox: 'Update Firefox to 145 or newer, or set dom.webgpu.enabled to true in about:config. Chrome and Edge have it on every system.',
+  firefox:
+    'Update Firefox to 145 or newer, or set dom.webgpu.enabled to true in about:config. Chrome and Edge have it on every system.',
   safari: 'Update to Safari 26 (macOS 26, iOS 26). On an older system, open this page in Chrome.',
   other: 'Open this page in a current Chrome, Edge, Firefox or Safari.',
 }
 
 const FREE_ADAPTER: Readonly<Record<Browser, string>> = {
-  chrome: 'Turn on "Use graphics acceleration when available" in chrome://settings/system, restart Chrome, and look at the WebGPU line of chrome://gpu if it stays.',
+  chrome:
+    'Turn on "Use graphics acceleration when available" in chrome://settings/system, restart Chrome, and look at the WebGPU line of chrome://gpu if it stays.',
   edge: 'Turn on "Use graphics acceleration when available" in edge://settings/system, restart Edge, and look at the WebGPU line of edge://gpu if it stays.',
   firefox: 'Look at "WebGPU" in about:support for what blocks it, update the graphics driver, and restart Firefox.',
   safari: 'Restart Safari, and check in Settings, Advanced, Feature Flags that WebGPU is on.',
-  other: 'Turn on hardware acceleration in the browser\'s settings and restart it.',
+  other: "Turn on hardware acceleration in the browser's settings and restart it.",
 }
 
 const GET_ED25519: Readonly<Record<Browser, string>> = {
@@ -83,24 +92,69 @@ const GET_ED25519: Readonly<Record<Browser, string>> = {
 export function refusalOf(code: string, message: string, browser: Browser): Refusal {
   switch (code) {
     case 'no-adapter':
-      return { reason: 'no-adapter', cause: 'This browser has WebGPU, but found no graphics adapter that it may use.', nextStep: FREE_ADAPTER[browser], again: true }
+      return {
+        reason: 'no-adapter',
+        cause: 'This browser has WebGPU, but found no graphics adapter that it may use.',
+        nextStep: FREE_ADAPTER[browser],
+        again: true,
+      }
     case 'no-key':
-      return { reason: 'no-key', cause: 'This browser cannot make the key that a volunteer signs with: it has no Ed25519.', nextStep: GET_ED25519[browser], again: false }
+      return {
+        reason: 'no-key',
+        cause: 'This browser cannot make the key that a volunteer signs with: it has no Ed25519.',
+        nextStep: GET_ED25519[browser],
+        again: false,
+      }
     case 'adapter-limit':
-      return { reason: 'adapter-limit', cause: message, nextStep: 'Lend a device with more graphics memory instead; the link is the same.', again: false }
+      return {
+        reason: 'adapter-limit',
+        cause: message,
+        nextStep: 'Lend a device with more graphics memory instead; the link is the same.',
+        again: false,
+      }
     case 'device-lost':
-      return { reason: 'device-lost', cause: 'The browser lost the graphics device: it slept, its driver restarted, or something else needed it.', nextStep: 'Press the button to go on. What was counted stays counted.', again: true }
+      return {
+        reason: 'device-lost',
+        cause: 'The browser lost the graphics device: it slept, its driver restarted, or something else needed it.',
+        nextStep: 'Press the button to go on. What was counted stays counted.',
+        again: true,
+      }
     case 'link-lost':
     case 'link-timeout':
-      return { reason: 'link-lost', cause: `The connections to other volunteers could not be opened: ${message}`, nextStep: 'Press the button to try again. A VPN or a strict firewall may be in the way.', again: true }
+      return {
+        reason: 'link-lost',
+        cause: `The connections to other volunteers could not be opened: ${message}`,
+        nextStep: 'Press the button to try again. A VPN or a strict firewall may be in the way.',
+        again: true,
+      }
     case 'grid-full':
-      return { reason: 'grid-full', cause: 'As many volunteers as this coordinator takes are here already.', nextStep: 'Press the button again in a few minutes, when somebody has left.', again: true }
+      return {
+        reason: 'grid-full',
+        cause: 'As many volunteers as this coordinator takes are here already.',
+        nextStep: 'Press the button again in a few minutes, when somebody has left.',
+        again: true,
+      }
     case 'protocol-version':
     case 'model-hash':
-      return { reason: 'old-page', cause: 'The coordinator was updated, and this page is of the older version.', nextStep: 'Reload this page.', again: false }
+      return {
+        reason: 'old-page',
+        cause: 'The coordinator was updated, and this page is of the older version.',
+        nextStep: 'Reload this page.',
+        again: false,
+      }
     case 'internal':
-      return { reason: 'broken', cause: `Something broke in this page: ${message}`, nextStep: 'Reload it. If it happens again, report this sentence to whoever runs the job.', again: true }
+      return {
+        reason: 'broken',
+        cause: `Something broke in this page: ${message}`,
+        nextStep: 'Reload it. If it happens again, report this sentence to whoever runs the job.',
+        again: true,
+      }
     default:
-      return { reason: 'refused', cause: message, nextStep: 'Press the button to try again, or ask whoever runs the job.', again: true }
+      return {
+        reason: 'refused',
+        cause: message,
+        nextStep: 'Press the button to try again, or ask whoever runs the job.',
+        again: true,
+      }
   }
 }

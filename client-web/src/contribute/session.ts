@@ -18,7 +18,12 @@ export type SessionState =
   | { readonly type: 'running'; readonly status: VolunteerStatus | null }
   | { readonly type: 'stopping'; readonly status: VolunteerStatus | null }
   /** clean: the coordinator was told */
-  | { readonly type: 'ended'; readonly status: VolunteerStatus | null; readonly by: 'user' | 'run'; readonly clean: boolean }
+  | {
+      readonly type: 'ended'
+      readonly status: VolunteerStatus | null
+      readonly by: 'user' | 'run'
+      readonly clean: boolean
+    }
   | { readonly type: 'failed'; readonly status: VolunteerStatus | null; readonly failure: Failure }
 
 interface Running {
@@ -59,7 +64,8 @@ export class Session {
     } catch (error) {
       return this.#end({ type: 'failed', status: null, failure: failureOf(error, 'no-adapter') })
     }
-    const broke = (message: string): void => this.#end({ type: 'failed', status: this.#status(), failure: { code: 'internal', message } })
+    const broke = (message: string): void =>
+      this.#end({ type: 'failed', status: this.#status(), failure: { code: 'internal', message } })
     this.#running = startWorker(name, (message) => this.#heard(message), broke)
   }
 
@@ -86,13 +92,20 @@ export class Session {
     const state = this.#state.value
     switch (message.type) {
       case 'status':
-        if (state.type === 'running' || state.type === 'stopping') this.#state.value = { ...state, status: this.#inTotal(message.status) }
+        if (state.type === 'running' || state.type === 'stopping')
+          this.#state.value = { ...state, status: this.#inTotal(message.status) }
         return
       case 'open-peers':
         return void this.#openPeers(message.access, message.port)
       case 'ended':
-        if (message.failure !== null) return this.#end({ type: 'failed', status: this.#status(), failure: message.failure })
-        return this.#end({ type: 'ended', status: this.#status(), by: state.type === 'stopping' ? 'user' : 'run', clean: true })
+        if (message.failure !== null)
+          return this.#end({ type: 'failed', status: this.#status(), failure: message.failure })
+        return this.#end({
+          type: 'ended',
+          status: this.#status(),
+          by: state.type === 'stopping' ? 'user' : 'run',
+          clean: true,
+        })
       default:
         message satisfies never
     }
@@ -103,7 +116,10 @@ export class Session {
     if (here === undefined) return
     this.#self.value = access.self
     try {
-      const [{ openPeerNetwork }, { servePeerNetwork }] = await Promise.all([import('../rtc-link.ts'), import('../link-bridge.ts')])
+      const [{ openPeerNetwork }, { servePeerNetwork }] = await Promise.all([
+        import('../rtc-link.ts'),
+        import('../link-bridge.ts'),
+      ])
       const network = await openPeerNetwork(access)
       if (here !== this.#running) return network.stop()
       here.network = network
@@ -154,5 +170,8 @@ function tell(running: Running, message: ToWorker): void {
 }
 
 function failureOf(error: unknown, otherwise: string): Failure {
-  return { code: isGridError(error) ? error.code : otherwise, message: isGridError(error) ? error.message : describeError(error) }
+  return {
+    code: isGridError(error) ? error.code : otherwise,
+    message: isGridError(error) ? error.message : describeError(error),
+  }
 }

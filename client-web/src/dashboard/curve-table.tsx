@@ -37,7 +37,9 @@ function Rows(props: CurveTableProps) {
     <div class="scroll" tabIndex={0} role="region" aria-label={`${title}, table`}>
       <p>
         {stride > 1 ? `Every ${stride}th step, newest first. ` : 'Newest first. '}
-        <button type="button" class="quiet" onClick={() => saveCsv(steps, validations)}>Save all as CSV</button>
+        <button type="button" class="quiet" onClick={() => saveCsv(steps, validations)}>
+          Save all as CSV
+        </button>
       </p>
       <table>
         <thead>
@@ -69,7 +71,16 @@ function saveCsv(steps: readonly StepPoint[], validations: readonly ValidationPo
   const validated = new Map(validations.map((point) => [point.v, point]))
   const lines = steps.map((point) => {
     const validation = validated.get(point.v)
-    return [point.v, point.loss, point.accuracy, point.samples, point.mode, point.at, validation?.loss ?? '', validation?.accuracy ?? ''].join(',')
+    return [
+      point.v,
+      point.loss,
+      point.accuracy,
+      point.samples,
+      point.mode,
+      point.at,
+      validation?.loss ?? '',
+      validation?.accuracy ?? '',
+    ].join(',')
   })
   const text = ['step,loss,accuracy,samples,mode,at_ms,validation_loss,validation_accuracy', ...lines, ''].join('\n')
   const url = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))

@@ -33,14 +33,24 @@ export function Curve(props: CurveProps) {
       <header>
         <h2>{title}</h2>
         <div class="switches" role="group" aria-label={`Scales of ${title}`}>
-          <Switch on={scale.logY} toggle={() => set({ logY: !scale.logY })}>log y</Switch>
-          <Switch on={scale.logX} toggle={() => set({ logX: !scale.logX })}>log x</Switch>
+          <Switch on={scale.logY} toggle={() => set({ logY: !scale.logY })}>
+            log y
+          </Switch>
+          <Switch on={scale.logX} toggle={() => set({ logX: !scale.logX })}>
+            log x
+          </Switch>
         </div>
       </header>
       <Readout series={series} at={cursor} axis={view.x} format={props.format} validated={props.validated} />
       <PlotArea series={series} scale={scale} axis={view.x} format={props.format} title={title} onCursor={setCursor} />
       <Caveats series={series} />
-      <CurveTable title={title} steps={history.steps} validations={props.validated ? history.validations : []} value={props.value} format={props.format} />
+      <CurveTable
+        title={title}
+        steps={history.steps}
+        validations={props.validated ? history.validations : []}
+        value={props.value}
+        format={props.format}
+      />
     </section>
   )
 }
@@ -50,7 +60,10 @@ function useSeries(props: CurveProps, scale: ChartScale): Series {
   return useMemo(() => {
     const validations = validated ? history.validations : []
     const startedAt = history.run?.startedAt ?? history.steps[0]?.at ?? 0
-    return seriesOf({ steps: history.steps, value, validations, startedAt }, { x: view.x, smoothing: view.smoothing, scale })
+    return seriesOf(
+      { steps: history.steps, value, validations, startedAt },
+      { x: view.x, smoothing: view.smoothing, scale },
+    )
   }, [history.steps, history.validations, view.x, view.smoothing, scale.logX, scale.logY])
 }
 
@@ -83,7 +96,12 @@ function PlotArea(props: PlotAreaProps) {
       cursor.current = index ?? cursor.current
       onCursor(index)
     }
-    const made = new Plot(element.current, series, { scale, formatX: formatterOf(axis), formatY: format, onCursor: onPoint })
+    const made = new Plot(element.current, series, {
+      scale,
+      formatX: formatterOf(axis),
+      formatY: format,
+      onCursor: onPoint,
+    })
     plot.current = made
     return () => made.destroy()
   }, [scale.logX, scale.logY, axis, dark])
@@ -133,14 +151,17 @@ function Readout(props: ReadoutProps) {
   const index = props.at !== null && props.at < series.x.length ? props.at : series.x.length - 1
   const x = series.x[index]
   if (x === undefined) return <p class="readout">No step is committed yet.</p>
-  const value = (found: number | null | undefined): string => (found === null || found === undefined ? 'not a number' : format(found))
+  const value = (found: number | null | undefined): string =>
+    found === null || found === undefined ? 'not a number' : format(found)
   const mark = series.marks.slice(0, index + 1).findLast((found) => found !== null)
   return (
     <p class="readout">
       <span>{`${props.axis} ${formatterOf(props.axis)(x)}`}</span>
       <span class="key smooth">smoothed {value(series.smooth[index])}</span>
       <span class="key raw">raw {value(series.raw[index])}</span>
-      {props.validated && <span class="key mark">validated {mark === undefined || mark === null ? 'not yet' : format(mark)}</span>}
+      {props.validated && (
+        <span class="key mark">validated {mark === undefined || mark === null ? 'not yet' : format(mark)}</span>
+      )}
     </p>
   )
 }
@@ -150,7 +171,9 @@ function Caveats(props: { readonly series: Series }) {
   if (missing.length === 0 && hidden === 0) return null
   return (
     <p class="caveat">
-      {missing.length > 0 && <span>{plural(missing.length, 'step')} without a finite value, marked ▲ on the axis. </span>}
+      {missing.length > 0 && (
+        <span>{plural(missing.length, 'step')} without a finite value, marked ▲ on the axis. </span>
+      )}
       {hidden > 0 && <span>{plural(hidden, 'point')} at or below zero not shown on a logarithmic scale.</span>}
     </p>
   )

@@ -41,12 +41,24 @@ export function Figures(props: { readonly history: RunHistory; readonly run: Run
   return (
     <dl class="figures">
       <Progress run={run} />
-      <Figure term="Speed" note="samples/s, all members">{rate(run.samplesPerSecond)}</Figure>
-      <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>{loss(last === undefined ? null : last.loss)}</Figure>
-      <Figure term="Validation accuracy" note={validation === undefined ? 'after the first epoch' : `of version ${count(validation.v)}`}>
+      <Figure term="Speed" note="samples/s, all members">
+        {rate(run.samplesPerSecond)}
+      </Figure>
+      <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>
+        {loss(last === undefined ? null : last.loss)}
+      </Figure>
+      <Figure
+        term="Validation accuracy"
+        note={validation === undefined ? 'after the first epoch' : `of version ${count(validation.v)}`}
+      >
         {validation === undefined ? 'not yet' : percent(validation.accuracy)}
       </Figure>
-      <Figure term="Members" note={run.departed.length === 0 ? 'nobody has left' : `${plural(run.departed.length, 'has', 'have')} left`}>{count(run.memberCount)}</Figure>
+      <Figure
+        term="Members"
+        note={run.departed.length === 0 ? 'nobody has left' : `${plural(run.departed.length, 'has', 'have')} left`}
+      >
+        {count(run.memberCount)}
+      </Figure>
     </dl>
   )
 }

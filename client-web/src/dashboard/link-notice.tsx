@@ -10,7 +10,9 @@ export function LinkNotice(props: { readonly live: LiveRun }) {
       <p class="cause">The coordinator does not answer. What you see is from before.</p>
       <p class="next-step">
         Asking again in <Countdown until={link.retryAt} /> s.{' '}
-        <button type="button" class="quiet" onClick={() => props.live.retryNow()}>Ask now</button>
+        <button type="button" class="quiet" onClick={() => props.live.retryNow()}>
+          Ask now
+        </button>
       </p>
     </div>
   )

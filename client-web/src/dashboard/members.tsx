@@ -1,13 +1,17 @@
 // Who takes part, who left and why. Names are text nodes.
 import type { AdapterDescription, DepartureView, MemberView } from '@starling-grid/protocol'
-import { bytes, clockTime, plural, rate } from '../format.ts'
 import { ringNodes } from '../flock/ring-layout.ts'
+import { bytes, clockTime, plural, rate } from '../format.ts'
 
 export function Members(props: { readonly members: readonly MemberView[] }) {
   return (
     <section class="members" aria-label="Members">
       <h2>{plural(props.members.length, 'member')}</h2>
-      {props.members.length === 0 ? <p class="soft">Nobody is here. Open the contribute page, or run: npm run volunteer -- {location.origin}</p> : <MemberTable members={props.members} />}
+      {props.members.length === 0 ? (
+        <p class="soft">Nobody is here. Open the contribute page, or run: npm run volunteer -- {location.origin}</p>
+      ) : (
+        <MemberTable members={props.members} />
+      )}
     </section>
   )
 }
@@ -21,10 +25,16 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
             <th scope="col">Name</th>
             <th scope="col">Place</th>
             <th scope="col">Does</th>
-            <th scope="col" class="right">Samples/s</th>
+            <th scope="col" class="right">
+              Samples/s
+            </th>
             <th scope="col">Adapter</th>
-            <th scope="col" class="right">Sent</th>
-            <th scope="col" class="right">Received</th>
+            <th scope="col" class="right">
+              Sent
+            </th>
+            <th scope="col" class="right">
+              Received
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -34,7 +44,9 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
               <td>{placeInWords(member)}</td>
               <td>{member.state === 'training' ? member.activity || 'training' : member.state}</td>
               <td class="right">{rate(member.samplesPerSecond)}</td>
-              <td class="adapter" title={adapterInWords(member.adapter, member.client)}>{adapterInWords(member.adapter, member.client)}</td>
+              <td class="adapter" title={adapterInWords(member.adapter, member.client)}>
+                {adapterInWords(member.adapter, member.client)}
+              </td>
               <td class="right">{bytes(member.bytesSent)}</td>
               <td class="right">{bytes(member.bytesReceived)}</td>
             </tr>
@@ -72,14 +84,16 @@ export function Departed(props: { readonly departed: readonly DepartureView[] })
             </tr>
           </thead>
           <tbody>
-            {props.departed.toSorted((a, b) => b.at - a.at).map((gone) => (
-              <tr key={gone.id}>
-                <th scope="row">{gone.name}</th>
-                <td>{clockTime(gone.at)}</td>
-                <td>{gone.reason}</td>
-                <td class={gone.expected ? '' : 'unexpected'}>{gone.expected ? 'yes' : 'no'}</td>
-              </tr>
-            ))}
+            {props.departed
+              .toSorted((a, b) => b.at - a.at)
+              .map((gone) => (
+                <tr key={gone.id}>
+                  <th scope="row">{gone.name}</th>
+                  <td>{clockTime(gone.at)}</td>
+                  <td>{gone.reason}</td>
+                  <td class={gone.expected ? '' : 'unexpected'}>{gone.expected ? 'yes' : 'no'}</td>
+                </tr>
+              ))}
           </tbody>
         </table>
       </div>

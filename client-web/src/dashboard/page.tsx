@@ -1,8 +1,8 @@
 // The dashboard: everything that is known of the run, live.
 import type { RunView, StepPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
-import { bytes, loss, percent, plural } from '../format.ts'
 import { RingPicture } from '../flock/ring-picture.tsx'
+import { bytes, loss, percent, plural } from '../format.ts'
 import type { LiveRun } from '../live/live-run.ts'
 import type { RunHistory } from '../live/run-history.ts'
 import { Masthead } from '../masthead.tsx'
@@ -12,8 +12,8 @@ import { Events } from './events.tsx'
 import { Figures, Headline } from './headline.tsx'
 import { LinkNotice } from './link-notice.tsx'
 import { Departed, Members } from './members.tsx'
-import { formatView, parseView, type ViewState } from './view-state.ts'
 import { Refusals, Versions } from './versions.tsx'
+import { formatView, parseView, type ViewState } from './view-state.ts'
 import { WorkQueue } from './work-queue.tsx'
 
 const lossOf = (point: StepPoint): number => point.loss
@@ -31,7 +31,13 @@ export function DashboardPage(props: { readonly live: LiveRun }) {
         {history.run === null ? (
           <NoRun reason={history.noRun} />
         ) : (
-          <Run history={history} run={history.run} token={props.live.token.value} frozen={frozen !== null} onFreeze={() => setFrozen(frozen === null ? newest : null)} />
+          <Run
+            history={history}
+            run={history.run}
+            token={props.live.token.value}
+            frozen={frozen !== null}
+            onFreeze={() => setFrozen(frozen === null ? newest : null)}
+          />
         )}
       </main>
     </div>
@@ -61,8 +67,24 @@ function Run(props: RunProps) {
               {props.frozen ? 'Go on' : 'Pause updates'}
             </button>
           </div>
-          <Curve chart="loss" title="Training loss" history={history} value={lossOf} validated={false} format={loss} {...view} />
-          <Curve chart="accuracy" title="Accuracy" history={history} value={accuracyOf} validated format={percent} {...view} />
+          <Curve
+            chart="loss"
+            title="Training loss"
+            history={history}
+            value={lossOf}
+            validated={false}
+            format={loss}
+            {...view}
+          />
+          <Curve
+            chart="accuracy"
+            title="Accuracy"
+            history={history}
+            value={accuracyOf}
+            validated
+            format={percent}
+            {...view}
+          />
         </div>
         <div>
           <Travel run={run} />
@@ -93,7 +115,10 @@ function OnlyTotals() {
   return (
     <section class="members" aria-label="Members">
       <h2>Totals only</h2>
-      <p class="soft">This job is not public: members, events and the model are shown to its owner, by the link to this page that was printed when the coordinator started.</p>
+      <p class="soft">
+        This job is not public: members, events and the model are shown to its owner, by the link to this page that was
+        printed when the coordinator started.
+      </p>
     </section>
   )
 }
@@ -118,8 +143,15 @@ function Travel(props: { readonly run: RunView }) {
 function RelayNote(props: { readonly relay: RunView['relay'] }) {
   const { links, bytes: carried, bytesPerSecond } = props.relay
   if (carried === 0) return null
-  const now = links === 0 ? 'No link goes through the coordinator now' : `${plural(links, 'link')} ${links === 1 ? 'goes' : 'go'} through the coordinator (dashed), ${bytes(bytesPerSecond)} a second`
-  return <p class="soft relay-note">{now}; {bytes(carried)} so far.</p>
+  const now =
+    links === 0
+      ? 'No link goes through the coordinator now'
+      : `${plural(links, 'link')} ${links === 1 ? 'goes' : 'go'} through the coordinator (dashed), ${bytes(bytesPerSecond)} a second`
+  return (
+    <p class="soft relay-note">
+      {now}; {bytes(carried)} so far.
+    </p>
+  )
 }
 
 function NoRun(props: { readonly reason: string | null }) {
@@ -128,7 +160,10 @@ function NoRun(props: { readonly reason: string | null }) {
     <section class="empty">
       <h1>No job runs</h1>
       <p>{props.reason}</p>
-      <p>In the folder of Starling, start this coordinator again with a job of your own, or train on the digits that come with it:</p>
+      <p>
+        In the folder of Starling, start this coordinator again with a job of your own, or train on the digits that come
+        with it:
+      </p>
       <pre>npm start -- --job FILE{'\n'}npm run demo</pre>
       <p class="soft">This page shows it as soon as it begins.</p>
     </section>

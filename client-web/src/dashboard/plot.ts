@@ -67,14 +67,25 @@ export class Plot {
       cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 7 }, y: false },
       scales: { x: scale.logX ? LOGARITHMIC_X : { time: false }, y: { distr: scale.logY ? LOGARITHMIC : LINEAR } },
       axes: [
-        { ...axisStyle(colour), values: (_, ticks) => ticks.map((tick) => labelOf(tick, options.formatX)), size: 32, space: element.clientWidth < NARROW ? 64 : 80 },
+        {
+          ...axisStyle(colour),
+          values: (_, ticks) => ticks.map((tick) => labelOf(tick, options.formatX)),
+          size: 32,
+          space: element.clientWidth < NARROW ? 64 : 80,
+        },
         { ...axisStyle(colour), values: (_, ticks) => ticks.map((tick) => labelOf(tick, options.formatY)), size: 58 },
       ],
       series: [
         {},
         { stroke: colour.pale, width: 1, points: { show: false } },
         { stroke: colour.strong, width: 2.2, points: { show: false }, spanGaps: true },
-        { stroke: colour.mark, width: 1.4, dash: [5, 4], spanGaps: true, points: { show: true, size: 7, fill: colour.mark, stroke: colour.mark } },
+        {
+          stroke: colour.mark,
+          width: 1.4,
+          dash: [5, 4],
+          spanGaps: true,
+          points: { show: true, size: 7, fill: colour.mark, stroke: colour.mark },
+        },
       ],
       hooks: {
         setSelect: [(chart) => (this.#zoomed ||= chart.select.width > 0)],
@@ -108,12 +119,25 @@ interface Colours {
 function coloursOf(element: HTMLElement): Colours {
   const style = getComputedStyle(element)
   const read = (name: string): string => style.getPropertyValue(name).trim()
-  return { pale: read('--curve-pale'), strong: read('--accent'), mark: read('--violet'), warning: read('--amber'), text: read('--soft'), grid: read('--line') }
+  return {
+    pale: read('--curve-pale'),
+    strong: read('--accent'),
+    mark: read('--violet'),
+    warning: read('--amber'),
+    text: read('--soft'),
+    grid: read('--line'),
+  }
 }
 
 function axisStyle(colour: Colours): uPlot.Axis {
   const hair = { stroke: colour.grid, width: 1 }
-  return { stroke: colour.text, font: "12px 'Inter Variable', sans-serif", grid: hair, ticks: { ...hair, size: 4 }, gap: 6 }
+  return {
+    stroke: colour.text,
+    font: "12px 'Inter Variable', sans-serif",
+    grid: hair,
+    ticks: { ...hair, size: 4 },
+    gap: 6,
+  }
 }
 
 /** A triangle on the x axis for each value that is not a number. */

@@ -24,10 +24,16 @@ export interface SeriesInput {
   readonly startedAt: number
 }
 
-/** Smoothing forgets by the factor `smoothing` per this part of the width, so that it looks the same for short and long runs. */
+/**
+ * Smoothing forgets by the factor `smoothing` per this part of the width, so that it looks the same for short and long
+ * runs.
+ */
 const PARTS_OF_WIDTH = 600
 
-export function seriesOf(input: SeriesInput, view: { readonly x: XAxis; readonly smoothing: number; readonly scale: ChartScale }): Series {
+export function seriesOf(
+  input: SeriesInput,
+  view: { readonly x: XAxis; readonly smoothing: number; readonly scale: ChartScale },
+): Series {
   const { steps, validations } = input
   const allX = xValues(steps, view.x, input.startedAt)
   const from = view.scale.logX ? allX.findIndex((x) => x > 0) : 0
@@ -63,8 +69,8 @@ export function xValues(steps: readonly StepPoint[], axis: XAxis, startedAt: num
 }
 
 /**
- * Moving average that weighs by distance on the x axis, not by count: the same curve sampled twice as densely looks the same.
- * Values that are not finite are passed over.
+ * Moving average that weighs by distance on the x axis, not by count: the same curve sampled twice as densely looks the
+ * same. Values that are not finite are passed over.
  */
 export function smoothed(x: readonly number[], values: readonly number[], smoothing: number): (number | null)[] {
   const width = (x.at(-1) ?? 0) - (x[0] ?? 0)

@@ -31,11 +31,22 @@ function Model(props: { readonly run: RunView; readonly token: string | undefine
   const [trouble, setTrouble] = useState('')
   if (detail === 'totals') return <>to download by its owner</>
   if (exportPath === null) return <>to download after the first checkpoint</>
-  if (token === undefined) return <a href={exportPath} download>Download safetensors</a>
-  const save = (): void => void download(exportPath, token).then(() => setTrouble(''), (error: unknown) => setTrouble(String(error)))
+  if (token === undefined)
+    return (
+      <a href={exportPath} download>
+        Download safetensors
+      </a>
+    )
+  const save = (): void =>
+    void download(exportPath, token).then(
+      () => setTrouble(''),
+      (error: unknown) => setTrouble(String(error)),
+    )
   return (
     <>
-      <button type="button" class="quiet" onClick={save}>Download safetensors</button>
+      <button type="button" class="quiet" onClick={save}>
+        Download safetensors
+      </button>
       {trouble !== '' && <small>{trouble}</small>}
     </>
   )
@@ -48,7 +59,8 @@ async function download(path: string, token: string): Promise<void> {
   const url = URL.createObjectURL(await response.blob())
   const link = document.createElement('a')
   link.href = url
-  link.download = /filename="([^"]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'model.safetensors'
+  link.download =
+    /filename="([^"]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'model.safetensors'
   link.click()
   URL.revokeObjectURL(url)
 }
@@ -60,7 +72,11 @@ function Checkpoint(props: { readonly checkpoint: NonNullable<RunView['checkpoin
       {count(v)} <code>{shortHash(id)}</code>
       <small>
         {bytes(size)} at {clockTime(at)},{' '}
-        {witnessed ? `${agreeing} of ${plural(members, 'member')} hold exactly these bytes` : <em>not yet confirmed by a second member</em>}
+        {witnessed ? (
+          `${agreeing} of ${plural(members, 'member')} hold exactly these bytes`
+        ) : (
+          <em>not yet confirmed by a second member</em>
+        )}
       </small>
     </>
   )

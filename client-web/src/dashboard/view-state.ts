@@ -1,4 +1,5 @@
-// How the charts are looked at: kept in the address, so that a link shows what its sender saw. Pure, but for the signal.
+// How the charts are looked at: kept in the address, so that a link shows what its sender saw. Pure, but for the
+// signal.
 
 export type XAxis = 'step' | 'samples' | 'time'
 export const X_AXES: readonly XAxis[] = ['step', 'samples', 'time']
@@ -18,7 +19,11 @@ export interface ViewState {
 export const MAX_SMOOTHING = 0.99
 const DEFAULT_SMOOTHING = 0.9
 const LINEAR: ChartScale = { logX: false, logY: false }
-export const DEFAULT_VIEW: ViewState = { x: 'step', smoothing: DEFAULT_SMOOTHING, charts: { loss: LINEAR, accuracy: LINEAR } }
+export const DEFAULT_VIEW: ViewState = {
+  x: 'step',
+  smoothing: DEFAULT_SMOOTHING,
+  charts: { loss: LINEAR, accuracy: LINEAR },
+}
 
 /** "?x=time&smoothing=0.5&loss=log-y" → view; whatever it does not say is as by default. */
 export function parseView(search: string): ViewState {
@@ -36,7 +41,8 @@ export function formatView(view: ViewState): string {
   const query = new URLSearchParams()
   if (view.x !== 'step') query.set('x', view.x)
   if (view.smoothing !== DEFAULT_SMOOTHING) query.set('smoothing', String(view.smoothing))
-  for (const [chart, scale] of Object.entries(view.charts)) if (scale.logX || scale.logY) query.set(chart, formatScale(scale))
+  for (const [chart, scale] of Object.entries(view.charts))
+    if (scale.logX || scale.logY) query.set(chart, formatScale(scale))
   const text = query.toString()
   return text === '' ? '' : `?${text}`
 }

@@ -24,7 +24,10 @@ export function WorkQueue(props: { readonly run: RunView }) {
   return (
     <section class="queue" aria-label="Work queue">
       <h2>Work queue</h2>
-      <Bar title={`Blocks of epoch ${count(epoch + 1)} of ${count(job.epochs)}, ${count(job.blockSamples)} samples each`} parts={training} />
+      <Bar
+        title={`Blocks of epoch ${count(epoch + 1)} of ${count(job.epochs)}, ${count(job.blockSamples)} samples each`}
+        parts={training}
+      />
       <Bar title="Validation blocks" parts={validation} />
     </section>
   )

@@ -67,7 +67,8 @@ function alongSpoke(bird: Bird, node: RingNode, time: number): Place {
   const trip = (bird.a + STAR_SPEED * time * (0.85 + 0.3 * bird.c)) % 1
   const outward = 0.5 + 0.5 * Math.cos(TURN * trip)
   // Out on one side of the spoke, back on the other.
-  const aside = (trip < 0.5 ? 1 : -1) * Math.sin(Math.PI * outward) * (2 + 7 * bird.b) + 1.5 * Math.sin(time + TURN * bird.c)
+  const aside =
+    (trip < 0.5 ? 1 : -1) * Math.sin(Math.PI * outward) * (2 + 7 * bird.b) + 1.5 * Math.sin(time + TURN * bird.c)
   const reach = 10 + (RING_RADIUS - 14) * outward
   return {
     x: reach * Math.cos(node.angle) - aside * Math.sin(node.angle),
@@ -87,7 +88,10 @@ function wandering(bird: Bird, time: number): Place {
   const slow = 0.22 * time
   const angle = TURN * bird.a + slow + 0.6 * Math.sin(slow + 3 * bird.b)
   const reach = 40 * Math.sqrt(bird.b) * (0.75 + 0.25 * Math.sin(2 * angle + 1.7 * slow))
-  return { x: 18 * Math.sin(0.7 * slow) + 1.35 * reach * Math.cos(angle), y: 10 * Math.sin(1.1 * slow) + 0.7 * reach * Math.sin(angle + 0.5 * bird.c) }
+  return {
+    x: 18 * Math.sin(0.7 * slow) + 1.35 * reach * Math.cos(angle),
+    y: 10 * Math.sin(1.1 * slow) + 0.7 * reach * Math.sin(angle + 0.5 * bird.c),
+  }
 }
 
 function at(radius: number, angle: number): Place {

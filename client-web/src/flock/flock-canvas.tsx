@@ -49,7 +49,8 @@ class Flock {
     this.#birds.forEach((bird, k) => {
       const target = placeOf(bird, scene.nodes, scene.pattern, time ?? 0)
       const here = this.#places[k]
-      if (here === undefined || time === null) this.#places[k] = { ...target, heading: headingAt(bird, scene, time ?? 0) }
+      if (here === undefined || time === null)
+        this.#places[k] = { ...target, heading: headingAt(bird, scene, time ?? 0) }
       else glide(here, target)
     })
     this.#places.length = this.#birds.length
@@ -95,7 +96,11 @@ function headingAt(bird: Bird, scene: Scene, time: number): number {
 }
 
 /** Two swept wings; the size tells near from far. */
-function drawBird(context: CanvasRenderingContext2D, place: { x: number; y: number; heading: number }, bird: Bird): void {
+function drawBird(
+  context: CanvasRenderingContext2D,
+  place: { x: number; y: number; heading: number },
+  bird: Bird,
+): void {
   const size = 0.6 + 0.75 * bird.c * bird.c
   const cos = Math.cos(place.heading) * size
   const sin = Math.sin(place.heading) * size

@@ -26,7 +26,14 @@ export function ringNodes(members: readonly MemberView[]): readonly RingNode[] {
   const ordered = [...members].sort((a, b) => rank(a) - rank(b) || a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1))
   return ordered.map((member, index) => {
     const angle = -Math.PI / 2 + (2 * Math.PI * index) / ordered.length
-    return { id: member.id, member, angle, x: RING_RADIUS * Math.cos(angle), y: RING_RADIUS * Math.sin(angle), inRing: member.position !== null }
+    return {
+      id: member.id,
+      member,
+      angle,
+      x: RING_RADIUS * Math.cos(angle),
+      y: RING_RADIUS * Math.sin(angle),
+      inRing: member.position !== null,
+    }
   })
 }
 

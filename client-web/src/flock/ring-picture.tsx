@@ -2,7 +2,17 @@
 import type { MemberId, MemberView, RunView } from '@starling-grid/protocol'
 import { count, plural, rate } from '../format.ts'
 import { FlockCanvas } from './flock-canvas.tsx'
-import { flightPattern, type FlightPattern, HALF_HEIGHT, HALF_WIDTH, relayedLinks, type RingLink, RING_RADIUS, ringNodes, type RingNode } from './ring-layout.ts'
+import {
+  flightPattern,
+  type FlightPattern,
+  HALF_HEIGHT,
+  HALF_WIDTH,
+  relayedLinks,
+  type RingLink,
+  RING_RADIUS,
+  ringNodes,
+  type RingNode,
+} from './ring-layout.ts'
 
 /** Above this many members names would overlap; the table has them all. */
 const MOST_NAMES = 14
@@ -54,18 +64,31 @@ function Spokes(props: { readonly nodes: readonly RingNode[] }) {
 function Detour(props: { readonly link: RingLink }) {
   const { from, to } = props.link
   const bend = 0.2
-  return <path class="detour" d={`M ${from.x} ${from.y} Q ${bend * (from.x + to.x)} ${bend * (from.y + to.y)} ${to.x} ${to.y}`} />
+  return (
+    <path
+      class="detour"
+      d={`M ${from.x} ${from.y} Q ${bend * (from.x + to.x)} ${bend * (from.y + to.y)} ${to.x} ${to.y}`}
+    />
+  )
 }
 
 function Centre(props: { readonly run: RunView | null; readonly pattern: FlightPattern }) {
   const { run } = props
   if (run === null) return null
   if (props.pattern === 'star')
-    return <text y={19} class="centre-label">coordinator</text>
+    return (
+      <text y={19} class="centre-label">
+        coordinator
+      </text>
+    )
   return (
     <>
-      <text y={1} class="centre-number">{count(run.version.v)}</text>
-      <text y={12} class="centre-label">version</text>
+      <text y={1} class="centre-number">
+        {count(run.version.v)}
+      </text>
+      <text y={12} class="centre-label">
+        version
+      </text>
     </>
   )
 }
@@ -92,7 +115,9 @@ function Name(props: { readonly node: RingNode; readonly self: boolean }) {
   return (
     <text x={x} y={y} text-anchor={anchor}>
       <tspan class="name">{props.self ? 'you' : shortened(member.name)}</tspan>
-      <tspan class="speed" x={x} dy="1.15em">{member.state === 'training' ? `${rate(member.samplesPerSecond)}/s` : member.state}</tspan>
+      <tspan class="speed" x={x} dy="1.15em">
+        {member.state === 'training' ? `${rate(member.samplesPerSecond)}/s` : member.state}
+      </tspan>
     </text>
   )
 }
@@ -102,7 +127,10 @@ function shortened(name: string): string {
 }
 
 function tooltip(member: MemberView): string {
-  const adapter = member.adapter === null ? 'adapter not known yet' : `${member.adapter.name}${member.adapter.software ? ' (software)' : ''}`
+  const adapter =
+    member.adapter === null
+      ? 'adapter not known yet'
+      : `${member.adapter.name}${member.adapter.software ? ' (software)' : ''}`
   return `${member.name}: ${member.activity}, ${rate(member.samplesPerSecond)} samples/s, ${adapter}`
 }
 
@@ -110,6 +138,8 @@ function inWords(nodes: readonly RingNode[], pattern: FlightPattern): string {
   if (nodes.length === 0) return 'Nobody is in the ring yet.'
   const names = nodes.map((node) => node.member.name).join(', ')
   if (pattern === 'star') return `${plural(nodes.length, 'volunteer')} around the coordinator: ${names}.`
-  const detours = relayedLinks(nodes).map(({ from, to }) => ` The link from ${from.member.name} to ${to.member.name} goes through the coordinator.`)
+  const detours = relayedLinks(nodes).map(
+    ({ from, to }) => ` The link from ${from.member.name} to ${to.member.name} goes through the coordinator.`,
+  )
   return `${plural(nodes.length, 'volunteer')} in this order: ${names}.${detours.join('')}`
 }

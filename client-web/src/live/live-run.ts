@@ -1,7 +1,7 @@
 // The run as signals: history and state of the stream. Both pages read it; neither knows of sockets.
 import { type ReadonlySignal, signal } from '@preact/signals'
-import { applyWatch, EMPTY_HISTORY, type RunHistory } from './run-history.ts'
 import { forgetOwnerToken } from './owner-token.ts'
+import { applyWatch, EMPTY_HISTORY, type RunHistory } from './run-history.ts'
 import { type WatchLink, WatchSocket } from './watch-socket.ts'
 
 export interface LiveRun {

@@ -39,7 +39,8 @@ export class WatchSocket {
     const socket = new WebSocket(watchUrl(location))
     this.#socket = socket
     socket.onmessage = (event: MessageEvent<unknown>) => this.#received(event.data)
-    socket.onopen = () => this.#token !== undefined && socket.send(JSON.stringify({ type: 'owner', token: this.#token }))
+    socket.onopen = () =>
+      this.#token !== undefined && socket.send(JSON.stringify({ type: 'owner', token: this.#token }))
     socket.onclose = ({ reason }) => this.#lost(reason)
   }
 
@@ -87,5 +88,7 @@ function watchUrl(page: Location): string {
 function parseWatchMessage(data: unknown): WatchMessage | undefined {
   const value: unknown = typeof data === 'string' ? JSON.parse(data) : undefined
   if (typeof value !== 'object' || value === null || !('type' in value)) return undefined
-  return value.type === 'none' || value.type === 'snapshot' || value.type === 'update' ? (value as WatchMessage) : undefined
+  return value.type === 'none' || value.type === 'snapshot' || value.type === 'update'
+    ? (value as WatchMessage)
+    : undefined
 }

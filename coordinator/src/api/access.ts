@@ -1,5 +1,6 @@
-// Who asks, and what of a job belongs to them: the owner sees all; a volunteer's session what belongs to jobs that it was offered;
-// anybody what belongs to a job that says `public`. What does not exist and what belongs to others is answered alike.
+// Who asks, and what of a job belongs to them: the owner sees all; a volunteer's session what belongs to jobs that it
+// was offered; anybody what belongs to a job that says `public`. What does not exist and what belongs to others is
+// answered alike.
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
 import type { FastifyRequest } from 'fastify'
@@ -11,7 +12,9 @@ import { addressOf } from './addresses.ts'
 import { type HttpRefusal, notFound } from './errors.ts'
 import { Guesses } from './guesses.ts'
 
-/** What a session's token, or one that this program made for an owner, looks like: 256 random bits cannot be guessed. */
+/**
+ * What a session's token, or one that this program made for an owner, looks like: 256 random bits cannot be guessed.
+ */
 const RANDOM_TOKEN = /^[0-9a-f]{64}$/
 
 export interface AccessParts {
@@ -32,7 +35,11 @@ export class Access {
   /** @throws GridError 'token-required', 'rate-exceeded' after many wrong ones from this address */
   requireOwner(request: FastifyRequest): void {
     // A session's token is no guess at the owner's.
-    if (this.#isMember(request) || !this.isToken(bearer(request), addressOf(request))) throw new GridError('token-required', 'this needs the owner token of this coordinator: Authorization: Bearer TOKEN')
+    if (this.#isMember(request) || !this.isToken(bearer(request), addressOf(request)))
+      throw new GridError(
+        'token-required',
+        'this needs the owner token of this coordinator: Authorization: Bearer TOKEN',
+      )
   }
 
   /** Whether this is the owner's token; a wrong one counts against the address. @throws GridError 'rate-exceeded' */
@@ -64,7 +71,8 @@ export class Access {
   /** @throws GridError 'session-unknown' */
   requireSession(request: FastifyRequest): MemberId {
     const member = this.#parts.sessions.authenticate(bearer(request))
-    if (member === undefined) throw new GridError('session-unknown', 'this needs the session token of a volunteer: Authorization: Bearer TOKEN')
+    if (member === undefined)
+      throw new GridError('session-unknown', 'this needs the session token of a volunteer: Authorization: Bearer TOKEN')
     return member
   }
 
@@ -75,7 +83,10 @@ export class Access {
     if (run !== undefined && reader !== 'stranger') return { run, reader }
     if (reader === 'owner') return { run: this.requireRun(job), reader }
     if (reader !== 'stranger' || this.#isMember(request)) throw noSuchJob()
-    throw new GridError('token-required', 'this job is not public, or does not exist: the owner token is needed, or the session of a volunteer of this job')
+    throw new GridError(
+      'token-required',
+      'this job is not public, or does not exist: the owner token is needed, or the session of a volunteer of this job',
+    )
   }
 
   isOwner(request: FastifyRequest): boolean {
@@ -98,7 +109,8 @@ export class Access {
     const token = bearer(request)
     if (token === '') return 'stranger'
     const member = this.#parts.sessions.authenticate(token)
-    if (member !== undefined) return job !== undefined && this.#parts.sessions.takesPart(member, job) ? 'member' : 'stranger'
+    if (member !== undefined)
+      return job !== undefined && this.#parts.sessions.takesPart(member, job) ? 'member' : 'stranger'
     // Volunteers come back after a restart with tokens that are worth nothing: that is no guess.
     if (RANDOM_TOKEN.test(token)) return equal(token, this.#parts.token) ? 'owner' : 'stranger'
     return this.isToken(token, addressOf(request)) ? 'owner' : 'stranger'

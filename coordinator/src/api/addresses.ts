@@ -20,7 +20,10 @@ export function subscriberOf(ip: string): string {
   const after = groupsOf(tail ?? '')
   const zeros = Array<string>(GROUPS - before.length - after.length).fill('0')
   const groups = tail === undefined ? before : [...before, ...zeros, ...after]
-  return `${groups.slice(0, NETWORK_GROUPS).map((group) => Number.parseInt(group, 16).toString(16)).join(':')}::/64`
+  return `${groups
+    .slice(0, NETWORK_GROUPS)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(':')}::/64`
 }
 
 /** An IPv4 address at the end is two groups; it is never among the first four. */

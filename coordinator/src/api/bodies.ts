@@ -1,4 +1,5 @@
-// Bodies of requests: JSON for resources, bytes for gradients and versions, nothing else, each bounded before it is read.
+// Bodies of requests: JSON for resources, bytes for gradients and versions, nothing else, each bounded before it is
+// read.
 import { GridError, parseJson } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { HttpRefusal } from './errors.ts'
@@ -8,8 +9,16 @@ export const MAX_JSON_BYTES = 512 * 1024
 
 export function registerBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'string', bodyLimit: MAX_JSON_BYTES }, async (_: FastifyRequest, text: string) => parseJson(text, MAX_JSON_BYTES, 'the body'))
-  app.addContentTypeParser('application/octet-stream', { parseAs: 'buffer' }, async (_: FastifyRequest, body: Buffer) => body)
+  app.addContentTypeParser(
+    'application/json',
+    { parseAs: 'string', bodyLimit: MAX_JSON_BYTES },
+    async (_: FastifyRequest, text: string) => parseJson(text, MAX_JSON_BYTES, 'the body'),
+  )
+  app.addContentTypeParser(
+    'application/octet-stream',
+    { parseAs: 'buffer' },
+    async (_: FastifyRequest, body: Buffer) => body,
+  )
 }
 
 /**
@@ -18,8 +27,10 @@ export function registerBodies(app: FastifyInstance): void {
  */
 export function requireLength(request: FastifyRequest, most: number): number {
   const { 'content-length': length, 'content-encoding': encoding } = request.headers
-  if (encoding !== undefined) throw new HttpRefusal(415, 'message-malformed', `bodies are sent as they are, not as ${encoding.slice(0, 20)}`)
-  if (length === undefined) throw new HttpRefusal(411, 'message-malformed', 'a body with an announced length is expected')
+  if (encoding !== undefined)
+    throw new HttpRefusal(415, 'message-malformed', `bodies are sent as they are, not as ${encoding.slice(0, 20)}`)
+  if (length === undefined)
+    throw new HttpRefusal(411, 'message-malformed', 'a body with an announced length is expected')
   if (Number(length) > most) throw new GridError('message-too-large', `at most ${most} bytes are taken, got ${length}`)
   return Number(length)
 }

@@ -1,7 +1,7 @@
-// Connections of strangers: so many of one address, a floor under how fast what was asked for is read and what was announced is
-// sent, and a bound on the bytes of all bodies that are on their way.
-import { BlockList, isIPv6, type Socket } from 'node:net'
 import type { Server } from 'node:http'
+// Connections of strangers: so many of one address, a floor under how fast what was asked for is read and what was
+// announced is sent, and a bound on the bytes of all bodies that are on their way.
+import { BlockList, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { subscriberOf } from './addresses.ts'
 import { announcesBody, HttpRefusal } from './errors.ts'
@@ -17,7 +17,12 @@ export interface ConnectionLimits {
   readonly bodyBytes: number
 }
 
-export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = { perAddress: 1024, slowest: 16 * 1024, graceMs: 20_000, bodyBytes: 1024 * 1024 * 1024 }
+export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
+  perAddress: 1024,
+  slowest: 16 * 1024,
+  graceMs: 20_000,
+  bodyBytes: 1024 * 1024 * 1024,
+}
 
 /** bytes that a body counts for when it announces no length: the largest JSON */
 const UNANNOUNCED_BYTES = 512 * 1024
@@ -30,7 +35,10 @@ interface Reading {
 }
 
 /** @param proxies addresses whose connections carry many callers */
-export function guardConnections(app: FastifyInstance, { proxies, limits }: { readonly proxies: readonly string[]; readonly limits: ConnectionLimits }): void {
+export function guardConnections(
+  app: FastifyInstance,
+  { proxies, limits }: { readonly proxies: readonly string[]; readonly limits: ConnectionLimits },
+): void {
   const trusted = blockList(proxies)
   const open = new Map<string, number>()
   const readers = new Map<Socket, Reading>()
@@ -72,7 +80,13 @@ function boundBodies(app: FastifyInstance, { slowest, graceMs, bodyBytes }: Conn
   app.addHook('preParsing', async (request, reply) => {
     if (!announcesBody(request)) return
     const bytes = Number(request.headers['content-length'] ?? UNANNOUNCED_BYTES)
-    if (onTheirWay > 0 && onTheirWay + bytes > bodyBytes) throw new HttpRefusal(429, 'rate-exceeded', 'too many bytes are on their way here; send this again in a moment', RETRY_SECONDS)
+    if (onTheirWay > 0 && onTheirWay + bytes > bodyBytes)
+      throw new HttpRefusal(
+        429,
+        'rate-exceeded',
+        'too many bytes are on their way here; send this again in a moment',
+        RETRY_SECONDS,
+      )
     onTheirWay += bytes
     const late = setTimeout(() => request.raw.destroy(), graceMs + (1000 * bytes) / slowest)
     request.raw.once('end', () => clearTimeout(late))

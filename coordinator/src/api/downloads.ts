@@ -12,7 +12,11 @@ export interface Download {
   readonly stored: () => Promise<Stored>
 }
 
-export async function sendStored(request: FastifyRequest, reply: FastifyReply, { etag: name, bytes, cacheControl, fileName, stored }: Download): Promise<FastifyReply> {
+export async function sendStored(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { etag: name, bytes, cacheControl, fileName, stored }: Download,
+): Promise<FastifyReply> {
   const { headers, method } = request
   const etag = `"${name}"`
   void reply.headers({ etag, 'accept-ranges': 'bytes' }).type('application/octet-stream')
@@ -24,7 +28,11 @@ export async function sendStored(request: FastifyRequest, reply: FastifyReply, {
   const range = readRange(headers.range, found.bytes, headers['if-range'], etag)
   if (range === 'unsatisfiable') {
     void reply.header('content-range', `bytes */${found.bytes}`)
-    throw new HttpRefusal(416, 'message-malformed', `there are ${found.bytes} bytes, asked for ${String(headers.range).slice(0, 40)}`)
+    throw new HttpRefusal(
+      416,
+      'message-malformed',
+      `there are ${found.bytes} bytes, asked for ${String(headers.range).slice(0, 40)}`,
+    )
   }
   const { first, last } = range ?? { first: 0, last: found.bytes - 1 }
   if (range !== undefined) void reply.code(206).header('content-range', `bytes ${first}-${last}/${found.bytes}`)
@@ -33,7 +41,12 @@ export async function sendStored(request: FastifyRequest, reply: FastifyReply, {
 }
 
 /** One range of bytes (RFC 9110 §14); several, or anything else, is answered with the whole. */
-function readRange(range: string | undefined, length: number, ifRange: unknown, etag: string): { readonly first: number; readonly last: number } | 'unsatisfiable' | undefined {
+function readRange(
+  range: string | undefined,
+  length: number,
+  ifRange: unknown,
+  etag: string,
+): { readonly first: number; readonly last: number } | 'unsatisfiable' | undefined {
   const [, from = '', to = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(range ?? '') ?? []
   if ((from === '' && to === '') || (ifRange !== undefined && ifRange !== etag)) return undefined
   const first = from === '' ? Math.max(0, length - Number(to)) : Number(from)

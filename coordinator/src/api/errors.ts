@@ -16,7 +16,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   'lease-stale': 409,
   'mode-stale': 409,
   'base-stale': 409,
-  'duplicate': 409,
+  duplicate: 409,
   'gradient-not-finite': 422,
   'gradient-unproven': 409,
   'gradient-shape': 422,
@@ -25,7 +25,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   'model-invalid': 422,
   'job-invalid': 422,
   'dataset-unreadable': 422,
-  'unsupported': 422,
+  unsupported: 422,
   'disk-failed': 507,
 }
 

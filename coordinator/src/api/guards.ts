@@ -1,5 +1,5 @@
-// What every request passes before a route sees it: our own name in Host (DNS rebinding), and our own page or none in Origin
-// (other sites' scripts).
+// What every request passes before a route sees it: our own name in Host (DNS rebinding), and our own page or none in
+// Origin (other sites' scripts).
 import { isIP } from 'node:net'
 import { GridError } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
@@ -18,16 +18,24 @@ export interface Names {
 export function registerGuards(app: FastifyInstance, names: Names): void {
   app.addHook('onRequest', async (request) => {
     const { host = '', origin } = request.headers
-    if (request.raw.rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === 'host').length > 1) throw new HttpRefusal(400, 'message-malformed', 'a request has one Host')
-    if (!isOurs(hostname(host), names)) throw new HttpRefusal(421, 'origin-refused', `this coordinator does not answer to "${host.slice(0, 80)}". Use its address as printed at start, or start it with --public-url.`)
+    if (request.raw.rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === 'host').length > 1)
+      throw new HttpRefusal(400, 'message-malformed', 'a request has one Host')
+    if (!isOurs(hostname(host), names))
+      throw new HttpRefusal(
+        421,
+        'origin-refused',
+        `this coordinator does not answer to "${host.slice(0, 80)}". Use its address as printed at start, or start it with --public-url.`,
+      )
     const changes = request.method !== 'GET' && request.method !== 'HEAD'
     const upgrades = request.headers.upgrade !== undefined
-    if (origin !== undefined && (changes || upgrades) && !sameOrigin(origin, host, names)) throw new GridError('origin-refused', `a page of ${origin.slice(0, 80)} may not use this coordinator`)
+    if (origin !== undefined && (changes || upgrades) && !sameOrigin(origin, host, names))
+      throw new GridError('origin-refused', `a page of ${origin.slice(0, 80)} may not use this coordinator`)
   })
 }
 
 function isOurs(name: string, { host, publicUrl }: Names): boolean {
-  if (name === 'localhost' || name === '127.0.0.1' || name === '::1' || name === host || name === publicUrl?.hostname) return true
+  if (name === 'localhost' || name === '127.0.0.1' || name === '::1' || name === host || name === publicUrl?.hostname)
+    return true
   // A name can be made to point here by its owner, an address cannot.
   return WILDCARDS.has(host) && isIP(name) !== 0
 }
@@ -38,5 +46,8 @@ function sameOrigin(origin: string, host: string, { publicUrl }: Names): boolean
 
 /** "[::1]:80" → "::1" */
 function hostname(host: string): string {
-  return host.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase()
+  return host
+    .replace(/:\d+$/, '')
+    .replace(/^\[(.*)\]$/, '$1')
+    .toLowerCase()
 }

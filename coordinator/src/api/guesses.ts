@@ -1,4 +1,5 @@
-// Wrong owner tokens of an address: a few are mistyped, more are guessed, and each then waits twice as long as the last.
+// Wrong owner tokens of an address: a few are mistyped, more are guessed, and each then waits twice as long as the
+// last.
 import { now } from '../clock.ts'
 import { HttpRefusal } from './errors.ts'
 
@@ -27,7 +28,12 @@ export class Guesses {
     if (wrong === undefined || wrong.count < FREE) return
     const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (wrong.count - FREE)) - (now() - wrong.at)
     if (waitMs <= 0) return
-    throw new HttpRefusal(429, 'rate-exceeded', `${wrong.count} wrong tokens came from this address; try again in ${Math.ceil(waitMs / 1000)} s`, Math.ceil(waitMs / 1000))
+    throw new HttpRefusal(
+      429,
+      'rate-exceeded',
+      `${wrong.count} wrong tokens came from this address; try again in ${Math.ceil(waitMs / 1000)} s`,
+      Math.ceil(waitMs / 1000),
+    )
   }
 
   count(address: string): void {

@@ -28,24 +28,35 @@ export interface JobRoutes {
 }
 
 export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes): void {
-  app.post<{ Querystring: { dry?: string } }>('/api/jobs', {
-    config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
-    onRequest: async (request) => access.requireOwner(request),
-  }, async (request, reply) => {
-    const spec = parseJobSpec(request.body)
-    if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
-    const run = await runs.submit(spec)
-    return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
-  })
+  app.post<{ Querystring: { dry?: string } }>(
+    '/api/jobs',
+    {
+      config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
+      onRequest: async (request) => access.requireOwner(request),
+    },
+    async (request, reply) => {
+      const spec = parseJobSpec(request.body)
+      if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
+      const run = await runs.submit(spec)
+      return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
+    },
+  )
 
-  app.post<{ Params: { id: string } }>('/api/jobs/:id/stop', { onRequest: async (request) => access.requireOwner(request) }, async ({ params }, reply) => {
-    const run = access.requireRun(params.id)
-    run.feed({ type: 'end-with-epoch' })
-    return reply.code(202).send({ epochs: run.state.config.epochs })
-  })
+  app.post<{ Params: { id: string } }>(
+    '/api/jobs/:id/stop',
+    { onRequest: async (request) => access.requireOwner(request) },
+    async ({ params }, reply) => {
+      const run = access.requireRun(params.id)
+      run.feed({ type: 'end-with-epoch' })
+      return reply.code(202).send({ epochs: run.state.config.epochs })
+    },
+  )
 
   app.get('/api/jobs', async (request) => {
-    const readable = runs.list().map((run) => ({ run, reader: access.readerOf(request, run) })).filter(({ reader }) => reader !== 'stranger')
+    const readable = runs
+      .list()
+      .map((run) => ({ run, reader: access.readerOf(request, run) }))
+      .filter(({ reader }) => reader !== 'stranger')
     const jobs = readable.map(({ run, reader }) => viewFor(reader, run.view()))
     return access.isOwner(request) ? { jobs, damaged: runs.damaged() } : { jobs }
   })
@@ -55,7 +66,9 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     return viewFor(reader, run.view())
   })
 
-  app.get<OneJob>('/api/jobs/:id/records', async (request) => ({ records: access.requireReader(request, request.params.id).run.records }))
+  app.get<OneJob>('/api/jobs/:id/records', async (request) => ({
+    records: access.requireReader(request, request.params.id).run.records,
+  }))
 
   registerExport(app, access)
 }

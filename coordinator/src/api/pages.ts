@@ -6,18 +6,21 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 
 /** Names of built files hold a hash of their content; the pages' own names stay. */
 const HASHED = /[\\/]assets[\\/]/
-const NOT_BUILT = 'The web page is not built. Run `npm start` from the folder of the repository, which builds it, or name its folder with --web-root.\nVolunteers with Node can join all the same.\n'
+const NOT_BUILT =
+  'The web page is not built. Run `npm start` from the folder of the repository, which builds it, or name its folder with --web-root.\nVolunteers with Node can join all the same.\n'
 
 export async function registerPages(app: FastifyInstance, webRoot: string | undefined): Promise<void> {
   if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {
-    for (const path of ['/', '/dashboard']) app.get(path, async (_, reply) => reply.code(503).type('text/plain; charset=utf-8').send(NOT_BUILT))
+    for (const path of ['/', '/dashboard'])
+      app.get(path, async (_, reply) => reply.code(503).type('text/plain; charset=utf-8').send(NOT_BUILT))
     return
   }
   await app.register(fastifyStatic, {
     root: webRoot,
     index: false,
     cacheControl: false,
-    setHeaders: (response, path) => void response.setHeader('cache-control', HASHED.test(path) ? 'public, max-age=31536000, immutable' : 'no-cache'),
+    setHeaders: (response, path) =>
+      void response.setHeader('cache-control', HASHED.test(path) ? 'public, max-age=31536000, immutable' : 'no-cache'),
   })
   const page = (file: string) => async (_: unknown, reply: FastifyReply) => reply.sendFile(file)
   app.get('/', page('index.html'))
@@ -26,7 +29,10 @@ export async function registerPages(app: FastifyInstance, webRoot: string | unde
 
 export const READY_PATH = '/readyz'
 
-/** healthz: the process answers. readyz: it takes work; 503 with the reason while it ends, so that a proxy sends requests elsewhere. */
+/**
+ * healthz: the process answers. readyz: it takes work; 503 with the reason while it ends, so that a proxy sends
+ * requests elsewhere.
+ */
 export function registerProbes(app: FastifyInstance, notReady: () => string | undefined): void {
   app.get('/healthz', async () => ({ ok: true }))
   app.get(READY_PATH, async (_, reply) => {

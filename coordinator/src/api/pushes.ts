@@ -1,14 +1,27 @@
-// Gradients of async mode and of guests: checked here for form and honesty of their numbers, decided about in run/leases.ts.
+// Gradients of async mode and of guests: checked here for form and honesty of their numbers, decided about in
+// run/leases.ts.
 import { createHash } from 'node:crypto'
 import { type GradientForm, gradientForm, readGradient } from '@starling-grid/model'
-import { type ErrorCode, GridError, isGridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, MAX_VOLUNTEERS, parse, parseJson, type Push, PushSchema, sha256Name } from '@starling-grid/protocol'
+import {
+  type ErrorCode,
+  GridError,
+  isGridError,
+  MAX_MESSAGE_BYTES,
+  MAX_PARAMETERS,
+  MAX_VOLUNTEERS,
+  parse,
+  parseJson,
+  type Push,
+  PushSchema,
+  sha256Name,
+} from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireHonestCounts } from '../honest-counts.ts'
 import type { RunHost } from '../run-host.ts'
+import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'
 import { Seats } from './seats.ts'
-import type { Access } from './access.ts'
 
 /** Carries what a push says about its body. */
 export const PUSH_HEADER = 'x-starling-push'
@@ -28,40 +41,60 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_VOLUNTEERS, 1)
   registerGuestSums(app, access)
 
-  app.post<Route>('/api/jobs/:id/pushes', {
-    bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
-    // All of this before the first byte of the body.
-    onRequest: async (request, reply) => {
-      const { member, run } = access.requireMember(request, request.params.id)
-      const { layout } = run.job.form
-      requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
-      const push = readPush(request)
-      if (push.incarnation !== member) throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
-      const stale = run.refusesPush(push)
-      if (stale !== undefined) return reply.code(statusOf(stale.verdict)).header('connection', 'close').send({ ...stale, code: stale.verdict })
-      seats.take(member, reply)
-      announced.set(request, { push, form: gradientForm(layout, push.sparse) })
+  app.post<Route>(
+    '/api/jobs/:id/pushes',
+    {
+      bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
+      // All of this before the first byte of the body.
+      onRequest: async (request, reply) => {
+        const { member, run } = access.requireMember(request, request.params.id)
+        const { layout } = run.job.form
+        requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
+        const push = readPush(request)
+        if (push.incarnation !== member)
+          throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
+        const stale = run.refusesPush(push)
+        if (stale !== undefined)
+          return reply
+            .code(statusOf(stale.verdict))
+            .header('connection', 'close')
+            .send({ ...stale, code: stale.verdict })
+        seats.take(member, reply)
+        announced.set(request, { push, form: gradientForm(layout, push.sparse) })
+      },
     },
-  }, async (request, reply) => {
-    const { run } = access.requireMember(request, request.params.id)
-    const { verdict, message } = await decided(run, announced.get(request), request)
-    const status = verdict === 'received' ? 200 : statusOf(verdict)
-    return reply.code(status).send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
-  })
+    async (request, reply) => {
+      const { run } = access.requireMember(request, request.params.id)
+      const { verdict, message } = await decided(run, announced.get(request), request)
+      const status = verdict === 'received' ? 200 : statusOf(verdict)
+      return reply
+        .code(status)
+        .send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
+    },
+  )
 }
 
 /** What guests pushed, for the member of the ring that was given it (A1). */
 function registerGuestSums(app: FastifyInstance, access: Access): void {
-  app.get<{ Params: { id: string; sum: string } }>('/api/jobs/:id/guests/:sum', { onRequest: async (request) => void access.requireMember(request, request.params.id) }, async (request, reply) => {
-    const { member, run } = access.requireMember(request, request.params.id)
-    const { given } = run.state
-    const bytes = given?.to === member && String(given.id) === request.params.sum ? run.guests.bytes(given.id) : undefined
-    if (bytes === undefined) throw notFound('this sum of guests is not kept for this member, or not any more')
-    return reply.type('application/octet-stream').send(bytes)
-  })
+  app.get<{ Params: { id: string; sum: string } }>(
+    '/api/jobs/:id/guests/:sum',
+    { onRequest: async (request) => void access.requireMember(request, request.params.id) },
+    async (request, reply) => {
+      const { member, run } = access.requireMember(request, request.params.id)
+      const { given } = run.state
+      const bytes =
+        given?.to === member && String(given.id) === request.params.sum ? run.guests.bytes(given.id) : undefined
+      if (bytes === undefined) throw notFound('this sum of guests is not kept for this member, or not any more')
+      return reply.type('application/octet-stream').send(bytes)
+    },
+  )
 }
 
-async function decided(run: RunHost, announced: Announced | undefined, request: FastifyRequest): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
+async function decided(
+  run: RunHost,
+  announced: Announced | undefined,
+  request: FastifyRequest,
+): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
   if (announced === undefined) throw new Error('internal: a push whose header was not read')
   const { push, form } = announced
   try {

@@ -14,7 +14,8 @@ export function registerRoutesOnly(app: FastifyInstance): readonly Route[] {
   app.addHook('onRoute', ({ method, url }) => void routes.push(...[method].flat().map((one) => ({ method: one, url }))))
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404) refuse(reply, methodsAt(routes, request.url))
-    if ((request.method === 'GET' || request.method === 'HEAD') && announcesBody(request)) throw new HttpRefusal(400, 'message-malformed', `a request by ${request.method} has no body`)
+    if ((request.method === 'GET' || request.method === 'HEAD') && announcesBody(request))
+      throw new HttpRefusal(400, 'message-malformed', `a request by ${request.method} has no body`)
   })
   return routes
 }

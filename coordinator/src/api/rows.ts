@@ -1,11 +1,20 @@
-// Parameters of a recent version of the parameter server without most rows of some matrices: what a batch of a model with a
-// large embedding needs. The answer has the form of a sparse push.
+// Parameters of a recent version of the parameter server without most rows of some matrices: what a batch of a model
+// with a large embedding needs. The answer has the form of a sparse push.
 import { gradientForm, readRowNumbers, writeRows } from '@starling-grid/model'
-import { GridError, MAX_MESSAGE_BYTES, MAX_PARAMETERS, parse, parseJson, type SparsePart, SparsePartsSchema, type VersionId } from '@starling-grid/protocol'
+import {
+  GridError,
+  MAX_MESSAGE_BYTES,
+  MAX_PARAMETERS,
+  parse,
+  parseJson,
+  type SparsePart,
+  SparsePartsSchema,
+  type VersionId,
+} from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { HttpRefusal } from './errors.ts'
-import type { Access } from './access.ts'
 
 /** Says of which matrices how many rows are asked for; the body is their numbers. */
 export const ROWS_HEADER = 'x-starling-rows'
@@ -17,26 +26,37 @@ interface Route {
 }
 
 export function registerRows(app: FastifyInstance, access: Access): void {
-  app.post<Route>('/api/jobs/:id/versions/:versionId/rows', {
-    bodyLimit: MAX_PARAMETERS * WORD_BYTES,
-    onRequest: async (request) => {
-      const { run } = access.requireMember(request, request.params.id)
-      const parts = readParts(request)
-      gradientForm(run.job.form.layout, parts)
-      requireLength(request, WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0))
+  app.post<Route>(
+    '/api/jobs/:id/versions/:versionId/rows',
+    {
+      bodyLimit: MAX_PARAMETERS * WORD_BYTES,
+      onRequest: async (request) => {
+        const { run } = access.requireMember(request, request.params.id)
+        const parts = readParts(request)
+        gradientForm(run.job.form.layout, parts)
+        requireLength(request, WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0))
+      },
     },
-  }, async (request, reply) => {
-    const { job, versions } = access.requireMember(request, request.params.id).run
-    const { layout } = job.form
-    const rows = readRowNumbers(bytesOf(request), gradientForm(layout, readParts(request)))
-    const parameters = versions.recent(request.params.versionId as VersionId) // only compared with ids of versions that we have
-    if (parameters === undefined) throw new HttpRefusal(404, 'base-stale', 'the parameter server does not hold this version now; ask for work again')
-    return reply.type('application/octet-stream').send(writeRows(parameters, layout, rows))
-  })
+    async (request, reply) => {
+      const { job, versions } = access.requireMember(request, request.params.id).run
+      const { layout } = job.form
+      const rows = readRowNumbers(bytesOf(request), gradientForm(layout, readParts(request)))
+      // only compared with ids of versions that we have
+      const parameters = versions.recent(request.params.versionId as VersionId)
+      if (parameters === undefined)
+        throw new HttpRefusal(
+          404,
+          'base-stale',
+          'the parameter server does not hold this version now; ask for work again',
+        )
+      return reply.type('application/octet-stream').send(writeRows(parameters, layout, rows))
+    },
+  )
 }
 
 function readParts(request: FastifyRequest): SparsePart[] {
   const header = request.headers[ROWS_HEADER]
-  if (typeof header !== 'string') throw new GridError('message-malformed', `a request for rows has the header ${ROWS_HEADER}`)
+  if (typeof header !== 'string')
+    throw new GridError('message-malformed', `a request for rows has the header ${ROWS_HEADER}`)
   return parse(SparsePartsSchema, parseJson(header, MAX_MESSAGE_BYTES, 'the rows'), 'the rows')
 }

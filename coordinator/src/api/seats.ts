@@ -1,5 +1,5 @@
-// How many answers or bodies may be on their way at once: in all, and of one member or address. A seat is free again when its
-// response is over, however it ended.
+// How many answers or bodies may be on their way at once: in all, and of one member or address. A seat is free again
+// when its response is over, however it ended.
 import type { FastifyReply } from 'fastify'
 import { HttpRefusal } from './errors.ts'
 
@@ -20,8 +20,20 @@ export class Seats {
   /** @throws HttpRefusal 'rate-exceeded' when none is free */
   take(holder: string, reply: FastifyReply): void {
     const held = this.#taken.get(holder) ?? 0
-    if (held >= this.#mostEach) throw new HttpRefusal(429, 'rate-exceeded', `${this.#mostEach} at a time; ask again when it is done`, RETRY_SECONDS)
-    if (this.#all >= this.#most) throw new HttpRefusal(429, 'rate-exceeded', `${this.#most} others are being served; ask again in a moment`, RETRY_SECONDS)
+    if (held >= this.#mostEach)
+      throw new HttpRefusal(
+        429,
+        'rate-exceeded',
+        `${this.#mostEach} at a time; ask again when it is done`,
+        RETRY_SECONDS,
+      )
+    if (this.#all >= this.#most)
+      throw new HttpRefusal(
+        429,
+        'rate-exceeded',
+        `${this.#most} others are being served; ask again in a moment`,
+        RETRY_SECONDS,
+      )
     this.#all++
     this.#taken.set(holder, held + 1)
     reply.raw.once('close', () => this.#free(holder))

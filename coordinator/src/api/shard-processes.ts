@@ -9,22 +9,29 @@ export const SHARDS_PATH = '/api/parameter-server'
 const MAX_SHARDS = 64
 const CLOSE_POLICY = 1008
 
-export function registerShardProcesses(app: FastifyInstance, { processes, access }: { readonly processes: ShardProcesses; readonly access: Access }): void {
-  app.get(SHARDS_PATH, {
-    websocket: true,
-    onRequest: async (request) => {
-      access.requireOwner(request)
-      seatOf(request)
+export function registerShardProcesses(
+  app: FastifyInstance,
+  { processes, access }: { readonly processes: ShardProcesses; readonly access: Access },
+): void {
+  app.get(
+    SHARDS_PATH,
+    {
+      websocket: true,
+      onRequest: async (request) => {
+        access.requireOwner(request)
+        seatOf(request)
+      },
     },
-  }, (socket, request) => {
-    socket.on('error', () => {}) // close follows
-    try {
-      processes.admit(socket, seatOf(request))
-    } catch (error) {
-      if (!isGridError(error)) throw error
-      socket.close(CLOSE_POLICY, error.message)
-    }
-  })
+    (socket, request) => {
+      socket.on('error', () => {}) // close follows
+      try {
+        processes.admit(socket, seatOf(request))
+      } catch (error) {
+        if (!isGridError(error)) throw error
+        socket.close(CLOSE_POLICY, error.message)
+      }
+    },
+  )
 }
 
 /** @throws GridError 'message-malformed' */
@@ -37,6 +44,10 @@ function seatOf({ query }: FastifyRequest): ShardSeat {
 export function readRange(text: string): ShardSeat {
   const [, index = '', of = ''] = /^(\d{1,2})\/(\d{1,2})$/.exec(text) ?? []
   const seat = { index: Number(index), of: Number(of) }
-  if (of === '' || seat.of > MAX_SHARDS || seat.index >= seat.of) throw new GridError('message-malformed', `a range is I/N with 0 ≤ I < N ≤ ${MAX_SHARDS}, got "${text.slice(0, 20)}"`)
+  if (of === '' || seat.of > MAX_SHARDS || seat.index >= seat.of)
+    throw new GridError(
+      'message-malformed',
+      `a range is I/N with 0 ≤ I < N ≤ ${MAX_SHARDS}, got "${text.slice(0, 20)}"`,
+    )
   return seat
 }

@@ -1,5 +1,12 @@
 // Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
-import { MAX_VOLUNTEERS, type MemberId, parse, type VersionId, type VersionRef, VersionRefSchema } from '@starling-grid/protocol'
+import {
+  MAX_VOLUNTEERS,
+  type MemberId,
+  parse,
+  type VersionId,
+  type VersionRef,
+  VersionRefSchema,
+} from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Stored, storedInMemory } from '../blobs/stored.ts'
 import type { RunHost } from '../run-host.ts'
@@ -12,7 +19,10 @@ import { Seats } from './seats.ts'
 
 /** Bytes of the largest version that any model within our limits has: three vectors of 256 MiB and a header. */
 const MAX_VERSION_BYTES = 1024 * 1024 * 1024
-/** Whole states that are being downloaded at once, one of each member: together they share the coordinator's line. The others of a herd wait. */
+/**
+ * Whole states that are being downloaded at once, one of each member: together they share the coordinator's line. The
+ * others of a herd wait.
+ */
 const MAX_DOWNLOADS = 64
 
 const CREATED = 201
@@ -36,13 +46,19 @@ export function registerVersions(app: FastifyInstance, access: Access): void {
 /** Kept checkpoints, for the owner: what each is, and its whole state. */
 function registerCheckpoints(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_CHECKPOINTS, MAX_CHECKPOINTS)
-  app.get<{ Params: { id: string } }>('/api/jobs/:id/checkpoints', { onRequest: async (request) => access.requireOwner(request) }, async ({ params }) => ({ checkpoints: await access.requireRun(params.id).versions.kept() }))
+  app.get<{ Params: { id: string } }>(
+    '/api/jobs/:id/checkpoints',
+    { onRequest: async (request) => access.requireOwner(request) },
+    async ({ params }) => ({ checkpoints: await access.requireRun(params.id).versions.kept() }),
+  )
   app.route<{ Params: { id: string; v: string } }>({
     method: ['GET', 'HEAD'],
     url: '/api/jobs/:id/checkpoints/:v',
     onRequest: async (request) => access.requireOwner(request),
     handler: async (request, reply) => {
-      const { params: { id, v } } = request
+      const {
+        params: { id, v },
+      } = request
       const { job, versions } = access.requireRun(id)
       const checkpoint = (await versions.kept()).findLast((kept) => String(kept.v) === v)
       if (checkpoint === undefined) throw notFound('this checkpoint is not kept; ask for the list of those that are')
@@ -50,7 +66,12 @@ function registerCheckpoints(app: FastifyInstance, access: Access): void {
         seats.take('the owner', reply)
         return kept(await versions.state(checkpoint.id))
       }
-      return sendStored(request, reply, { etag: checkpoint.sha256, bytes: checkpoint.bytes, fileName: `${job.id}-checkpoint-v${v}.safetensors`, stored })
+      return sendStored(request, reply, {
+        etag: checkpoint.sha256,
+        bytes: checkpoint.bytes,
+        fileName: `${job.id}-checkpoint-v${v}.safetensors`,
+        stored,
+      })
     },
   })
 }
@@ -64,7 +85,10 @@ function registerDownload(app: FastifyInstance, access: Access): void {
     onRequest: async (request) => void access.requireMember(request, request.params.id),
     handler: async (request, reply) => {
       const { params, query } = request
-      const { member, run: { versions } } = access.requireMember(request, params.id)
+      const {
+        member,
+        run: { versions },
+      } = access.requireMember(request, params.id)
       const id = params.versionId as VersionId // only compared with ids of versions that we have
       const whole = query.part !== 'parameters'
       const found = async (): Promise<Stored> => {
@@ -82,38 +106,48 @@ async function parametersOf(versions: Versions, id: VersionId): Promise<Stored |
 }
 
 function kept(stored: Stored | undefined): Stored {
-  if (stored === undefined) throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
+  if (stored === undefined)
+    throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
   return stored
 }
 
 function registerUpload(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_VOLUNTEERS, 1)
-  app.put<Upload>('/api/jobs/:id/versions/:v/:versionId', {
-    bodyLimit: MAX_VERSION_BYTES,
-    // All of this before the first byte of the body.
-    onRequest: async (request, reply) => {
-      const { params } = request
-      const { member, run } = access.requireMember(request, params.id)
-      const { versions } = run
-      if (!versions.expects(member, readVersion(params))) throw new HttpRefusal(409, 'message-unexpected', 'this version was not asked of this member, or not any more')
-      requireLength(request, versions.maxBytes)
-      seats.take(member, reply)
-      begin(run, { member, version: readVersion(params), reply })
+  app.put<Upload>(
+    '/api/jobs/:id/versions/:v/:versionId',
+    {
+      bodyLimit: MAX_VERSION_BYTES,
+      // All of this before the first byte of the body.
+      onRequest: async (request, reply) => {
+        const { params } = request
+        const { member, run } = access.requireMember(request, params.id)
+        const { versions } = run
+        if (!versions.expects(member, readVersion(params)))
+          throw new HttpRefusal(409, 'message-unexpected', 'this version was not asked of this member, or not any more')
+        requireLength(request, versions.maxBytes)
+        seats.take(member, reply)
+        begin(run, { member, version: readVersion(params), reply })
+      },
     },
-  }, async (request, reply) => {
-    const { member, run } = access.requireMember(request, request.params.id)
-    const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
-    run.requireOwned()
-    run.feed({ type: 'uploaded', member, ...stored })
-    return reply.code(CREATED).send({ sha256: stored.blob })
-  })
+    async (request, reply) => {
+      const { member, run } = access.requireMember(request, request.params.id)
+      const stored = await run.versions.accept(readVersion(request.params), bytesOf(request))
+      run.requireOwned()
+      run.feed({ type: 'uploaded', member, ...stored })
+      return reply.code(CREATED).send({ sha256: stored.blob })
+    },
+  )
 }
 
 /** From the first byte to the last of the answer, also when the connection breaks between them. */
-function begin(run: RunHost, { member, version, reply }: { readonly member: MemberId; readonly version: VersionRef; readonly reply: FastifyReply }): void {
+function begin(
+  run: RunHost,
+  { member, version, reply }: { readonly member: MemberId; readonly version: VersionRef; readonly reply: FastifyReply },
+): void {
   run.feed({ type: 'upload-begun', member, version })
   reply.raw.once('close', () => {
-    if (reply.raw.statusCode !== CREATED || !reply.raw.writableEnded) run.feed({ type: 'upload-failed', member, version })
+    if (reply.raw.statusCode !== CREATED || !reply.raw.writableEnded)
+      run.feed({ type: 'upload-failed', member, version })
   })
 }
 

@@ -1,6 +1,16 @@
-// The dashboard's stream: one snapshot, then what is new, twice a second. A page that reads too slowly misses updates and gets
-// a new snapshot; it never costs more memory than one. A page says at most one thing: the owner's token.
-import { GridError, isGridError, parse, parseJson, type RunEvent, type RunView, type StepPoint, type WatchMessage, WatchTokenSchema } from '@starling-grid/protocol'
+// The dashboard's stream: one snapshot, then what is new, twice a second. A page that reads too slowly misses updates
+// and gets a new snapshot; it never costs more memory than one. A page says at most one thing: the owner's token.
+import {
+  GridError,
+  isGridError,
+  parse,
+  parseJson,
+  type RunEvent,
+  type RunView,
+  type StepPoint,
+  type WatchMessage,
+  WatchTokenSchema,
+} from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import type { WebSocket } from 'ws'
 import { now } from '../clock.ts'
@@ -76,18 +86,22 @@ export function registerWatch(app: FastifyInstance, { runs, access }: WatchRoute
     tell(watchers, runs)
   }, UPDATE_MS)
 
-  app.get('/api/watch', { websocket: true, config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } } }, (socket, request) => {
-    // The close event follows and does what is to do.
-    socket.on('error', () => {})
-    const seat = seatFor(watchers, addressOf(request))
-    if (seat === 'none') return socket.close(CLOSE_FULL, 'too many pages watch already')
-    const watcher = newWatcher(socket, addressOf(request), seat === 'unproven')
-    watchers.add(watcher)
-    socket.on('close', () => watchers.delete(watcher))
-    socket.on('pong', () => (watcher.aliveAt = now()))
-    socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, access, runs }))
-    tell([watcher], runs)
-  })
+  app.get(
+    '/api/watch',
+    { websocket: true, config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } } },
+    (socket, request) => {
+      // The close event follows and does what is to do.
+      socket.on('error', () => {})
+      const seat = seatFor(watchers, addressOf(request))
+      if (seat === 'none') return socket.close(CLOSE_FULL, 'too many pages watch already')
+      const watcher = newWatcher(socket, addressOf(request), seat === 'unproven')
+      watchers.add(watcher)
+      socket.on('close', () => watchers.delete(watcher))
+      socket.on('pong', () => (watcher.aliveAt = now()))
+      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, access, runs }))
+      tell([watcher], runs)
+    },
+  )
 
   return {
     stop() {
@@ -105,7 +119,18 @@ function nothingToShow({ owner }: Watcher, runs: Runs): string {
 function newWatcher(socket: WebSocket, address: string, unproven: boolean): Watcher {
   const at = now()
   const heard = { owner: false, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
-  return { socket, address, ...heard, run: undefined, fresh: true, v: 0, validations: 0, events: 0, rewinds: 0, view: '' }
+  return {
+    socket,
+    address,
+    ...heard,
+    run: undefined,
+    fresh: true,
+    v: 0,
+    validations: 0,
+    events: 0,
+    rewinds: 0,
+    view: '',
+  }
 }
 
 /** Owners are not counted: strangers take no place from them. */
@@ -129,9 +154,14 @@ function heard(watcher: Watcher, { data, isBinary, access, runs }: Word): void {
   const { socket, address } = watcher
   if (socket.readyState !== socket.OPEN) return
   try {
-    if (watcher.spoke || isBinary || data.byteLength > MAX_WORD_BYTES) throw new GridError('message-unexpected', 'a page says its token once, and nothing else')
+    if (watcher.spoke || isBinary || data.byteLength > MAX_WORD_BYTES)
+      throw new GridError('message-unexpected', 'a page says its token once, and nothing else')
     watcher.spoke = true
-    const { token } = parse(WatchTokenSchema, parseJson(data.toString('utf8'), MAX_WORD_BYTES, 'the token'), 'the token')
+    const { token } = parse(
+      WatchTokenSchema,
+      parseJson(data.toString('utf8'), MAX_WORD_BYTES, 'the token'),
+      'the token',
+    )
     if (!access.isToken(token, address)) throw new GridError('token-required', 'this is not the owner token')
   } catch (error) {
     if (!isGridError(error)) throw error
@@ -197,7 +227,13 @@ function shown(reader: Reader, run: RunHost): Shown {
 }
 
 function snapshot({ history }: RunHost, run: RunView): WatchMessage {
-  return { type: 'snapshot', run, steps: thinned(history.steps), validations: history.validations, events: eventsFor(run, history.events) }
+  return {
+    type: 'snapshot',
+    run,
+    steps: thinned(history.steps),
+    validations: history.validations,
+    events: eventsFor(run, history.events),
+  }
 }
 
 function update(watcher: Watcher, { history }: RunHost, view: Shown): WatchMessage | undefined {
@@ -205,11 +241,22 @@ function update(watcher: Watcher, { history }: RunHost, view: Shown): WatchMessa
   const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)
   const from = Math.min(watcher.v, rewoundTo ?? watcher.v)
   const steps = history.steps.slice(from)
-  const validations = rewoundTo === undefined ? history.validations.slice(watcher.validations) : history.validations.filter(({ v }) => v > rewoundTo)
+  const validations =
+    rewoundTo === undefined
+      ? history.validations.slice(watcher.validations)
+      : history.validations.filter(({ v }) => v > rewoundTo)
   const news = history.eventCount - watcher.events
   const events = news > 0 ? eventsFor(view.value, history.events.slice(-news)) : []
-  if (view.text === watcher.view && steps.length + validations.length + events.length === 0 && rewoundTo === undefined) return undefined
-  return { type: 'update', run: view.value, steps, validations, events, ...(rewoundTo === undefined ? {} : { rewoundTo }) }
+  if (view.text === watcher.view && steps.length + validations.length + events.length === 0 && rewoundTo === undefined)
+    return undefined
+  return {
+    type: 'update',
+    run: view.value,
+    steps,
+    validations,
+    events,
+    ...(rewoundTo === undefined ? {} : { rewoundTo }),
+  }
 }
 
 /** Events name members. */
@@ -219,7 +266,12 @@ function eventsFor({ detail }: RunView, events: readonly RunEvent[]): readonly R
 
 function told(watcher: Watcher, { history }: RunHost, view: string): void {
   Object.assign(watcher, {
-    fresh: false, v: history.steps.length, validations: history.validations.length, events: history.eventCount, rewinds: history.rewinds.length, view,
+    fresh: false,
+    v: history.steps.length,
+    validations: history.validations.length,
+    events: history.eventCount,
+    rewinds: history.rewinds.length,
+    view,
   })
 }
 

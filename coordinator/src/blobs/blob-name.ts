@@ -14,7 +14,8 @@ export function isBlobName(text: string): text is Sha256 {
 
 /** @throws GridError('message-malformed') for what cannot be a name, whatever its type says */
 export function requireName(name: Sha256): void {
-  if (!isBlobName(name)) throw new GridError('message-malformed', `a blob's name is 64 hex digits, got ${JSON.stringify(name).slice(0, 80)}`)
+  if (!isBlobName(name))
+    throw new GridError('message-malformed', `a blob's name is 64 hex digits, got ${JSON.stringify(name).slice(0, 80)}`)
 }
 
 /** @throws GridError('shard-corrupt') */
@@ -25,5 +26,8 @@ export function requireIntact(name: Sha256, bytes: Uint8Array, where: string): v
 /** @throws GridError('shard-corrupt') */
 export function requireDigest(name: Sha256, found: string, where: string): void {
   if (found === name) return
-  throw new GridError('shard-corrupt', `Blob ${name} in ${where} is damaged: its SHA-256 is ${found}. Import the dataset again, which replaces it.`)
+  throw new GridError(
+    'shard-corrupt',
+    `Blob ${name} in ${where} is damaged: its SHA-256 is ${found}. Import the dataset again, which replaces it.`,
+  )
 }

@@ -5,7 +5,8 @@ import type { Stored } from './stored.ts'
 
 export interface BlobStore {
   /**
-   * Resolves when the bytes would survive a power failure. The same bytes twice are one blob; a damaged one is replaced.
+   * Resolves when the bytes would survive a power failure. The same bytes twice are one blob; a damaged one is
+   * replaced.
    * @throws GridError('disk-failed')
    */
   put(bytes: Uint8Array): Promise<Sha256>
@@ -14,7 +15,10 @@ export interface BlobStore {
    * @throws GridError('shard-corrupt') naming the blob
    */
   get(name: Sha256): Promise<Uint8Array | undefined>
-  /** The same to be read piece by piece, checked once in the life of this process. @throws GridError('shard-corrupt') naming the blob */
+  /**
+   * The same to be read piece by piece, checked once in the life of this process. @throws GridError('shard-corrupt')
+   * naming the blob
+   */
   read(name: Sha256): Promise<Stored | undefined>
   has(name: Sha256): Promise<boolean>
   /** Size without reading, undefined when there is no such blob. */

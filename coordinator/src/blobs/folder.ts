@@ -23,7 +23,11 @@ export async function openFolderBlobs(root: string): Promise<BlobStore> {
     if (created !== undefined) await syncFolder(dirname(created))
     await removeAbandoned(join(root, UNFINISHED))
   } catch (cause) {
-    throw new GridError('folder-unwritable', `The folder ${root} cannot be written: ${describeError(cause)}. Name another with --data-dir.`, { cause })
+    throw new GridError(
+      'folder-unwritable',
+      `The folder ${root} cannot be written: ${describeError(cause)}. Name another with --data-dir.`,
+      { cause },
+    )
   }
   return folderBlobs(root)
 }
@@ -93,7 +97,11 @@ async function writeDurably(root: string, name: Sha256, bytes: Uint8Array): Prom
     await syncFolder(root)
   } catch (cause) {
     await rm(unfinished, { force: true }).catch(() => undefined)
-    throw new GridError('disk-failed', `Could not write ${bytes.byteLength} bytes to ${root}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
+    throw new GridError(
+      'disk-failed',
+      `Could not write ${bytes.byteLength} bytes to ${root}: ${describeError(cause)}. Check the space and health of the disk.`,
+      { cause },
+    )
   }
 }
 

@@ -19,5 +19,9 @@ export function storedInMemory(all: Uint8Array): Stored {
   function* chunks(bytes: Uint8Array): Generator<Uint8Array> {
     for (let at = 0; at < bytes.byteLength; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES)
   }
-  return { bytes: all.byteLength, open: (first, last) => Readable.from(chunks(all.subarray(first, last + 1)), { objectMode: false, highWaterMark: CHUNK_BYTES }) }
+  return {
+    bytes: all.byteLength,
+    open: (first, last) =>
+      Readable.from(chunks(all.subarray(first, last + 1)), { objectMode: false, highWaterMark: CHUNK_BYTES }),
+  }
 }

@@ -35,11 +35,13 @@ export async function readDigits(onProgress: OnProgress = () => undefined): Prom
 
 async function readPixels(file: string): Promise<Uint8Array> {
   const values = await parseNumbers(file)
-  if (values.length === 0 || values.length % PIXELS !== 0) throw datasetUnreadable(file, `holds ${values.length} pixels, which are no whole images of ${PIXELS}`, CURE)
+  if (values.length === 0 || values.length % PIXELS !== 0)
+    throw datasetUnreadable(file, `holds ${values.length} pixels, which are no whole images of ${PIXELS}`, CURE)
   const pixels = new Uint8Array(values.length)
   for (let i = 0; i < values.length; i++) {
     const value = values[i]
-    if (typeof value !== 'number' || !(value >= 0 && value <= 1)) throw datasetUnreadable(file, `holds the pixel ${JSON.stringify(value)}, expected numbers from 0 to 1`, CURE)
+    if (typeof value !== 'number' || !(value >= 0 && value <= 1))
+      throw datasetUnreadable(file, `holds the pixel ${JSON.stringify(value)}, expected numbers from 0 to 1`, CURE)
     // Three decimals were kept, less than half a step of 1/255 away: rounding gives the published bytes back.
     pixels[i] = Math.round(value / PIXEL_SCALE)
   }
@@ -49,14 +51,17 @@ async function readPixels(file: string): Promise<Uint8Array> {
 async function parseNumbers(file: string): Promise<readonly unknown[]> {
   try {
     const content: unknown = JSON.parse(await readFile(file, 'utf8'))
-    if (typeof content === 'object' && content !== null && 'data' in content && Array.isArray(content.data)) return content.data
+    if (typeof content === 'object' && content !== null && 'data' in content && Array.isArray(content.data))
+      return content.data
   } catch (cause) {
     throw datasetUnreadable(file, `cannot be read (${describeError(cause)})`, CURE, cause)
   }
   throw datasetUnreadable(file, 'has no list "data"', CURE)
 }
 
-/** Samples shuffled within their digit and laid end to end: every tenth then takes a tenth of each digit, to within one. */
+/**
+ * Samples shuffled within their digit and laid end to end: every tenth then takes a tenth of each digit, to within one.
+ */
 function split(byDigit: readonly Uint8Array[]): { train: Samples; validation: Samples } {
   const all = byDigit.flatMap((pixels, digit) => {
     const order = epochOrder(SPLIT_SEED, digit, pixels.length / PIXELS)

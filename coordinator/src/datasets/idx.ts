@@ -22,7 +22,10 @@ const MAX_DATA_BYTES = 2 ** 30
 const MAX_COMPRESSION = 1032
 const CURE = 'Download the file again, or name another folder.'
 
-/** An array of U8 with this many dimensions. @throws GridError('dataset-unreadable') naming the file, what was expected and what was found */
+/**
+ * An array of U8 with this many dimensions. @throws GridError('dataset-unreadable') naming the file, what was expected
+ * and what was found
+ */
 export async function readIdx(path: string, dimensions: number): Promise<IdxArray> {
   let file: FileHandle | undefined
   try {
@@ -60,9 +63,14 @@ async function readArray(bytes: ByteReader, { path, dimensions, size, compressed
   const shape = parseHeader(await bytes.take(headerBytes), path, dimensions)
   const declared = shape.reduce((product, length) => product * length, 1)
   const holdsAtMost = (compressed ? size * MAX_COMPRESSION : size) - headerBytes
-  if (declared > Math.min(holdsAtMost, MAX_DATA_BYTES)) throw unreadable(path, `declares ${described(shape, declared)}, more than its ${size} bytes can hold or than the limit of ${MAX_DATA_BYTES}`)
+  if (declared > Math.min(holdsAtMost, MAX_DATA_BYTES))
+    throw unreadable(
+      path,
+      `declares ${described(shape, declared)}, more than its ${size} bytes can hold or than the limit of ${MAX_DATA_BYTES}`,
+    )
   const data = await bytes.take(declared)
-  if (data.byteLength < declared) throw unreadable(path, `declares ${described(shape, declared)} and ends after ${data.byteLength}`)
+  if (data.byteLength < declared)
+    throw unreadable(path, `declares ${described(shape, declared)} and ends after ${data.byteLength}`)
   if (!(await bytes.atEnd())) throw unreadable(path, `declares ${described(shape, declared)} and holds more`)
   return { shape, data }
 }
@@ -85,7 +93,11 @@ function unpack(file: FileHandle, compressed: boolean): Readable {
 function parseHeader(header: Uint8Array, path: string, dimensions: number): number[] {
   const magic = [0, 0, UNSIGNED_BYTE, dimensions]
   const found = [...header.subarray(0, MAGIC_BYTES)]
-  if (found.join() !== magic.join()) throw unreadable(path, `begins with ${asHex(found)}; an IDX file of bytes in ${dimensions} dimensions begins with ${asHex(magic)}`)
+  if (found.join() !== magic.join())
+    throw unreadable(
+      path,
+      `begins with ${asHex(found)}; an IDX file of bytes in ${dimensions} dimensions begins with ${asHex(magic)}`,
+    )
   const lengths = header.subarray(MAGIC_BYTES)
   if (lengths.byteLength < dimensions * DIMENSION_BYTES) throw unreadable(path, 'ends within its header')
   const view = new DataView(lengths.buffer, lengths.byteOffset)

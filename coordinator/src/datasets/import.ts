@@ -1,7 +1,7 @@
+import { type ModelSpec, outputShape, tokenVocabulary } from '@starling-grid/model'
 // The dataset that a job names, fitted to the model that the job names, in shards.
 import { type DatasetManifest, GridError, type JobSpec } from '@starling-grid/protocol'
 import { lastSize } from '@starling-grid/shaders'
-import { type ModelSpec, outputShape, tokenVocabulary } from '@starling-grid/model'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { readDigits } from './digits.ts'
 import { readMnistFolder } from './mnist-folder.ts'
@@ -10,18 +10,29 @@ import { storeDataset } from './shards.ts'
 import { readText, storeText } from './text.ts'
 
 /** @throws GridError 'dataset-unreadable', 'disk-failed', 'job-invalid' when the model does not fit */
-export async function importDataset(dataset: JobSpec['dataset'], model: ModelSpec, blobs: BlobStore): Promise<DatasetManifest> {
+export async function importDataset(
+  dataset: JobSpec['dataset'],
+  model: ModelSpec,
+  blobs: BlobStore,
+): Promise<DatasetManifest> {
   if (dataset.source === 'text') return importText(dataset, model, blobs)
   const imported = dataset.source === 'digits' ? await readDigits() : await readMnistFolder(dataset.folder)
   requireFit(model, imported)
   return storeDataset(imported, blobs)
 }
 
-async function importText({ path, windowsPerEpoch }: JobSpec['dataset'] & { source: 'text' }, model: ModelSpec, blobs: BlobStore): Promise<DatasetManifest> {
+async function importText(
+  { path, windowsPerEpoch }: JobSpec['dataset'] & { source: 'text' },
+  model: ModelSpec,
+  blobs: BlobStore,
+): Promise<DatasetManifest> {
   const known = tokenVocabulary(model)
   const [context, ...more] = model.input
   if (known === undefined || context === undefined || more.length > 0)
-    throw new GridError('job-invalid', `the model takes samples of [${model.input.join(', ')}] numbers, and a text needs one that begins with an \`embedding\` of a sequence of tokens`)
+    throw new GridError(
+      'job-invalid',
+      `the model takes samples of [${model.input.join(', ')}] numbers, and a text needs one that begins with an \`embedding\` of a sequence of tokens`,
+    )
   const text = await readText(path)
   requireAnswers(model, context, { path, characters: [...text.vocabulary].length, known })
   return storeText(text, blobs, { context, windowsPerEpoch })
@@ -37,20 +48,39 @@ interface Vocabularies {
 
 /** The model knows every character, and says for each place which one comes next. */
 function requireAnswers(model: ModelSpec, context: number, { path, characters, known }: Vocabularies): void {
-  if (characters > known) throw new GridError('job-invalid', `the text ${path} has ${characters} characters and the model knows ${known}`)
+  if (characters > known)
+    throw new GridError('job-invalid', `the text ${path} has ${characters} characters and the model knows ${known}`)
   const output = outputShape(model)
   if (model.loss !== 'cross_entropy' || output.length !== 2 || output[0] !== context || lastSize(output) < characters)
-    throw new GridError('job-invalid', `the model should answer [${context}, ${characters}] with the loss cross_entropy to learn the text ${path}, and answers [${output.join(', ')}] with ${model.loss}`)
+    throw new GridError(
+      'job-invalid',
+      `the model should answer [${context}, ${characters}] with the loss cross_entropy to learn the text ${path}, and answers [${output.join(', ')}] with ${model.loss}`,
+    )
 }
 
 /** The model takes what the dataset holds and answers as many classes. */
 function requireFit(model: ModelSpec, { name, inputShape, classes }: ImportedDataset): void {
-  if (tokenVocabulary(model) !== undefined) throw new GridError('job-invalid', `the model takes tokens, dataset ${name} has numbers`)
+  if (tokenVocabulary(model) !== undefined)
+    throw new GridError('job-invalid', `the model takes tokens, dataset ${name} has numbers`)
   if (model.input.join() !== inputShape.join())
-    throw new GridError('job-invalid', `the model takes samples of [${model.input.join(', ')}], dataset ${name} has [${inputShape.join(', ')}]`)
+    throw new GridError(
+      'job-invalid',
+      `the model takes samples of [${model.input.join(', ')}], dataset ${name} has [${inputShape.join(', ')}]`,
+    )
   const output = outputShape(model)
   if (model.loss === 'cross_entropy' && output.length > 1)
-    throw new GridError('job-invalid', `the model should answer one row of classes for a sample of dataset ${name}, and answers [${output.join(', ')}]`)
-  if (model.loss === 'cross_entropy' && lastSize(output) < classes) throw new GridError('job-invalid', `the model tells ${lastSize(output)} classes apart, dataset ${name} has ${classes}`)
-  if (model.loss !== 'cross_entropy') throw new GridError('job-invalid', `dataset ${name} has classes, and the loss ${model.loss} compares numbers; use cross_entropy`)
+    throw new GridError(
+      'job-invalid',
+      `the model should answer one row of classes for a sample of dataset ${name}, and answers [${output.join(', ')}]`,
+    )
+  if (model.loss === 'cross_entropy' && lastSize(output) < classes)
+    throw new GridError(
+      'job-invalid',
+      `the model tells ${lastSize(output)} classes apart, dataset ${name} has ${classes}`,
+    )
+  if (model.loss !== 'cross_entropy')
+    throw new GridError(
+      'job-invalid',
+      `dataset ${name} has classes, and the loss ${model.loss} compares numbers; use cross_entropy`,
+    )
 }

@@ -6,7 +6,8 @@ import { describeError } from '@starling-grid/protocol'
 import { readIdx } from './idx.ts'
 import { datasetUnreadable, type ImportedDataset, type OnProgress, PIXEL_SCALE, type Samples } from './samples.ts'
 
-const CURE = 'Name the folder with the four files: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (each may end in .gz).'
+const CURE =
+  'Name the folder with the four files: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (each may end in .gz).'
 const FILES = 4
 /** Characters of a dataset's name in the manifest. */
 const MAX_NAME = 80
@@ -17,14 +18,21 @@ interface Split extends Samples {
 }
 
 /** @throws GridError('dataset-unreadable') */
-export async function readMnistFolder(folder: string, onProgress: OnProgress = () => undefined): Promise<ImportedDataset> {
+export async function readMnistFolder(
+  folder: string,
+  onProgress: OnProgress = () => undefined,
+): Promise<ImportedDataset> {
   const present = await list(folder)
   let read = 0
   const progress = () => onProgress({ stage: 'reading files', done: ++read, total: FILES })
   const train = await readSplit(folder, present, 'train', progress)
   const validation = await readSplit(folder, present, 't10k', progress)
   if (train.imageShape.join() !== validation.imageShape.join())
-    throw datasetUnreadable(folder, `training images are ${train.imageShape.join(' × ')}, test images ${validation.imageShape.join(' × ')}`, CURE)
+    throw datasetUnreadable(
+      folder,
+      `training images are ${train.imageShape.join(' × ')}, test images ${validation.imageShape.join(' × ')}`,
+      CURE,
+    )
   return {
     name: basename(resolve(folder)).slice(0, MAX_NAME),
     source: `IDX files: ${train.y.length} training and ${validation.y.length} test images`,
@@ -42,7 +50,12 @@ async function list(folder: string): Promise<string[]> {
   })
 }
 
-async function readSplit(folder: string, present: readonly string[], split: string, progress: () => void): Promise<Split> {
+async function readSplit(
+  folder: string,
+  present: readonly string[],
+  split: string,
+  progress: () => void,
+): Promise<Split> {
   const imageFile = find(folder, present, `${split}-images`, 'idx3-ubyte')
   const labelFile = find(folder, present, `${split}-labels`, 'idx1-ubyte')
   const images = await readIdx(imageFile, 3)
@@ -51,7 +64,8 @@ async function readSplit(folder: string, present: readonly string[], split: stri
   progress()
   const [count = 0, rows = 0, columns = 0] = images.shape
   if (count === 0 || rows * columns === 0) throw datasetUnreadable(imageFile, 'holds no pixels', CURE)
-  if (labels.data.length !== count) throw datasetUnreadable(labelFile, `holds ${labels.data.length} labels for ${count} images`, CURE)
+  if (labels.data.length !== count)
+    throw datasetUnreadable(labelFile, `holds ${labels.data.length} labels for ${count} images`, CURE)
   return { x: images.data, y: labels.data, imageShape: [1, rows, columns] }
 }
 
@@ -60,7 +74,11 @@ function find(folder: string, present: readonly string[], stem: string, ending: 
   const spellings = [`${stem}-${ending}`, `${stem}.${ending}`].flatMap((name) => [name, `${name}.gz`])
   const found = spellings.find((name) => present.includes(name))
   if (found !== undefined) return join(folder, found)
-  throw datasetUnreadable(folder, `has no ${spellings[0]} nor ${spellings[1]}; it has ${present.slice(0, 8).join(', ') || 'no files'}`, CURE)
+  throw datasetUnreadable(
+    folder,
+    `has no ${spellings[0]} nor ${spellings[1]}; it has ${present.slice(0, 8).join(', ') || 'no files'}`,
+    CURE,
+  )
 }
 
 function greatest(labels: Uint8Array): number {

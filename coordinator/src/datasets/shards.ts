@@ -1,6 +1,12 @@
 // Mixes samples and cuts them into shards, the unit in which volunteers fetch and cache data.
 // The order is seeded: published sets are often grouped by class, and a shard must look like the whole.
-import { type DatasetManifest, epochOrder, MAX_SHARD_BYTES, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
+import {
+  type DatasetManifest,
+  epochOrder,
+  MAX_SHARD_BYTES,
+  type ShardRef,
+  writeSafetensors,
+} from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { datasetUnreadable, type ImportedDataset, type OnProgress, type Samples } from './samples.ts'
 
@@ -18,7 +24,11 @@ export interface StoreOptions {
 }
 
 /** @throws GridError('disk-failed'), GridError('dataset-unreadable') when a sample does not fit a shard */
-export async function storeDataset(dataset: ImportedDataset, store: BlobStore, options: StoreOptions = {}): Promise<DatasetManifest> {
+export async function storeDataset(
+  dataset: ImportedDataset,
+  store: BlobStore,
+  options: StoreOptions = {},
+): Promise<DatasetManifest> {
   const { seed = 0, onProgress = () => undefined } = options
   const { train, validation, ...description } = dataset
   const total = train.y.length + validation.y.length
@@ -33,7 +43,12 @@ export async function storeDataset(dataset: ImportedDataset, store: BlobStore, o
     }
     return shards
   }
-  return { ...description, inputShape: [...description.inputShape], train: await write(train, 0), validation: await write(validation, 1) }
+  return {
+    ...description,
+    inputShape: [...description.inputShape],
+    train: await write(train, 0),
+    validation: await write(validation, 1),
+  }
 }
 
 function* cut(dataset: ImportedDataset, { x, y }: Samples, order: Uint32Array): Generator<Samples> {
@@ -52,14 +67,20 @@ function samplesPerShard({ name, inputShape }: ImportedDataset, sampleBytes: num
   const rounded = Math.round(fitting / ROUND_SAMPLES) * ROUND_SAMPLES
   const samples = Math.max(1, rounded || fitting)
   if (samples * sampleBytes < MAX_SHARD_BYTES) return samples
-  throw datasetUnreadable(name, `one sample of ${inputShape.join(' × ')} has ${sampleBytes} bytes and does not fit a shard of ${MAX_SHARD_BYTES}`, 'Make the samples smaller.')
+  throw datasetUnreadable(
+    name,
+    `one sample of ${inputShape.join(' × ')} has ${sampleBytes} bytes and does not fit a shard of ${MAX_SHARD_BYTES}`,
+    'Make the samples smaller.',
+  )
 }
 
 /** x (n, …inputShape) U8, y (n,) I32. */
 function encode(inputShape: readonly number[], { x, y }: Samples): Uint8Array {
   const targets = new Uint8Array(Int32Array.from(y).buffer)
-  return writeSafetensors(new Map([
-    ['x', { dtype: 'U8', shape: [y.length, ...inputShape], data: x }],
-    ['y', { dtype: 'I32', shape: [y.length], data: targets }],
-  ]))
+  return writeSafetensors(
+    new Map([
+      ['x', { dtype: 'U8', shape: [y.length, ...inputShape], data: x }],
+      ['y', { dtype: 'I32', shape: [y.length], data: targets }],
+    ]),
+  )
 }

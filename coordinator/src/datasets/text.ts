@@ -1,8 +1,15 @@
-// A text file as a dataset: its characters in the order of their code points are the vocabulary, and a token is a character's
-// number in it (as nanoGPT prepares shakespeare_char). The first nine tenths train, the rest validates.
+// A text file as a dataset: its characters in the order of their code points are the vocabulary, and a token is a
+// character's number in it (as nanoGPT prepares shakespeare_char). The first nine tenths train, the rest validates.
 import { readFile, stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
-import { type DatasetManifest, describeError, MAX_VOCABULARY_LENGTH, type ShardRef, windowPlaces, writeSafetensors } from '@starling-grid/protocol'
+import {
+  type DatasetManifest,
+  describeError,
+  MAX_VOCABULARY_LENGTH,
+  type ShardRef,
+  windowPlaces,
+  writeSafetensors,
+} from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { datasetUnreadable, type OnProgress } from './samples.ts'
 
@@ -30,7 +37,11 @@ export async function readText(path: string): Promise<Text> {
   if (characters.length === 0) throw datasetUnreadable(path, 'is empty', CURE)
   const vocabulary = characters.join('')
   if (vocabulary.length > MAX_VOCABULARY_LENGTH)
-    throw datasetUnreadable(path, `holds ${characters.length} different characters, the limit is ${MAX_VOCABULARY_LENGTH}`, 'Use a text of fewer scripts.')
+    throw datasetUnreadable(
+      path,
+      `holds ${characters.length} different characters, the limit is ${MAX_VOCABULARY_LENGTH}`,
+      'Use a text of fewer scripts.',
+    )
   const numbers = new Map(characters.map((character, number) => [character, number]))
   const tokens = new Uint16Array(text.length) // a character has one or two units, so this is enough
   let length = 0
@@ -46,11 +57,13 @@ async function decode(path: string): Promise<string> {
   try {
     const file = await stat(path)
     if (!file.isFile()) throw datasetUnreadable(path, 'is not a file', CURE)
-    if (file.size > MAX_TEXT_BYTES) throw datasetUnreadable(path, `has ${file.size} bytes, the limit is ${MAX_TEXT_BYTES}`, 'Use a part of it.')
+    if (file.size > MAX_TEXT_BYTES)
+      throw datasetUnreadable(path, `has ${file.size} bytes, the limit is ${MAX_TEXT_BYTES}`, 'Use a part of it.')
     return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path))
   } catch (cause) {
     if (cause instanceof TypeError) throw datasetUnreadable(path, 'is not UTF-8', CURE, cause)
-    if (cause instanceof Error && 'errno' in cause) throw datasetUnreadable(path, `cannot be read (${describeError(cause)})`, CURE, cause)
+    if (cause instanceof Error && 'errno' in cause)
+      throw datasetUnreadable(path, `cannot be read (${describeError(cause)})`, CURE, cause)
     throw cause
   }
 }
@@ -62,27 +75,48 @@ export interface TextOptions {
   readonly onProgress?: OnProgress
 }
 
-/** @throws GridError('disk-failed'), GridError('dataset-unreadable') when a part of the text is shorter than a sample and its target */
-export async function storeText({ name, vocabulary, tokens }: Text, store: BlobStore, { context, windowsPerEpoch, onProgress = () => undefined }: TextOptions): Promise<DatasetManifest> {
+/**
+ * @throws GridError('disk-failed'), GridError('dataset-unreadable') when a part of the text is shorter than a sample
+ * and its target
+ */
+export async function storeText(
+  { name, vocabulary, tokens }: Text,
+  store: BlobStore,
+  { context, windowsPerEpoch, onProgress = () => undefined }: TextOptions,
+): Promise<DatasetManifest> {
   const border = Math.floor(tokens.length * TRAINING_SHARE)
   const parts = [tokens.subarray(0, border), tokens.subarray(border)] as const
-  for (const [part, what] of [[parts[0], 'train on'], [parts[1], 'validate with']] as const)
+  for (const [part, what] of [
+    [parts[0], 'train on'],
+    [parts[1], 'validate with'],
+  ] as const)
     if (part.length <= context)
-      throw datasetUnreadable(name, `has ${part.length} characters to ${what}, and a sample of the model takes ${context} and one more`, 'Use a longer text, or a model of a shorter context.')
+      throw datasetUnreadable(
+        name,
+        `has ${part.length} characters to ${what}, and a sample of the model takes ${context} and one more`,
+        'Use a longer text, or a model of a shorter context.',
+      )
   let done = 0
   const write = async (part: Uint16Array<ArrayBuffer>, windows: number | undefined) => {
     const refs: ShardRef[] = []
     for (const { shard, samples } of cut(part, context, windows)) {
-      const bytes = writeSafetensors(new Map([['tokens', { dtype: 'U16', shape: [shard.length], data: new Uint8Array(shard.slice().buffer) }]]))
+      const bytes = writeSafetensors(
+        new Map([['tokens', { dtype: 'U16', shape: [shard.length], data: new Uint8Array(shard.slice().buffer) }]]),
+      )
       refs.push({ sha256: await store.put(bytes), bytes: bytes.byteLength, samples })
       onProgress({ stage: 'writing shards', done: (done += shard.length), total: tokens.length })
     }
     return refs
   }
   return {
-    name, source: `${tokens.length} characters of text, ${[...vocabulary].length} different ones`,
-    inputShape: [context], classes: [...vocabulary].length, vocabulary, inputScale: 1,
-    train: await write(parts[0], windowsPerEpoch), validation: await write(parts[1], undefined),
+    name,
+    source: `${tokens.length} characters of text, ${[...vocabulary].length} different ones`,
+    inputShape: [context],
+    classes: [...vocabulary].length,
+    vocabulary,
+    inputScale: 1,
+    train: await write(parts[0], windowsPerEpoch),
+    validation: await write(parts[1], undefined),
   }
 }
 
@@ -92,7 +126,11 @@ interface Cut {
 }
 
 /** Shards of about equal size, each with the beginning of the next, so that windows across a border are seen. */
-function cut(part: Uint16Array<ArrayBuffer>, context: number, windows = Math.floor(windowPlaces({ tokens: part.length, context }) / context) || 1): Cut[] {
+function cut(
+  part: Uint16Array<ArrayBuffer>,
+  context: number,
+  windows = Math.floor(windowPlaces({ tokens: part.length, context }) / context) || 1,
+): Cut[] {
   const places = windowPlaces({ tokens: part.length, context })
   const count = Math.min(Math.ceil(places / SHARD_TOKENS), windows)
   const border = (i: number, of: number) => Math.floor((i * of) / count)

@@ -1,14 +1,15 @@
 // The journal in one SQLite file. libsql's calls are synchronous: a commit returns when its fsync did.
 import { mkdirSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
-import Database from 'libsql'
 import { describeError, GridError, type JobId } from '@starling-grid/protocol'
+import Database from 'libsql'
 import type { JournalEntry } from '../run/state.ts'
 import { superseded } from '../run/superseded.ts'
 import { ownerRow, requireFence } from './fence.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
-// WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken over.
+// WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken
+// over.
 const PRAGMAS = ['busy_timeout = 2000', 'journal_mode = WAL', 'synchronous = FULL', 'foreign_keys = ON']
 /** codes of SQLite for pages that hold something else than was written */
 const DAMAGED = /^SQLITE_(CORRUPT|NOTADB)/
@@ -37,7 +38,11 @@ export function openSqliteState(file: string, free = (): number => freeBytes(dir
     database.exec(`BEGIN IMMEDIATE; ${SCHEMA} COMMIT`)
     return sqliteState(database, file, free)
   } catch (cause) {
-    throw new GridError('folder-unwritable', `The data folder ${dirname(file)} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`, { cause })
+    throw new GridError(
+      'folder-unwritable',
+      `The data folder ${dirname(file)} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
+      { cause },
+    )
   }
 }
 
@@ -47,14 +52,20 @@ function freeBytes(folder: string): number {
 }
 
 function sqliteState(database: Database.Database, file: string, free: () => number): SqliteState {
-  const insertJob = database.prepare('INSERT INTO jobs (id, fence, description) VALUES (?, 0, ?) ON CONFLICT (id) DO NOTHING')
+  const insertJob = database.prepare(
+    'INSERT INTO jobs (id, fence, description) VALUES (?, 0, ?) ON CONFLICT (id) DO NOTHING',
+  )
   const allJobs = database.prepare('SELECT id, description FROM jobs ORDER BY number')
   const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
   const setFence = database.prepare('UPDATE jobs SET fence = ? WHERE number = ?')
   const insertRow = database.prepare('INSERT INTO journal (job, at, entry) VALUES (?, ?, ?)')
-  const rowsOf = database.prepare('SELECT number, at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number')
+  const rowsOf = database.prepare(
+    'SELECT number, at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number',
+  )
   const deleteRow = database.prepare('DELETE FROM journal WHERE number = ?')
-  const putValue = database.prepare('INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value')
+  const putValue = database.prepare(
+    'INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
+  )
   const getValue = database.prepare('SELECT value FROM settings WHERE key = ?')
 
   function writing<T>(work: () => T): T {
@@ -70,8 +81,17 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   }
 
   function failureOf(cause: InstanceType<typeof Database.SqliteError>): GridError {
-    if (DAMAGED.test(cause.code)) return new GridError('journal-damaged', `expected a readable journal in ${file}, got: ${describeError(cause)}; restore the file from a backup`, { cause })
-    return new GridError('disk-failed', `Could not write to ${file}: ${describeError(cause)}. Check the space and health of the disk.`, { cause })
+    if (DAMAGED.test(cause.code))
+      return new GridError(
+        'journal-damaged',
+        `expected a readable journal in ${file}, got: ${describeError(cause)}; restore the file from a backup`,
+        { cause },
+      )
+    return new GridError(
+      'disk-failed',
+      `Could not write to ${file}: ${describeError(cause)}. Check the space and health of the disk.`,
+      { cause },
+    )
   }
 
   /** A failed COMMIT may have rolled back by itself. */
@@ -80,7 +100,11 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   }
 
   function numbered(job: JobId): (JournalRow & { readonly number: number })[] {
-    return (rowsOf.all(job) as { number: number; at: number; entry: string }[]).map(({ number, at, entry }) => ({ number, at, entry: JSON.parse(entry) as JournalEntry }))
+    return (rowsOf.all(job) as { number: number; at: number; entry: string }[]).map(({ number, at, entry }) => ({
+      number,
+      at,
+      entry: JSON.parse(entry) as JournalEntry,
+    }))
   }
 
   /** Our own rows, written below: as typed as they were then. */
@@ -91,7 +115,11 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   /** @throws GridError 'disk-failed' */
   function requireSpace(): void {
     const left = free()
-    if (left < RESERVE_BYTES) throw new GridError('disk-failed', `expected ${RESERVE_BYTES} free bytes beside ${file}, got ${left}; make room, the run goes on by itself`)
+    if (left < RESERVE_BYTES)
+      throw new GridError(
+        'disk-failed',
+        `expected ${RESERVE_BYTES} free bytes beside ${file}, got ${left}; make room, the run goes on by itself`,
+      )
   }
 
   function jobNumber(job: JobId): { readonly number: number; readonly fence: number } {

@@ -10,12 +10,20 @@ export interface PushWeights {
 }
 
 /** sum (total,) += weights · gradient (total,), of which the first `trained` are gradients. */
-export function addPush(sum: Float32Array, gradient: Float32Array, { trained, weights }: { readonly trained: number; readonly weights: PushWeights }): void {
+export function addPush(
+  sum: Float32Array,
+  gradient: Float32Array,
+  { trained, weights }: { readonly trained: number; readonly weights: PushWeights },
+): void {
   addScaled(sum, gradient, { start: 0, end: trained, weight: f32(weights.gradient) })
   addScaled(sum, gradient, { start: trained, end: sum.length, weight: f32(weights.statistics) })
 }
 
 /** What is infinite and weighs nothing counts nothing: ∞ · 0 would be NaN. */
-function addScaled(sum: Float32Array, more: Float32Array, { start, end, weight }: { readonly start: number; readonly end: number; readonly weight: number }): void {
+function addScaled(
+  sum: Float32Array,
+  more: Float32Array,
+  { start, end, weight }: { readonly start: number; readonly end: number; readonly weight: number },
+): void {
   if (weight > 0) for (let i = start; i < end; i++) sum[i] = f32((sum[i] ?? 0) + f32(weight * (more[i] ?? 0)))
 }

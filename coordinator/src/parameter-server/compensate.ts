@@ -1,5 +1,5 @@
-// Delay compensation (DC-ASGD, Zheng et al. 2017): a gradient of an older version, corrected to first order for how far the
-// parameters moved since. The second derivative is approximated by λ·g⊙g, with λ scaled by the gradient's own size.
+// Delay compensation (DC-ASGD, Zheng et al. 2017): a gradient of an older version, corrected to first order for how far
+// the parameters moved since. The second derivative is approximated by λ·g⊙g, with λ scaled by the gradient's own size.
 
 const f32 = Math.fround
 
@@ -18,7 +18,11 @@ export interface CompensationVectors {
 
 // sum (trained,), in place:  g = sum/n;  q ← m·q + (1−m)·g²;  sum ← sum + sum · (λ/√(q+ε) · g · (head − base))
 // which is n · (g + λ/√(q+ε) · g⊙g⊙(head − base)); each operation rounds once to f32.
-export function compensate(sum: Float32Array, { head, base, square }: CompensationVectors, { targets, strength }: { readonly targets: number; readonly strength: number }): void {
+export function compensate(
+  sum: Float32Array,
+  { head, base, square }: CompensationVectors,
+  { targets, strength }: { readonly targets: number; readonly strength: number },
+): void {
   const past = f32(PAST_WEIGHT)
   const rest = f32(1 - PAST_WEIGHT)
   const lambda = f32(strength)

@@ -16,7 +16,10 @@ export interface ServerMemory {
   readonly gradient: Float32Array
   /** Σ of the pushes that are no version yet, (total,) */
   readonly sum: Float32Array
-  /** moving mean of the squared gradient, (trained,), and what it was when the head was made: only where late pushes are compensated */
+  /**
+   * moving mean of the squared gradient, (trained,), and what it was when the head was made: only where late pushes are
+   * compensated
+   */
   readonly square: Float32Array | undefined
   readonly squareAtHead: Float32Array | undefined
 }
@@ -33,7 +36,10 @@ export interface MemoryOptions {
   readonly shared: boolean
 }
 
-export function allocate({ layout, optimizer }: UpdateRule, { versions, compensated, shared }: MemoryOptions): ServerMemory {
+export function allocate(
+  { layout, optimizer }: UpdateRule,
+  { versions, compensated, shared }: MemoryOptions,
+): ServerMemory {
   const vector = (length: number): Float32Array => {
     const bytes = length * Float32Array.BYTES_PER_ELEMENT
     return new Float32Array(shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes))

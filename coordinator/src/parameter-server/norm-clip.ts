@@ -15,7 +15,10 @@ export function clipFactor(norm: number, bound: number): number {
   return factor < 1 ? factor : 1
 }
 
-/** Times their own norm, or 1 where they begin at zero, that a first step of plain descent may move the parameters: above honest ones by far. */
+/**
+ * Times their own norm, or 1 where they begin at zero, that a first step of plain descent may move the parameters:
+ * above honest ones by far.
+ */
 const FIRST_STEP = 10
 
 export function firstBound(parameters: Float32Array, lr: number): number {

@@ -1,13 +1,13 @@
-// The one writer of async mode (A1): holds the newest version in memory, adds up accepted pushes and makes each closed sum the
-// next version. Which pushes are accepted, and when a sum is closed, is decided in run/leases.ts; this file only computes.
-// One call at a time: the outbox of the run awaits each before the next.
+// The one writer of async mode (A1): holds the newest version in memory, adds up accepted pushes and makes each closed
+// sum the next version. Which pushes are accepted, and when a sum is closed, is decided in run/leases.ts; this file
+// only computes. One call at a time: the outbox of the run awaits each before the next.
 import { encodeVersionState, type PushedGradient, type VersionForm, type VersionState } from '@starling-grid/model'
 import type { VersionId, VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
-import { keyRanges, normOf, threadsFor } from './ranges.ts'
 import { encodePushMemory, type PushMemory } from './push-memory.ts'
+import { keyRanges, normOf, threadsFor } from './ranges.ts'
 import { localShards, type ShardPool, shardThreads } from './shard-pool.ts'
 import { remoteShards, type ShardProcesses } from './shard-processes.ts'
 
@@ -71,22 +71,53 @@ export class ParameterServer {
     return this.#running?.kept.at(-1)?.version
   }
 
-  /** A5: takes over at a version; what was held before is forgotten, but for what a checkpoint of its own remembers of pushes. */
-  async load({ version, parameters, optimizerState, outerState }: VersionState, remembered: PushMemory = { norms: [], square: undefined }): Promise<void> {
+  /**
+   * A5: takes over at a version; what was held before is forgotten, but for what a checkpoint of its own remembers of
+   * pushes.
+   */
+  async load(
+    { version, parameters, optimizerState, outerState }: VersionState,
+    remembered: PushMemory = { norms: [], square: undefined },
+  ): Promise<void> {
     await this.unload()
     const { layout, optimizer } = this.#options.form
     const processes = this.#options.processes?.complete()
     const threads = processes === undefined ? threadsFor(layout.total, this.#options.cores) : 0
-    const memory = allocate({ layout, optimizer }, { versions: keptVersions(layout.total), compensated: this.#compensates, shared: threads > 0 })
+    const memory = allocate(
+      { layout, optimizer },
+      { versions: keptVersions(layout.total), compensated: this.#compensates, shared: threads > 0 },
+    )
     memory.versions[0]?.set(parameters)
     for (const [i, slot] of memory.slots[0].entries()) slot.set(optimizerState.slots[i] ?? slot)
     if (remembered.square !== undefined) memory.square?.set(remembered.square)
     const rule = { layout, optimizer }
     const shards = keyRanges(layout.total, threads).map((range) => ({ rule, range, memory }))
-    const pool = processes !== undefined ? await remoteShards(processes, { rule, memory, compensated: this.#compensates }) : threads > 0 ? await shardThreads(shards) : localShards(shards)
+    const pool =
+      processes !== undefined
+        ? await remoteShards(processes, { rule, memory, compensated: this.#compensates })
+        : threads > 0
+          ? await shardThreads(shards)
+          : localShards(shards)
     const { step, scalars } = optimizerState
-    const place = processes !== undefined ? `${processes.length} processes` : threads > 0 ? `${shards.length} threads` : 'the coordinator\'s own thread'
-    this.#running = { memory, pool, place, clip: new NormClip(remembered.norms, firstBound(parameters, optimizer.lr)), normsAtHead: remembered.norms, kept: [{ version, index: 0 }], outerState, current: 0, step, scalars, pushes: 0 }
+    const place =
+      processes !== undefined
+        ? `${processes.length} processes`
+        : threads > 0
+          ? `${shards.length} threads`
+          : "the coordinator's own thread"
+    this.#running = {
+      memory,
+      pool,
+      place,
+      clip: new NormClip(remembered.norms, firstBound(parameters, optimizer.lr)),
+      normsAtHead: remembered.norms,
+      kept: [{ version, index: 0 }],
+      outerState,
+      current: 0,
+      step,
+      scalars,
+      pushes: 0,
+    }
     await pool.run({ type: 'load', step, scalars })
   }
 
@@ -97,28 +128,39 @@ export class ParameterServer {
     await running?.pool.stop()
   }
 
-  /** A2. Adds a push to the open sum, bounded by the running median of norms; returns the norm of its mean gradient before. */
+  /**
+   * A2. Adds a push to the open sum, bounded by the running median of norms; returns the norm of its mean gradient
+   * before.
+   */
   async add({ gradient, targets, base, damping }: Addition): Promise<number> {
     const running = this.#required
     const head = headOf(running)
     const { delayCompensation: strength = 0 } = this.#options
     const from = running.kept.find(({ version }) => version.id === base.id) ?? (this.#compensates ? undefined : head)
-    if (from === undefined) throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
+    if (from === undefined)
+      throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
     const first = running.pushes === 0
     if (first) running.normsAtHead = [...running.clip.norms]
     gradient.writeTo(running.memory.gradient)
-    const norm = normOf(await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength, first })) / targets
+    const norm =
+      normOf(
+        await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength, first }),
+      ) / targets
     const factor = Number.isFinite(norm) ? running.clip.factorOf(norm) * damping : 0
     await running.pool.run({ type: 'accumulate', factor, first })
     running.pushes++
     return norm
   }
 
-  /** A3. The open sum becomes a version; returns the norm of the mean gradient over its `targets`, before the job's bound. */
+  /**
+   * A3. The open sum becomes a version; returns the norm of the mean gradient over its `targets`, before the job's
+   * bound.
+   */
   async close(version: VersionRef, targets: number): Promise<number> {
     const running = this.#required
     const head = headOf(running)
-    if (version.v !== head.version.v + 1 || running.pushes === 0) throw new Error(`internal: version ${version.v} cannot follow ${head.version.v} with ${running.pushes} pushes`)
+    if (version.v !== head.version.v + 1 || running.pushes === 0)
+      throw new Error(`internal: version ${version.v} cannot follow ${head.version.v} with ${running.pushes} pushes`)
     const norm = normOf(await running.pool.run({ type: 'mean', targets }))
     const factor = Number.isFinite(norm) ? clipFactor(norm, this.#options.clipNorm ?? Number.POSITIVE_INFINITY) : 0
     const to = freeVector(running)
@@ -140,8 +182,15 @@ export class ParameterServer {
     return kept === undefined || parameters === undefined ? undefined : { version: kept.version, parameters }
   }
 
-  /** The newest version as bytes, for a checkpoint (A4), and what is remembered of the pushes up to it. The open sum is in neither. */
-  async encode(): Promise<{ readonly version: VersionRef; readonly bytes: Uint8Array<ArrayBuffer>; readonly remembered: Uint8Array<ArrayBuffer> }> {
+  /**
+   * The newest version as bytes, for a checkpoint (A4), and what is remembered of the pushes up to it. The open sum is
+   * in neither.
+   */
+  async encode(): Promise<{
+    readonly version: VersionRef
+    readonly bytes: Uint8Array<ArrayBuffer>
+    readonly remembered: Uint8Array<ArrayBuffer>
+  }> {
     const running = this.#required
     const open = running.pushes > 0
     await running.pool.collect?.(running.current, open ? 'at head' : 'now')
@@ -149,8 +198,21 @@ export class ParameterServer {
     const { version, index } = headOf(running)
     const parameters = memory.versions[index] ?? new Float32Array(0)
     const optimizerState = { step, scalars, slots: memory.slots[current] }
-    const remembered = encodePushMemory(version, { norms: open ? running.normsAtHead : running.clip.norms, square: open ? memory.squareAtHead : memory.square })
-    return { version, remembered, bytes: encodeVersionState({ ...this.#options.form, version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }) }
+    const remembered = encodePushMemory(version, {
+      norms: open ? running.normsAtHead : running.clip.norms,
+      square: open ? memory.squareAtHead : memory.square,
+    })
+    return {
+      version,
+      remembered,
+      bytes: encodeVersionState({
+        ...this.#options.form,
+        version,
+        parameters,
+        optimizerState,
+        ...(outerState === undefined ? {} : { outerState }),
+      }),
+    }
   }
 
   /** Where it computes, in words. */

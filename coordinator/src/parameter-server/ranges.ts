@@ -1,11 +1,17 @@
-// How the flat vector of a model is cut for the parameter server: blocks of a fixed size, over which norms are summed in a
-// fixed order, and key ranges of whole blocks, one for each shard. Knows nothing of threads.
+// How the flat vector of a model is cut for the parameter server: blocks of a fixed size, over which norms are summed
+// in a fixed order, and key ranges of whole blocks, one for each shard. Knows nothing of threads.
 import type { ParameterLayout } from '@starling-grid/model'
 import { sumOfSquares } from '@starling-grid/shaders'
 
-/** Elements whose squares are summed one after another; a range begins with a block, so no sum depends on the number of shards. */
+/**
+ * Elements whose squares are summed one after another; a range begins with a block, so no sum depends on the number of
+ * shards.
+ */
 export const BLOCK_ELEMENTS = 4096
-/** Elements below which a shard's thread costs more than it saves: AdamW does 100 M a second, a message to a thread takes 0.1 ms. */
+/**
+ * Elements below which a shard's thread costs more than it saves: AdamW does 100 M a second, a message to a thread
+ * takes 0.1 ms.
+ */
 const MIN_SHARD_ELEMENTS = 1024 * 1024
 /** Shards of one run: beyond it the memory's bandwidth is shared, not multiplied. */
 const MAX_SHARDS = 16
@@ -16,7 +22,10 @@ export interface KeyRange {
   readonly end: number
 }
 
-/** Threads for a model: none below MIN_SHARD_ELEMENTS, otherwise as many as the cores beside the event loop have work for. */
+/**
+ * Threads for a model: none below MIN_SHARD_ELEMENTS, otherwise as many as the cores beside the event loop have work
+ * for.
+ */
 export function threadsFor(total: number, cores: number): number {
   return Math.min(MAX_SHARDS, Math.floor(total / MIN_SHARD_ELEMENTS), Math.max(1, cores - 1))
 }
@@ -32,14 +41,19 @@ export function keyRanges(total: number, count: number): KeyRange[] {
 /** The layout as it is inside one range: entries cut to it, offsets counted from its start. */
 export function layoutOfRange({ trained, entries }: ParameterLayout, { start, end }: KeyRange): ParameterLayout {
   const inside = (element: number): number => Math.min(Math.max(element, start), end) - start
-  const parts = entries.map((entry) => ({ ...entry, offset: inside(entry.offset), length: inside(entry.offset + entry.length) - inside(entry.offset) }))
+  const parts = entries.map((entry) => ({
+    ...entry,
+    offset: inside(entry.offset),
+    length: inside(entry.offset + entry.length) - inside(entry.offset),
+  }))
   return { total: end - start, trained: inside(trained), entries: parts.filter(({ length }) => length > 0) }
 }
 
 /** Σ x² of each block of a vector that begins with a block: sequential sums in double precision. */
 export function blockSquares(values: Float32Array): Float64Array {
   const sums = new Float64Array(Math.ceil(values.length / BLOCK_ELEMENTS))
-  for (let i = 0; i < sums.length; i++) sums[i] = sumOfSquares(values.subarray(i * BLOCK_ELEMENTS, (i + 1) * BLOCK_ELEMENTS))
+  for (let i = 0; i < sums.length; i++)
+    sums[i] = sumOfSquares(values.subarray(i * BLOCK_ELEMENTS, (i + 1) * BLOCK_ELEMENTS))
   return sums
 }
 

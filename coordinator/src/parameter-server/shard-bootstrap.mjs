@@ -1,4 +1,5 @@
-// First file of a shard's thread. Threads begin without the loader of their parent, and Node 20 reads no TypeScript by itself.
+// First file of a shard's thread. Threads begin without the loader of their parent, and Node 20 reads no TypeScript by
+// itself.
 import { register } from 'tsx/esm/api'
 
 register()

@@ -1,9 +1,9 @@
+import type { ParameterLayout } from '@starling-grid/model'
 // The shard's end of shard-wire.ts: orders and bytes in, answers out. Holds one key range; knows nothing of sockets.
 import { GridError } from '@starling-grid/protocol'
-import type { ParameterLayout } from '@starling-grid/model'
 import { allocate, type ServerMemory } from './memory.ts'
-import { Shard } from './shard.ts'
 import { parseOrder, type ShardOrder, type VectorName } from './shard-wire.ts'
+import { Shard } from './shard.ts'
 
 const NOTHING = new Uint8Array(0)
 
@@ -19,7 +19,8 @@ export class ShardHost {
 
   /** The answer, if the order has one. @throws GridError 'message-malformed', 'message-unexpected' */
   ordered(text: string): Uint8Array | undefined {
-    if (this.#target !== undefined) throw new GridError('message-unexpected', 'the bytes of a vector were announced, and an order came')
+    if (this.#target !== undefined)
+      throw new GridError('message-unexpected', 'the bytes of a vector were announced, and an order came')
     const order = parseOrder(text)
     switch (order.type) {
       case 'setup':
@@ -31,7 +32,11 @@ export class ShardHost {
       case 'read':
         return bytesOf(this.#part(order).slice())
       default:
-        return bytesOf(this.#required.shard.run(order.type === 'load' ? { ...order, scalars: Float64Array.from(order.scalars) } : order))
+        return bytesOf(
+          this.#required.shard.run(
+            order.type === 'load' ? { ...order, scalars: Float64Array.from(order.scalars) } : order,
+          ),
+        )
     }
   }
 
@@ -39,7 +44,11 @@ export class ShardHost {
   received(bytes: Uint8Array): void {
     const target = this.#target
     this.#target = undefined
-    if (target === undefined || bytes.byteLength !== target.byteLength) throw new GridError('message-unexpected', `${target?.byteLength ?? 'no'} bytes were announced, ${bytes.byteLength} came`)
+    if (target === undefined || bytes.byteLength !== target.byteLength)
+      throw new GridError(
+        'message-unexpected',
+        `${target?.byteLength ?? 'no'} bytes were announced, ${bytes.byteLength} came`,
+      )
     new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
   }
 
@@ -50,23 +59,39 @@ export class ShardHost {
 
   #part({ vector, start, count }: Extract<ShardOrder, { type: 'read' | 'write' }>): Float32Array {
     const whole = vectorOf(this.#required.memory, vector)
-    if (whole === undefined || start + count > whole.length) throw new GridError('message-malformed', `${count} elements from ${start} on are not in this shard's ${vector.of}`)
+    if (whole === undefined || start + count > whole.length)
+      throw new GridError(
+        'message-malformed',
+        `${count} elements from ${start} on are not in this shard's ${vector.of}`,
+      )
     return whole.subarray(start, start + count)
   }
 }
 
-function setUp({ layout: { total, trained, entries }, optimizer, versions, compensated }: Extract<ShardOrder, { type: 'setup' }>): Held {
+function setUp({
+  layout: { total, trained, entries },
+  optimizer,
+  versions,
+  compensated,
+}: Extract<ShardOrder, { type: 'setup' }>): Held {
   const fits = trained <= total && entries.every(({ offset, length }) => offset + length <= total)
   if (!fits) throw new GridError('message-malformed', 'the layout of this range does not fit into it')
   // What a parameter starts from is no business of a shard.
-  const layout: ParameterLayout = { total, trained, entries: entries.map((entry) => ({ ...entry, initial: { type: 'constant', value: 0 } })) }
+  const layout: ParameterLayout = {
+    total,
+    trained,
+    entries: entries.map((entry) => ({ ...entry, initial: { type: 'constant', value: 0 } })),
+  }
   const rule = { layout, optimizer }
   const memory = allocate(rule, { versions, compensated, shared: false })
   return { memory, shard: new Shard({ rule, range: { start: 0, end: total }, memory }) }
 }
 
 /** The vector of a server or of one of its shards. */
-export function vectorOf({ gradient, versions, slots, square, squareAtHead }: ServerMemory, name: VectorName): Float32Array | undefined {
+export function vectorOf(
+  { gradient, versions, slots, square, squareAtHead }: ServerMemory,
+  name: VectorName,
+): Float32Array | undefined {
   if (name.of === 'gradient') return gradient
   if (name.of === 'square') return name.atHead ? squareAtHead : square
   return name.of === 'version' ? versions[name.index] : slots[name.state][name.index]

@@ -1,5 +1,5 @@
-// All shards of one parameter server as one: a command goes to every one of them, their answers come back in the order of the
-// ranges. In this thread for small models, in one thread each for large ones.
+// All shards of one parameter server as one: a command goes to every one of them, their answers come back in the order
+// of the ranges. In this thread for small models, in one thread each for large ones.
 import { Worker } from 'node:worker_threads'
 import { Shard, type ShardCommand, type ShardParts } from './shard.ts'
 
@@ -9,7 +9,10 @@ const ANSWER_MS = 30_000
 export interface ShardPool {
   /** One command at a time. @throws when a thread died; the pool is of no use then */
   run(command: ShardCommand): Promise<readonly Float64Array[]>
-  /** This optimizer state, and this mean of squares if there is one, into the server's own vectors, where shards have memory of their own. */
+  /**
+   * This optimizer state, and this mean of squares if there is one, into the server's own vectors, where shards have
+   * memory of their own.
+   */
   collect?(state: 0 | 1, square: 'now' | 'at head'): Promise<void>
   /** A6: resolves when no thread runs any more. */
   stop(): Promise<void>
@@ -20,7 +23,10 @@ export function localShards(shards: readonly ShardParts[]): ShardPool {
   return { run: async (command) => own.map((shard) => shard.run(command)), stop: async () => undefined }
 }
 
-/** Resolves when every thread has its shard. A thread that does not answer within `answerMs` is given up, as a process is. */
+/**
+ * Resolves when every thread has its shard. A thread that does not answer within `answerMs` is given up, as a process
+ * is.
+ */
 export async function shardThreads(shards: readonly ShardParts[], answerMs = ANSWER_MS): Promise<ShardPool> {
   const threads = shards.map((parts) => new ShardThread(parts, answerMs))
   let failure: unknown
@@ -63,7 +69,9 @@ class ShardThread {
     this.ready = this.#answer()
     this.#worker.on('message', (answer: Float64Array) => this.#take()?.resolve(answer))
     this.#worker.on('error', (error) => this.#failed(error instanceof Error ? error : new Error(String(error))))
-    this.#worker.on('exit', (code) => this.#failed(new Error(`a thread of the parameter server ended with code ${code}`)))
+    this.#worker.on('exit', (code) =>
+      this.#failed(new Error(`a thread of the parameter server ended with code ${code}`)),
+    )
   }
 
   async ask(command: ShardCommand): Promise<Float64Array> {

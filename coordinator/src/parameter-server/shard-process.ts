@@ -35,7 +35,10 @@ export async function serveShard(options: ShardProcessOptions, signal: AbortSign
 /** One connection, from dialling to its end; resolves with why it ended. */
 function connection({ url, range, token, log }: ShardProcessOptions, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(`${url.replace(/^http/, 'ws').replace(/\/$/, '')}${SHARDS_PATH}?range=${encodeURIComponent(range)}`, { headers: { authorization: `Bearer ${token}` }, maxPayload: MAX_PAYLOAD, perMessageDeflate: false })
+    const socket = new WebSocket(
+      `${url.replace(/^http/, 'ws').replace(/\/$/, '')}${SHARDS_PATH}?range=${encodeURIComponent(range)}`,
+      { headers: { authorization: `Bearer ${token}` }, maxPayload: MAX_PAYLOAD, perMessageDeflate: false },
+    )
     const host = new ShardHost()
     const stop = (): void => socket.close()
     signal.addEventListener('abort', stop, { once: true })

@@ -1,15 +1,17 @@
-// Shards in processes of their own, which dialled the coordinator (`starling ps`): who is there, and a pool over all of them.
-// They are used from the next time that the server takes over a version.
+// Shards in processes of their own, which dialled the coordinator (`starling ps`): who is there, and a pool over all of
+// them. They are used from the next time that the server takes over a version.
 import { GridError } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import type { ServerMemory } from './memory.ts'
 import { type KeyRange, keyRanges, layoutOfRange } from './ranges.ts'
-import type { ShardCommand, ShardParts } from './shard.ts'
 import { vectorOf } from './shard-host.ts'
 import type { ShardPool } from './shard-pool.ts'
 import { chunksOf, orderOf, type ShardOrder, type VectorName } from './shard-wire.ts'
+import type { ShardCommand, ShardParts } from './shard.ts'
 
-/** ms without any progress after which a process counts as gone: the optimizer's step of 64 M parameters, ten times over */
+/**
+ * ms without any progress after which a process counts as gone: the optimizer's step of 64 M parameters, ten times over
+ */
 const ANSWER_MS = 30_000
 
 export interface ShardSeat {
@@ -38,7 +40,8 @@ export class ShardProcesses {
     const sizes = [...this.#seats.keys()].map((seat) => Number(seat.split('/')[1])).toSorted((a, b) => b - a)
     for (const of of new Set(sizes)) {
       const shards = Array.from({ length: of }, (_, i) => this.#seats.get(`${i}/${of}`))
-      if (shards.every((shard) => shard !== undefined && !shard.taken)) return shards.filter((shard) => shard !== undefined)
+      if (shards.every((shard) => shard !== undefined && !shard.taken))
+        return shards.filter((shard) => shard !== undefined)
     }
     return undefined
   }
@@ -49,23 +52,35 @@ export interface RemoteParts extends Omit<ShardParts, 'range'> {
 }
 
 /** The vectors of `memory` are the coordinator's copies: what volunteers pull and what checkpoints hold. */
-export async function remoteShards(processes: readonly RemoteShard[], { rule, memory, compensated }: RemoteParts): Promise<ShardPool> {
+export async function remoteShards(
+  processes: readonly RemoteShard[],
+  { rule, memory, compensated }: RemoteParts,
+): Promise<ShardPool> {
   const ranges = keyRanges(rule.layout.total, processes.length)
   const shards = processes.slice(0, ranges.length)
-  const each = <T>(deed: (shard: RemoteShard, range: KeyRange) => Promise<T>): Promise<T[]> => Promise.all(ranges.map((range, i) => deed(shards[i] ?? raise(), range)))
+  const each = <T>(deed: (shard: RemoteShard, range: KeyRange) => Promise<T>): Promise<T[]> =>
+    Promise.all(ranges.map((range, i) => deed(shards[i] ?? raise(), range)))
   for (const shard of shards) shard.taken = true
   const pool: ShardPool = {
     run: (command) => each((shard, range) => runOn(shard, { command, range, memory })),
-    collect: async (state, square) => void (await each((shard, range) => Promise.all(stateNames(memory, state, square).map((name) => shard.read(memory, name, range))))),
+    collect: async (state, square) =>
+      void (await each((shard, range) =>
+        Promise.all(stateNames(memory, state, square).map((name) => shard.read(memory, name, range))),
+      )),
     stop: async () => {
       for (const shard of shards) shard.taken = false
     },
   }
   try {
-    await each((shard, range) => shard.ask({
-      type: 'setup', optimizer: rule.optimizer as Setup['optimizer'], versions: memory.versions.length, compensated,
-      layout: layoutFor(layoutOfRange(rule.layout, range)),
-    }))
+    await each((shard, range) =>
+      shard.ask({
+        type: 'setup',
+        optimizer: rule.optimizer as Setup['optimizer'],
+        versions: memory.versions.length,
+        compensated,
+        layout: layoutFor(layoutOfRange(rule.layout, range)),
+      }),
+    )
     return pool
   } catch (error) {
     await pool.stop()
@@ -82,11 +97,29 @@ function stateNames({ slots, square }: ServerMemory, state: 0 | 1, when: 'now' |
 type Setup = Extract<ShardOrder, { type: 'setup' }>
 
 function layoutFor({ total, trained, entries }: ReturnType<typeof layoutOfRange>): Setup['layout'] {
-  return { total, trained, entries: entries.map(({ name, shape, offset, length, kind, momentum }) => ({ name, shape: [...shape], offset, length, kind, ...(momentum === undefined ? {} : { momentum }) })) }
+  return {
+    total,
+    trained,
+    entries: entries.map(({ name, shape, offset, length, kind, momentum }) => ({
+      name,
+      shape: [...shape],
+      offset,
+      length,
+      kind,
+      ...(momentum === undefined ? {} : { momentum }),
+    })),
+  }
 }
 
 /** A command with the vectors that it reads and makes. */
-async function runOn(shard: RemoteShard, { command, range, memory }: { readonly command: ShardCommand; readonly range: KeyRange; readonly memory: ServerMemory }): Promise<Float64Array> {
+async function runOn(
+  shard: RemoteShard,
+  {
+    command,
+    range,
+    memory,
+  }: { readonly command: ShardCommand; readonly range: KeyRange; readonly memory: ServerMemory },
+): Promise<Float64Array> {
   if (command.type === 'prepare') await shard.write(memory, { of: 'gradient' }, range)
   if (command.type === 'load') {
     await shard.write(memory, { of: 'version', index: 0 }, range)
@@ -145,7 +178,9 @@ export class RemoteShard {
     for (const { start, count } of chunksOf(own.length)) {
       this.#expect(true)
       this.#socket.send(JSON.stringify({ type: 'write', vector, start, count } satisfies ShardOrder))
-      await new Promise<void>((resolve, reject) => this.#socket.send(own.slice(start, start + count), (error) => (error ? reject(error) : resolve())))
+      await new Promise<void>((resolve, reject) =>
+        this.#socket.send(own.slice(start, start + count), (error) => (error ? reject(error) : resolve())),
+      )
     }
   }
 
@@ -158,11 +193,14 @@ export class RemoteShard {
   /** The shard's vector → our part of it. */
   async read(memory: ServerMemory, vector: VectorName, range: KeyRange): Promise<void> {
     const own = partOf(memory, vector, range)
-    await Promise.all(chunksOf(own.length).map(async ({ start, count }) => {
-      const bytes = await this.ask({ type: 'read', vector, start, count })
-      if (bytes.byteLength !== count * own.BYTES_PER_ELEMENT) throw new Error(`a process of the parameter server answered ${bytes.byteLength} bytes for ${count} elements`)
-      own.set(new Float32Array(bytes.slice().buffer), start)
-    }))
+    await Promise.all(
+      chunksOf(own.length).map(async ({ start, count }) => {
+        const bytes = await this.ask({ type: 'read', vector, start, count })
+        if (bytes.byteLength !== count * own.BYTES_PER_ELEMENT)
+          throw new Error(`a process of the parameter server answered ${bytes.byteLength} bytes for ${count} elements`)
+        own.set(new Float32Array(bytes.slice().buffer), start)
+      }),
+    )
   }
 }
 

@@ -1,6 +1,6 @@
-// What the coordinator tells a shard in a process of its own, over one WebSocket: orders as JSON, vectors as bytes after the
-// order that announces them. A shard answers every order except `write` with one binary message, in their order. Both ends are
-// the owner's (owner token); orders are checked all the same, before anything is allocated.
+// What the coordinator tells a shard in a process of its own, over one WebSocket: orders as JSON, vectors as bytes
+// after the order that announces them. A shard answers every order except `write` with one binary message, in their
+// order. Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
 import { MAX_PARAMETERS, OptimizerSchema, parse, parseJson, strict } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
@@ -34,7 +34,10 @@ const part = { vector: VectorSchema, start: Index, count: Type.Integer({ minimum
 const OrderSchema = Type.Union([
   /** makes the shard anew; its layout counts from the start of its range */
   strict({
-    type: Type.Literal('setup'), optimizer: OptimizerSchema, versions: Type.Integer({ minimum: 2, maximum: MAX_VERSIONS }), compensated: Type.Boolean(),
+    type: Type.Literal('setup'),
+    optimizer: OptimizerSchema,
+    versions: Type.Integer({ minimum: 2, maximum: MAX_VERSIONS }),
+    compensated: Type.Boolean(),
     layout: strict({ total: Index, trained: Index, entries: Type.Array(EntrySchema, { maxItems: 20_000 }) }),
   }),
   /** the next message is these elements */
@@ -42,8 +45,19 @@ const OrderSchema = Type.Union([
   /** → these elements */
   strict({ type: Type.Literal('read'), ...part }),
   /** → the numbers that the shard answers with, f64 */
-  strict({ type: Type.Literal('load'), step: Type.Integer({ minimum: 0 }), scalars: Type.Array(Type.Number(), { maxItems: 8 }) }),
-  strict({ type: Type.Literal('prepare'), targets: Type.Number(), head: Index, base: Index, strength: Type.Number(), first: Type.Boolean() }),
+  strict({
+    type: Type.Literal('load'),
+    step: Type.Integer({ minimum: 0 }),
+    scalars: Type.Array(Type.Number(), { maxItems: 8 }),
+  }),
+  strict({
+    type: Type.Literal('prepare'),
+    targets: Type.Number(),
+    head: Index,
+    base: Index,
+    strength: Type.Number(),
+    first: Type.Boolean(),
+  }),
   strict({ type: Type.Literal('accumulate'), factor: Type.Number(), first: Type.Boolean() }),
   strict({ type: Type.Literal('mean'), targets: Type.Number() }),
   strict({ type: Type.Literal('apply'), factor: Type.Number(), from: Index, to: Index }),
@@ -62,5 +76,8 @@ export function orderOf(command: ShardCommand): ShardOrder {
 
 /** Parts of a vector that fit a message each. */
 export function chunksOf(length: number): { readonly start: number; readonly count: number }[] {
-  return Array.from({ length: Math.ceil(length / CHUNK_FLOATS) }, (_, i) => ({ start: i * CHUNK_FLOATS, count: Math.min(CHUNK_FLOATS, length - i * CHUNK_FLOATS) }))
+  return Array.from({ length: Math.ceil(length / CHUNK_FLOATS) }, (_, i) => ({
+    start: i * CHUNK_FLOATS,
+    count: Math.min(CHUNK_FLOATS, length - i * CHUNK_FLOATS),
+  }))
 }

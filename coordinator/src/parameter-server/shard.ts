@@ -1,5 +1,5 @@
-// One key range of the parameter server: its parameters, its optimizer state, its part of the open sum. Computes what it is
-// told, in exact f32; which pushes count and when they become a version is decided elsewhere (run/leases.ts).
+// One key range of the parameter server: its parameters, its optimizer state, its part of the open sum. Computes what
+// it is told, in exact f32; which pushes count and when they become a version is decided elsewhere (run/leases.ts).
 import { nextVersion, type UpdateRule } from '@starling-grid/model'
 import { createOptimizerState, meanGradient, type OptimizerState } from '@starling-grid/shaders'
 import { addPush } from './add-push.ts'
@@ -10,8 +10,18 @@ import { blockSquares, type KeyRange, layoutOfRange } from './ranges.ts'
 export type ShardCommand =
   /** what the first version and the first slots hold is the head now */
   | { readonly type: 'load'; readonly step: number; readonly scalars: Float64Array }
-  /** the push in `gradient`, corrected for the versions between its base and the head → Σ squares of its blocks; `first`: of the open sum */
-  | { readonly type: 'prepare'; readonly targets: number; readonly head: number; readonly base: number; readonly strength: number; readonly first: boolean }
+  /**
+   * the push in `gradient`, corrected for the versions between its base and the head → Σ squares of its blocks;
+   * `first`: of the open sum
+   */
+  | {
+      readonly type: 'prepare'
+      readonly targets: number
+      readonly head: number
+      readonly base: number
+      readonly strength: number
+      readonly first: boolean
+    }
   /** the open sum takes the push, its trained part times `factor`; `first`: there is none yet */
   | { readonly type: 'accumulate'; readonly factor: number; readonly first: boolean }
   /** the open sum becomes the mean over the targets → Σ squares of its blocks */
@@ -41,7 +51,8 @@ export class Shard {
   constructor({ rule: { layout, optimizer }, range, memory }: ShardParts) {
     const own = layoutOfRange(layout, range)
     const part = (vector: Float32Array): Float32Array => vector.subarray(range.start, range.start + own.total)
-    const trained = (vector: Float32Array): Float32Array => vector.subarray(Math.min(range.start, layout.trained), Math.min(range.end, layout.trained))
+    const trained = (vector: Float32Array): Float32Array =>
+      vector.subarray(Math.min(range.start, layout.trained), Math.min(range.end, layout.trained))
     this.#rule = { layout: own, optimizer }
     this.#trained = own.trained
     this.#versions = memory.versions.map(part)
@@ -49,8 +60,12 @@ export class Shard {
     this.#sum = part(memory.sum)
     this.#square = memory.square && trained(memory.square)
     this.#squareAtHead = memory.squareAtHead && trained(memory.squareAtHead)
-    const [current, next] = memory.slots.map((slots): OptimizerState => ({ ...createOptimizerState(optimizer, 0), slots: slots.map(trained) }))
-    if (current === undefined || next === undefined) throw new Error('internal: a parameter server has two optimizer states')
+    const [current, next] = memory.slots.map((slots): OptimizerState => ({
+      ...createOptimizerState(optimizer, 0),
+      slots: slots.map(trained),
+    }))
+    if (current === undefined || next === undefined)
+      throw new Error('internal: a parameter server has two optimizer states')
     this.#state = current
     this.#spare = next
   }
@@ -83,7 +98,12 @@ export class Shard {
   #prepare({ targets, head, base, strength, first }: Extract<ShardCommand, { type: 'prepare' }>): Float64Array {
     const sum = this.#gradient.subarray(0, this.#trained)
     if (first && this.#square !== undefined) this.#squareAtHead?.set(this.#square)
-    if (this.#square !== undefined) compensate(sum, { head: this.#version(head), base: this.#version(base), square: this.#square }, { targets, strength })
+    if (this.#square !== undefined)
+      compensate(
+        sum,
+        { head: this.#version(head), base: this.#version(base), square: this.#square },
+        { targets, strength },
+      )
     return blockSquares(sum)
   }
 
@@ -97,7 +117,10 @@ export class Shard {
     const mean = this.#sum
     if (factor === 0) mean.fill(0, 0, this.#trained) // a sum that overflowed moves nothing: ∞ · 0 would be NaN
     else if (factor < 1) for (let i = 0; i < this.#trained; i++) mean[i] = Math.fround((mean[i] ?? 0) * factor)
-    nextVersion(this.#rule, { parameters: this.#version(from), optimizerState: this.#state }, mean, { parameters: this.#version(to), optimizerState: this.#spare })
+    nextVersion(this.#rule, { parameters: this.#version(from), optimizerState: this.#state }, mean, {
+      parameters: this.#version(to),
+      optimizerState: this.#spare,
+    })
     ;[this.#state, this.#spare] = [this.#spare, this.#state]
     return Float64Array.of(this.#state.step, ...this.#state.scalars)
   }

@@ -1,6 +1,14 @@
-// The open sum of async mode: pushes that were taken and are no version yet, and when they become one (A3). Volatile: blocks
-// of a sum that is dropped are in no record, and so are to be done again (A4, A6).
-import { type BlockId, digest, extend, MAX_STEP_BLOCKS, type Push, type Sha256, type StepRecord } from '@starling-grid/protocol'
+// The open sum of async mode: pushes that were taken and are no version yet, and when they become one (A3). Volatile:
+// blocks of a sum that is dropped are in no record, and so are to be done again (A4, A6).
+import {
+  type BlockId,
+  digest,
+  extend,
+  MAX_STEP_BLOCKS,
+  type Push,
+  type Sha256,
+  type StepRecord,
+} from '@starling-grid/protocol'
 import { available, trainingIsOver } from './scheduler.ts'
 import type { RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -16,10 +24,19 @@ const EMPTY: OpenSum = { pushes: [], digests: [], blocks: new Set() }
 
 export const emptySum = (): OpenSum => EMPTY
 
-/** K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for. */
+/**
+ * K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for.
+ */
 export function pushesPerVersion({ config, workers }: RunState): number {
   const { update, proportion } = config.async
-  const wanted = update === 'each' ? 1 : update === 'all' ? workers.size : proportion > 1 ? proportion : Math.ceil(proportion * workers.size)
+  const wanted =
+    update === 'each'
+      ? 1
+      : update === 'all'
+        ? workers.size
+        : proportion > 1
+          ? proportion
+          : Math.ceil(proportion * workers.size)
   return Math.max(1, Math.min(wanted, config.batchBlocks))
 }
 
@@ -32,7 +49,11 @@ export function addToSum(turn: Turn, push: Push, gradDigest: Sha256): void {
   const { state } = turn
   if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS) closeSum(turn)
   const { pushes, digests, blocks } = state.open
-  state.open = { pushes: [...pushes, push], digests: [...digests, gradDigest], blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]) }
+  state.open = {
+    pushes: [...pushes, push],
+    digests: [...digests, gradDigest],
+    blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),
+  }
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */
@@ -51,8 +72,15 @@ export function closeSum(turn: Turn): void {
   if (pushes.length === 0) return
   const total = (of: (push: Push) => number): number => pushes.reduce((sum, push) => sum + of(push), 0)
   const record: StepRecord = {
-    v: state.chain.head.v + 1, gen: state.gen, modeEpoch: state.modeEpoch, kind: 'async', blocks: [...blocks],
-    samples: total(({ samples }) => samples), targets: total(({ targets }) => targets), lossSum: total(({ lossSum }) => lossSum), correct: total(({ correct }) => correct),
+    v: state.chain.head.v + 1,
+    gen: state.gen,
+    modeEpoch: state.modeEpoch,
+    kind: 'async',
+    blocks: [...blocks],
+    samples: total(({ samples }) => samples),
+    targets: total(({ targets }) => targets),
+    lossSum: total(({ lossSum }) => lossSum),
+    correct: total(({ correct }) => correct),
     gradDigest: digestOfAll(digests),
   }
   const version = extend(state.chain.head, record)
@@ -84,8 +112,8 @@ export function isTaken({ leases, open }: RunState, block: BlockId): boolean {
 }
 
 /**
- * Bounded staleness (SSP): whether one more lease leaves the oldest one fresh enough. Every other lease, the new one and the
- * open sum may become versions before it comes back; `update: all` is this with a bound of 0.
+ * Bounded staleness (SSP): whether one more lease leaves the oldest one fresh enough. Every other lease, the new one
+ * and the open sum may become versions before it comes back; `update: all` is this with a bound of 0.
  */
 export function mayRunAhead(state: RunState, bound: number): boolean {
   if (state.config.async.whenStale === 'drop' || state.leases.size === 0) return true

@@ -1,4 +1,5 @@
-// Newcomers that stopped a ring and then did not confirm: how soon another of the same network may, and how many in a minute.
+// Newcomers that stopped a ring and then did not confirm: how soon another of the same network may, and how many in a
+// minute.
 import type { MemberId } from '@starling-grid/protocol'
 import type { Member, RunState } from './state.ts'
 
@@ -25,7 +26,11 @@ export function noteFailedAdmission({ health, members }: RunState, id: MemberId,
 }
 
 /** Has it worked in a ring before, or may it stop one to be admitted? */
-export function mayBeAdmitted({ health }: RunState, { id, network = id, stepsHeld }: Pick<Member, 'id' | 'network' | 'stepsHeld'>, now: number): boolean {
+export function mayBeAdmitted(
+  { health }: RunState,
+  { id, network = id, stepsHeld }: Pick<Member, 'id' | 'network' | 'stepsHeld'>,
+  now: number,
+): boolean {
   if (stepsHeld > 0) return true
   const recent = health.failedAdmissions.filter(({ at }) => now - at < REMEMBERED_MS)
   if (recent.filter(({ at }) => now - at < WAIT_MS).length >= MOST_IN_A_MINUTE) return false

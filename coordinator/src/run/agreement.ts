@@ -1,5 +1,5 @@
-// Members that say different things of the same bytes (R15, A5, CONFIRM): how many say what, and what becomes of the few. One
-// voice is never enough: neither to be believed, nor to be left out for good.
+// Members that say different things of the same bytes (R15, A5, CONFIRM): how many say what, and what becomes of the
+// few. One voice is never enough: neither to be believed, nor to be left out for good.
 import type { MemberId, Sha256 } from '@starling-grid/protocol'
 import { seedCheckpoint } from './journal-replay.ts'
 import { exclude } from './membership.ts'
@@ -33,10 +33,14 @@ export function lastWitnessed(state: RunState): Checkpoint {
 }
 
 /**
- * Members whose bytes are not the ones that others hold: named, and at the next FORM each fetches its state whole. That mends an
- * honest one. Whoever differs again stays out of the ring for a while, longer each time (R17).
+ * Members whose bytes are not the ones that others hold: named, and at the next FORM each fetches its state whole. That
+ * mends an honest one. Whoever differs again stays out of the ring for a while, longer each time (R17).
  */
-export function differed(turn: Turn, few: readonly MemberId[], { what, leaveOut }: { readonly what: string; readonly leaveOut: boolean }): void {
+export function differed(
+  turn: Turn,
+  few: readonly MemberId[],
+  { what, leaveOut }: { readonly what: string; readonly leaveOut: boolean },
+): void {
   for (const id of few) {
     const member = turn.state.members.get(id)
     if (member === undefined) continue
@@ -47,7 +51,9 @@ export function differed(turn: Turn, few: readonly MemberId[], { what, leaveOut 
   }
 }
 
-/** Two sides as strong: the one that came last waits outside for a while, so that the other can go on (decision 0012). */
+/**
+ * Two sides as strong: the one that came last waits outside for a while, so that the other can go on (decision 0012).
+ */
 export function latecomer({ members }: RunState, among: readonly MemberId[]): MemberId | undefined {
   const here = among.flatMap((id) => members.get(id) ?? [])
   return here.sort((a, b) => b.joinedAt - a.joinedAt || (a.id < b.id ? 1 : -1))[0]?.id

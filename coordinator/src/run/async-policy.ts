@@ -1,4 +1,5 @@
-// What a job says of its parameter server, with defaults, checked: how many pushes make a version, and what becomes of late ones.
+// What a job says of its parameter server, with defaults, checked: how many pushes make a version, and what becomes of
+// late ones.
 import { type AsyncSettings, GridError } from '@starling-grid/protocol'
 
 export interface AsyncPolicy {
@@ -7,7 +8,10 @@ export interface AsyncPolicy {
   readonly proportion: number
   /** versions that a push may be behind; undefined: Timing.stalenessBound */
   readonly maxStaleness: number | undefined
-  /** what keeps to it: later pushes are dropped, or nobody takes more work while it could make another's push too late (SSP) */
+  /**
+   * what keeps to it: later pushes are dropped, or nobody takes more work while it could make another's push too late
+   * (SSP)
+   */
   readonly whenStale: 'drop' | 'wait'
   readonly damping: 'none' | 'inverse'
   /** λ of DC-ASGD; undefined: none */
@@ -17,21 +21,36 @@ export interface AsyncPolicy {
 /** Half of those who push: the slower half costs nobody time, and a version still has the samples of several. */
 const DEFAULT_PROPORTION = 0.5
 
-export const DEFAULT_ASYNC: AsyncPolicy = { update: 'each', proportion: DEFAULT_PROPORTION, maxStaleness: undefined, whenStale: 'drop', damping: 'inverse', delayCompensation: undefined }
+export const DEFAULT_ASYNC: AsyncPolicy = {
+  update: 'each',
+  proportion: DEFAULT_PROPORTION,
+  maxStaleness: undefined,
+  whenStale: 'drop',
+  damping: 'inverse',
+  delayCompensation: undefined,
+}
 
 /** @throws GridError 'job-invalid' when settings contradict each other, or need older versions than the server keeps */
 export function asyncPolicy(settings: AsyncSettings | undefined, keptVersions: number): AsyncPolicy {
   if (settings === undefined) return DEFAULT_ASYNC
   const { update = 'each', proportion = DEFAULT_PROPORTION, maxStaleness, whenStale, delayCompensation } = settings
-  if (settings.proportion !== undefined && update !== 'proportion') throw contradiction('`proportion` belongs to `update: proportion`')
-  if (update === 'all' && (maxStaleness ?? 0) !== 0) throw contradiction('with `update: all` nobody is behind; leave `maxStaleness` out')
-  if (update === 'all' && whenStale === 'drop') throw contradiction('with `update: all` members wait for each other; leave `whenStale` out')
+  if (settings.proportion !== undefined && update !== 'proportion')
+    throw contradiction('`proportion` belongs to `update: proportion`')
+  if (update === 'all' && (maxStaleness ?? 0) !== 0)
+    throw contradiction('with `update: all` nobody is behind; leave `maxStaleness` out')
+  if (update === 'all' && whenStale === 'drop')
+    throw contradiction('with `update: all` members wait for each other; leave `whenStale` out')
   const oldest = keptVersions - 1
   if (delayCompensation !== undefined && (maxStaleness ?? 0) > oldest)
-    throw contradiction(`\`delayCompensation\` needs the version that a push began with, and of a model of this size ${keptVersions} are kept; use a \`maxStaleness\` of at most ${oldest}`)
+    throw contradiction(
+      `\`delayCompensation\` needs the version that a push began with, and of a model of this size ${keptVersions} are kept; use a \`maxStaleness\` of at most ${oldest}`,
+    )
   const bound = update === 'all' ? 0 : (maxStaleness ?? (delayCompensation === undefined ? undefined : oldest))
   return {
-    update, proportion, maxStaleness: bound, delayCompensation,
+    update,
+    proportion,
+    maxStaleness: bound,
+    delayCompensation,
     whenStale: update === 'all' ? 'wait' : (whenStale ?? 'drop'),
     // A compensated gradient is meant to count whole.
     damping: settings.damping ?? (delayCompensation === undefined ? 'inverse' : 'none'),

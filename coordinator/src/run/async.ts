@@ -17,7 +17,11 @@ export function enterAsync(turn: Turn, handed: Handed | undefined): void {
   const { state, now } = turn
   const { phase } = state
   const handover = phase.type === 'handover' && handed !== undefined
-  if (handover) turn.journal({ type: 'commit', records: phase.records }, { type: 'checkpoint', ...handed, witnessed: handed.agreeing > 1 })
+  if (handover)
+    turn.journal(
+      { type: 'commit', records: phase.records },
+      { type: 'checkpoint', ...handed, witnessed: handed.agreeing > 1 },
+    )
   const { reason } = nextMode(now, state.health, state.mode, state.config)
   if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)
   turn.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
@@ -56,7 +60,10 @@ function forgetPushes(state: RunState): void {
   for (const member of state.members.values()) member.hungry = false // who wants work asks again
 }
 
-/** A6: the open sum is closed, then the next mode epoch begins (late pushes are stale from here), then the server's newest version, then a ballot. */
+/**
+ * A6: the open sum is closed, then the next mode epoch begins (late pushes are stale from here), then the server's
+ * newest version, then a ballot.
+ */
 function leaveAsync(turn: Turn, reason: string): void {
   const { state, now } = turn
   closeSum(turn)
@@ -69,15 +76,32 @@ function leaveAsync(turn: Turn, reason: string): void {
   const settled = newestCheckpoint(state).version.id === state.chain.head.id
   state.phase = { type: 'settle', since: now, target: state.chain.head }
   if (settled || state.config.off.has('A6')) return settle(turn)
-  turn.reason('writing the parameter server\'s newest version')
+  turn.reason("writing the parameter server's newest version")
   turn.effect({ type: 'server-checkpoint', version: state.chain.head })
 }
 
-export function serverCheckpointed(turn: Turn, written: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly remembered?: Sha256 }): void {
+export function serverCheckpointed(
+  turn: Turn,
+  written: {
+    readonly version: VersionRef
+    readonly blob: Sha256
+    readonly bytes: number
+    readonly remembered?: Sha256
+  },
+): void {
   const { state } = turn
   const { remembered } = written
   if (state.chain.has(written.version) && written.version.v > newestCheckpoint(state).version.v) {
-    turn.journal({ type: 'checkpoint', version: written.version, blob: written.blob, bytes: written.bytes, witnessed: true, agreeing: 1, members: 1, ...(remembered ? { remembered } : {}) })
+    turn.journal({
+      type: 'checkpoint',
+      version: written.version,
+      blob: written.blob,
+      bytes: written.bytes,
+      witnessed: true,
+      agreeing: 1,
+      members: 1,
+      ...(remembered ? { remembered } : {}),
+    })
     turn.note('checkpoint', `checkpoint of version ${written.version.v}`)
   }
   if (state.phase.type === 'async') {
@@ -92,7 +116,10 @@ function settle(turn: Turn): void {
   turn.then({ type: 'ballot', reason: 'the ring takes over from the parameter server', trouble: false })
 }
 
-/** A4: its threads died, or a defect stopped it. What it had since its last checkpoint is repeated: the ballot goes back to it. */
+/**
+ * A4: its threads died, or a defect stopped it. What it had since its last checkpoint is repeated: the ballot goes back
+ * to it.
+ */
 export function serverLost(turn: Turn, why: string): void {
   const { phase } = turn.state
   if (phase.type !== 'async' && phase.type !== 'settle') return

@@ -1,6 +1,7 @@
-// How long a ballot waits before it is decided. Attempts that fail one after the other wait longer each time, in every mode and
-// whoever is left out; ballots that come in bunches wait, too. So a run has at most `ballotsPerMinute` ballots in a minute plus
-// those that fit between waits of LONGEST_CROWDED_MS: 37 with the default timing, each with one row in the journal and one START.
+// How long a ballot waits before it is decided. Attempts that fail one after the other wait longer each time, in every
+// mode and whoever is left out; ballots that come in bunches wait, too. So a run has at most `ballotsPerMinute` ballots
+// in a minute plus those that fit between waits of LONGEST_CROWDED_MS: 37 with the default timing, each with one row in
+// the journal and one START.
 import { random32 } from '@starling-grid/protocol'
 import type { RunState } from './state.ts'
 
@@ -27,7 +28,13 @@ export function ballotWait({ health, config, gen }: RunState, now: number): Ball
   const inCrowd = crowd < 0 ? 0 : Math.min(LONGEST_CROWDED_MS, FIRST_CROWDED_MS * 2 ** crowd)
   if (afterTrouble === 0 && inCrowd === 0) return { ms: 0, why: '' }
   const ms = Math.round(Math.max(afterTrouble, inCrowd) * (1 + JITTER * unit(seed, gen)))
-  return { ms, why: afterTrouble >= inCrowd ? `${troubles} attempts in a row failed` : `there were ${crowd + timing.ballotsPerMinute} ballots in a minute` }
+  return {
+    ms,
+    why:
+      afterTrouble >= inCrowd
+        ? `${troubles} attempts in a row failed`
+        : `there were ${crowd + timing.ballotsPerMinute} ballots in a minute`,
+  }
 }
 
 /** 0…1, the same for the same run and ballot. */

@@ -1,12 +1,23 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
-import { type BlockId, type Claim, type Consumed, fold, type MemberId, type MessageFrom, type MessageTo, type PlanStep, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  type Claim,
+  type Consumed,
+  fold,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  type PlanStep,
+  type StepRecord,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { type Agreement, agreementOf, differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
-import { dropUnbegun } from './checkpoints.ts'
 import { ballotWait } from './ballot-pace.ts'
+import { dropUnbegun } from './checkpoints.ts'
 import { highest, implausible, validClaim, validClaims } from './claims.ts'
-import { newestCheckpoint } from './journal-replay.ts'
 import { settleGiven } from './guests.ts'
 import { handOver } from './handover.ts'
+import { newestCheckpoint } from './journal-replay.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { exclude, ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
@@ -20,7 +31,11 @@ import { validationDue } from './validation.ts'
 type Form = Extract<RunPhase, { type: 'form' }>
 
 /** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
-export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] }): void {
+export function openBallot(
+  turn: Turn,
+  goal: 'ring' | 'async',
+  options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] },
+): void {
   const { state, now } = turn
   const before = generationOf(state)
   turn.journal({ type: 'ballot', gen: state.gen + 1 })
@@ -30,15 +45,29 @@ export function openBallot(turn: Turn, goal: 'ring' | 'async', options: { readon
   const wait = ballotWait(state, now)
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
-  state.phase = { type: 'freeze', since: now, goal, expected, deadline: now + (options.waitMs ?? state.config.timing.stateMs), notBefore: now + wait.ms, claims: new Map(), consumed: new Map(), before }
-  turn.reason(`agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`)
+  state.phase = {
+    type: 'freeze',
+    since: now,
+    goal,
+    expected,
+    deadline: now + (options.waitMs ?? state.config.timing.stateMs),
+    notBefore: now + wait.ms,
+    claims: new Map(),
+    consumed: new Map(),
+    before,
+  }
+  turn.reason(
+    `agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`,
+  )
   turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   if (expected.size === 0) turn.then({ type: 'decide' })
 }
 
 function generationOf({ phase, gen }: RunState): Generation | undefined {
-  return phase.type === 'form' || phase.type === 'ring' ? { gen, members: phase.members, relayed: phase.relayed, exchange: phase.exchange } : undefined
+  return phase.type === 'form' || phase.type === 'ring'
+    ? { gen, members: phase.members, relayed: phase.relayed, exchange: phase.exchange }
+    : undefined
 }
 
 /** All that are connected, except those who left the last ballot unanswered, unless there is nobody else. */
@@ -55,7 +84,8 @@ export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }:
     here.silent = false
     claimed(turn, here, claim === null ? undefined : fold(claim.base, claim.records))
   }
-  if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim)) return lateReturn(turn, member, claim)
+  if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim))
+    return lateReturn(turn, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
   if (consumed !== undefined) state.phase.consumed.set(member, consumed)
@@ -74,7 +104,17 @@ function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
   if (state.phase.type !== 'lost') return
   const expected = new Set(state.members.keys())
   turn.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
-  state.phase = { type: 'freeze', since: now, goal: state.phase.goal, expected, deadline: now + state.config.timing.stateMs, notBefore: now, claims: new Map([[member, claim]]), consumed: new Map(), before: undefined }
+  state.phase = {
+    type: 'freeze',
+    since: now,
+    goal: state.phase.goal,
+    expected,
+    deadline: now + state.config.timing.stateMs,
+    notBefore: now,
+    claims: new Map([[member, claim]]),
+    consumed: new Map(),
+    before: undefined,
+  }
   turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
   turn.then({ type: 'decide' })
 }
@@ -100,10 +140,13 @@ function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: Readonl
   const { state, now } = turn
   const checkpoint = newestCheckpoint(state)
   if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(turn, goal, claims)
-  if (state.chain.records.at(-1)?.kind === 'async') return rewind(turn, 'the parameter server stopped after its last checkpoint')
+  if (state.chain.records.at(-1)?.kind === 'async')
+    return rewind(turn, 'the parameter server stopped after its last checkpoint')
   state.phase = { type: 'lost', since: now, goal }
   const seconds = state.config.timing.lostMs / 1000
-  turn.reason(`nobody holds version ${state.chain.head.v}: waiting ${seconds} s for somebody who does, then back to version ${checkpoint.version.v}`)
+  turn.reason(
+    `nobody holds version ${state.chain.head.v}: waiting ${seconds} s for somebody who does, then back to version ${checkpoint.version.v}`,
+  )
   turn.note('run', state.phaseReason)
 }
 
@@ -116,28 +159,72 @@ function fromCheckpoint(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<
   turn.reason('waiting for volunteers')
 }
 
-function form(turn: Turn, choice: { readonly target: VersionRef; readonly records: readonly StepRecord[]; readonly sources: readonly MemberId[]; readonly claims: ReadonlyMap<MemberId, Claim | null> }): void {
+function form(
+  turn: Turn,
+  choice: {
+    readonly target: VersionRef
+    readonly records: readonly StepRecord[]
+    readonly sources: readonly MemberId[]
+    readonly claims: ReadonlyMap<MemberId, Claim | null>
+  },
+): void {
   const { state, now } = turn
   const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
   chooseRingMode(turn)
-  const { members: ring, relayed, exchange } = arrangeRing(turn, ringCandidates(state, (id) => choice.claims.has(id), now))
+  const {
+    members: ring,
+    relayed,
+    exchange,
+  } = arrangeRing(
+    turn,
+    ringCandidates(state, (id) => choice.claims.has(id), now),
+  )
   const members = ring.map((member) => member.id)
   const shares = sharesOf(ring)
-  state.phase = { type: 'form', since: now, members, relayed, exchange, shares, records: choice.records, target: choice.target, consumed, confirmed: new Map() }
+  state.phase = {
+    type: 'form',
+    since: now,
+    members,
+    relayed,
+    exchange,
+    shares,
+    records: choice.records,
+    target: choice.target,
+    consumed,
+    confirmed: new Map(),
+  }
   turn.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
-  for (const id of members) turn.send(id, {
-    type: 'form', ...turn.ballot, members, shares, relayed: relayed.map(([a, b]): [number, number] => [a, b]), exchange: { type: exchange.type, reason: exchange.reason }, ...wayFrom(state, choice.claims.get(id), choice.records), target: choice.target,
-    sources: choice.sources.filter((id) => state.members.has(id)), modeEpoch: state.modeEpoch, kind: kindOf(state),
-    coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
-    ...(state.members.get(id)?.drifted === true ? { anew: true as const } : {}),
-  })
+  for (const id of members)
+    turn.send(id, {
+      type: 'form',
+      ...turn.ballot,
+      members,
+      shares,
+      relayed: relayed.map(([a, b]): [number, number] => [a, b]),
+      exchange: { type: exchange.type, reason: exchange.reason },
+      ...wayFrom(state, choice.claims.get(id), choice.records),
+      target: choice.target,
+      sources: choice.sources.filter((id) => state.members.has(id)),
+      modeEpoch: state.modeEpoch,
+      kind: kindOf(state),
+      coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
+      ...(state.members.get(id)?.drifted === true ? { anew: true as const } : {}),
+    })
 }
 
-/** What leads to the target: the records since the committed version, or since what a member holds that is a little behind it (R7). */
-function wayFrom({ chain }: RunState, claim: Claim | null | undefined, decided: readonly StepRecord[]): Pick<MessageTo<'form'>, 'committed' | 'records'> {
+/**
+ * What leads to the target: the records since the committed version, or since what a member holds that is a little
+ * behind it (R7).
+ */
+function wayFrom(
+  { chain }: RunState,
+  claim: Claim | null | undefined,
+  decided: readonly StepRecord[],
+): Pick<MessageTo<'form'>, 'committed' | 'records'> {
   const held = claim ? fold(claim.base, claim.records) : undefined
   const behind = held === undefined ? 0 : chain.head.v - held.v
-  if (held === undefined || behind <= 0 || behind > REPLAYED || !chain.has(held)) return { committed: chain.head, records: [...decided] }
+  if (held === undefined || behind <= 0 || behind > REPLAYED || !chain.has(held))
+    return { committed: chain.head, records: [...decided] }
   return { committed: held, records: [...chain.records.slice(held.v), ...decided] }
 }
 
@@ -160,21 +247,31 @@ export function confirmed(turn: Turn, member: MemberId, { version, digest }: Mes
   const { state } = turn
   const { phase } = state
   if (phase.type !== 'form' || !phase.members.includes(member)) return
-  if (version.id !== phase.target.id) return turn.refuse(member, 'message-unexpected', `expected version ${phase.target.v} to be confirmed, got ${version.v}`)
+  if (version.id !== phase.target.id)
+    return turn.refuse(
+      member,
+      'message-unexpected',
+      `expected version ${phase.target.v} to be confirmed, got ${version.v}`,
+    )
   phase.confirmed.set(member, digest)
   const needed = state.config.off.has('R8') ? 1 : phase.members.length
   if (phase.confirmed.size < needed) return
   if (agrees(turn, phase)) start(turn, phase)
 }
 
-/** CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise the members settle it among them. */
+/**
+ * CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise the members settle it among
+ * them.
+ */
 function agrees(turn: Turn, phase: Form): boolean {
   const { state } = turn
   const { version, blob } = newestCheckpoint(state)
   const agreement = agreementOf(phase.confirmed)
   if (agreement === undefined) return false
   const isKnown = version.id === phase.target.id && blob !== undefined
-  const wrong = isKnown ? phase.members.filter((id) => phase.confirmed.get(id) !== blob && phase.confirmed.has(id)) : agreement.few
+  const wrong = isKnown
+    ? phase.members.filter((id) => phase.confirmed.get(id) !== blob && phase.confirmed.has(id))
+    : agreement.few
   if (wrong.length === 0) return true
   if (isKnown || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(turn, phase, wrong)
   else undecided(turn, phase, agreement)
@@ -193,8 +290,9 @@ function sendBack(turn: Turn, phase: Form, wrong: readonly MemberId[]): void {
 }
 
 /**
- * A tie, or one against two: who is right cannot be told from votes, so all go back to the last version that two members vouched
- * for, where the checkpoint's digest tells. Whoever differs again waits outside for a while: of two sides as strong, who came last.
+ * A tie, or one against two: who is right cannot be told from votes, so all go back to the last version that two
+ * members vouched for, where the checkpoint's digest tells. Whoever differs again waits outside for a while: of two
+ * sides as strong, who came last.
  */
 function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): void {
   const { state } = turn
@@ -215,7 +313,8 @@ function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): 
   }
   const to = lastWitnessed(state)
   if (to.version.v < state.chain.head.v) return rewind(turn, reason, { to, final: true })
-  if (to.version.id !== phase.target.id) turn.journal({ type: 'rewind', to: to.version, final: true }) // uncommitted steps cannot come back either
+  // uncommitted steps cannot come back either
+  if (to.version.id !== phase.target.id) turn.journal({ type: 'rewind', to: to.version, final: true })
   turn.then({ type: 'ballot', reason, trouble: true })
 }
 
@@ -237,8 +336,15 @@ function mended({ members }: RunState, id: MemberId): void {
   if (member !== undefined) member.drifted = false
 }
 
-/** A7: a round that is tried again from the same version leaves with everybody what it learned from; a block that two name, with the first. */
-export function keepLearned(plan: readonly PlanStep[], { members, target, consumed }: Pick<Form, 'members' | 'target' | 'consumed'>, kind: 'ring' | 'round'): PlanStep[] {
+/**
+ * A7: a round that is tried again from the same version leaves with everybody what it learned from; a block that two
+ * name, with the first.
+ */
+export function keepLearned(
+  plan: readonly PlanStep[],
+  { members, target, consumed }: Pick<Form, 'members' | 'target' | 'consumed'>,
+  kind: 'ring' | 'round',
+): PlanStep[] {
   const [first, ...later] = plan
   const learned = members.map((id) => (consumed.get(id)?.base.id === target.id ? (consumed.get(id)?.blocks ?? []) : []))
   if (first === undefined || kind !== 'round' || learned.every((blocks) => blocks.length === 0)) return [...plan]
@@ -247,8 +353,14 @@ export function keepLearned(plan: readonly PlanStep[], { members, target, consum
   return [{ ...first, kept }, ...later]
 }
 
-/** The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the next epoch. */
-export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'shares'>): PlanStep[] {
+/**
+ * The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the
+ * next epoch.
+ */
+export function enterRing(
+  turn: Turn,
+  { members, relayed, exchange, shares }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'shares'>,
+): PlanStep[] {
   const { state, now } = turn
   const { v } = state.chain.head
   const plan = validationDue(state) ? [] : planSteps(state, new Map(), { plannedTo: v, now })
@@ -259,7 +371,28 @@ export function enterRing(turn: Turn, { members, relayed, exchange, shares }: Pi
     const member = state.members.get(id)
     if (member !== undefined) member.learner = undefined
   }
-  state.phase = { type: 'ring', since: now, members, relayed, exchange, shares, planShares: new Map(), held: new Map(), plannedTo: v + plan.length, planned, progressAt: now, inquiry: undefined, patience: 1, moving: undefined, copyAsked: undefined, round: 0, moved: new Map(), helped: new Set(), dispute: undefined, until: undefined }
+  state.phase = {
+    type: 'ring',
+    since: now,
+    members,
+    relayed,
+    exchange,
+    shares,
+    planShares: new Map(),
+    held: new Map(),
+    plannedTo: v + plan.length,
+    planned,
+    progressAt: now,
+    inquiry: undefined,
+    patience: 1,
+    moving: undefined,
+    copyAsked: undefined,
+    round: 0,
+    moved: new Map(),
+    helped: new Set(),
+    dispute: undefined,
+    until: undefined,
+  }
   turn.reason(`${exchange.type} of ${members.length}`)
   return plan
 }
@@ -269,4 +402,3 @@ export function remember(state: RunState, planned: ReadonlyMap<number, readonly 
   if (!state.config.off.has('R12-done')) return
   for (const blocks of planned.values()) for (const block of blocks) state.everPlanned.add(block)
 }
-

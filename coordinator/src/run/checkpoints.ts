@@ -9,13 +9,19 @@ import type { Turn } from './turn.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
-/** Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message arrives. */
+/**
+ * Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message
+ * arrives.
+ */
 const AHEAD_STEPS = 8
 const AHEAD_MS = 500
 /** Versions whose digests are remembered: an upload may be under way for longer than the next one is asked for. */
 const VERSIONS_REMEMBERED = 4
 
-/** ms for members to say their digests where some differ, and for all to say that of the last version: they reached it at about the same time */
+/**
+ * ms for members to say their digests where some differ, and for all to say that of the last version: they reached it
+ * at about the same time
+ */
 const DIGESTS_MS = 2000
 const LAST_DIGESTS_MS = 10_000
 
@@ -33,10 +39,14 @@ const UPLOAD_MOST_MS = 900_000
 export function checkpointDue(state: RunState, now: number): boolean {
   const newest = newestCheckpoint(state)
   const steps = state.chain.head.v - newest.version.v
-  return steps > 0 && (steps >= state.config.timing.checkpointSteps || now - newest.at >= state.config.timing.checkpointMs)
+  return (
+    steps > 0 && (steps >= state.config.timing.checkpointSteps || now - newest.at >= state.config.timing.checkpointMs)
+  )
 }
 
-/** Asks for a checkpoint at version v, unless one is under way: that one is kept until it is accepted or out of time. */
+/**
+ * Asks for a checkpoint at version v, unless one is under way: that one is kept until it is accepted or out of time.
+ */
 export function askCheckpoint(turn: Turn, phase: Ring, v: number): void {
   const { state } = turn
   const asked = state.checkpointAsked
@@ -45,7 +55,13 @@ export function askCheckpoint(turn: Turn, phase: Ring, v: number): void {
   const place = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
   const uploader = phase.members[place % phase.members.length]
   if (uploader === undefined) return
-  state.checkpointAsked = { v, uploader, committedAt: state.chain.head.v >= v ? turn.now : undefined, begunAt: undefined, failed: false }
+  state.checkpointAsked = {
+    v,
+    uploader,
+    committedAt: state.chain.head.v >= v ? turn.now : undefined,
+    begunAt: undefined,
+    failed: false,
+  }
   expectDigests(state, v)
   turn.broadcast(phase.members, { type: 'checkpoint-at', ...turn.ballot, v, uploader })
 }
@@ -85,21 +101,32 @@ export function uploadBegun({ state, now }: Turn, member: MemberId, version: Ver
   if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
 }
 
-export function uploaded(turn: Turn, member: MemberId, upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
+export function uploaded(
+  turn: Turn,
+  member: MemberId,
+  upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
+): void {
   const { state } = turn
   const { phase } = state
   measureUpload(turn, member, upload)
-  if (state.mode === 'async' || !state.members.has(member)) return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  if (state.mode === 'async' || !state.members.has(member))
+    return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
   if ((state.provisional?.version.v ?? 0) > upload.version.v) return
   state.provisional = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: turn.now }
-  if (phase.type === 'ring' && state.config.off.has('R15')) return accept(turn, { agreeing: 1, members: phase.members.length })
+  if (phase.type === 'ring' && state.config.off.has('R15'))
+    return accept(turn, { agreeing: 1, members: phase.members.length })
   considerUpload(turn)
 }
 
-function measureUpload({ state, now }: Turn, id: MemberId, upload: { readonly version: VersionRef; readonly bytes: number }): void {
+function measureUpload(
+  { state, now }: Turn,
+  id: MemberId,
+  upload: { readonly version: VersionRef; readonly bytes: number },
+): void {
   const asked = state.checkpointAsked
   const member = state.members.get(id)
-  if (member === undefined || asked?.begunAt === undefined || asked.uploader !== id || asked.v !== upload.version.v) return
+  if (member === undefined || asked?.begunAt === undefined || asked.uploader !== id || asked.v !== upload.version.v)
+    return
   member.uploadRate = upload.bytes / Math.max(1, now - asked.begunAt)
 }
 
@@ -131,11 +158,16 @@ export function digestReported(turn: Turn, member: MemberId, { version, digest }
 }
 
 function mayVouch({ phase }: RunState, member: MemberId): boolean {
-  return phase.type === 'ring' ? phase.members.includes(member) : phase.type === 'handover' && phase.holders.includes(member)
+  return phase.type === 'ring'
+    ? phase.members.includes(member)
+    : phase.type === 'handover' && phase.holders.includes(member)
 }
 
 /** What members hold of the version of this upload: its uploader what it sent, the others what they said. */
-export function votesOn({ digests }: RunState, { version, blob, from }: Pick<Provisional, 'version' | 'blob' | 'from'>): Map<MemberId, Sha256> {
+export function votesOn(
+  { digests }: RunState,
+  { version, blob, from }: Pick<Provisional, 'version' | 'blob' | 'from'>,
+): Map<MemberId, Sha256> {
   const said = [...(digests.get(version.v) ?? [])].filter(([, seen]) => seen.version.id === version.id)
   return new Map([...said.map(([id, seen]) => [id, seen.digest] as const), [from, blob]])
 }
@@ -159,7 +191,8 @@ export function considerUpload(turn: Turn): void {
   const { members } = state.phase
   const silent = members.filter((id) => !votes.has(id)).length
   const waited = now - upload.at
-  if (agreement.few.length > 0) return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(turn, upload, agreement)
+  if (agreement.few.length > 0)
+    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(turn, upload, agreement)
   const witnesses = votes.size - 1
   const isLast = trainingIsOver(state) && waited < LAST_DIGESTS_MS
   const needed = isLast ? members.length - 1 : Math.min(1, members.length - 1)
@@ -170,7 +203,10 @@ function forget(state: RunState): void {
   state.provisional = undefined
 }
 
-/** The few are named and left out, never the honest uploader; of two sides as strong the coordinator cannot tell which is right. */
+/**
+ * The few are named and left out, never the honest uploader; of two sides as strong the coordinator cannot tell which
+ * is right.
+ */
 function settleUpload(turn: Turn, upload: Provisional, { digest, most, few, isClear }: Agreement): void {
   const { state } = turn
   const what = `state of version ${upload.version.v}`
@@ -182,7 +218,10 @@ function settleUpload(turn: Turn, upload: Provisional, { digest, most, few, isCl
   turn.then({ type: 'ballot', reason: `${few.length} member(s) held another ${what}`, trouble: false })
 }
 
-/** CONFIRM of the next ballot compares what they hold now. When they differ in what they say again, the one that came last waits outside. */
+/**
+ * CONFIRM of the next ballot compares what they hold now. When they differ in what they say again, the one that came
+ * last waits outside.
+ */
 function tiedUpload(turn: Turn, all: readonly MemberId[], what: string): void {
   const { state } = turn
   forget(state)
@@ -199,7 +238,11 @@ function tiedUpload(turn: Turn, all: readonly MemberId[], what: string): void {
 }
 
 /** After two members agreed: a member that says something else, alone against them. */
-function dissented(turn: Turn, member: MemberId, { version, digest }: { readonly version: VersionRef; readonly digest: Sha256 }): void {
+function dissented(
+  turn: Turn,
+  member: MemberId,
+  { version, digest }: { readonly version: VersionRef; readonly digest: Sha256 },
+): void {
   const { state } = turn
   const checkpoint = state.checkpoints.findLast((one) => one.version.id === version.id)
   if (checkpoint?.blob === undefined || !checkpoint.witnessed || checkpoint.blob === digest) return

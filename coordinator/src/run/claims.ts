@@ -1,12 +1,23 @@
 // What members say they hold, against the committed chain (R4), and which of it is the version to go on with (R5).
-import { blockIndex, type Claim, epochOf, fold, type MemberId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import {
+  blockIndex,
+  type Claim,
+  epochOf,
+  fold,
+  type MemberId,
+  type StepRecord,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 export interface ValidClaim {
   readonly member: MemberId
   readonly version: VersionRef
-  /** once committed, cut off by the last rewind, and held by this member: on the chain again when its claim is chosen (R6) */
+  /**
+   * once committed, cut off by the last rewind, and held by this member: on the chain again when its claim is chosen
+   * (R6)
+   */
   readonly revived: readonly StepRecord[]
   /** beyond the committed chain and what is revived */
   readonly records: readonly StepRecord[]
@@ -40,8 +51,9 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
 }
 
 /**
- * What no honest member says of steps beyond the committed chain: their generation never started (R1, R8), they are none of a
- * ring, or their blocks are counted already, twice, or unknown. Such a claim is a lie, however well its chain is made.
+ * What no honest member says of steps beyond the committed chain: their generation never started (R1, R8), they are
+ * none of a ring, or their blocks are counted already, twice, or unknown. Such a claim is a lie, however well its chain
+ * is made.
  */
 export function implausible(state: RunState, { revived, records }: ValidClaim): string | undefined {
   const seen = new Set(revived.flatMap(({ blocks }) => blocks))
@@ -49,7 +61,8 @@ export function implausible(state: RunState, { revived, records }: ValidClaim): 
     if (!state.rings.has(gen) || kind === 'async') return `step ${v} of generation ${gen}, which never ran`
     for (const block of blocks) {
       if (seen.has(block) || state.chain.isDone(block)) return `step ${v} with block ${block}, which is counted already`
-      if (block.startsWith('v:') || epochOf(block) >= state.config.epochs || blockIndex(block) >= state.config.blocks) return `step ${v} with block ${block}, which does not exist`
+      if (block.startsWith('v:') || epochOf(block) >= state.config.epochs || blockIndex(block) >= state.config.blocks)
+        return `step ${v} with block ${block}, which does not exist`
       seen.add(block)
     }
   }
@@ -57,17 +70,24 @@ export function implausible(state: RunState, { revived, records }: ValidClaim): 
 }
 
 /**
- * R5: the highest valid claim; ties go to the highest generation of the last record, then to what most hold, then to the
- * lowest member id. The members of that generation differ by at most one version; others that hold a record of it prove nothing.
+ * R5: the highest valid claim; ties go to the highest generation of the last record, then to what most hold, then to
+ * the lowest member id. The members of that generation differ by at most one version; others that hold a record of it
+ * prove nothing.
  */
 export function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
   const holders = (claim: ValidClaim): number => valid.filter(({ version }) => version.id === claim.version.id).length
-  const order = [...valid].sort((a, b) => b.version.v - a.version.v || b.lastGen - a.lastGen || holders(b) - holders(a) || (a.member < b.member ? -1 : 1))
+  const order = [...valid].sort(
+    (a, b) =>
+      b.version.v - a.version.v || b.lastGen - a.lastGen || holders(b) - holders(a) || (a.member < b.member ? -1 : 1),
+  )
   const [first, ...others] = order
   if (first === undefined) return undefined
   const problem = implausible(turn.state, first) ?? outOfRange(turn.state, first, others)
   if (problem === undefined) return first
-  turn.note('refusal', `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}: ${problem}`)
+  turn.note(
+    'refusal',
+    `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}: ${problem}`,
+  )
   turn.refuse(first.member, 'message-unexpected', `a claim of version ${first.version.v}: ${problem}`)
   return highest(turn, others)
 }

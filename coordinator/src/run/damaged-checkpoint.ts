@@ -1,5 +1,5 @@
-// A kept version that cannot be read any more: the older ones serve in its place, down to version 0, which is made from the seed.
-// A member that holds the damaged version, or a later one, still brings it back (R6).
+// A kept version that cannot be read any more: the older ones serve in its place, down to version 0, which is made from
+// the seed. A member that holds the damaged version, or a later one, still brings it back (R6).
 import type { VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from './journal-replay.ts'
 import type { Turn } from './turn.ts'
@@ -18,7 +18,11 @@ export function checkpointDamaged(turn: Turn, { version, problem, neededBy }: Da
   if (!isKnown) return
   turn.journal({ type: 'checkpoint-damaged', version })
   const next = newestCheckpoint(state).version.v
-  turn.note('checkpoint', `checkpoint of version ${version.v} cannot be read, version ${next} is the newest that can: ${problem}`)
+  turn.note(
+    'checkpoint',
+    `checkpoint of version ${version.v} cannot be read, version ${next} is the newest that can: ${problem}`,
+  )
   // Members that need the version as their target say so by an ABORT, and the ballot that follows finds another.
-  if (neededBy === 'server' && state.phase.type === 'async') turn.then({ type: 'ballot', reason: `the checkpoint of version ${version.v} is damaged`, trouble: true })
+  if (neededBy === 'server' && state.phase.type === 'async')
+    turn.then({ type: 'ballot', reason: `the checkpoint of version ${version.v} is damaged`, trouble: true })
 }

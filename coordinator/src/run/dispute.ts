@@ -1,5 +1,5 @@
-// Members that hold different bytes for one step (DESIGN §4.1.8): all are heard, the few are named, and the link on which right
-// bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
+// Members that hold different bytes for one step (DESIGN §4.1.8): all are heard, the few are named, and the link on
+// which right bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
 import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
 import { noteFailure } from './link-health.ts'
 import { isRelayed } from './ring-links.ts'
@@ -24,7 +24,15 @@ export function sameRecord(a: StepRecord, b: StepRecord): boolean {
 }
 
 /** `before`: what others said of the step, who all said the same. */
-export function beginDispute(turn: Turn, phase: Ring, member: MemberId, said: { readonly record: StepRecord; readonly before: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> } }): void {
+export function beginDispute(
+  turn: Turn,
+  phase: Ring,
+  member: MemberId,
+  said: {
+    readonly record: StepRecord
+    readonly before: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }
+  },
+): void {
   const { record, before } = said
   // One at a time: what follows a disputed step is settled with it, since the ballot ends both.
   if (phase.dispute !== undefined && phase.dispute.v < record.v) return
@@ -48,10 +56,16 @@ function settle(turn: Turn, phase: Ring): void {
   const [most = [], next = []] = groups
   const isClear = most.length > next.length
   const few = isClear ? groups.slice(1).flat() : groups.flat()
-  for (const id of few) turn.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
-  const senders = few.flatMap((id) => suspectLinkTo(turn, phase, id, groups.find((group) => group.includes(id)) ?? []) ?? [])
-  const names = (ids: readonly MemberId[]): string => [...new Set(ids)].map((id) => turn.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
-  const reason = isClear ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}` : `${names(few)} hold different bytes for step ${dispute.v}, and nobody can tell whose are right`
+  for (const id of few)
+    turn.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
+  const senders = few.flatMap(
+    (id) => suspectLinkTo(turn, phase, id, groups.find((group) => group.includes(id)) ?? []) ?? [],
+  )
+  const names = (ids: readonly MemberId[]): string =>
+    [...new Set(ids)].map((id) => turn.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
+  const reason = isClear
+    ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
+    : `${names(few)} hold different bytes for step ${dispute.v}, and nobody can tell whose are right`
   if (phase.exchange.type === 'butterfly') turn.state.health.butterflyDoubtedAt = turn.now
   turn.note('refusal', reason)
   turn.then({ type: 'ballot', reason, trouble: true })
@@ -69,16 +83,31 @@ function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
 }
 
 /**
- * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either, but whoever
- * is in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the predecessor. In a
- * butterfly every member sends to every other, so it could be any of them.
+ * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either,
+ * but whoever is in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
+ * predecessor. In a butterfly every member sends to every other, so it could be any of them.
  */
-function suspectLinkTo(turn: Turn, { members, relayed, exchange }: Ring, id: MemberId, agreeing: readonly MemberId[]): MemberId | undefined {
+function suspectLinkTo(
+  turn: Turn,
+  { members, relayed, exchange }: Ring,
+  id: MemberId,
+  agreeing: readonly MemberId[],
+): MemberId | undefined {
   const { health, gen, config } = turn.state
   const place = (members.indexOf(id) + members.length - 1) % members.length
   const from = members[place]
   if (exchange.type === 'butterfly' || from === undefined || agreeing.includes(from)) return undefined
-  const failure = { pair: [from, id] as const, why: 'closed' as const, proven: true, relayed: isRelayed({ members, relayed }, from, id), gen, at: turn.now }
-  health.linkFailures = noteFailure(health.linkFailures, failure, { now: turn.now, halfLifeMs: config.timing.linkMemoryMs })
+  const failure = {
+    pair: [from, id] as const,
+    why: 'closed' as const,
+    proven: true,
+    relayed: isRelayed({ members, relayed }, from, id),
+    gen,
+    at: turn.now,
+  }
+  health.linkFailures = noteFailure(health.linkFailures, failure, {
+    now: turn.now,
+    halfLifeMs: config.timing.linkMemoryMs,
+  })
   return from
 }

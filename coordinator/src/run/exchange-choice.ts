@@ -1,5 +1,6 @@
-// Which way the gradients of a step take: around the ring, or from each member to each (a butterfly). Pure; the formulas are
-// DESIGN §4.4's. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a butterfly two, and more links.
+// Which way the gradients of a step take: around the ring, or from each member to each (a butterfly). Pure; the
+// formulas are DESIGN §4.4's. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a
+// butterfly two, and more links.
 import { type Exchange, MAX_BUTTERFLY_MEMBERS } from '@starling-grid/protocol'
 import type { Pace } from './exchange-cost.ts'
 
@@ -42,14 +43,20 @@ interface ExchangingMembers {
   readonly exchange: Pick<ExchangeChoice, 'type'>
 }
 
-/** Of whole steps: a butterfly must be this much faster, since going over costs a ballot; and it stays while it saves anything. */
+/**
+ * Of whole steps: a butterfly must be this much faster, since going over costs a ballot; and it stays while it saves
+ * anything.
+ */
 const BUTTERFLY_PAYS = 1.15
 const RING_PAYS = 1.02
 /** Steps before a measurement counts: the first of a generation wait for links to warm up. */
 const SETTLED_RECORDS = 20
 /** ms that opening the links takes which a ring does not need */
 export const CONNECT_MS = 2000
-/** ms over which that is spread: members come and go a few times a minute (docs/SCALING.md). So long a generation lasts before another way ends it */
+/**
+ * ms over which that is spread: members come and go a few times a minute (docs/SCALING.md). So long a generation lasts
+ * before another way ends it
+ */
 export const GENERATION_MS = 30_000
 
 /** What members exchange over, and what of it. */
@@ -68,7 +75,9 @@ export function exchangeMs(exchange: Exchange, { members: n, bytes, latencyMs, b
 /** A step's exchange either way, with its part of what connecting costs. */
 export function exchangeTimes(exchanged: Exchanged, computeMs: number): ExchangeCosts {
   const butterfly = exchangeMs('butterfly', exchanged)
-  const connecting = opensMoreLinks('butterfly', exchanged.members) ? ((computeMs + butterfly) * CONNECT_MS) / GENERATION_MS : 0
+  const connecting = opensMoreLinks('butterfly', exchanged.members)
+    ? ((computeMs + butterfly) * CONNECT_MS) / GENERATION_MS
+    : 0
   return { ring: exchangeMs('ring', exchanged), butterfly: butterfly + connecting }
 }
 
@@ -78,9 +87,19 @@ export function opensMoreLinks(exchange: Exchange, members: number): boolean {
 }
 
 /** The newest measurement beside those before, once the generation has settled. */
-export function measuredNow({ measured, pace }: { readonly measured: MeasuredExchanges; readonly pace: Pace | undefined }, { members, exchange }: ExchangingMembers): MeasuredExchanges {
+export function measuredNow(
+  { measured, pace }: { readonly measured: MeasuredExchanges; readonly pace: Pace | undefined },
+  { members, exchange }: ExchangingMembers,
+): MeasuredExchanges {
   if (pace === undefined || pace.records < SETTLED_RECORDS || members.length < 2) return measured
-  return { ...measured, [exchange.type]: { members: members.length, exchangeMs: Math.max(0, pace.recordMs - pace.computeMs), computeMs: pace.computeMs } }
+  return {
+    ...measured,
+    [exchange.type]: {
+      members: members.length,
+      exchangeMs: Math.max(0, pace.recordMs - pace.computeMs),
+      computeMs: pace.computeMs,
+    },
+  }
 }
 
 /** What a step would take around the ring, for the choice of its length (ring-size.ts), which knows no other way. */
@@ -94,7 +113,11 @@ function hops(exchange: Exchange, members: number): number {
 }
 
 /** What was measured of a step, less its latencies, is what the bytes took. */
-export function bytesPerMsOf(exchange: Exchange, { members: n, exchangeMs: measuredMs }: MeasuredExchange, { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number }): number {
+export function bytesPerMsOf(
+  exchange: Exchange,
+  { members: n, exchangeMs: measuredMs }: MeasuredExchange,
+  { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number },
+): number {
   const carry = measuredMs - hops(exchange, n) * latencyMs
   return carry <= 0 ? Number.POSITIVE_INFINITY : (((2 * (n - 1)) / n) * bytes) / carry
 }
@@ -103,28 +126,49 @@ export function bytesPerMsOf(exchange: Exchange, { members: n, exchangeMs: measu
 export function chooseExchange(asked: 'auto' | Exchange, current: Exchange, figures: ExchangeFigures): ExchangeChoice {
   const { members, doubt } = figures
   const costs = costsOf(current, figures)
-  const choose = (type: Exchange, reason: string): ExchangeChoice => ({ type, reason, costs: costs === undefined ? null : costs.exchange })
+  const choose = (type: Exchange, reason: string): ExchangeChoice => ({
+    type,
+    reason,
+    costs: costs === undefined ? null : costs.exchange,
+  })
   if (members < 2) return choose('ring', 'nobody to exchange with')
   if (doubt?.always === true) return choose('ring', doubt.reason)
   if (asked !== 'auto') return choose(asked, 'the job asks for it')
   if (members === 2) return choose('ring', 'two members: both ways are the same')
-  if (members > MAX_BUTTERFLY_MEMBERS) return choose('ring', `${members} members: a butterfly has ${MAX_BUTTERFLY_MEMBERS} at most`)
+  if (members > MAX_BUTTERFLY_MEMBERS)
+    return choose('ring', `${members} members: a butterfly has ${MAX_BUTTERFLY_MEMBERS} at most`)
   if (doubt !== undefined) return choose('ring', doubt.reason)
   if (costs === undefined) return choose(current, 'what the other way would cost is not measured yet')
-  const { exchange: { ring, butterfly }, computeMs, text } = costs
+  const {
+    exchange: { ring, butterfly },
+    computeMs,
+    text,
+  } = costs
   const gain = (computeMs + ring) / Math.max(computeMs + butterfly, 1)
   return choose(gain > (current === 'ring' ? BUTTERFLY_PAYS : RING_PAYS) ? 'butterfly' : 'ring', text)
 }
 
 /** What was measured with as many members goes before what is predicted. */
-function costsOf(current: Exchange, { members, bytes, latencyMs, measured }: ExchangeFigures): { readonly exchange: ExchangeCosts; readonly computeMs: number; readonly text: string } | undefined {
+function costsOf(
+  current: Exchange,
+  { members, bytes, latencyMs, measured }: ExchangeFigures,
+): { readonly exchange: ExchangeCosts; readonly computeMs: number; readonly text: string } | undefined {
   const last = measured[current] ?? measured.ring ?? measured.butterfly
   if (last === undefined || latencyMs === undefined || members < 2) return undefined
-  const bytesPerMs = bytesPerMsOf(last === measured[current] ? current : last === measured.ring ? 'ring' : 'butterfly', last, { bytes, latencyMs })
+  const bytesPerMs = bytesPerMsOf(
+    last === measured[current] ? current : last === measured.ring ? 'ring' : 'butterfly',
+    last,
+    { bytes, latencyMs },
+  )
   const predicted = exchangeTimes({ members, bytes, latencyMs, bytesPerMs }, last.computeMs)
-  const of = (exchange: Exchange): number => (measured[exchange]?.members === members ? (measured[exchange]?.exchangeMs ?? 0) : predicted[exchange])
+  const of = (exchange: Exchange): number =>
+    measured[exchange]?.members === members ? (measured[exchange]?.exchangeMs ?? 0) : predicted[exchange]
   const exchange = { ring: of('ring'), butterfly: of('butterfly') }
-  return { exchange, computeMs: last.computeMs, text: `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ${Math.round(exchange.butterfly)} ms as a butterfly (${latencyMs.toFixed(1)} ms from one to another${speedText(bytesPerMs)})` }
+  return {
+    exchange,
+    computeMs: last.computeMs,
+    text: `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ${Math.round(exchange.butterfly)} ms as a butterfly (${latencyMs.toFixed(1)} ms from one to another${speedText(bytesPerMs)})`,
+  }
 }
 
 function speedText(bytesPerMs: number): string {

@@ -1,5 +1,5 @@
-// What one global batch costs in a ring and in local rounds, from what was measured in the one that runs: the time between
-// commits, less what the members need to compute. DESIGN §4.4: T_exchange against T_compute, with hysteresis.
+// What one global batch costs in a ring and in local rounds, from what was measured in the one that runs: the time
+// between commits, less what the members need to compute. DESIGN §4.4: T_exchange against T_compute, with hysteresis.
 
 /** Moving averages of a running generation, per committed record: one global batch, or one round of several. */
 export interface Pace {
@@ -22,19 +22,34 @@ const NEWEST_WEIGHT = 0.1
 /** Records before the averages say anything: the first of a generation waits for links to warm up. */
 const SETTLED_RECORDS = 20
 const SETTLED_ROUNDS = 3
-/** Local rounds learn a little less from a sample, so they must promise twice the speed; and the ring comes back when it loses a quarter at most. */
+/**
+ * Local rounds learn a little less from a sample, so they must promise twice the speed; and the ring comes back when it
+ * loses a quarter at most.
+ */
 const LOCAL_PAYS = 2
 const RING_PAYS = 1.25
 
 export function measure(pace: Pace | undefined, recordMs: number, computeMs: number): Pace {
   if (pace === undefined) return { records: 1, recordMs, computeMs }
   const mix = (old: number, now: number): number => old + NEWEST_WEIGHT * (now - old)
-  return { records: pace.records + 1, recordMs: mix(pace.recordMs, recordMs), computeMs: mix(pace.computeMs, computeMs) }
+  return {
+    records: pace.records + 1,
+    recordMs: mix(pace.recordMs, recordMs),
+    computeMs: mix(pace.computeMs, computeMs),
+  }
 }
 
-/** Which of the two is cheaper by enough; undefined while too little is known. `innerSteps`: H, global batches in a round. */
-export function cheaper(pace: Pace | undefined, current: 'ring' | 'local', innerSteps: number): { readonly mode: 'ring' | 'local'; readonly costs: ModeCosts } | undefined {
-  if (pace === undefined || innerSteps <= 1 || pace.records < (current === 'ring' ? SETTLED_RECORDS : SETTLED_ROUNDS)) return undefined
+/**
+ * Which of the two is cheaper by enough; undefined while too little is known. `innerSteps`: H, global batches in a
+ * round.
+ */
+export function cheaper(
+  pace: Pace | undefined,
+  current: 'ring' | 'local',
+  innerSteps: number,
+): { readonly mode: 'ring' | 'local'; readonly costs: ModeCosts } | undefined {
+  if (pace === undefined || innerSteps <= 1 || pace.records < (current === 'ring' ? SETTLED_RECORDS : SETTLED_ROUNDS))
+    return undefined
   const costs = costsOf(pace, current, innerSteps)
   if (current === 'ring') return { mode: costs.ring > LOCAL_PAYS * costs.local ? 'local' : 'ring', costs }
   return { mode: costs.ring < RING_PAYS * costs.local ? 'ring' : 'local', costs }

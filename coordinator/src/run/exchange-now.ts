@@ -1,5 +1,5 @@
-// Which way the gradients of a generation would take now: what was measured, and what speaks against a butterfly, for the
-// choice itself (exchange-choice.ts).
+// Which way the gradients of a generation would take now: what was measured, and what speaks against a butterfly, for
+// the choice itself (exchange-choice.ts).
 import type { MemberId } from '@starling-grid/protocol'
 import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
 import { linkVerdict } from './link-health.ts'
@@ -13,7 +13,10 @@ export function exchangeOf({ state, now }: Now, members: readonly MemberId[]): E
   const { health, config } = state
   const doubt = doubtOf({ state, now }, members)
   return chooseExchange(config.exchange.asked, health.exchange, {
-    members: members.length, bytes: config.exchange.bytes, latencyMs: exchangeLatency(state, members), measured: health.measured,
+    members: members.length,
+    bytes: config.exchange.bytes,
+    latencyMs: exchangeLatency(state, members),
+    measured: health.measured,
     ...(doubt === undefined ? {} : { doubt }),
   })
 }
@@ -24,11 +27,24 @@ export function exchangeLatency({ health }: RunState, members: readonly MemberId
   return known.length === 0 ? undefined : Math.max(...known)
 }
 
-/** A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither, and would end the same way again. */
+/**
+ * A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither, and would end
+ * the same way again.
+ */
 function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {
   const { linkFailures, butterflyDoubtedAt } = state.health
   const { linkMemoryMs } = state.config.timing
-  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs) return { always: true, reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong' }
-  const isBad = linkFailures.length > 0 && members.some((a, i) => members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'))
-  return isBad ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' } : undefined
+  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs)
+    return {
+      always: true,
+      reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong',
+    }
+  const isBad =
+    linkFailures.length > 0 &&
+    members.some((a, i) =>
+      members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'),
+    )
+  return isBad
+    ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' }
+    : undefined
 }

@@ -1,5 +1,5 @@
-// How far one push of a guest may move the ring (A1): not further than usual, and what is usual no single guest decides. Each
-// push is weighed on its own, before it joins a sum. Pure numbers; knows nothing of gradients.
+// How far one push of a guest may move the ring (A1): not further than usual, and what is usual no single guest
+// decides. Each push is weighed on its own, before it joins a sum. Pure numbers; knows nothing of gradients.
 import type { MemberId } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import { clipFactor } from '../parameter-server/norm-clip.ts'
@@ -8,7 +8,10 @@ import { clipFactor } from '../parameter-server/norm-clip.ts'
 export const GUEST_BOUND = 4
 /** Norms remembered of each guest: some minutes of pushes, so that the bound follows the training. */
 const REMEMBERED = 33
-/** Guests of whom something must be known, where there are that many: with one alone, a liar would be compared with itself. */
+/**
+ * Guests of whom something must be known, where there are that many: with one alone, a liar would be compared with
+ * itself.
+ */
 const WITNESSES = 2
 
 /** ‖mean gradient‖ of a push, and ‖mean statistics‖ (running means and variances, which no optimizer touches). */
@@ -20,28 +23,50 @@ export interface PushNorms {
 /** member → norms of its pushes, the newest last; what was clipped counts as its bound */
 export type GuestNorms = Map<MemberId, PushNorms[]>
 
-/** What a push is multiplied by, each 0…1; undefined: nothing can be said of it yet, it only tells how large gradients are. */
-export function weighPush(known: GuestNorms, guest: MemberId, norms: PushNorms, guests: number): PushWeights | undefined {
+/**
+ * What a push is multiplied by, each 0…1; undefined: nothing can be said of it yet, it only tells how large gradients
+ * are.
+ */
+export function weighPush(
+  known: GuestNorms,
+  guest: MemberId,
+  norms: PushNorms,
+  guests: number,
+): PushWeights | undefined {
   const others = [...known].filter(([id, all]) => id !== guest && usual(all, 'gradient') > 0).length
   const witnesses = others + 1
   const own = known.get(guest) ?? []
   const withThis = new Map(known).set(guest, [...own, norms])
   const bounds = { gradient: boundOf(withThis, 'gradient'), statistics: boundOf(withThis, 'statistics') }
-  const kept = { gradient: Math.min(norms.gradient, bounds.gradient), statistics: Math.min(norms.statistics, bounds.statistics) }
+  const kept = {
+    gradient: Math.min(norms.gradient, bounds.gradient),
+    statistics: Math.min(norms.statistics, bounds.statistics),
+  }
   known.set(guest, [...own, kept].slice(-REMEMBERED))
   if (witnesses < Math.min(WITNESSES, guests)) return undefined
-  return { gradient: clipFactor(norms.gradient, bounds.gradient), statistics: clipFactor(norms.statistics, bounds.statistics) }
+  return {
+    gradient: clipFactor(norms.gradient, bounds.gradient),
+    statistics: clipFactor(norms.statistics, bounds.statistics),
+  }
 }
 
-/** The lower median over guests of what is usual for each: many pushes of one are still one opinion. Zeros say nothing. */
+/**
+ * The lower median over guests of what is usual for each: many pushes of one are still one opinion. Zeros say nothing.
+ */
 function boundOf(known: GuestNorms, part: keyof PushNorms): number {
-  const opinions = [...known.values()].map((norms) => usual(norms, part)).filter((norm) => norm > 0).sort((a, b) => a - b)
+  const opinions = [...known.values()]
+    .map((norms) => usual(norms, part))
+    .filter((norm) => norm > 0)
+    .sort((a, b) => a - b)
   const median = opinions[(opinions.length - 1) >> 1]
   return median === undefined ? Number.POSITIVE_INFINITY : GUEST_BOUND * median
 }
 
 /** Its lower median, zeros left out; 0: none yet. */
 function usual(norms: readonly PushNorms[], part: keyof PushNorms): number {
-  const sorted = norms.map((one) => one[part]).filter((norm) => norm > 0).sort((a, b) => a - b)
+  const sorted = norms
+    .map((one) => one[part])
+    .filter((norm) => norm > 0)
+    .sort((a, b) => a - b)
   return sorted[(sorted.length - 1) >> 1] ?? 0
 }

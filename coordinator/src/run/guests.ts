@@ -1,7 +1,15 @@
-// Guests of a ring (A1): members that cannot be in it (R17 left them out) compute leased blocks at the newest checkpoint and push
-// Σ gradients here while the ring runs. The sum is given to one member of the ring, as part of its share of the next step that
-// it can, and is kept until that step is on the chain or the generation closed. The ring stays the one writer (I8).
-import { type BlockId, type ErrorCode, MAX_STEP_BLOCKS, type MemberId, type MessageFrom, type Push } from '@starling-grid/protocol'
+// Guests of a ring (A1): members that cannot be in it (R17 left them out) compute leased blocks at the newest
+// checkpoint and push Σ gradients here while the ring runs. The sum is given to one member of the ring, as part of its
+// share of the next step that it can, and is kept until that step is on the chain or the generation closed. The ring
+// stays the one writer (I8).
+import {
+  type BlockId,
+  type ErrorCode,
+  MAX_STEP_BLOCKS,
+  type MemberId,
+  type MessageFrom,
+  type Push,
+} from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import { addToSum, emptySum, isTaken } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
@@ -38,7 +46,14 @@ const STEPS_LEFT = 4
 /** Left out of the ring for a while, and here. Rounds have no guests: their shares are no gradients (A7). */
 export function isGuest(state: RunState, id: MemberId, now: number): boolean {
   const member = state.members.get(id)
-  return state.phase.type === 'ring' && state.mode === 'ring' && member !== undefined && member.excludedUntil > now && !member.leaving && !state.phase.members.includes(id)
+  return (
+    state.phase.type === 'ring' &&
+    state.mode === 'ring' &&
+    member !== undefined &&
+    member.excludedUntil > now &&
+    !member.leaving &&
+    !state.phase.members.includes(id)
+  )
 }
 
 export function guestsTick(turn: Turn, phase: Ring): void {
@@ -46,7 +61,12 @@ export function guestsTick(turn: Turn, phase: Ring): void {
   for (const [block, { deadline }] of state.leases) if (deadline < now) state.leases.delete(block)
   const guests = [...state.members.values()].filter((member) => isGuest(state, member.id, now))
   for (const member of guests) invite(turn, member)
-  if (guests.length > 0 && isSlow(state)) grant(turn, phase, guests.filter((member) => member.hungry))
+  if (guests.length > 0 && isSlow(state))
+    grant(
+      turn,
+      phase,
+      guests.filter((member) => member.hungry),
+    )
   give(turn, phase)
 }
 
@@ -69,14 +89,23 @@ function grant(turn: Turn, phase: Ring, hungry: readonly Member[]): void {
   const base = newestCheckpoint(state)
   const behind = state.chain.head.v - base.version.v
   const fresh = FRESH_SHARE * bound(state)
-  if (behind > fresh / 2 && now - base.at >= CHECKPOINT_MS) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
+  if (behind > fresh / 2 && now - base.at >= CHECKPOINT_MS)
+    askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
   if (behind > fresh) return
   for (const member of hungry) {
     const blocks = nextLease(state, phase)
     if (blocks.length === 0) return
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
-    turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: base.version, leases, deadlineMs: leaseMs(state, member.id), guest: true })
+    turn.send(member.id, {
+      type: 'grant',
+      ...turn.ballot,
+      modeEpoch: state.modeEpoch,
+      base: base.version,
+      leases,
+      deadlineMs: leaseMs(state, member.id),
+      guest: true,
+    })
   }
 }
 
@@ -103,11 +132,14 @@ export function isGuestBlock(state: RunState, block: BlockId): boolean {
 export function guestPushed(turn: Turn, { push, gradDigest, norms }: Extract<RunInput, { type: 'push' }>): void {
   const { state } = turn
   if (norms === undefined) throw new Error('internal: the push of a guest that nobody measured')
-  const verdict = (code: 'received' | ErrorCode, message: string): void => turn.effect({ type: 'push-verdict', verdict: code, message })
-  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS / 4) return verdict('rate-exceeded', 'the ring has not taken what came before yet')
+  const verdict = (code: 'received' | ErrorCode, message: string): void =>
+    turn.effect({ type: 'push-verdict', verdict: code, message })
+  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS / 4)
+    return verdict('rate-exceeded', 'the ring has not taken what came before yet')
   for (const { block } of push.leases) state.leases.delete(block)
   const weights = weigh(turn, push.incarnation, norms)
-  if (weights === undefined) return verdict('gradient-unproven', 'how large gradients are here is known when a second guest has pushed')
+  if (weights === undefined)
+    return verdict('gradient-unproven', 'how large gradients are here is known when a second guest has pushed')
   addToSum(turn, push, gradDigest)
   const damping = dampingOf(state.config.async, state.chain.head.v - push.base.v)
   turn.effect({ type: 'guest-add', weights: { ...weights, gradient: damping * weights.gradient } })
@@ -120,9 +152,18 @@ function weigh(turn: Turn, guest: MemberId, norms: PushNorms): PushWeights | und
   const guests = [...members.keys()].filter((id) => isGuest(turn.state, id, turn.now)).length
   const weights = weighPush(guestNorms, guest, norms, guests)
   const member = members.get(guest)
-  if (member === undefined || weights === undefined || Math.min(weights.gradient, weights.statistics) === 1 || member.outsized) return weights
+  if (
+    member === undefined ||
+    weights === undefined ||
+    Math.min(weights.gradient, weights.statistics) === 1 ||
+    member.outsized
+  )
+    return weights
   member.outsized = true
-  turn.note('refusal', `${member.name}, a guest, pushes more than others: what is above ${GUEST_BOUND} times the usual does not count`)
+  turn.note(
+    'refusal',
+    `${member.name}, a guest, pushes more than others: what is above ${GUEST_BOUND} times the usual does not count`,
+  )
   return weights
 }
 
@@ -136,7 +177,14 @@ function give(turn: Turn, phase: Ring): void {
   const place = id % phase.members.length
   const to = phase.members[place]
   if (to === undefined) return
-  const sum = { id, blocks: [...blocks], samples: total((p) => p.samples), targets: total((p) => p.targets), lossSum: total((p) => p.lossSum), correct: total((p) => p.correct) }
+  const sum = {
+    id,
+    blocks: [...blocks],
+    samples: total((p) => p.samples),
+    targets: total((p) => p.targets),
+    lossSum: total((p) => p.lossSum),
+    correct: total((p) => p.correct),
+  }
   state.given = { id, blocks: sum.blocks, to, known: new Set() }
   state.open = emptySum()
   turn.effect({ type: 'guest-give', id })
@@ -150,7 +198,9 @@ export function guestKnown(turn: Turn, member: MemberId, { id }: MessageFrom<'gu
   if (given.known.size === phase.members.length) turn.send(given.to, { type: 'guest-take', ...turn.ballot, id })
 }
 
-/** The step that holds it is on the chain, or the generation closed without it: then its blocks are to be done again. */
+/**
+ * The step that holds it is on the chain, or the generation closed without it: then its blocks are to be done again.
+ */
 export function settleGiven(turn: Turn, closed: boolean): void {
   const { state } = turn
   const [first] = state.given?.blocks ?? []
@@ -164,7 +214,9 @@ export function givenBlocks({ given }: RunState): readonly BlockId[] {
   return given?.blocks ?? []
 }
 
-/** Nothing is left to plan but what guests have: it goes back. What a member was given already ends with the generation. */
+/**
+ * Nothing is left to plan but what guests have: it goes back. What a member was given already ends with the generation.
+ */
 export function recallGuests(turn: Turn): boolean {
   const { state } = turn
   if (state.leases.size + state.open.blocks.size === 0 && state.given === undefined) return false

@@ -1,5 +1,6 @@
-// A5: ring → async. One holder of the decided version uploads it, the other holders say their digests of it, and only a state
-// that a second member vouches for becomes the parameter server's. A run of one member has no second (decision 0003).
+// A5: ring → async. One holder of the decided version uploads it, the other holders say their digests of it, and only a
+// state that a second member vouches for becomes the parameter server's. A run of one member has no second (decision
+// 0003).
 import type { MemberId, Sha256, VersionRef } from '@starling-grid/protocol'
 import { agreementOf, lastWitnessed, namesOf } from './agreement.ts'
 import { expectDigests, uploadMsOf, votesOn } from './checkpoints.ts'
@@ -13,12 +14,15 @@ type Handover = Extract<RunPhase, { type: 'handover' }>
 
 /** ms for the other holders to say their digests once the upload is there */
 const DIGESTS_MS = 5000
-/** Rings that are formed, one after the other, so that a version gets a second holder before the run goes back instead. */
+/**
+ * Rings that are formed, one after the other, so that a version gets a second holder before the run goes back instead.
+ */
 const FORMS_FOR_A_SECOND = 2
 
 /**
- * A5: the server needs parameters and optimizer state of a version that at least two members hold. False: none of its holders can
- * bring them (each was asked and did not upload), or it has one holder alone, so a ring has to make more holders first.
+ * A5: the server needs parameters and optimizer state of a version that at least two members hold. False: none of its
+ * holders can bring them (each was asked and did not upload), or it has one holder alone, so a ring has to make more
+ * holders first.
  */
 export function handOver(turn: Turn, valid: readonly ValidClaim[], best: ValidClaim): boolean {
   const { state, now } = turn
@@ -32,7 +36,16 @@ export function handOver(turn: Turn, valid: readonly ValidClaim[], best: ValidCl
   if (holders.length === 1 && !isAlone(state)) return withoutSecond(turn)
   const source = holders.find((id) => (state.members.get(id)?.cannotUploadUntil ?? 0) <= now)
   if (source === undefined) return false
-  state.phase = { type: 'handover', since: now, target: chosen.version, records: chosen.records, holders, source, begunAt: undefined, upload: undefined }
+  state.phase = {
+    type: 'handover',
+    since: now,
+    target: chosen.version,
+    records: chosen.records,
+    holders,
+    source,
+    begunAt: undefined,
+    upload: undefined,
+  }
   expectDigests(state, chosen.version.v)
   turn.reason(`handing version ${chosen.version.v} over to the parameter server`)
   turn.broadcast(holders, { type: 'upload-request', ...turn.ballot, version: chosen.version, uploader: source })
@@ -46,7 +59,9 @@ function isAlone({ members }: RunState): boolean {
 /** A step that one member alone holds is not committed (R8, R11): others may go on without it. */
 function highestHeldTwice(state: RunState, valid: readonly ValidClaim[]): ValidClaim | undefined {
   const known = newestCheckpoint(state).version.id
-  const vouched = valid.filter(({ version }) => version.id === known || valid.filter((claim) => claim.version.id === version.id).length > 1)
+  const vouched = valid.filter(
+    ({ version }) => version.id === known || valid.filter((claim) => claim.version.id === version.id).length > 1,
+  )
   return vouched.toSorted((a, b) => b.version.v - a.version.v)[0]
 }
 
@@ -69,10 +84,15 @@ export function handoverBegun({ state, now }: Turn, member: MemberId): void {
   if (phase.type === 'handover' && phase.source === member) phase.begunAt ??= now
 }
 
-export function handedOver(turn: Turn, member: MemberId, upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }): void {
+export function handedOver(
+  turn: Turn,
+  member: MemberId,
+  upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
+): void {
   const { phase } = turn.state
   if (phase.type !== 'handover') return
-  if (phase.source !== member || upload.version.id !== phase.target.id) return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  if (phase.source !== member || upload.version.id !== phase.target.id)
+    return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
   phase.upload = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: turn.now }
   considerHandover(turn)
 }
@@ -92,7 +112,10 @@ export function considerHandover(turn: Turn): void {
   if (few.length === 0 && (votes.size > 1 || isAlone(state))) return take(turn, upload, votes.size)
   if (!all) return
   if (few.length === 0) return nextSource(turn, phase, 'no other holder said what it holds')
-  turn.note('refusal', `${namesOf(state, isClear ? few : [...most, ...few])} hold${few.length === 1 && isClear ? 's' : ''} another state of version ${upload.version.v} than ${isClear ? namesOf(state, most) : 'each other'}`)
+  turn.note(
+    'refusal',
+    `${namesOf(state, isClear ? few : [...most, ...few])} hold${few.length === 1 && isClear ? 's' : ''} another state of version ${upload.version.v} than ${isClear ? namesOf(state, most) : 'each other'}`,
+  )
   if (isClear && digest === upload.blob) return take(turn, upload, most.length)
   if (isClear) return nextSource(turn, phase, 'other holders agree on another state')
   const to = lastWitnessed(state)

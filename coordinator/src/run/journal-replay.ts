@@ -16,16 +16,66 @@ export function seedCheckpoint(config: RunConfig): Checkpoint {
 
 export function createRunState(config: RunConfig): RunState {
   return {
-    config, owner: 0, gen: 0, chain: new ChainIndex(config.genesis), checkpoints: [seedCheckpoint(config)],
-    mode: config.mode === 'auto' ? 'ring' : config.mode, modeEpoch: 0, modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
-    leasesReserved: 0, leaseEpoch: 0, quarantined: new Set(), restorations: 0, validated: new Map(), finished: undefined, abandoned: [], rings: new Map(),
-    phase: { type: 'waiting' }, phaseReason: '', parking: undefined, members: new Map(), leases: new Map(), open: emptySum(), given: undefined, guestSums: 0, guestNorms: new Map(), workers: new Set(), failures: new Map(), damaged: new Map(), validation: undefined,
-    provisional: undefined, checkpointAsked: undefined, digests: new Map(), copies: new Map(),
-    health: { consecutiveAborts: 0, ballots: [], linkFailures: [], failedAdmissions: [], aborts: [], disturbedAt: 0, fallbacks: 0, leftAsyncAt: undefined, pace: undefined, recordMs: 0, exchangeTimes: new Map(), stepSamples: 0, exchange: 'ring', measured: {}, linkMs: new Map(), butterflyDoubtedAt: undefined, formsForASecond: 0 }, everPlanned: new Set(),
+    config,
+    owner: 0,
+    gen: 0,
+    chain: new ChainIndex(config.genesis),
+    checkpoints: [seedCheckpoint(config)],
+    mode: config.mode === 'auto' ? 'ring' : config.mode,
+    modeEpoch: 0,
+    modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
+    leasesReserved: 0,
+    leaseEpoch: 0,
+    quarantined: new Set(),
+    restorations: 0,
+    validated: new Map(),
+    finished: undefined,
+    abandoned: [],
+    rings: new Map(),
+    phase: { type: 'waiting' },
+    phaseReason: '',
+    parking: undefined,
+    members: new Map(),
+    leases: new Map(),
+    open: emptySum(),
+    given: undefined,
+    guestSums: 0,
+    guestNorms: new Map(),
+    workers: new Set(),
+    failures: new Map(),
+    damaged: new Map(),
+    validation: undefined,
+    provisional: undefined,
+    checkpointAsked: undefined,
+    digests: new Map(),
+    copies: new Map(),
+    health: {
+      consecutiveAborts: 0,
+      ballots: [],
+      linkFailures: [],
+      failedAdmissions: [],
+      aborts: [],
+      disturbedAt: 0,
+      fallbacks: 0,
+      leftAsyncAt: undefined,
+      pace: undefined,
+      recordMs: 0,
+      exchangeTimes: new Map(),
+      stepSamples: 0,
+      exchange: 'ring',
+      measured: {},
+      linkMs: new Map(),
+      butterflyDoubtedAt: undefined,
+      formsForASecond: 0,
+    },
+    everPlanned: new Set(),
   }
 }
 
-export function replay(config: RunConfig, entries: Iterable<{ readonly entry: JournalEntry; readonly at: number }>): RunState {
+export function replay(
+  config: RunConfig,
+  entries: Iterable<{ readonly entry: JournalEntry; readonly at: number }>,
+): RunState {
   const state = createRunState(config)
   for (const { entry, at } of entries) applyEntry(state, entry, at)
   return state
@@ -113,7 +163,10 @@ export function resultsOf(state: RunState, id: string): ReadonlyMap<BlockId, Val
   return state.validated.get(id) ?? NO_RESULTS
 }
 
-function addResult(state: RunState, { version, block, samples, targets, correct, lossSum }: Extract<JournalEntry, { type: 'validated' }>): void {
+function addResult(
+  state: RunState,
+  { version, block, samples, targets, correct, lossSum }: Extract<JournalEntry, { type: 'validated' }>,
+): void {
   const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()
   results.set(block, { samples, targets, correct, lossSum })
   state.validated.set(version.id, results)

@@ -1,8 +1,9 @@
-// Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short: some members keep a
-// copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no sources (R4, R7).
+// Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short: some members
+// keep a copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no
+// sources (R4, R7).
 import { type MemberId, type MessageFrom, PLAN_WINDOW, type VersionRef } from '@starling-grid/protocol'
-import { newestCheckpoint } from './journal-replay.ts'
 import type { ChainIndex } from './chain-index.ts'
+import { newestCheckpoint } from './journal-replay.ts'
 import type { Member, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -20,7 +21,10 @@ export interface Learner {
   gen: number
 }
 
-/** Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients one each. */
+/**
+ * Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients
+ * one each.
+ */
 export const REPLAYED = 8
 /** Members that keep a copy for newcomers: as many as one of these asks at once. */
 const COPIES = 3
@@ -28,14 +32,18 @@ const COPIES = 3
 const COPY_MS = 30_000
 /** Steps that it may be behind: members keep the sums of 64 at most, and more steps follow while it is fetched. */
 const COPY_STEPS = PLAN_WINDOW / 2
-/** ms for copies to be made before they are asked for at a later version, once the one that was named is committed: the members had passed it */
+/**
+ * ms for copies to be made before they are asked for at a later version, once the one that was named is committed: the
+ * members had passed it
+ */
 const COPY_PATIENCE_MS = 2000
 /** Steps ahead of C at which a copy is made: nobody has begun to hold it. Doubles when they had. */
 const FIRST_AHEAD = 2
 
 /**
- * It joined a running ring: it learns first. Version 0 is made from the seed by everybody. `holds`: what it kept of an earlier visit; when that
- * is on the chain it hears so, since it may follow only from what it knows to be committed (R7).
+ * It joined a running ring: it learns first. Version 0 is made from the seed by everybody. `holds`: what it kept of an
+ * earlier visit; when that is on the chain it hears so, since it may follow only from what it knows to be committed
+ * (R7).
  */
 export function beginLearning(turn: Turn, member: Member, holds: VersionRef | undefined): void {
   const { chain } = turn.state
@@ -45,7 +53,12 @@ export function beginLearning(turn: Turn, member: Member, holds: VersionRef | un
   if (holds === undefined || holds.v === 0) return
   if (chain.has(holds)) turn.send(member.id, { type: 'ack', ...turn.ballot, committed: holds })
   const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
-  turn.note('member', near ? `${member.name} goes on from version ${holds.v}, which it kept` : `${member.name} kept version ${holds.v}, which ${why}: it fetches another`)
+  turn.note(
+    'member',
+    near
+      ? `${member.name} goes on from version ${holds.v}, which it kept`
+      : `${member.name} kept version ${holds.v}, which ${why}: it fetches another`,
+  )
 }
 
 /** On the chain, and so little behind that the steps since cost less than a copy. */
@@ -60,7 +73,9 @@ export function isLearning({ learner }: Member, { config }: RunState, now: numbe
 
 export function learnersTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
-  const learners = [...state.members.values()].filter((member) => member.learner !== undefined && member.excludedUntil <= now && !phase.members.includes(member.id))
+  const learners = [...state.members.values()].filter(
+    (member) => member.learner !== undefined && member.excludedUntil <= now && !phase.members.includes(member.id),
+  )
   for (const { id, learner } of learners) if (learner !== undefined) followOn(turn, phase, { id, learner })
   const waiting = learners.filter((member) => isLearning(member, state, now) && member.learner?.gen !== state.gen)
   if (waiting.length === 0) return
@@ -74,7 +89,11 @@ export function learnersTick(turn: Turn, phase: Ring): void {
 }
 
 /** Tells it what was committed since, a few times a second at most. */
-function followOn(turn: Turn, phase: Ring, { id, learner }: { readonly id: MemberId; readonly learner: Learner }): void {
+function followOn(
+  turn: Turn,
+  phase: Ring,
+  { id, learner }: { readonly id: MemberId; readonly learner: Learner },
+): void {
   const { chain, gen } = turn.state
   if (learner.held === undefined) return
   if (learner.gen !== gen) learner.told = learner.held // a ballot came between: what it was told last may be lost
@@ -92,10 +111,22 @@ function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
 }
 
 /** The newest committed version of which members of this ring keep copies. */
-function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): { readonly version: VersionRef; readonly sources: MemberId[] } | undefined {
-  const here = [...copies].filter(([id, { version, at }]) => phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS)
-  const newest = here.reduce<VersionRef | undefined>((best, [, { version }]) => (best === undefined || version.v > best.v ? version : best), undefined)
-  return newest && { version: newest, sources: here.filter(([, { version }]) => version.v === newest.v).map(([id]) => id) }
+function newestCopy(
+  { chain, copies }: RunState,
+  phase: Ring,
+  now: number,
+): { readonly version: VersionRef; readonly sources: MemberId[] } | undefined {
+  const here = [...copies].filter(
+    ([id, { version, at }]) =>
+      phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS,
+  )
+  const newest = here.reduce<VersionRef | undefined>(
+    (best, [, { version }]) => (best === undefined || version.v > best.v ? version : best),
+    undefined,
+  )
+  return (
+    newest && { version: newest, sources: here.filter(([, { version }]) => version.v === newest.v).map(([id]) => id) }
+  )
 }
 
 function askForCopy(turn: Turn, phase: Ring): void {
@@ -110,25 +141,30 @@ function askForCopy(turn: Turn, phase: Ring): void {
 }
 
 export function copied({ state, now }: Turn, member: MemberId, { version }: MessageFrom<'copied'>): void {
-  if (state.phase.type === 'ring' && state.phase.members.includes(member)) state.copies.set(member, { version, at: now })
+  if (state.phase.type === 'ring' && state.phase.members.includes(member))
+    state.copies.set(member, { version, at: now })
 }
 
 /** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
 export function prefetched(turn: Turn, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
   const learner = turn.state.members.get(member)?.learner
   if (learner === undefined) return
-  if (version === null && learner.held !== undefined) return void Object.assign(learner, { held: undefined, ready: false, gen: 0 }) // the steps since are kept no more
+  if (version === null && learner.held !== undefined)
+    return void Object.assign(learner, { held: undefined, ready: false, gen: 0 }) // the steps since are kept no more
   learner.ready = true
   learner.held = version !== null && turn.state.chain.has(version) ? version.v : undefined
   learner.told = learner.held ?? 0
 }
 
-/** What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7). */
+/**
+ * What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7).
+ */
 export function claimed(turn: Turn, member: Member, held: VersionRef | undefined): void {
   const { learner } = member
   if (learner === undefined) return
   const { chain, phase } = turn.state
   const near = ifNear(chain, held)
   learner.held = near?.v
-  if (near !== undefined && phase.type === 'ring') turn.send(member.id, { type: 'ack', ...turn.ballot, committed: near })
+  if (near !== undefined && phase.type === 'ring')
+    turn.send(member.id, { type: 'ack', ...turn.ballot, committed: near })
 }

@@ -1,8 +1,8 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
 import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
+import type { PushWeights } from '../parameter-server/add-push.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
-import type { PushWeights } from '../parameter-server/add-push.ts'
 import { type PushNorms, weighPush } from './guest-norms.ts'
 import { guestPushed, isGuest } from './guests.ts'
 import { memberLost, releaseAll } from './membership.ts'
@@ -22,7 +22,8 @@ export function leaseRequested(turn: Turn, member: MemberId, { modeEpoch }: Mess
   const { state } = turn
   const here = state.members.get(member)
   if (here === undefined || (state.phase.type !== 'async' && !isGuest(state, member, turn.now))) return
-  if (modeEpoch !== state.modeEpoch) return turn.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
+  if (modeEpoch !== state.modeEpoch)
+    return turn.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
   // One grant at a time: who asks again without a push gave the last one up.
   if (releaseAll(state.leases, member)) gaveUp(state, member)
   here.hungry = true
@@ -34,11 +35,15 @@ export function gaveBack(turn: Turn, member: MemberId, { leases, message }: Mess
   const { state } = turn
   const { validation } = state
   const training = leases.filter((token) => takeBack(state.leases, member, token)).length
-  const validating = validation === undefined ? 0 : leases.filter((token) => takeBack(validation.leases, member, token)).length
+  const validating =
+    validation === undefined ? 0 : leases.filter((token) => takeBack(validation.leases, member, token)).length
   if (training + validating === 0) return
   if (training > 0) gaveUp(state, member)
   if (validation !== undefined && validating > 0) rest(turn, validation, member)
-  turn.note('member', `${state.members.get(member)?.name ?? member} gave ${training + validating} blocks back: ${message}`)
+  turn.note(
+    'member',
+    `${state.members.get(member)?.name ?? member} gave ${training + validating} blocks back: ${message}`,
+  )
   turn.then({ type: 'advance' })
 }
 
@@ -55,32 +60,51 @@ function gaveUp(state: RunState, id: MemberId): void {
   state.workers.delete(id)
 }
 
-/** One lease for each hungry member, as long as blocks of this epoch are free and nobody gets too far behind; the reliable first. */
+/**
+ * One lease for each hungry member, as long as blocks of this epoch are free and nobody gets too far behind; the
+ * reliable first.
+ */
 export function grantTraining(turn: Turn): void {
   const { state } = turn
   if (trainingIsOver(state)) return
-  const hungry = [...state.members.values()].filter((member) => member.hungry && member.noWorkUntil <= turn.now).sort((a, b) => a.misses - b.misses)
+  const hungry = [...state.members.values()]
+    .filter((member) => member.hungry && member.noWorkUntil <= turn.now)
+    .sort((a, b) => a.misses - b.misses)
   for (const member of hungry) {
     if (!mayRunAhead(state, stalenessBound(state))) return turn.reason('parameter server: members wait for the slowest')
     const blocks = nextLease(state, member.id)
     if (blocks.length === 0) continue
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
-    turn.send(member.id, { type: 'grant', ...turn.ballot, modeEpoch: state.modeEpoch, base: state.chain.head, leases, deadlineMs: leaseMs(state, member.id) })
+    turn.send(member.id, {
+      type: 'grant',
+      ...turn.ballot,
+      modeEpoch: state.modeEpoch,
+      base: state.chain.head,
+      leases,
+      deadlineMs: leaseMs(state, member.id),
+    })
   }
   const pushes = pushesPerVersion(state)
-  turn.reason(`parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`)
+  turn.reason(
+    `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`,
+  )
 }
 
 function stalenessBound({ config }: RunState): number {
   return config.async.maxStaleness ?? config.timing.stalenessBound
 }
 
-/** A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where there is one. */
+/**
+ * A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where
+ * there is one.
+ */
 function nextLease(state: RunState, member: MemberId): BlockId[] {
   const most = blocksPerLease(state)
   const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
-  const mayTry = (block: BlockId): boolean => !(state.failures.get(block)?.has(member) ?? false) || [...state.members.keys()].every((id) => state.failures.get(block)?.has(id))
+  const mayTry = (block: BlockId): boolean =>
+    !(state.failures.get(block)?.has(member) ?? false) ||
+    [...state.members.keys()].every((id) => state.failures.get(block)?.has(id))
   const [first] = free.filter(mayTry)
   if (first !== undefined && state.failures.has(first)) return [first]
   return free.filter((block) => !state.failures.has(block)).slice(0, most)
@@ -101,14 +125,23 @@ export function pushed(turn: Turn, input: PushInput): void {
   const weights = weigh(turn, push.incarnation, input.norms)
   if (weights === undefined) {
     for (const { block } of push.leases) state.leases.delete(block)
-    turn.effect({ type: 'push-verdict', verdict: 'gradient-unproven', message: 'how large gradients are here is known when a second member has pushed' })
+    turn.effect({
+      type: 'push-verdict',
+      verdict: 'gradient-unproven',
+      message: 'how large gradients are here is known when a second member has pushed',
+    })
     return turn.then({ type: 'advance' })
   }
   addToSum(turn, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
   state.workers.add(push.incarnation)
   const { head } = state.chain
-  turn.effect({ type: 'server-add', base: push.base, targets: push.targets, damping: weights.gradient * dampingOf(state.config.async, head.v - push.base.v) })
+  turn.effect({
+    type: 'server-add',
+    base: push.base,
+    targets: push.targets,
+    damping: weights.gradient * dampingOf(state.config.async, head.v - push.base.v),
+  })
   turn.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })
   turn.then({ type: 'advance' })
 }
@@ -121,12 +154,17 @@ function noWork(turn: Turn, push: Push): void {
   turn.then({ type: 'advance' })
 }
 
-/** Not further than is usual, and what is usual no single member decides, from the first push on; undefined: nothing is known yet. */
+/**
+ * Not further than is usual, and what is usual no single member decides, from the first push on; undefined: nothing is
+ * known yet.
+ */
 function weigh({ state }: Turn, id: MemberId, norms: PushNorms): PushWeights | undefined {
   const { guestNorms, members, leases, workers } = state
   for (const known of guestNorms.keys()) if (!members.has(known)) guestNorms.delete(known)
   const holders = new Set([...leases.values()].map(({ holder }) => holder))
-  const active = [...members.values()].filter((member) => member.id === id || (member.misses === 0 && (workers.has(member.id) || holders.has(member.id))))
+  const active = [...members.values()].filter(
+    (member) => member.id === id || (member.misses === 0 && (workers.has(member.id) || holders.has(member.id))),
+  )
   return weighPush(guestNorms, id, norms, active.length)
 }
 
@@ -147,13 +185,22 @@ export interface PushRefusal {
   readonly message: string
 }
 
-/** A2: what is known before the gradient is read: mode epoch, holders and lease epochs, and what is counted already. Changes nothing. */
+/**
+ * A2: what is known before the gradient is read: mode epoch, holders and lease epochs, and what is counted already.
+ * Changes nothing.
+ */
 export function pushRefusal(state: RunState, push: Push, now: number): PushRefusal | undefined {
-  if (state.phase.type !== 'async' && !isGuest(state, push.incarnation, now)) return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
+  if (state.phase.type !== 'async' && !isGuest(state, push.incarnation, now))
+    return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
   if (state.config.off.has('A2')) return undefined
-  if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
+  if (push.modeEpoch !== state.modeEpoch)
+    return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
   const blocks = push.leases.map(({ block }) => block)
-  if (new Set(blocks).size < blocks.length || blocks.some((block) => state.chain.isDone(block) || state.open.blocks.has(block))) return { verdict: 'duplicate', message: 'a block of this push is already counted' }
+  if (
+    new Set(blocks).size < blocks.length ||
+    blocks.some((block) => state.chain.isDone(block) || state.open.blocks.has(block))
+  )
+    return { verdict: 'duplicate', message: 'a block of this push is already counted' }
   const stale = push.leases.find(({ block, leaseEpoch }) => !holds(state, push.incarnation, block, leaseEpoch))
   return stale && { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
 }
@@ -182,7 +229,8 @@ function measure(turn: Turn, push: Push): void {
 /** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
 export function pushRefused(turn: Turn, push: Push, code: ErrorCode): void {
   const { state } = turn
-  for (const { block, leaseEpoch } of push.leases) if (holds(state, push.incarnation, block, leaseEpoch)) fail(turn, block, push.incarnation)
+  for (const { block, leaseEpoch } of push.leases)
+    if (holds(state, push.incarnation, block, leaseEpoch)) fail(turn, block, push.incarnation)
   countRefused(turn, push.incarnation)
   turn.refuse(push.incarnation, code, 'the push was refused')
   turn.then({ type: 'advance' })
@@ -213,5 +261,8 @@ function countRefused(turn: Turn, id: MemberId): void {
   if (member.refusedPushes < REFUSED_FOR_A_REST) return
   const { excludeMs } = state.config.timing
   member.noWorkUntil = now + excludeMs * 2 ** (member.refusedPushes - REFUSED_FOR_A_REST)
-  turn.note('member', `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ${member.refusedPushes} of its pushes in a row were refused`)
+  turn.note(
+    'member',
+    `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ${member.refusedPushes} of its pushes in a row were refused`,
+  )
 }

@@ -1,5 +1,5 @@
-// Which links and which members are bad, from what ABORTs say of them (R17, R18): one bad pair is a bad link, several pairs of
-// one member are a bad member. Pure; knows nothing of sockets and of ballots.
+// Which links and which members are bad, from what ABORTs say of them (R17, R18): one bad pair is a bad link, several
+// pairs of one member are a bad member. Pure; knows nothing of sockets and of ballots.
 import type { LinkTrouble, MemberId } from '@starling-grid/protocol'
 
 export interface LinkFailure {
@@ -25,29 +25,50 @@ export interface Hindsight {
   readonly halfLifeMs: number
 }
 
-/** A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice, and what was refused may come again; one that breaks may open again at once. */
-const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = { unopened: 1, stalled: 1, refused: 1, closed: 0.3, silent: 0.3 }
+/**
+ * A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice,
+ * and what was refused may come again; one that breaks may open again at once.
+ */
+const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = {
+  unopened: 1,
+  stalled: 1,
+  refused: 1,
+  closed: 0.3,
+  silent: 0.3,
+}
 /** Weight from which a link is bad: one that does not open at once, one that breaks the second time. */
 const BAD_FROM = 0.5
 /** Half-lives after which a failure is forgotten: it weighs less than a thirtieth. */
 const KEPT_HALF_LIVES = 5
 /** Failures that are kept: some for every link of the largest ring. */
 const MOST_FAILURES = 256
-/** ms after its last failure from which on a link that opens again is believed; twice as long with every failure before it */
+/**
+ * ms after its last failure from which on a link that opens again is believed; twice as long with every failure before
+ * it
+ */
 const RETURN_MS = 10_000
 /** ms within which links that broke with several partners speak against the member (R17) */
 const BREAKS_MS = 60_000
-/** Partners with which digests show a member's link to be bad, in as many generations: one of them may be the culprit himself. */
+/**
+ * Partners with which digests show a member's link to be bad, in as many generations: one of them may be the culprit
+ * himself.
+ */
 const SEVERAL_PROVEN = 2
 /** Partners that say so of it; all others where there are fewer, but never one alone. */
 const SEVERAL_ACCUSERS = 3
 /** Partners that a member cannot reach: two neighbours may be unlucky, and an order without them was tried. */
 const SEVERAL_UNREACHED = 3
-/** Smallest ring in which members that cannot reach others are left out: in smaller ones all links can be relayed (R18). */
+/**
+ * Smallest ring in which members that cannot reach others are left out: in smaller ones all links can be relayed (R18).
+ */
 const LEAST_ORDERED = 4
 
 /** Remembers a failure, once for each generation: both ends may report it. */
-export function noteFailure(failures: readonly LinkFailure[], failure: LinkFailure, { now, halfLifeMs }: Hindsight): LinkFailure[] {
+export function noteFailure(
+  failures: readonly LinkFailure[],
+  failure: LinkFailure,
+  { now, halfLifeMs }: Hindsight,
+): LinkFailure[] {
   const kept = failures.filter(({ at }) => now - at < KEPT_HALF_LIVES * halfLifeMs).slice(-(MOST_FAILURES - 1))
   const known = kept.some((other) => other.gen === failure.gen && isPair(other, ...failure.pair))
   return known ? kept : [...kept, failure]
@@ -59,7 +80,12 @@ export function forgetMember(failures: readonly LinkFailure[], id: MemberId): Li
 }
 
 /** The two reach each other again. Undefined: too soon after their link failed, or too often. */
-export function cure(failures: readonly LinkFailure[], a: MemberId, b: MemberId, now: number): LinkFailure[] | undefined {
+export function cure(
+  failures: readonly LinkFailure[],
+  a: MemberId,
+  b: MemberId,
+  now: number,
+): LinkFailure[] | undefined {
   const direct = failures.filter((failure) => !failure.relayed && isPair(failure, a, b))
   const last = Math.max(...direct.map(({ at }) => at))
   if (direct.length > 0 && now - last < RETURN_MS * 2 ** (direct.length - 1)) return undefined
@@ -67,11 +93,17 @@ export function cure(failures: readonly LinkFailure[], a: MemberId, b: MemberId,
 }
 
 /** One cell of the matrix. */
-export function linkVerdict(failures: readonly LinkFailure[], a: MemberId, b: MemberId, hindsight: Hindsight): LinkVerdict {
+export function linkVerdict(
+  failures: readonly LinkFailure[],
+  a: MemberId,
+  b: MemberId,
+  hindsight: Hindsight,
+): LinkVerdict {
   const weight = { direct: 0, relayed: 0 }
   for (const failure of failures) {
     if (failure.cured === true || !isPair(failure, a, b)) continue
-    weight[failure.relayed && failure.why !== 'refused' ? 'relayed' : 'direct'] += WEIGHTS[failure.why] * 2 ** ((failure.at - hindsight.now) / hindsight.halfLifeMs)
+    weight[failure.relayed && failure.why !== 'refused' ? 'relayed' : 'direct'] +=
+      WEIGHTS[failure.why] * 2 ** ((failure.at - hindsight.now) / hindsight.halfLifeMs)
   }
   if (weight.relayed >= BAD_FROM) return 'dead'
   return weight.direct >= BAD_FROM ? 'bad' : 'good'
@@ -81,7 +113,11 @@ export function linkVerdict(failures: readonly LinkFailure[], a: MemberId, b: Me
 export type NetworkOf = (id: MemberId) => string | undefined
 
 /** The member with several bad pairs among these, the worst first, of equals the one who came last; and why. */
-export function badMember(failures: readonly LinkFailure[], members: readonly MemberId[], { networkOf = () => undefined, ...hindsight }: Hindsight & { readonly networkOf?: NetworkOf }): { readonly id: MemberId; readonly why: string } | undefined {
+export function badMember(
+  failures: readonly LinkFailure[],
+  members: readonly MemberId[],
+  { networkOf = () => undefined, ...hindsight }: Hindsight & { readonly networkOf?: NetworkOf },
+): { readonly id: MemberId; readonly why: string } | undefined {
   let worst: { readonly id: MemberId; readonly why: string; readonly pairs: number } | undefined
   for (const id of members) {
     const others = members.filter((other) => other !== id)
@@ -96,9 +132,26 @@ export function badMember(failures: readonly LinkFailure[], members: readonly Me
 }
 
 /** Partners with which a link of this member broke lately; 0 when it was one bad moment, or too few say so. */
-function brokenPartners(failures: readonly LinkFailure[], id: MemberId, { others, now, networkOf }: { readonly others: readonly MemberId[]; readonly now: number; readonly networkOf: NetworkOf }): number {
-  const breaks = failures.filter(({ why, at, pair, cured }) => why !== 'unopened' && cured !== true && now - at < BREAKS_MS && pair.includes(id) && pair.some((end) => others.includes(end)))
-  const partnersIn = (some: readonly LinkFailure[]): MemberId[] => [...new Set(some.flatMap(({ pair }) => pair.filter((end) => end !== id)))]
+function brokenPartners(
+  failures: readonly LinkFailure[],
+  id: MemberId,
+  {
+    others,
+    now,
+    networkOf,
+  }: { readonly others: readonly MemberId[]; readonly now: number; readonly networkOf: NetworkOf },
+): number {
+  const breaks = failures.filter(
+    ({ why, at, pair, cured }) =>
+      why !== 'unopened' &&
+      cured !== true &&
+      now - at < BREAKS_MS &&
+      pair.includes(id) &&
+      pair.some((end) => others.includes(end)),
+  )
+  const partnersIn = (some: readonly LinkFailure[]): MemberId[] => [
+    ...new Set(some.flatMap(({ pair }) => pair.filter((end) => end !== id))),
+  ]
   const partners = partnersIn(breaks)
   const accusers = voices(id, partners, networkOf)
   const proven = partnersIn(breaks.filter((failure) => failure.proven === true)).length

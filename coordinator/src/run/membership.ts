@@ -1,11 +1,11 @@
 // Who takes part: joins, departures, and who may be in the next ring.
 import { MAX_BUTTERFLY_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { mayBeAdmitted } from './admissions.ts'
-import { beginLearning, isLearning } from './learners.ts'
 import { exchangeOf } from './exchange-now.ts'
+import { beginLearning, isLearning } from './learners.ts'
 import { forgetMember } from './link-health.ts'
-import { countedSpeeds } from './speed-trust.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
+import { countedSpeeds } from './speed-trust.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -17,14 +17,45 @@ const LONGEST_EXCLUSION = 16
 /** Times excludeMs of good conduct after which it counts as the first time again. */
 const FORGIVEN_AFTER = 10
 
-export function memberJoined(turn: Turn, info: MemberInfo, { samplesPerSecond, holds }: { readonly samplesPerSecond: number; readonly holds?: VersionRef }): void {
+export function memberJoined(
+  turn: Turn,
+  info: MemberInfo,
+  { samplesPerSecond, holds }: { readonly samplesPerSecond: number; readonly holds?: VersionRef },
+): void {
   const { state, now } = turn
-  // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is lost.
+  // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is
+  // lost.
   if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
-  const member: Member = { ...info, samplesPerSecond, hidden: false, learner: undefined, joinedAt: now, leaving: false, stepsHeld: 0, shownSpeed: 0, excludedUntil: 0, exclusions: 0, cannotUploadUntil: 0, silent: false, invitedIn: 0, outsized: false, hungry: false, misses: 0, pushMs: 0, uploadRate: undefined, refusedPushes: 0, noWorkUntil: 0, differed: 0, drifted: false }
+  const member: Member = {
+    ...info,
+    samplesPerSecond,
+    hidden: false,
+    learner: undefined,
+    joinedAt: now,
+    leaving: false,
+    stepsHeld: 0,
+    shownSpeed: 0,
+    excludedUntil: 0,
+    exclusions: 0,
+    cannotUploadUntil: 0,
+    silent: false,
+    invitedIn: 0,
+    outsized: false,
+    hungry: false,
+    misses: 0,
+    pushMs: 0,
+    uploadRate: undefined,
+    refusedPushes: 0,
+    noWorkUntil: 0,
+    differed: 0,
+    drifted: false,
+  }
   state.members.set(info.id, member)
   state.health.disturbedAt = now
-  turn.note('member', `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`)
+  turn.note(
+    'member',
+    `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`,
+  )
   welcomeInto(turn, member, holds)
 }
 
@@ -94,10 +125,12 @@ function afterLoss(turn: Turn, id: MemberId, member: Member): void {
       return turn.then({ type: 'decide' })
     case 'form':
     case 'ring':
-      if (phase.members.includes(id)) turn.then({ type: 'ballot', reason: `${member.name} left the ring`, trouble: false })
+      if (phase.members.includes(id))
+        turn.then({ type: 'ballot', reason: `${member.name} left the ring`, trouble: false })
       return
     case 'handover':
-      if (phase.source === id) turn.then({ type: 'ballot', reason: `${member.name} left while handing over`, trouble: false })
+      if (phase.source === id)
+        turn.then({ type: 'ballot', reason: `${member.name} left while handing over`, trouble: false })
       return
     case 'async':
       return turn.then({ type: 'advance' })
@@ -118,7 +151,9 @@ const HIDDEN_SHARE = 0.5
 export function sharesOf(members: readonly Member[]): number[] {
   const speeds = countedSpeeds(members)
   const known = speeds.some((speed) => speed > 0)
-  return members.map(({ hidden }, place) => (known ? Math.max(speeds[place] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_SHARE : 1))
+  return members.map(
+    ({ hidden }, place) => (known ? Math.max(speeds[place] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_SHARE : 1),
+  )
 }
 
 /** Samples per second of these members, as far as they are believed. */
@@ -130,22 +165,30 @@ export function speedsOf({ members }: RunState, ids: readonly MemberId[]): numbe
 export function ringCandidates(state: RunState, answered: (id: MemberId) => boolean, now: number): Member[] {
   const here = [...state.members.values()].filter((member) => answered(member.id))
   const welcome = here.filter((member) => member.excludedUntil <= now)
-  if (welcome.length === 0) return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
+  if (welcome.length === 0)
+    return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
   const able = welcome.filter((member) => !isLearning(member, state, now) && mayBeAdmitted(state, member, now))
   return chooseRing({ state, now }, able.length === 0 ? welcome : able).members
 }
 
 /** The fastest ring, or butterfly, that these members make, in a stable order: longest here first. */
-export function chooseRing({ state, now }: Pick<Turn, 'state' | 'now'>, candidates: readonly Member[]): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
+export function chooseRing(
+  { state, now }: Pick<Turn, 'state' | 'now'>,
+  candidates: readonly Member[],
+): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
   const most = state.config.exchange.asked === 'butterfly' ? MAX_BUTTERFLY_MEMBERS : MAX_RING_MEMBERS
   const counted = new Map(countedSpeeds(candidates).map((speed, i) => [candidates[i]?.id, speed]))
   const speedOf = ({ id }: Member): number => counted.get(id) ?? 0
   const fastest = [...candidates].sort((a, b) => speedOf(b) - speedOf(a) || longestFirst(a, b)).slice(0, most)
-  if (exchangeTimes.size === 0 || fastest.some((member) => speedOf(member) <= 0)) return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
+  if (exchangeTimes.size === 0 || fastest.some((member) => speedOf(member) <= 0))
+    return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
   const butterflyMs = (size: number): number | undefined => {
-    const { type, costs } = exchangeOf({ state, now }, fastest.slice(0, size).map(({ id }) => id))
+    const { type, costs } = exchangeOf(
+      { state, now },
+      fastest.slice(0, size).map(({ id }) => id),
+    )
     return type === 'butterfly' ? costs?.butterfly : undefined
   }
   const choice = bestSize({ speeds: fastest.map(speedOf), samples: stepSamples, times: exchangeTimes, butterflyMs })
@@ -153,15 +196,26 @@ export function chooseRing({ state, now }: Pick<Turn, 'state' | 'now'>, candidat
 }
 
 /**
- * Why the members of the ring should change: newcomers that it would take, once `calm` (they come in bunches), or other members
- * that would be faster by far.
+ * Why the members of the ring should change: newcomers that it would take, once `calm` (they come in bunches), or other
+ * members that would be faster by far.
  */
-export function ringWouldChange(state: RunState, ring: readonly MemberId[], { now, calm }: { readonly now: number; readonly calm: boolean }): string | undefined {
-  const ready = [...state.members.values()].filter((member) => !member.silent && member.excludedUntil <= now && !isLearning(member, state, now) && mayBeAdmitted(state, member, now))
+export function ringWouldChange(
+  state: RunState,
+  ring: readonly MemberId[],
+  { now, calm }: { readonly now: number; readonly calm: boolean },
+): string | undefined {
+  const ready = [...state.members.values()].filter(
+    (member) =>
+      !member.silent &&
+      member.excludedUntil <= now &&
+      !isLearning(member, state, now) &&
+      mayBeAdmitted(state, member, now),
+  )
   const { members, choice } = chooseRing({ state, now }, ready)
   const newcomers = members.filter(({ id }) => !ring.includes(id)).length
   if (newcomers === 0 && members.length === ring.length) return undefined
-  if (members.length - newcomers === ring.length) return calm ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit` : undefined
+  if (members.length - newcomers === ring.length)
+    return calm ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit` : undefined
   const recordMs = state.health.pace?.recordMs ?? 0
   if (choice === undefined || recordMs < WORTH_CHANGING * choice.stepMs) return undefined
   return `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead of ${Math.round(recordMs)}`

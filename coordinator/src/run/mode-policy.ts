@@ -12,30 +12,46 @@ export interface ModeDecision {
 
 const MINUTE_MS = 60_000
 
-/** ring → local and back by what a batch costs; ring → async when reduces keep failing; async → ring after a calm that doubles with every fallback (hysteresis). */
-export function nextMode(now: number, health: RingHealth, current: Mode, { mode, timing, roundSteps }: Pick<RunConfig, 'mode' | 'timing' | 'roundSteps'>): ModeDecision {
+/**
+ * ring → local and back by what a batch costs; ring → async when reduces keep failing; async → ring after a calm that
+ * doubles with every fallback (hysteresis).
+ */
+export function nextMode(
+  now: number,
+  health: RingHealth,
+  current: Mode,
+  { mode, timing, roundSteps }: Pick<RunConfig, 'mode' | 'timing' | 'roundSteps'>,
+): ModeDecision {
   if (mode !== 'auto') return { mode, reason: `the job asks for ${mode}` }
-  return current === 'async' ? fromAsync(now, health, timing) : (troubled(now, health, timing) ?? byCost(health, current, roundSteps))
+  return current === 'async'
+    ? fromAsync(now, health, timing)
+    : (troubled(now, health, timing) ?? byCost(health, current, roundSteps))
 }
 
 function troubled(now: number, health: RingHealth, timing: Timing): ModeDecision | undefined {
   if (health.consecutiveAborts >= timing.abortsBeforeFallback)
-    return { mode: 'async', reason: `${health.consecutiveAborts} attempts in a row to reduce gradients in the ring failed` }
+    return {
+      mode: 'async',
+      reason: `${health.consecutiveAborts} attempts in a row to reduce gradients in the ring failed`,
+    }
   const ballots = health.ballots.filter((at) => now - at < MINUTE_MS).length
-  if (ballots > timing.ballotsPerMinute) return { mode: 'async', reason: `membership changed ${ballots} times in a minute` }
+  if (ballots > timing.ballotsPerMinute)
+    return { mode: 'async', reason: `membership changed ${ballots} times in a minute` }
   return undefined
 }
 
 function byCost({ pace }: RingHealth, current: 'ring' | 'local', roundSteps: number): ModeDecision {
   const choice = cheaper(pace, current, roundSteps)
-  if (choice === undefined || choice.mode === current) return { mode: current, reason: current === 'ring' ? 'the ring works' : 'local rounds work' }
+  if (choice === undefined || choice.mode === current)
+    return { mode: current, reason: current === 'ring' ? 'the ring works' : 'local rounds work' }
   return { mode: choice.mode, reason: costsAsText(choice.costs) }
 }
 
 function fromAsync(now: number, health: RingHealth, timing: Timing): ModeDecision {
   const calm = now - health.disturbedAt
   const needed = calmNeeded(health, timing)
-  if (calm < needed) return { mode: 'async', reason: `the ring is tried again after ${Math.round(needed / 1000)} s of calm` }
+  if (calm < needed)
+    return { mode: 'async', reason: `the ring is tried again after ${Math.round(needed / 1000)} s of calm` }
   return { mode: 'ring', reason: `calm for ${Math.round(calm / 1000)} s` }
 }
 

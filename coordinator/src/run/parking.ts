@@ -1,5 +1,6 @@
-// Another job gets the volunteers: before they go, the run ends its step and gets a checkpoint of its head, so that nothing that
-// they trained is repeated later. For a bounded time; then they go anyway, and the run says what that costs.
+// Another job gets the volunteers: before they go, the run ends its step and gets a checkpoint of its head, so that
+// nothing that they trained is repeated later. For a bounded time; then they go anyway, and the run says what that
+// costs.
 import { closeSum } from './accumulator.ts'
 import { askServer } from './async.ts'
 import { askCheckpoint, dropUnbegun } from './checkpoints.ts'
@@ -22,7 +23,10 @@ export function park(turn: Turn, reason: string): void {
   parkingTick(turn)
 }
 
-/** Outside of a ring and the parameter server nothing is under way that a checkpoint could save. The server needs no member to write one. */
+/**
+ * Outside of a ring and the parameter server nothing is under way that a checkpoint could save. The server needs no
+ * member to write one.
+ */
 export function parkingTick(turn: Turn): void {
   const { state, now } = turn
   const { parking, phase, members, config } = state
@@ -36,7 +40,8 @@ export function parkingTick(turn: Turn): void {
 export function advanceParking(turn: Turn, phase: Working): void {
   const { state } = turn
   turn.reason(`${state.parking?.reason ?? ''}; writing version ${state.chain.head.v}`)
-  if (phase.type === 'ring' && !isRingResting(state, phase)) return drain(turn, phase, 'another job gets the volunteers')
+  if (phase.type === 'ring' && !isRingResting(state, phase))
+    return drain(turn, phase, 'another job gets the volunteers')
   if (phase.type === 'async' && areLeasesOut(turn)) return
   if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(turn)
   if (unsaved(state) === 0) return parked(turn)
@@ -62,7 +67,12 @@ function unsaved(state: RunState): number {
 function parked(turn: Turn): void {
   const { state } = turn
   const steps = unsaved(state)
-  turn.note('run', steps === 0 ? `paused at version ${state.chain.head.v}` : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated if no volunteer brings them back`)
+  turn.note(
+    'run',
+    steps === 0
+      ? `paused at version ${state.chain.head.v}`
+      : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated if no volunteer brings them back`,
+  )
   turn.reason('paused for another job')
   state.parking = undefined
   turn.effect({ type: 'parked' })

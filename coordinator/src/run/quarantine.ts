@@ -1,6 +1,14 @@
-// Blocks that cannot be computed are set aside, visibly, and the run goes on without them: when three different members failed on
-// one, or when the coordinator finds the shard damaged on its own disk. One member alone sets nothing aside.
-import { type BlockId, blockIndex, epochOf, type MemberId, type MessageFrom, trainingBlock, validationBlock } from '@starling-grid/protocol'
+// Blocks that cannot be computed are set aside, visibly, and the run goes on without them: when three different members
+// failed on one, or when the coordinator finds the shard damaged on its own disk. One member alone sets nothing aside.
+import {
+  type BlockId,
+  blockIndex,
+  epochOf,
+  type MemberId,
+  type MessageFrom,
+  trainingBlock,
+  validationBlock,
+} from '@starling-grid/protocol'
 import { currentEpoch, isMostlySetAside } from './scheduler.ts'
 import type { RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -24,7 +32,9 @@ export function failed(turn: Turn, block: BlockId, member: MemberId): void {
 export function blocksUnreadable(turn: Turn, member: MemberId, { blocks, message }: MessageFrom<'unreadable'>): void {
   const { state } = turn
   if (!state.members.has(member)) return
-  const open = blocks.filter((block) => exists(state, block) && !state.quarantined.has(block) && !state.chain.isDone(block))
+  const open = blocks.filter(
+    (block) => exists(state, block) && !state.quarantined.has(block) && !state.chain.isDone(block),
+  )
   if (open.length === 0) return
   turn.note('member', `${state.members.get(member)?.name ?? member} cannot read ${open.length} blocks: ${message}`)
   for (const block of open) failed(turn, block, member)
@@ -35,11 +45,16 @@ export function blocksUnreadable(turn: Turn, member: MemberId, { blocks, message
 
 function exists({ config }: RunState, block: BlockId): boolean {
   const index = blockIndex(block)
-  return block.startsWith('v:') ? index < config.validationBlocks : index < config.blocks && epochOf(block) < config.epochs
+  return block.startsWith('v:')
+    ? index < config.validationBlocks
+    : index < config.blocks && epochOf(block) < config.epochs
 }
 
 /** What the coordinator found on its own disk settles it at once, for all blocks of the shard. */
-export function shardChecked(turn: Turn, { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>): void {
+export function shardChecked(
+  turn: Turn,
+  { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>,
+): void {
   const { state } = turn
   const known = state.damaged.get(file)
   if (problem === undefined) return known === undefined ? undefined : repaired(turn, file)
@@ -62,10 +77,18 @@ function repaired(turn: Turn, file: string): void {
 }
 
 /** Those of the current epoch; `isAside`: of them those that are set aside. */
-function blocksOf(state: RunState, { split, indexes }: { readonly split: 'training' | 'validation'; readonly indexes: readonly number[] }, isAside = false): BlockId[] {
+function blocksOf(
+  state: RunState,
+  { split, indexes }: { readonly split: 'training' | 'validation'; readonly indexes: readonly number[] },
+  isAside = false,
+): BlockId[] {
   const epoch = currentEpoch(state)
   const blocks = indexes.map((index) => (split === 'training' ? trainingBlock(epoch, index) : validationBlock(index)))
-  return blocks.filter((block) => state.quarantined.has(block) === isAside && (split === 'validation' || (epoch < state.config.epochs && !state.chain.isDone(block))))
+  return blocks.filter(
+    (block) =>
+      state.quarantined.has(block) === isAside &&
+      (split === 'validation' || (epoch < state.config.epochs && !state.chain.isDone(block))),
+  )
 }
 
 function setAside(turn: Turn, blocks: readonly BlockId[]): void {
@@ -94,7 +117,12 @@ export function quarantineTick(turn: Turn): void {
     setAside(turn, blocksOf(state, damaged))
     if (now - damaged.checkedAt < LOOK_AGAIN_MS) continue
     damaged.checkedAt = now
-    turn.effect({ type: 'check-blocks', blocks: damaged.indexes.slice(0, 1).map((index) => (damaged.split === 'training' ? trainingBlock(0, index) : validationBlock(index))) })
+    turn.effect({
+      type: 'check-blocks',
+      blocks: damaged.indexes
+        .slice(0, 1)
+        .map((index) => (damaged.split === 'training' ? trainingBlock(0, index) : validationBlock(index))),
+    })
   }
 }
 
@@ -103,6 +131,7 @@ export function pausedBecause(state: RunState): string | undefined {
   const epoch = currentEpoch(state)
   if (epoch >= state.config.epochs || !isMostlySetAside(state, epoch)) return undefined
   const files = [...state.damaged.keys()]
-  const cause = files.length > 0 ? `damaged: ${files.join(', ')}; put the file back` : 'members fail on them; see the events'
+  const cause =
+    files.length > 0 ? `damaged: ${files.join(', ')}; put the file back` : 'members fail on them; see the events'
   return `paused: most blocks of epoch ${epoch + 1} are set aside (${cause})`
 }

@@ -4,11 +4,20 @@ import { newestCheckpoint } from './journal-replay.ts'
 import type { Checkpoint } from './state.ts'
 import type { Turn } from './turn.ts'
 
-/** R6: back to a checkpoint, by name and number of steps. `final`: what is cut off cannot come back with its holders. */
-export function rewind(turn: Turn, why: string, { to = newestCheckpoint(turn.state), final = false }: { readonly to?: Checkpoint; readonly final?: boolean } = {}): void {
+/**
+ * R6: back to a checkpoint, by name and number of steps. `final`: what is cut off cannot come back with its holders.
+ */
+export function rewind(
+  turn: Turn,
+  why: string,
+  { to = newestCheckpoint(turn.state), final = false }: { readonly to?: Checkpoint; readonly final?: boolean } = {},
+): void {
   const { state } = turn
   const { version } = to
-  turn.note('rewind', `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`)
+  turn.note(
+    'rewind',
+    `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`,
+  )
   turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const } : {}) })
   if (state.mode !== 'async') forgetGuests(turn)
   if ((state.checkpointAsked?.v ?? 0) > version.v) state.checkpointAsked = undefined

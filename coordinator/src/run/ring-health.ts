@@ -1,4 +1,5 @@
-// What decisions about modes, links and members remember of how the ring fares. Volatile: a restarted coordinator finds out anew.
+// What decisions about modes, links and members remember of how the ring fares. Volatile: a restarted coordinator finds
+// out anew.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { FailedAdmission } from './admissions.ts'
 import type { MeasuredExchanges } from './exchange-choice.ts'
@@ -36,7 +37,10 @@ export interface RingHealth {
   measured: MeasuredExchanges
   /** member → ms that a frame takes from or to it, one way */
   readonly linkMs: Map<MemberId, number>
-  /** since when a butterfly is not trusted: its members held different bytes, and nobody could tell from whom they had them */
+  /**
+   * since when a butterfly is not trusted: its members held different bytes, and nobody could tell from whom they had
+   * them
+   */
   butterflyDoubtedAt: number | undefined
   /** rings formed in a row only so that a version gets a second holder (A5) */
   formsForASecond: number

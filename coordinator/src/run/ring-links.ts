@@ -1,5 +1,5 @@
-// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly with
-// relays in their place (R18).
+// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly
+// with relays in their place (R18).
 import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import { exchangeOf } from './exchange-now.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
@@ -9,7 +9,12 @@ import type { Generation, Member, PlacePair, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 /** Only what this member can know: of links to its own neighbours, and of who sent to it. */
-export function accuse(turn: Turn, generation: Generation, by: MemberId, { blamed, why, links }: Pick<MessageFrom<'abort'>, 'blamed' | 'why' | 'links'>): void {
+export function accuse(
+  turn: Turn,
+  generation: Generation,
+  by: MemberId,
+  { blamed, why, links }: Pick<MessageFrom<'abort'>, 'blamed' | 'why' | 'links'>,
+): void {
   const { state, now } = turn
   const { gen, members } = generation
   const isRefusal = why === 'refused' && blamed !== null && members.includes(blamed)
@@ -17,7 +22,13 @@ export function accuse(turn: Turn, generation: Generation, by: MemberId, { blame
   for (const peer of new Set(isRefusal ? [blamed] : links)) {
     const mayKnow = areLinked(generation, by, peer) || (isRefusal && peer !== by)
     if (!mayKnow || !state.members.has(peer)) continue
-    const failure = { pair: [by, peer] as const, why: isRefusal ? ('refused' as const) : why as LinkTrouble, relayed: isRelayed(generation, by, peer), gen, at: now }
+    const failure = {
+      pair: [by, peer] as const,
+      why: isRefusal ? ('refused' as const) : (why as LinkTrouble),
+      relayed: isRelayed(generation, by, peer),
+      gen,
+      at: now,
+    }
     state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsightOf(turn))
   }
 }
@@ -29,7 +40,10 @@ interface Arrangement extends Pick<Generation, 'relayed' | 'exchange'> {
 /** The next generation of these candidates, the longest here first; whoever spoils it is left out for a while. */
 export function arrangeRing(turn: Turn, candidates: readonly Member[]): Arrangement {
   const { health } = turn.state
-  const willing = withoutBadMembers(turn, candidates.map(({ id }) => id))
+  const willing = withoutBadMembers(
+    turn,
+    candidates.map(({ id }) => id),
+  )
   const judge = (a: MemberId, b: MemberId): LinkVerdict => linkVerdict(health.linkFailures, a, b, hindsightOf(turn))
   const exchange = exchangeOf(turn, willing)
   const order = exchange.type === 'butterfly' ? linkAll(willing, judge) : ringOrder(willing, judge)
@@ -39,10 +53,17 @@ export function arrangeRing(turn: Turn, candidates: readonly Member[]): Arrangem
   return { members, relayed: order.relayed, exchange }
 }
 
-function ringOrder(willing: readonly MemberId[], judge: (a: MemberId, b: MemberId) => LinkVerdict): ReturnType<typeof linkAll> {
+function ringOrder(
+  willing: readonly MemberId[],
+  judge: (a: MemberId, b: MemberId) => LinkVerdict,
+): ReturnType<typeof linkAll> {
   const { members, relayed, evicted } = orderRing(willing, judge)
   const pairs = relayed.map((place) => [place, (place + 1) % members.length].sort((a, b) => a - b) as [number, number])
-  return { members, relayed: pairs.filter(([a, b], i) => pairs.findIndex(([c, d]) => a === c && b === d) === i), evicted }
+  return {
+    members,
+    relayed: pairs.filter(([a, b], i) => pairs.findIndex(([c, d]) => a === c && b === d) === i),
+    evicted,
+  }
 }
 
 /** R17: one bad pair is a bad link; several pairs of one member are a bad member. Somebody is always left. */
@@ -50,7 +71,10 @@ function withoutBadMembers(turn: Turn, ids: readonly MemberId[]): readonly Membe
   const { health, config } = turn.state
   let left = ids
   while (left.length > 1 && !config.off.has('R17')) {
-    const bad = badMember(health.linkFailures, left, { ...hindsightOf(turn), networkOf: (id) => turn.state.members.get(id)?.network })
+    const bad = badMember(health.linkFailures, left, {
+      ...hindsightOf(turn),
+      networkOf: (id) => turn.state.members.get(id)?.network,
+    })
     if (bad === undefined) break
     exclude(turn, bad.id, bad.why)
     left = left.filter((id) => id !== bad.id)
@@ -60,9 +84,20 @@ function withoutBadMembers(turn: Turn, ids: readonly MemberId[]): readonly Membe
 
 function tell(turn: Turn, { members, relayed, exchange }: Arrangement): void {
   const { health } = turn.state
-  if (members.length > 1 && health.exchange !== exchange.type) turn.note('mode', `gradients travel ${exchange.type === 'butterfly' ? 'from each member to each (butterfly)' : 'around the ring'}: ${exchange.reason}`)
+  if (members.length > 1 && health.exchange !== exchange.type)
+    turn.note(
+      'mode',
+      `gradients travel ${exchange.type === 'butterfly' ? 'from each member to each (butterfly)' : 'around the ring'}: ${exchange.reason}`,
+    )
   if (members.length > 1) health.exchange = exchange.type
-  for (const pair of relayed) turn.note('generation', `${pair.map((place) => members[place]?.name ?? '').sort().join(' and ')} cannot link to each other: the coordinator relays their frames`)
+  for (const pair of relayed)
+    turn.note(
+      'generation',
+      `${pair
+        .map((place) => members[place]?.name ?? '')
+        .sort()
+        .join(' and ')} cannot link to each other: the coordinator relays their frames`,
+    )
 }
 
 /** Whether the two are given their direct link again: a link that keeps breaking has to wait longer each time. */
@@ -72,18 +107,34 @@ export function believesIn(turn: Turn, a: MemberId, b: MemberId): boolean {
   return cured !== undefined
 }
 
-export function isRelayed({ members, relayed }: Pick<Generation, 'members' | 'relayed'>, a: MemberId, b: MemberId): boolean {
-  return a !== b && relayed.some((pair: PlacePair) => pair.every((place) => members[place] === a || members[place] === b))
+export function isRelayed(
+  { members, relayed }: Pick<Generation, 'members' | 'relayed'>,
+  a: MemberId,
+  b: MemberId,
+): boolean {
+  return (
+    a !== b && relayed.some((pair: PlacePair) => pair.every((place) => members[place] === a || members[place] === b))
+  )
 }
 
 /** Whether frames of a step go from one of these two to the other. */
-export function areLinked({ members, exchange }: { readonly members: readonly MemberId[]; readonly exchange: Pick<Generation['exchange'], 'type'> }, a: MemberId, b: MemberId): boolean {
+export function areLinked(
+  {
+    members,
+    exchange,
+  }: { readonly members: readonly MemberId[]; readonly exchange: Pick<Generation['exchange'], 'type'> },
+  a: MemberId,
+  b: MemberId,
+): boolean {
   const [i, j] = [members.indexOf(a), members.indexOf(b)]
   if (i < 0 || j < 0 || i === j) return false
   return exchange.type === 'butterfly' || (i + 1) % members.length === j || (j + 1) % members.length === i
 }
 
-/** May the coordinator carry frames between these two now? While a ballot is open, those of the generation before may go on. */
+/**
+ * May the coordinator carry frames between these two now? While a ballot is open, those of the generation before may go
+ * on.
+ */
 export function mayRelay({ phase }: RunState, a: MemberId, b: MemberId): boolean {
   if (phase.type === 'form' || phase.type === 'ring') return isRelayed(phase, a, b)
   return phase.type === 'freeze' && phase.before !== undefined && isRelayed(phase.before, a, b)

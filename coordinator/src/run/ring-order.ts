@@ -1,5 +1,5 @@
-// The order of a ring around its bad links, and the bad links of a butterfly, which needs all of them (R18). Pure: members and
-// verdicts in, an order out.
+// The order of a ring around its bad links, and the bad links of a butterfly, which needs all of them (R18). Pure:
+// members and verdicts in, an order out.
 import type { MemberId } from '@starling-grid/protocol'
 import type { LinkVerdict } from './link-health.ts'
 
@@ -17,8 +17,8 @@ type Judge = (a: MemberId, b: MemberId) => LinkVerdict
 const COSTS: Readonly<Record<LinkVerdict, number>> = { good: 0, bad: 1, dead: 1000 }
 
 /**
- * R18. Up to three members every two are neighbours: bad links are relayed at once. From four on: an order that keeps bad
- * pairs apart; where there is none the link is relayed; where that failed, too, one of the two is left out.
+ * R18. Up to three members every two are neighbours: bad links are relayed at once. From four on: an order that keeps
+ * bad pairs apart; where there is none the link is relayed; where that failed, too, one of the two is left out.
  * `members`: the longest here first. They keep their places as far as possible, since open links are worth something.
  */
 export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder {
@@ -26,14 +26,17 @@ export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder
   const dead = places(order, judge, 'dead')[0]
   if (dead === undefined) return { members: order, relayed: places(order, judge, 'bad'), evicted: [] }
   const out = worseOf([at(order, dead), at(order, dead + 1)], members, judge)
-  const rest = orderRing(members.filter((id) => id !== out), judge)
+  const rest = orderRing(
+    members.filter((id) => id !== out),
+    judge,
+  )
   return { ...rest, evicted: [out, ...rest.evicted] }
 }
 
 /**
- * Turns stretches of the ring around as long as that makes it cheaper. Where every two members that must not be neighbours
- * have together at least N others that they may have, this ends without any bad link: it is Palmer's proof of Ore's theorem
- * ("The hidden algorithm of Ore's theorem on Hamiltonian cycles", Computers Math. Applic. 34 (1997)).
+ * Turns stretches of the ring around as long as that makes it cheaper. Where every two members that must not be
+ * neighbours have together at least N others that they may have, this ends without any bad link: it is Palmer's proof
+ * of Ore's theorem ("The hidden algorithm of Ore's theorem on Hamiltonian cycles", Computers Math. Applic. 34 (1997)).
  */
 function untangled(members: readonly MemberId[], cost: (a: MemberId, b: MemberId) => number): MemberId[] {
   let order = [...members]
@@ -64,14 +67,21 @@ export interface AllLinks {
   readonly evicted: readonly MemberId[]
 }
 
-/** R18 where every two members are linked: bad links are relayed; where that failed, too, one of the two is left out. */
+/**
+ * R18 where every two members are linked: bad links are relayed; where that failed, too, one of the two is left out.
+ */
 export function linkAll(members: readonly MemberId[], judge: Judge): AllLinks {
-  const pairs = members.flatMap((_, a) => members.slice(a + 1).map((_other, i): readonly [number, number] => [a, a + 1 + i]))
+  const pairs = members.flatMap((_, a) =>
+    members.slice(a + 1).map((_other, i): readonly [number, number] => [a, a + 1 + i]),
+  )
   const verdictOf = ([a, b]: readonly [number, number]): LinkVerdict => judge(at(members, a), at(members, b))
   const dead = pairs.find((pair) => verdictOf(pair) === 'dead')
   if (dead === undefined) return { members, relayed: pairs.filter((pair) => verdictOf(pair) === 'bad'), evicted: [] }
   const out = worseOf([at(members, dead[0]), at(members, dead[1])], members, judge)
-  const rest = linkAll(members.filter((id) => id !== out), judge)
+  const rest = linkAll(
+    members.filter((id) => id !== out),
+    judge,
+  )
   return { ...rest, evicted: [out, ...rest.evicted] }
 }
 

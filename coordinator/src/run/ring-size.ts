@@ -1,6 +1,7 @@
-// How many members a ring should have. Every member adds two hops to a step around it, and computing that gets shorter: over links
-// with some latency a long ring is slower than a short one, or than a butterfly of all. What hops cost is learned from the rings that ran.
-// Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and all-gather (Patarasuk and Yuan, 2009).
+// How many members a ring should have. Every member adds two hops to a step around it, and computing that gets shorter:
+// over links with some latency a long ring is slower than a short one, or than a butterfly of all. What hops cost is
+// learned from the rings that ran. Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and
+// all-gather (Patarasuk and Yuan, 2009).
 import type { Pace } from './exchange-cost.ts'
 
 /** Ring size → ms of exchange, as last measured there. */
@@ -47,10 +48,18 @@ export function bestSize({ speeds, samples, times, butterflyMs = () => undefined
   const cost = fit(times)
   const all = speeds.length
   let sum = 0
-  const steps = speeds.map((speed, i) => ((sum += speed), (1000 * samples) / Math.max(sum, 1e-3) + (butterflyMs(i + 1) ?? ringMs(i + 1, cost))))
+  const steps = speeds.map(
+    (speed, i) => (
+      (sum += speed),
+      (1000 * samples) / Math.max(sum, 1e-3) + (butterflyMs(i + 1) ?? ringMs(i + 1, cost))
+    ),
+  )
   const allMs = steps[all - 1] ?? 0
   const shortest = Math.min(LEAST, all) - 1
-  const best = steps.reduce((least, ms, i) => (i > shortest && ms < (steps[least] ?? Number.POSITIVE_INFINITY) ? i : least), shortest)
+  const best = steps.reduce(
+    (least, ms, i) => (i > shortest && ms < (steps[least] ?? Number.POSITIVE_INFINITY) ? i : least),
+    shortest,
+  )
   const stepMs = steps[best] ?? 0
   return stepMs * WORTH_IT < allMs ? { size: best + 1, stepMs, allMs } : { size: all, stepMs: allMs, allMs }
 }
@@ -60,8 +69,8 @@ function ringMs(size: number, { alpha, beta }: HopCost): number {
 }
 
 /**
- * Least squares over what was measured, neither below 0. One size alone does not tell latency from bandwidth: it is taken for
- * latency, and the shorter ring that follows from it makes the second measurement.
+ * Least squares over what was measured, neither below 0. One size alone does not tell latency from bandwidth: it is
+ * taken for latency, and the shorter ring that follows from it makes the second measurement.
  */
 function fit(times: ExchangeTimes): HopCost {
   const points = [...times].map(([size, ms]) => ({ x: 1 / size, y: ms / (2 * (size - 1)) }))

@@ -1,18 +1,19 @@
-// A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it (R2).
+// A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it
+// (R2).
 import { extend, isErrorCode, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
+import { noteFailedAdmission } from './admissions.ts'
 import { kindOf, remember } from './ballot.ts'
 import { beginDispute, disputeTick, heardInDispute, sameRecord } from './dispute.ts'
 import { asInRing, GENERATION_MS, measuredNow } from './exchange-choice.ts'
 import { measure } from './exchange-cost.ts'
 import { exchangeLatency, exchangeOf } from './exchange-now.ts'
-import { countAbort, exclude, ringWouldChange, sharesOf, speedsOf } from './membership.ts'
 import { givenBlocks, guestsTick, settleGiven } from './guests.ts'
 import { learnersTick } from './learners.ts'
-import { nextMode } from './mode-policy.ts'
-import { remember as rememberExchange } from './ring-size.ts'
-import { accuse, areLinked, believesIn, isRelayed } from './ring-links.ts'
-import { noteFailedAdmission } from './admissions.ts'
 import { noteFailure } from './link-health.ts'
+import { countAbort, exclude, ringWouldChange, sharesOf, speedsOf } from './membership.ts'
+import { nextMode } from './mode-policy.ts'
+import { accuse, areLinked, believesIn, isRelayed } from './ring-links.ts'
+import { remember as rememberExchange } from './ring-size.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
 import { movesTick } from './share-moves.ts'
 import { shownNow } from './speed-trust.ts'
@@ -32,7 +33,9 @@ const DRAIN_MS = 3000
 const STALLS = 4
 /** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
 const ADMIT_PATIENCE = 5
-/** Change of a member's part after which shares are told anew: measured speeds differ by some percent from step to step. */
+/**
+ * Change of a member's part after which shares are told anew: measured speeds differ by some percent from step to step.
+ */
 const WORTH_NEW_SHARES = 0.1
 /** Commits between two ACKs: far below W, far above one message a step. */
 const ACK_EVERY = 8
@@ -55,9 +58,11 @@ export function held(turn: Turn, member: MemberId, { record }: MessageFrom<'held
 function implausible(state: RunState, phase: Ring, record: StepRecord): string | undefined {
   const planned = phase.planned.get(record.v)
   if (planned === undefined) return `version ${record.v} is not planned in generation ${state.gen}`
-  if (record.gen !== state.gen || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state)) return `the record of version ${record.v} names another generation or mode`
+  if (record.gen !== state.gen || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state))
+    return `the record of version ${record.v} names another generation or mode`
   const blocks = record.blocks.join()
-  if (blocks !== planned.join() && blocks !== [...planned, ...givenBlocks(state)].join()) return `the record of version ${record.v} does not hold its planned blocks`
+  if (blocks !== planned.join() && blocks !== [...planned, ...givenBlocks(state)].join())
+    return `the record of version ${record.v} does not hold its planned blocks`
   return undefined
 }
 
@@ -65,7 +70,7 @@ function implausible(state: RunState, phase: Ring, record: StepRecord): string |
 function commitHeld(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const records: StepRecord[] = []
-  for (let head = state.chain.head; ; ) {
+  for (let head = state.chain.head; ;) {
     const entry = phase.held.get(head.v + 1)
     if (entry === undefined || phase.dispute?.v === head.v + 1) break
     if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break
@@ -88,18 +93,28 @@ function commitHeld(turn: Turn, phase: Ring): void {
 }
 
 /** What a committed step shows of the members that held it; several at once took the same time together. */
-function noteHolders({ state, now }: Turn, phase: Ring, { record, by }: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }): void {
+function noteHolders(
+  { state, now }: Turn,
+  phase: Ring,
+  { record, by }: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> },
+): void {
   const shares = phase.planShares.get(record.v) ?? phase.shares
   const total = shares.reduce((sum, share) => sum + share, 0)
   for (const [place, id] of phase.members.entries()) {
     const member = by.has(id) ? state.members.get(id) : undefined
     if (member === undefined) continue
     member.stepsHeld++
-    member.shownSpeed = shownNow(member, { samples: (record.samples * (shares[place] ?? 0)) / Math.max(total, 1e-3), ms: now - phase.progressAt })
+    member.shownSpeed = shownNow(member, {
+      samples: (record.samples * (shares[place] ?? 0)) / Math.max(total, 1e-3),
+      ms: now - phase.progressAt,
+    })
   }
 }
 
-/** For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say nothing. */
+/**
+ * For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say
+ * nothing.
+ */
 function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
   const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
   if (speed <= 0 || phase.progressAt <= phase.since) return
@@ -107,7 +122,11 @@ function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
   health.pace = measure(health.pace, now - phase.progressAt, (1000 * samples) / speed)
   health.recordMs = health.pace.recordMs
   health.measured = measuredNow(health, phase)
-  health.exchangeTimes = rememberExchange(health.exchangeTimes, phase.members.length, asInRing(health.pace, phase, exchangeLatency(state, phase.members)))
+  health.exchangeTimes = rememberExchange(
+    health.exchangeTimes,
+    phase.members.length,
+    asInRing(health.pace, phase, exchangeLatency(state, phase.members)),
+  )
   health.stepSamples = samples
 }
 
@@ -115,8 +134,12 @@ function measureStep({ state, now }: Turn, phase: Ring, samples: number): void {
 export function topUp(turn: Turn, phase: Ring): void {
   const { state } = turn
   const { head } = state.chain
-  const steps = phase.plannedTo - head.v > planWindow(state, turn.now) / 2 ? [] : planSteps(state, phase.planned, { plannedTo: phase.plannedTo, now: turn.now })
-  if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v) turn.broadcast(phase.members, { type: 'ack', ...turn.ballot, committed: head })
+  const steps =
+    phase.plannedTo - head.v > planWindow(state, turn.now) / 2
+      ? []
+      : planSteps(state, phase.planned, { plannedTo: phase.plannedTo, now: turn.now })
+  if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v)
+    turn.broadcast(phase.members, { type: 'ack', ...turn.ballot, committed: head })
   if (steps.length === 0) return
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)
   remember(state, phase.planned)
@@ -132,7 +155,8 @@ function newShares(state: RunState, { members, shares: old }: Ring): number[] | 
   const here = members.map((id) => state.members.get(id))
   if (here.some((member) => member === undefined)) return undefined
   const shares = sharesOf(here.filter((member) => member !== undefined))
-  const part = (all: readonly number[], place: number): number => (all[place] ?? 0) / all.reduce((sum, share) => sum + share, 0)
+  const part = (all: readonly number[], place: number): number =>
+    (all[place] ?? 0) / all.reduce((sum, share) => sum + share, 0)
   return shares.some((_, i) => Math.abs(part(shares, i) / part(old, i) - 1) > WORTH_NEW_SHARES) ? shares : undefined
 }
 
@@ -147,21 +171,26 @@ export function aborted(turn: Turn, member: MemberId, abort: MessageFrom<'abort'
   countAbort(turn, member, blamed)
   const name = (id: MemberId): string => state.members.get(id)?.name ?? id.slice(0, 8)
   const about = blamed === null || blamed === member ? '' : ` about ${name(blamed)}`
-  if (isErrorCode(code) && (code === 'gradient-not-finite' || code === 'gradient-outlier')) turn.refuse(blamed ?? member, code, message)
+  if (isErrorCode(code) && (code === 'gradient-not-finite' || code === 'gradient-outlier'))
+    turn.refuse(blamed ?? member, code, message)
   turn.then({ type: 'ballot', reason: `${name(member)} gave up step ${step}${about}: ${message}`, trouble: true })
 }
 
 /** A late ABORT ends nothing any more, but what it knows of links is as good as that of the first (R18). */
 export function abortedBefore(turn: Turn, member: MemberId, abort: MessageFrom<'abort'>): void {
   const { phase } = turn.state
-  if (phase.type === 'freeze' && phase.before?.gen === abort.gen && phase.before.members.includes(member)) accuse(turn, phase.before, member, abort)
+  if (phase.type === 'freeze' && phase.before?.gen === abort.gen && phase.before.members.includes(member))
+    accuse(turn, phase.before, member, abort)
 }
 
 /** Two members whose frames are relayed reach each other again: the next ring has their direct link. */
 export function linkRestored(turn: Turn, member: MemberId, { peer }: MessageFrom<'link-restored'>): void {
   const { phase, members } = turn.state
   if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !believesIn(turn, member, peer)) return
-  turn.note('generation', `${members.get(member)?.name ?? member} and ${members.get(peer)?.name ?? peer} reach each other again`)
+  turn.note(
+    'generation',
+    `${members.get(member)?.name ?? member} and ${members.get(peer)?.name ?? peer} reach each other again`,
+  )
   drain(turn, phase, 'a relayed link is direct again')
 }
 
@@ -179,22 +208,34 @@ export function formTimedOut(turn: Turn, phase: Form): void {
     noteFailedAdmission(state, id, now)
     noteUnopened(turn, phase, id)
   }
-  turn.then({ type: 'ballot', reason: `${late.length} member(s) did not reach version ${phase.target.v} in time`, trouble: true })
+  turn.then({
+    type: 'ballot',
+    reason: `${late.length} member(s) did not reach version ${phase.target.v} in time`,
+    trouble: true,
+  })
 }
 
 /** Perhaps its links do not open: next time they are relayed, or it has other neighbours (R18). */
 function noteUnopened({ state, now }: Turn, phase: Form, id: MemberId): void {
   const hindsight = { now, halfLifeMs: state.config.timing.linkMemoryMs }
   for (const peer of phase.members.filter((other) => areLinked(phase, id, other)))
-    state.health.linkFailures = noteFailure(state.health.linkFailures, { pair: [id, peer], why: 'unopened', relayed: isRelayed(phase, id, peer), gen: state.gen, at: now }, hindsight)
+    state.health.linkFailures = noteFailure(
+      state.health.linkFailures,
+      { pair: [id, peer], why: 'unopened', relayed: isRelayed(phase, id, peer), gen: state.gen, at: now },
+      hindsight,
+    )
 }
 
 export function ringTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const { timing, roundSteps } = state.config
-  const stallMs = Math.max(timing.stallMs * (state.mode === 'local' ? roundSteps : 1), STALLS * contributeMs(state, phase))
+  const stallMs = Math.max(
+    timing.stallMs * (state.mode === 'local' ? roundSteps : 1),
+    STALLS * contributeMs(state, phase),
+  )
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
-  if (working && now - phase.progressAt > stallMs) return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
+  if (working && now - phase.progressAt > stallMs)
+    return turn.then({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
   stallTick(turn, phase)
   if (state.phase !== phase || turn.followUps.length > 0) return
   disputeTick(turn, phase)
@@ -207,8 +248,11 @@ export function ringTick(turn: Turn, phase: Ring): void {
   if (next.mode !== state.mode && next.mode !== 'async') drain(turn, phase, next.reason)
   const exchange = exchangeOf(turn, phase.members)
   if (exchange.type !== phase.exchange.type && now - phase.since > GENERATION_MS) drain(turn, phase, exchange.reason)
-  phase.exchange = exchange.type === phase.exchange.type ? exchange : { ...phase.exchange, costs: exchange.costs } // what the ways cost by now
-  const calm = now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs || now - phase.since > ADMIT_PATIENCE * timing.admitMs
+  // what the ways cost by now
+  phase.exchange = exchange.type === phase.exchange.type ? exchange : { ...phase.exchange, costs: exchange.costs }
+  const calm =
+    now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs ||
+    now - phase.since > ADMIT_PATIENCE * timing.admitMs
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(turn, phase, otherRing)
   turn.then({ type: 'advance' })
@@ -238,6 +282,7 @@ export function memberLeaving(turn: Turn, id: MemberId): void {
   const member = state.members.get(id)
   if (member === undefined) return
   member.leaving = true
-  if (state.phase.type === 'ring' && state.phase.members.includes(id) && state.phase.members.length > 1) return drain(turn, state.phase, `${member.name} leaves`)
+  if (state.phase.type === 'ring' && state.phase.members.includes(id) && state.phase.members.length > 1)
+    return drain(turn, state.phase, `${member.name} leaves`)
   turn.effect({ type: 'dismiss', member: id })
 }

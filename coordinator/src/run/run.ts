@@ -1,22 +1,42 @@
-// START HERE: the coordinator's decisions about one run. `decide(state, input, now)` changes the state it is given and returns
-// what is to be done and why. No I/O, no clock, no randomness: the same state, input and time always decide the same.
+// START HERE: the coordinator's decisions about one run. `decide(state, input, now)` changes the state it is given and
+// returns what is to be done and why. No I/O, no clock, no randomness: the same state, input and time always decide the
+// same.
 import type { MemberId } from '@starling-grid/protocol'
 import { closeWhenDue } from './accumulator.ts'
 import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from './async.ts'
 import { confirmed, decide as decideBallot, enterRing, openBallot, stateAnswered } from './ballot.ts'
-import { askCheckpoint, checkpointDue, considerUpload, digestReported, nextCheckpointVersion, uploadBegun, uploaded, uploadFailed } from './checkpoints.ts'
-import { considerHandover, handedOver, handoverBegun, handoverTick } from './handover.ts'
+import {
+  askCheckpoint,
+  checkpointDue,
+  considerUpload,
+  digestReported,
+  nextCheckpointVersion,
+  uploadBegun,
+  uploaded,
+  uploadFailed,
+} from './checkpoints.ts'
 import { checkpointDamaged } from './damaged-checkpoint.ts'
-import { newestCheckpoint } from './journal-replay.ts'
 import { guestKnown, recallGuests } from './guests.ts'
+import { considerHandover, handedOver, handoverBegun, handoverTick } from './handover.ts'
+import { newestCheckpoint } from './journal-replay.ts'
 import { copied, prefetched } from './learners.ts'
 import { gaveBack, grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
-import { aborted, abortedBefore, change, formTimedOut, held, linkRestored, memberLeaving, ringTick, topUp } from './ring.ts'
+import { advanceParking, park, parkingTick } from './parking.ts'
 import { blocksUnreadable, pausedBecause, quarantineTick, shardChecked } from './quarantine.ts'
 import { rewind } from './rewind.ts'
-import { advanceParking, park, parkingTick } from './parking.ts'
+import {
+  aborted,
+  abortedBefore,
+  change,
+  formTimedOut,
+  held,
+  linkRestored,
+  memberLeaving,
+  ringTick,
+  topUp,
+} from './ring.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
 import { standingTold } from './stalls.ts'
@@ -72,7 +92,9 @@ function take(turn: Turn, input: RunInput): void {
     case 'upload-failed':
       return uploadFailed(turn, input.member, input.version)
     case 'uploaded':
-      return turn.state.phase.type === 'handover' ? handedOver(turn, input.member, input) : uploaded(turn, input.member, input)
+      return turn.state.phase.type === 'handover'
+        ? handedOver(turn, input.member, input)
+        : uploaded(turn, input.member, input)
     case 'push':
       return pushed(turn, input)
     case 'push-refused':
@@ -95,19 +117,32 @@ function take(turn: Turn, input: RunInput): void {
   }
 }
 
-/** R2: a restarted coordinator, whose fence is raised in the journal already, opens a new ballot; it never continues an old generation. */
+/**
+ * R2: a restarted coordinator, whose fence is raised in the journal already, opens a new ballot; it never continues an
+ * old generation.
+ */
 function started(turn: Turn): void {
   const { state } = turn
   state.leaseEpoch = state.leasesReserved
   const lastRing = [...state.rings.values()].at(-1) ?? []
-  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0) return void enterRing(turn, { members: lastRing, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, shares: lastRing.map(() => 1) })
+  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0)
+    return void enterRing(turn, {
+      members: lastRing,
+      relayed: [],
+      exchange: { type: 'ring', reason: 'as before', costs: null },
+      shares: lastRing.map(() => 1),
+    })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
     return turn.reason(state.finished)
   }
   if (state.gen === 0) return turn.reason('waiting for volunteers')
   if (state.mode === 'async') return restartAsync(turn)
-  openBallot(turn, 'ring', { reason: 'the coordinator started again', waitMs: state.config.timing.rejoinMs, wait: lastRing })
+  openBallot(turn, 'ring', {
+    reason: 'the coordinator started again',
+    waitMs: state.config.timing.rejoinMs,
+    wait: lastRing,
+  })
 }
 
 /** A4: what the parameter server had beyond its last checkpoint is gone with the process. */
@@ -121,7 +156,8 @@ function restartAsync(turn: Turn): void {
 /** Every message carries owner and generation; older ones are ignored (R3, R11). */
 function heard(turn: Turn, member: MemberId, message: RunMessage): void {
   if ('gen' in message && message.owner !== turn.state.owner) return
-  if ('gen' in message && message.gen !== turn.state.gen) return message.type === 'abort' ? abortedBefore(turn, member, message) : undefined
+  if ('gen' in message && message.gen !== turn.state.gen)
+    return message.type === 'abort' ? abortedBefore(turn, member, message) : undefined
   switch (message.type) {
     case 'state':
       return stateAnswered(turn, member, message)
@@ -193,7 +229,8 @@ function tick(turn: Turn): void {
     case 'settle':
       return modeChangeTick(turn, phase)
     case 'waiting':
-      if (state.members.size >= state.config.minVolunteers && state.members.size > 0) turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
+      if (state.members.size >= state.config.minVolunteers && state.members.size > 0)
+        turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
       return
     case 'finished':
       return
@@ -284,7 +321,8 @@ function finish(turn: Turn): void {
   turn.reason(`trained; writing version ${head.v}`)
   askFor(turn)
   if (newestCheckpoint(state).version.id !== head.id) return
-  const reason = state.config.maxSteps === head.v ? `${head.v} steps are trained` : `all ${state.config.epochs} epochs are trained`
+  const reason =
+    state.config.maxSteps === head.v ? `${head.v} steps are trained` : `all ${state.config.epochs} epochs are trained`
   turn.journal({ type: 'finished', reason })
   state.phase = { type: 'finished' }
   turn.reason(reason)

@@ -1,5 +1,5 @@
-// Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions of
-// the chain, the seed and what is already given out.
+// Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions
+// of the chain, the seed and what is already given out.
 import { type BlockId, epochOf, epochOrder, PLAN_WINDOW, type PlanStep, trainingBlock } from '@starling-grid/protocol'
 import type { RunState } from './state.ts'
 
@@ -11,7 +11,9 @@ export function currentEpoch(state: RunState): number {
   return epoch
 }
 
-/** Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names. */
+/**
+ * Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names.
+ */
 export function remaining(state: RunState, epoch: number): number {
   return Math.max(0, state.config.blocks - state.chain.doneIn(epoch).size - setAsideIn(state, epoch))
 }
@@ -33,14 +35,26 @@ export function trainingIsOver(state: RunState): boolean {
   return state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch(state) >= epochs
 }
 
-/** At most `most` blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while this one is open). */
+/**
+ * At most `most` blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while
+ * this one is open).
+ */
 export function available(state: RunState, taken: (block: BlockId) => boolean, most: number): BlockId[] {
   const epoch = currentEpoch(state)
   const free = freeIn(state, { epoch, taken, most })
-  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs ? freeIn(state, { epoch: epoch + 1, taken, most }) : free
+  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs
+    ? freeIn(state, { epoch: epoch + 1, taken, most })
+    : free
 }
 
-function freeIn(state: RunState, { epoch, taken, most }: { readonly epoch: number; readonly taken: (block: BlockId) => boolean; readonly most: number }): BlockId[] {
+function freeIn(
+  state: RunState,
+  {
+    epoch,
+    taken,
+    most,
+  }: { readonly epoch: number; readonly taken: (block: BlockId) => boolean; readonly most: number },
+): BlockId[] {
   const front = frontOf(state, epoch)
   const over = (block: BlockId): boolean => state.chain.isDone(block) || state.quarantined.has(block)
   const { order } = front
@@ -53,29 +67,47 @@ function freeIn(state: RunState, { epoch, taken, most }: { readonly epoch: numbe
   return free
 }
 
-/** ms that a plan lasts: as long as a coordinator may be away without stopping the ring (R14). Longer plans would keep old shares. */
+/**
+ * ms that a plan lasts: as long as a coordinator may be away without stopping the ring (R14). Longer plans would keep
+ * old shares.
+ */
 const PLAN_MS = 60_000
-/** Steps planned while nobody knows how long one takes, and at least: one is under way, one is next, and news of both are on their way. */
+/**
+ * Steps planned while nobody knows how long one takes, and at least: one is under way, one is next, and news of both
+ * are on their way.
+ */
 const FIRST_STEPS = 16
 const LEAST_STEPS = 4
 
 /** Steps planned at least where guests wait for blocks: enough to put what they bring into one. */
 const LEAST_STEPS_BESIDE_GUESTS = 8
-/** Of what is left of an epoch, what a plan may take while guests wait for blocks: a slow ring would take all of it at once. */
+/**
+ * Of what is left of an epoch, what a plan may take while guests wait for blocks: a slow ring would take all of it at
+ * once.
+ */
 const PART_BESIDE_GUESTS = 0.5
 
 /** Steps to plan ahead of C. `now`: ms since the epoch. */
 export function planWindow(state: RunState, now: number): number {
   const { pace } = state.health
-  const window = pace === undefined ? FIRST_STEPS : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
-  const guests = state.mode === 'ring' && [...state.members.values()].some(({ excludedUntil, leaving }) => excludedUntil > now && !leaving)
+  const window =
+    pace === undefined
+      ? FIRST_STEPS
+      : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
+  const guests =
+    state.mode === 'ring' &&
+    [...state.members.values()].some(({ excludedUntil, leaving }) => excludedUntil > now && !leaving)
   if (!guests) return window
   const left = remaining(state, currentEpoch(state)) / state.config.batchBlocks
   return Math.min(window, Math.max(LEAST_STEPS_BESIDE_GUESTS, Math.floor(PART_BESIDE_GUESTS * left)))
 }
 
 /** plan(g, s) for the steps after `plannedTo`, up to planWindow ahead of C (R12): only of the current epoch (R13). */
-export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>, { plannedTo, now }: { readonly plannedTo: number; readonly now: number }): PlanStep[] {
+export function planSteps(
+  state: RunState,
+  planned: ReadonlyMap<number, readonly BlockId[]>,
+  { plannedTo, now }: { readonly plannedTo: number; readonly now: number },
+): PlanStep[] {
   const { maxSteps, off } = state.config
   const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
   if (trainingIsOver(state) || state.parking !== undefined) return []
@@ -84,10 +116,12 @@ export function planSteps(state: RunState, planned: ReadonlyMap<number, readonly
   const last = Math.min(state.chain.head.v + planWindow(state, now), maxSteps ?? Number.POSITIVE_INFINITY)
   // A1: nor what guests have
   const { leases, open, given: lent } = state
-  const taken = (block: BlockId): boolean => given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)
+  const taken = (block: BlockId): boolean =>
+    given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)
   const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)
   const steps: PlanStep[] = []
-  for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks) steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
+  for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks)
+    steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
   return steps
 }
 
@@ -107,7 +141,12 @@ function frontOf(state: RunState, epoch: number): Front {
   const truncations = state.chain.truncations + state.restorations // both bring blocks back
   if (known?.epoch === epoch && known.truncations === truncations) return known
   const { seed, blocks } = state.config
-  const front = { epoch, truncations, order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks), index: 0 }
+  const front = {
+    epoch,
+    truncations,
+    order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks),
+    index: 0,
+  }
   fronts.set(state, front)
   return front
 }

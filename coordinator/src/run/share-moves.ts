@@ -1,8 +1,16 @@
-// A straggler costs a bounded delay: blocks of the running step that its member has not begun go to members that are ahead.
-// ask everybody (hold) → decide → those who give answer what they gave up (released) → all hear who has what (moved). A block
-// changes members only after the answer of the one that had it, so it never has two contributors (R12). Nothing here has a
-// deadline that gives a block away: who does not answer is dead for the ring, and a ballot follows (R2).
-import { type BlockId, type MemberId, type MessageFrom, type ShareMove, sharesAfter, splitBlocks } from '@starling-grid/protocol'
+// A straggler costs a bounded delay: blocks of the running step that its member has not begun go to members that are
+// ahead. ask everybody (hold) → decide → those who give answer what they gave up (released) → all hear who has what
+// (moved). A block changes members only after the answer of the one that had it, so it never has two contributors
+// (R12). Nothing here has a deadline that gives a block away: who does not answer is dead for the ring, and a ballot
+// follows (R2).
+import {
+  type BlockId,
+  type MemberId,
+  type MessageFrom,
+  type ShareMove,
+  sharesAfter,
+  splitBlocks,
+} from '@starling-grid/protocol'
 import type { RunPhase } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -50,14 +58,26 @@ export function memberBehind(turn: Turn, member: MemberId, { step }: MessageFrom
   const earlier = phase.moved.get(step) ?? { rounds: 0, moves: [] }
   if (earlier.rounds >= MAX_ROUNDS) return
   phase.moved.set(step, { ...earlier, rounds: earlier.rounds + 1 })
-  phase.moving = { step, round: ++phase.round, since: turn.now, answers: new Map(), gifts: undefined, released: new Map() }
+  phase.moving = {
+    step,
+    round: ++phase.round,
+    since: turn.now,
+    answers: new Map(),
+    gifts: undefined,
+    released: new Map(),
+  }
   turn.broadcast(phase.members, { type: 'hold', ...turn.ballot, step, round: phase.round })
 }
 
-export function progressTold(turn: Turn, member: MemberId, { step, round, open, left, blockMs }: MessageFrom<'progress'>): void {
+export function progressTold(
+  turn: Turn,
+  member: MemberId,
+  { step, round, open, left, blockMs }: MessageFrom<'progress'>,
+): void {
   const { phase } = turn.state
   const moving = roundOf(turn, { step, round })
-  if (phase.type !== 'ring' || moving === undefined || moving.gifts !== undefined || !phase.members.includes(member)) return
+  if (phase.type !== 'ring' || moving === undefined || moving.gifts !== undefined || !phase.members.includes(member))
+    return
   moving.answers.set(member, { open, left, blockMs })
   if (moving.answers.size === phase.members.length) askForBlocks(turn, phase, moving)
 }
@@ -77,7 +97,8 @@ function askForBlocks(turn: Turn, phase: Ring, moving: MoveRound): void {
   for (const from of givers(gifts)) {
     const count = gifts.reduce((sum, gift) => sum + (gift.from === from ? gift.count : 0), 0)
     const giver = phase.members[from]
-    if (giver !== undefined) turn.send(giver, { type: 'release', ...turn.ballot, step: moving.step, round: moving.round, count })
+    if (giver !== undefined)
+      turn.send(giver, { type: 'release', ...turn.ballot, step: moving.step, round: moving.round, count })
   }
 }
 
@@ -93,8 +114,14 @@ export function blocksReleased(turn: Turn, member: MemberId, { step, round, bloc
   const asked = moving.gifts.reduce((sum, gift) => sum + (gift.from === from ? gift.count : 0), 0)
   if (asked === 0 || moving.released.has(from)) return
   const own = shareOf(phase, step, from)
-  const honest = blocks.length <= asked && new Set(blocks).size === blocks.length && blocks.every((block) => own.includes(block))
-  if (!honest) turn.refuse(member, 'message-unexpected', `step ${step}: only blocks of your own share can be released, ${asked} at most`)
+  const honest =
+    blocks.length <= asked && new Set(blocks).size === blocks.length && blocks.every((block) => own.includes(block))
+  if (!honest)
+    turn.refuse(
+      member,
+      'message-unexpected',
+      `step ${step}: only blocks of your own share can be released, ${asked} at most`,
+    )
   moving.released.set(from, honest ? blocks : [])
   if (moving.released.size === givers(moving.gifts).length) tellMoves(turn, phase, moving)
 }
@@ -105,7 +132,10 @@ export function muteGivers({ members, moving }: Ring): MemberId[] {
   return givers(moving.gifts).flatMap((place) => (moving.released.has(place) ? [] : (members[place] ?? [])))
 }
 
-function roundOf({ state: { phase } }: Turn, { step, round }: { readonly step: number; readonly round: number }): MoveRound | undefined {
+function roundOf(
+  { state: { phase } }: Turn,
+  { step, round }: { readonly step: number; readonly round: number },
+): MoveRound | undefined {
   return phase.type === 'ring' && phase.moving?.step === step && phase.moving.round === round ? phase.moving : undefined
 }
 
@@ -124,10 +154,15 @@ function tellMoves(turn: Turn, phase: Ring, { step, round, gifts = [], released 
   noteFirst(turn, phase, moves)
 }
 
-/** The blocks that were given up, to those who were to get them, in that order; less than was asked for goes to the first. */
+/**
+ * The blocks that were given up, to those who were to get them, in that order; less than was asked for goes to the
+ * first.
+ */
 function movesOf(gifts: readonly Gift[], released: ReadonlyMap<number, readonly BlockId[]>): ShareMove[] {
   const left = new Map([...released].map(([from, blocks]) => [from, [...blocks]]))
-  return gifts.map(({ from, to, count }) => ({ from, to, blocks: left.get(from)?.splice(0, count) ?? [] })).filter(({ blocks }) => blocks.length > 0)
+  return gifts
+    .map(({ from, to, count }) => ({ from, to, blocks: left.get(from)?.splice(0, count) ?? [] }))
+    .filter(({ blocks }) => blocks.length > 0)
 }
 
 function noteFirst(turn: Turn, phase: Ring, moves: readonly ShareMove[]): void {
@@ -135,26 +170,41 @@ function noteFirst(turn: Turn, phase: Ring, moves: readonly ShareMove[]): void {
     const giver = phase.members[from]
     if (giver === undefined || phase.helped.has(giver)) continue
     phase.helped.add(giver)
-    turn.note('generation', `${turn.state.members.get(giver)?.name ?? giver} is slower than planned: others take blocks of its share`)
+    turn.note(
+      'generation',
+      `${turn.state.members.get(giver)?.name ?? giver} is slower than planned: others take blocks of its share`,
+    )
   }
 }
 
 /**
- * Who gives how many blocks to whom, so that all are done about the same time: one block after the other goes from the member
- * that would be last to the one that would have done it first, as long as that is earlier. `progress` by place in the ring;
- * who did not answer, or contributed already, takes no part.
+ * Who gives how many blocks to whom, so that all are done about the same time: one block after the other goes from the
+ * member that would be last to the one that would have done it first, as long as that is earlier. `progress` by place
+ * in the ring; who did not answer, or contributed already, takes no part.
  */
 export function chooseGifts(progress: readonly (ShareProgress | undefined)[]): Gift[] {
   const known = progress.flatMap((one) => (one !== undefined && one.blockMs > 0 ? [one.blockMs] : []))
   if (known.length === 0) return []
   const usual = known.reduce((sum, ms) => sum + ms, 0) / known.length
   // a block is under way everywhere: how much of it is left nobody knows, so it counts whole
-  const members = progress.flatMap((one, place) => (one?.open === true ? [{ place, left: one.left, extra: 0, ms: one.blockMs > 0 ? one.blockMs : usual }] : []))
+  const members = progress.flatMap((one, place) =>
+    one?.open === true ? [{ place, left: one.left, extra: 0, ms: one.blockMs > 0 ? one.blockMs : usual }] : [],
+  )
   const end = ({ left, extra, ms }: (typeof members)[number]): number => (1 + left + extra) * ms
   const gifts = new Map<string, Gift>()
   for (;;) {
-    const from = members.filter(({ left }) => left > 0).reduce<(typeof members)[number] | undefined>((last, one) => (last === undefined || end(one) > end(last) ? one : last), undefined)
-    const to = members.filter((one) => one !== from).reduce<(typeof members)[number] | undefined>((first, one) => (first === undefined || end(one) + one.ms < end(first) + first.ms ? one : first), undefined)
+    const from = members
+      .filter(({ left }) => left > 0)
+      .reduce<(typeof members)[number] | undefined>(
+        (last, one) => (last === undefined || end(one) > end(last) ? one : last),
+        undefined,
+      )
+    const to = members
+      .filter((one) => one !== from)
+      .reduce<(typeof members)[number] | undefined>(
+        (first, one) => (first === undefined || end(one) + one.ms < end(first) + first.ms ? one : first),
+        undefined,
+      )
     if (from === undefined || to === undefined || end(to) + to.ms >= end(from)) return [...gifts.values()]
     from.left--
     to.extra++

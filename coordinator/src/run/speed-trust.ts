@@ -1,5 +1,5 @@
-// How fast a member counts as, for shares and plans. What it says of itself is a claim: it counts up to twice what is usual among the
-// others, and beyond that only as far as committed steps show that it did its share in time. Pure.
+// How fast a member counts as, for shares and plans. What it says of itself is a claim: it counts up to twice what is
+// usual among the others, and beyond that only as far as committed steps show that it did its share in time. Pure.
 
 /** What is known of one member's speed, in samples per second. */
 export interface Speed {
@@ -25,9 +25,13 @@ const KEPT = 0.98
 /** By place; 0 where nothing at all is known. */
 export function countedSpeeds(members: readonly Speed[]): number[] {
   const known = members.filter(({ samplesPerSecond }) => samplesPerSecond > 0)
-  if (members.length === 1 || known.length < 2) return members.map(({ samplesPerSecond }) => (members.length === 1 ? samplesPerSecond : 0)) // nothing to compare a claim with
+  if (members.length === 1 || known.length < 2)
+    // nothing to compare a claim with
+    return members.map(({ samplesPerSecond }) => (members.length === 1 ? samplesPerSecond : 0))
   return members.map((member, place) => {
-    const usual = lowerMedian(members.flatMap(({ samplesPerSecond }, i) => (i === place || samplesPerSecond <= 0 ? [] : [samplesPerSecond])))
+    const usual = lowerMedian(
+      members.flatMap(({ samplesPerSecond }, i) => (i === place || samplesPerSecond <= 0 ? [] : [samplesPerSecond])),
+    )
     if (usual === undefined || member.samplesPerSecond <= 0) return usual ?? 0
     const shown = member.stepsHeld < STEPS ? 0 : Math.min(MOST * usual, SHOWN * member.shownSpeed)
     return Math.min(member.samplesPerSecond, Math.max(CLAIMED * usual, shown))
@@ -35,7 +39,10 @@ export function countedSpeeds(members: readonly Speed[]): number[] {
 }
 
 /** After a committed step: `samples` of its share, `ms` of the whole step. */
-export function shownNow({ shownSpeed }: Pick<Speed, 'shownSpeed'>, { samples, ms }: { readonly samples: number; readonly ms: number }): number {
+export function shownNow(
+  { shownSpeed }: Pick<Speed, 'shownSpeed'>,
+  { samples, ms }: { readonly samples: number; readonly ms: number },
+): number {
   return Math.max(KEPT * shownSpeed, (1000 * samples) / Math.max(ms, 1))
 }
 

@@ -1,10 +1,11 @@
-// A step that does not end (R17): all members are asked how far they are, and the one that holds the others up is left out. What a
-// member says of itself is believed at once: it still computes, although others have contributed. What it says of another proves
-// nothing of either: the pair is kept apart or relayed, as a bad link is, and a member in such pairs with two others is out.
+// A step that does not end (R17): all members are asked how far they are, and the one that holds the others up is left
+// out. What a member says of itself is believed at once: it still computes, although others have contributed. What it
+// says of another proves nothing of either: the pair is kept apart or relayed, as a bad link is, and a member in such
+// pairs with two others is out.
 import type { MemberId, MessageFrom } from '@starling-grid/protocol'
+import { noteFailure } from './link-health.ts'
 import { exclude, speedsOf } from './membership.ts'
 import { isRelayed } from './ring-links.ts'
-import { noteFailure } from './link-health.ts'
 import { muteGivers } from './share-moves.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -52,13 +53,24 @@ export function stallTick(turn: Turn, phase: Ring): void {
   }
   const { inquiry } = phase
   if (phase.members.length < 2 || !phase.planned.has(step) || step > (phase.until?.step ?? step)) return
-  if (inquiry !== undefined && inquiry.nextAt === undefined) return now - inquiry.askedAt < ANSWER_MS ? undefined : judge(turn, phase, inquiry)
+  if (inquiry !== undefined && inquiry.nextAt === undefined)
+    return now - inquiry.askedAt < ANSWER_MS ? undefined : judge(turn, phase, inquiry)
   if (now < (inquiry?.nextAt ?? phase.progressAt + contributeMs(state, phase))) return
-  phase.inquiry = { step, askedAt: now, answers: new Map(), receivedBefore: inquiry === undefined ? undefined : receivedOf(inquiry), nextAt: undefined }
+  phase.inquiry = {
+    step,
+    askedAt: now,
+    answers: new Map(),
+    receivedBefore: inquiry === undefined ? undefined : receivedOf(inquiry),
+    nextAt: undefined,
+  }
   turn.broadcast(phase.members, { type: 'inquire', ...turn.ballot, step })
 }
 
-export function standingTold(turn: Turn, member: MemberId, { step, stage, received, waitsFor }: MessageFrom<'standing'>): void {
+export function standingTold(
+  turn: Turn,
+  member: MemberId,
+  { step, stage, received, waitsFor }: MessageFrom<'standing'>,
+): void {
   const { phase } = turn.state
   if (phase.type !== 'ring' || !phase.members.includes(member)) return
   const { inquiry } = phase
@@ -75,7 +87,10 @@ function judge(turn: Turn, phase: Ring, inquiry: Inquiry): void {
   const { state, now } = turn
   const { answers, receivedBefore } = inquiry
   const told = (stage: Standing['stage']): MemberId[] => phase.members.filter((id) => answers.get(id)?.stage === stage)
-  const mute = new Set([...muteGivers(phase), ...(answers.size === 0 ? [] : phase.members.filter((id) => !answers.has(id)))])
+  const mute = new Set([
+    ...muteGivers(phase),
+    ...(answers.size === 0 ? [] : phase.members.filter((id) => !answers.has(id))),
+  ])
   if (mute.size > 0) return leaveOut(turn, phase, [...mute], 'it did not answer')
   const computing = told('computing')
   if (computing.length > 0) return judgeComputing(turn, phase, computing)
@@ -84,12 +99,25 @@ function judge(turn: Turn, phase: Ring, inquiry: Inquiry): void {
     return
   }
   const idle = told('reducing').filter((id) => answers.get(id)?.waitsFor.length === 0)
-  if (idle.length > 0 && idle.length < phase.members.length) return leaveOut(turn, phase, idle, 'it has all of it and does not hold it')
+  if (idle.length > 0 && idle.length < phase.members.length)
+    return leaveOut(turn, phase, idle, 'it has all of it and does not hold it')
   const pairs = suspectPairs(phase, inquiry)
-  for (const pair of pairs) state.health.linkFailures = noteFailure(state.health.linkFailures, { pair, why: 'stalled', relayed: isRelayed(phase, ...pair), gen: state.gen, at: now }, { now, halfLifeMs: state.config.timing.linkMemoryMs })
-  const names = pairs.map((pair) => pair.map((id) => nameOf(state, id)).join(' to ')).slice(0, 3).join(', ')
+  for (const pair of pairs)
+    state.health.linkFailures = noteFailure(
+      state.health.linkFailures,
+      { pair, why: 'stalled', relayed: isRelayed(phase, ...pair), gen: state.gen, at: now },
+      { now, halfLifeMs: state.config.timing.linkMemoryMs },
+    )
+  const names = pairs
+    .map((pair) => pair.map((id) => nameOf(state, id)).join(' to '))
+    .slice(0, 3)
+    .join(', ')
   state.health.disturbedAt = now
-  turn.then({ type: 'ballot', reason: `step ${inquiry.step} makes no progress${names === '' ? '' : `: no frames from ${names}`}`, trouble: true })
+  turn.then({
+    type: 'ballot',
+    reason: `step ${inquiry.step} makes no progress${names === '' ? '' : `: no frames from ${names}`}`,
+    trouble: true,
+  })
 }
 
 /** A few that are late are left out. When most are, the plan was wrong: they get more time, but not for ever. */
@@ -102,7 +130,8 @@ function judgeComputing(turn: Turn, phase: Ring, computing: readonly MemberId[])
   const isJudged = others >= computing.length || (others > 0 && phase.patience >= MOST_PATIENCE)
   if (isJudged && late.length > 0) return leaveOut(turn, phase, late, 'it does not contribute, and others did')
   if (!isJudged) phase.patience *= 2
-  if (phase.inquiry !== undefined) phase.inquiry.nextAt = phase.progressAt + (isJudged ? firstStepMs : contributeMs(state, phase))
+  if (phase.inquiry !== undefined)
+    phase.inquiry.nextAt = phase.progressAt + (isJudged ? firstStepMs : contributeMs(state, phase))
 }
 
 function leaveOut(turn: Turn, phase: Ring, ids: readonly MemberId[], why: string): void {
@@ -111,7 +140,11 @@ function leaveOut(turn: Turn, phase: Ring, ids: readonly MemberId[], why: string
   const seconds = Math.round((now - phase.progressAt) / 1000)
   for (const id of ids) exclude(turn, id, `step ${step} takes ${seconds} s: ${why}`)
   state.health.disturbedAt = now
-  turn.then({ type: 'ballot', reason: `${ids.map((id) => nameOf(state, id)).join(' and ')} held step ${step} up for ${seconds} s`, trouble: true })
+  turn.then({
+    type: 'ballot',
+    reason: `${ids.map((id) => nameOf(state, id)).join(' and ')} held step ${step} up for ${seconds} s`,
+    trouble: true,
+  })
 }
 
 /** Who does not send to whom, as far as it shows: the sender first. */
@@ -119,7 +152,17 @@ function suspectPairs(phase: Ring, { answers }: Inquiry): [MemberId, MemberId][]
   const { members, exchange } = phase
   const waiting = members.flatMap((id) => {
     const { received = 0, waitsFor = [] } = answers.get(id) ?? {}
-    return waitsFor.length === 0 ? [] : [{ id, received, waitsFor: waitsFor.flatMap((place) => (members[place] === undefined || members[place] === id ? [] : [members[place]])) }]
+    return waitsFor.length === 0
+      ? []
+      : [
+          {
+            id,
+            received,
+            waitsFor: waitsFor.flatMap((place) =>
+              members[place] === undefined || members[place] === id ? [] : [members[place]],
+            ),
+          },
+        ]
   })
   if (exchange.type === 'butterfly') {
     const edges = waiting.flatMap(({ id, waitsFor }) => waitsFor.map((from): [MemberId, MemberId] => [from, id]))
@@ -128,7 +171,10 @@ function suspectPairs(phase: Ring, { answers }: Inquiry): [MemberId, MemberId][]
     return first.length > 0 ? first : edges
   }
   // what its predecessor holds back reaches the one behind it last of all
-  const least = waiting.reduce<(typeof waiting)[number] | undefined>((best, one) => (best === undefined || one.received < best.received ? one : best), undefined)
+  const least = waiting.reduce<(typeof waiting)[number] | undefined>(
+    (best, one) => (best === undefined || one.received < best.received ? one : best),
+    undefined,
+  )
   const from = least && members[(members.indexOf(least.id) + members.length - 1) % members.length]
   return least === undefined || from === undefined ? [] : [[from, least.id]]
 }

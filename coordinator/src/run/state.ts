@@ -1,13 +1,30 @@
-// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it does no
-// I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
-import type { DamagedCheckpoint } from './damaged-checkpoint.ts'
 import type {
-  AdapterDescription, BlockId, Claim, Consumed, JobId, MemberId, MessageFrom, Mode, Push, RulesOff, Sha256, ShareMove, StepRecord, ToVolunteer, VersionRef, ErrorCode, Exchange, RunEvent,
+  AdapterDescription,
+  BlockId,
+  Claim,
+  Consumed,
+  JobId,
+  MemberId,
+  MessageFrom,
+  Mode,
+  Push,
+  RulesOff,
+  Sha256,
+  ShareMove,
+  StepRecord,
+  ToVolunteer,
+  VersionRef,
+  ErrorCode,
+  Exchange,
+  RunEvent,
 } from '@starling-grid/protocol'
-import type { OpenSum } from './accumulator.ts'
 import type { PushWeights } from '../parameter-server/add-push.ts'
+import type { OpenSum } from './accumulator.ts'
 import type { AsyncPolicy } from './async-policy.ts'
 import type { ChainIndex } from './chain-index.ts'
+// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it
+// does no I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
+import type { DamagedCheckpoint } from './damaged-checkpoint.ts'
 import type { Dispute } from './dispute.ts'
 import type { ExchangeChoice } from './exchange-choice.ts'
 import type { GuestNorms, PushNorms } from './guest-norms.ts'
@@ -48,9 +65,23 @@ export interface RunConfig {
 export type JournalEntry =
   | { readonly type: 'owner'; readonly owner: number }
   | { readonly type: 'ballot'; readonly gen: number }
-  | { readonly type: 'start'; readonly gen: number; readonly members: readonly MemberId[]; readonly records: readonly StepRecord[] }
+  | {
+      readonly type: 'start'
+      readonly gen: number
+      readonly members: readonly MemberId[]
+      readonly records: readonly StepRecord[]
+    }
   | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
-  | { readonly type: 'checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly witnessed: boolean; readonly agreeing: number; readonly members: number; readonly remembered?: Sha256 }
+  | {
+      readonly type: 'checkpoint'
+      readonly version: VersionRef
+      readonly blob: Sha256
+      readonly bytes: number
+      readonly witnessed: boolean
+      readonly agreeing: number
+      readonly members: number
+      readonly remembered?: Sha256
+    }
   /** `final`: members disagreed about what is cut off, so that it cannot come back with them */
   | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
@@ -60,7 +91,15 @@ export type JournalEntry =
   | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
   /** a checkpoint that cannot be read: it is none any more */
   | { readonly type: 'checkpoint-damaged'; readonly version: VersionRef }
-  | { readonly type: 'validated'; readonly version: VersionRef; readonly block: BlockId; readonly samples: number; readonly targets: number; readonly correct: number; readonly lossSum: number }
+  | {
+      readonly type: 'validated'
+      readonly version: VersionRef
+      readonly block: BlockId
+      readonly samples: number
+      readonly targets: number
+      readonly correct: number
+      readonly lossSum: number
+    }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
   | { readonly type: 'finished'; readonly reason: string }
@@ -70,7 +109,9 @@ export interface MemberInfo {
   readonly name: string
   readonly client: 'node' | 'tab'
   readonly adapter: AdapterDescription
-  /** where its socket comes from, in words that only have to be equal or not: members of one network count as one voice */
+  /**
+   * where its socket comes from, in words that only have to be equal or not: members of one network count as one voice
+   */
   readonly network?: string
 }
 
@@ -216,7 +257,18 @@ export type RunPhase =
       /** what this ballot ended: its members may still say what was wrong with their links */
       readonly before: Generation | undefined
     }
-  | { readonly type: 'form'; readonly since: number; readonly members: readonly MemberId[]; readonly relayed: readonly PlacePair[]; readonly exchange: ExchangeChoice; readonly shares: readonly number[]; readonly records: readonly StepRecord[]; readonly target: VersionRef; readonly consumed: ReadonlyMap<MemberId, Consumed>; readonly confirmed: Map<MemberId, Sha256> }
+  | {
+      readonly type: 'form'
+      readonly since: number
+      readonly members: readonly MemberId[]
+      readonly relayed: readonly PlacePair[]
+      readonly exchange: ExchangeChoice
+      readonly shares: readonly number[]
+      readonly records: readonly StepRecord[]
+      readonly target: VersionRef
+      readonly consumed: ReadonlyMap<MemberId, Consumed>
+      readonly confirmed: Map<MemberId, Sha256>
+    }
   | {
       readonly type: 'ring'
       readonly since: number
@@ -236,7 +288,10 @@ export type RunPhase =
       progressAt: number
       /** members change after this step */
       until: { readonly step: number; readonly at: number; readonly reason: string } | undefined
-      /** blocks on their way from one member to another within a step (share-moves.ts), the last round's number, and what moved */
+      /**
+       * blocks on their way from one member to another within a step (share-moves.ts), the last round's number, and
+       * what moved
+       */
       moving: MoveRound | undefined
       round: number
       /** who holds up the step under way, and times its expected time that is borne before it is asked (stalls.ts) */
@@ -290,7 +345,10 @@ export interface RunState {
   finished: string | undefined
   /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
   abandoned: readonly StepRecord[]
-  /** members of the last generations that started: whom to wait for after a restart, and whose claims bound each other (R5) */
+  /**
+   * members of the last generations that started: whom to wait for after a restart, and whose claims bound each other
+   * (R5)
+   */
   readonly rings: Map<number, readonly MemberId[]>
   // ---- volatile ----
   /** number of the last lease; after a restart the last reserved one */
@@ -328,26 +386,58 @@ export interface RunState {
 export type RunInput =
   /** the journal was taken over: its last entry is this process's `owner` (R2) */
   | { readonly type: 'coordinator-started' }
-  | { readonly type: 'member-joined'; readonly member: MemberInfo; readonly samplesPerSecond: number; readonly holds?: VersionRef }
+  | {
+      readonly type: 'member-joined'
+      readonly member: MemberInfo
+      readonly samplesPerSecond: number
+      readonly holds?: VersionRef
+    }
   | { readonly type: 'member-lost'; readonly member: MemberId; readonly reason: string; readonly expected: boolean }
   /** asked to leave: it goes between two steps, so that the others lose none */
   | { readonly type: 'member-leaving'; readonly member: MemberId }
-  | { readonly type: 'speed'; readonly member: MemberId; readonly samplesPerSecond: number; readonly hidden?: boolean; readonly linkMs?: number }
+  | {
+      readonly type: 'speed'
+      readonly member: MemberId
+      readonly samplesPerSecond: number
+      readonly hidden?: boolean
+      readonly linkMs?: number
+    }
   | { readonly type: 'message'; readonly member: MemberId; readonly message: RunMessage }
   /** the coordinator looked at its own copy of a shard; `problem` undefined: it is whole */
-  | { readonly type: 'shard-checked'; readonly split: 'training' | 'validation'; readonly indexes: readonly number[]; readonly file: string; readonly problem: string | undefined }
+  | {
+      readonly type: 'shard-checked'
+      readonly split: 'training' | 'validation'
+      readonly indexes: readonly number[]
+      readonly file: string
+      readonly problem: string | undefined
+    }
   /** a member begins to send its state */
   | { readonly type: 'upload-begun'; readonly member: MemberId; readonly version: VersionRef }
   /** the upload that it began broke off, or was refused */
   | { readonly type: 'upload-failed'; readonly member: MemberId; readonly version: VersionRef }
   /** a member's state arrived whole: its bytes are stored under `blob` */
-  | { readonly type: 'uploaded'; readonly member: MemberId; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }
-  /** gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of a guest of the ring; the parameter server measures by itself */
+  | {
+      readonly type: 'uploaded'
+      readonly member: MemberId
+      readonly version: VersionRef
+      readonly blob: Sha256
+      readonly bytes: number
+    }
+  /**
+   * gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of a guest of
+   * the ring; the parameter server measures by itself
+   */
   | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256; readonly norms?: PushNorms }
   /** the push was refused before the reducer saw it (not finite, wrong shape) */
   | { readonly type: 'push-refused'; readonly push: Push; readonly code: ErrorCode }
   /** the parameter server wrote its state as a blob */
-  | { readonly type: 'server-checkpoint'; readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number; readonly remembered?: Sha256 }
+  | {
+      readonly type: 'server-checkpoint'
+      readonly version: VersionRef
+      readonly blob: Sha256
+      readonly bytes: number
+      readonly remembered?: Sha256
+    }
   /** the bytes of a checkpoint are gone, or are not what was written */
   | ({ readonly type: 'checkpoint-damaged' } & DamagedCheckpoint)
   /** the parameter server died: what it held since its last checkpoint is gone (A4) */
@@ -358,7 +448,25 @@ export type RunInput =
   | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<'state' | 'copied' | 'prefetched' | 'confirm' | 'held' | 'behind' | 'progress' | 'standing' | 'released' | 'guest-known' | 'abort' | 'link-restored' | 'version-digest' | 'validated' | 'gave-back' | 'unreadable' | 'lease-request'>
+export type RunMessage = MessageFrom<
+  | 'state'
+  | 'copied'
+  | 'prefetched'
+  | 'confirm'
+  | 'held'
+  | 'behind'
+  | 'progress'
+  | 'standing'
+  | 'released'
+  | 'guest-known'
+  | 'abort'
+  | 'link-restored'
+  | 'version-digest'
+  | 'validated'
+  | 'gave-back'
+  | 'unreadable'
+  | 'lease-request'
+>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =
@@ -366,7 +474,9 @@ export type Effect =
   | { readonly type: 'send'; readonly to: MemberId; readonly message: ToVolunteer }
   | { readonly type: 'refuse'; readonly to: MemberId; readonly code: ErrorCode; readonly message: string }
   | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }
-  /** the end is durable and members were told: volunteers that only prepare hear of it, and all are free for another job */
+  /**
+   * the end is durable and members were told: volunteers that only prepare hear of it, and all are free for another job
+   */
   | { readonly type: 'ended' }
   /** the run paused: its volunteers may go to another job */
   | { readonly type: 'parked' }

@@ -15,7 +15,9 @@ export interface Timing {
   readonly formMs: number
   /** for a newcomer to CONFIRM when all that worked in a ring before have: then the others go on without it */
   readonly newcomerMs: number
-  /** without a commit, and three times what the step is expected to take: members are asked who holds it up (stalls.ts) */
+  /**
+   * without a commit, and three times what the step is expected to take: members are asked who holds it up (stalls.ts)
+   */
   readonly contributeMs: number
   /** without a commit although steps are planned: new ballot */
   readonly stallMs: number
@@ -26,7 +28,9 @@ export interface Timing {
   /** committed steps between checkpoints, and the time after which one is due anyway */
   readonly checkpointSteps: number
   readonly checkpointMs: number
-  /** for an upload that was asked for, before another member is asked: the least; large models get longer (uploadMsOf) */
+  /**
+   * for an upload that was asked for, before another member is asked: the least; large models get longer (uploadMsOf)
+   */
   readonly uploadMs: number
   /** for a run to write its head before its volunteers go to another job */
   readonly parkMs: number
@@ -37,7 +41,10 @@ export interface Timing {
   readonly quietMaxMs: number
   readonly abortsBeforeFallback: number
   readonly ballotsPerMinute: number
-  /** that the second attempt in a row which failed waits before the next; twice as long with each one more, up to the longest */
+  /**
+   * that the second attempt in a row which failed waits before the next; twice as long with each one more, up to the
+   * longest
+   */
   readonly retryMs: number
   readonly retryMaxMs: number
   /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */

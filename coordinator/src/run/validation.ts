@@ -1,5 +1,11 @@
 // Validation blocks are leased like training blocks, at one version, while training rests there.
-import { type BlockId, type LeaseToken, type MemberId, type MessageFrom, validationBlock } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  type LeaseToken,
+  type MemberId,
+  type MessageFrom,
+  validationBlock,
+} from '@starling-grid/protocol'
 import { resultsOf } from './journal-replay.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { Lease, RunState, ValidationRun } from './state.ts'
@@ -26,18 +32,24 @@ export function validationBlocks({ config, quarantined }: RunState): number {
   return config.validationBlocks - aside
 }
 
-/** Grants what is left to these members, round and round, and renews what is overdue; to others, too, when none of these answers. */
+/**
+ * Grants what is left to these members, round and round, and renews what is overdue; to others, too, when none of these
+ * answers.
+ */
 export function grantValidation(turn: Turn, first: readonly MemberId[], others: readonly MemberId[] = []): void {
   const { state, now } = turn
   const version = state.chain.head
-  if (state.validation?.version.id !== version.id) state.validation = { version, leases: new Map(), late: new Set(), resting: new Map() }
+  if (state.validation?.version.id !== version.id)
+    state.validation = { version, leases: new Map(), late: new Set(), resting: new Map() }
   const { leases, late, resting } = state.validation
   for (const [block, { deadline, holder }] of leases) if (deadline < now && leases.delete(block)) late.add(holder)
   const members = first.every((member) => late.has(member)) ? [...new Set([...first, ...others])] : first
   if (members.every((member) => late.has(member))) late.clear() // all in turn again
   const results = resultsOf(state, version.id)
   const busy = new Set([...leases.values()].map((lease) => lease.holder))
-  const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter((block) => !leases.has(block) && !results.has(block) && !state.quarantined.has(block))
+  const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter(
+    (block) => !leases.has(block) && !results.has(block) && !state.quarantined.has(block),
+  )
   for (const member of members) {
     if (busy.has(member) || late.has(member) || now < (resting.get(member)?.until ?? 0) || free.length === 0) continue
     const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
@@ -46,16 +58,27 @@ export function grantValidation(turn: Turn, first: readonly MemberId[], others: 
   turn.reason(`validating version ${version.v}: ${results.size} of ${validationBlocks(state)} blocks`)
 }
 
-/** Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing. */
+/**
+ * Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing.
+ */
 const LEASES_RESERVED = 1000
 
-/** A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is sent. */
-export function lease(turn: Turn, holder: MemberId, blocks: readonly BlockId[], leases: Map<BlockId, Lease>): LeaseToken[] {
+/**
+ * A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is
+ * sent.
+ */
+export function lease(
+  turn: Turn,
+  holder: MemberId,
+  blocks: readonly BlockId[],
+  leases: Map<BlockId, Lease>,
+): LeaseToken[] {
   const { state, now } = turn
   const leaseEpoch = ++state.leaseEpoch
   if (leaseEpoch > state.leasesReserved) turn.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
   const deadline = now + leaseMs(state, holder)
-  for (const block of blocks) leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  for (const block of blocks)
+    leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
   return blocks.map((block) => ({ block, leaseEpoch }))
 }
 
@@ -75,7 +98,12 @@ export function validated(turn: Turn, member: MemberId, message: MessageFrom<'va
   const { state } = turn
   const { version, lease: token, samples, targets, correct, lossSum } = message
   const held = state.validation?.leases.get(token.block)
-  if (held === undefined || held.holder !== member || held.leaseEpoch !== token.leaseEpoch || state.validation?.version.id !== version.id)
+  if (
+    held === undefined ||
+    held.holder !== member ||
+    held.leaseEpoch !== token.leaseEpoch ||
+    state.validation?.version.id !== version.id
+  )
     return turn.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
   if (correct > targets) return turn.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
   state.validation.leases.delete(token.block)
@@ -101,7 +129,10 @@ export function rest({ now }: Turn, { resting, late }: ValidationRun, member: Me
 }
 
 /** Accuracy and mean loss of a version over the targets of the blocks that were validated. */
-export function summary(state: RunState, id: string): { readonly samples: number; readonly accuracy: number; readonly loss: number } {
+export function summary(
+  state: RunState,
+  id: string,
+): { readonly samples: number; readonly accuracy: number; readonly loss: number } {
   let samples = 0
   let targets = 0
   let correct = 0

@@ -1,32 +1,49 @@
 // A partition between two volunteers of a real grid: their link is cut, the run goes on, the link is restored.
 import { fileURLToPath } from 'node:url'
 import type { MemberView } from '@starling-grid/protocol'
-import { type Blow, faultNow, type Struck } from './scenario.ts'
 import type { Grid, VolunteerOptions } from '../grid.ts'
 import type { PartitionOrder } from '../link-faults.ts'
+import { type Blow, faultNow, type Struck } from './scenario.ts'
 
 /** How volunteers are started whose links can be cut. */
-export const PARTITIONED: Pick<VolunteerOptions, 'entry' | 'env'> = { entry: fileURLToPath(new URL('../faulty-volunteer.ts', import.meta.url)), env: { STARLING_FAULT: 'partition' } }
+export const PARTITIONED: Pick<VolunteerOptions, 'entry' | 'env'> = {
+  entry: fileURLToPath(new URL('../faulty-volunteer.ts', import.meta.url)),
+  env: { STARLING_FAULT: 'partition' },
+}
 
-/** Cuts the link between two neighbours, waits until the run goes on without it, restores it, and waits until it is used again. */
+/**
+ * Cuts the link between two neighbours, waits until the run goes on without it, restores it, and waits until it is used
+ * again.
+ */
 export async function cutLink(grid: Grid, { random }: Pick<Blow, 'random'>): Promise<Struck> {
   const { watch } = grid
-  const ring = (watch.run?.members ?? []).filter(({ position }) => position !== null).sort((a, b) => (a.position ?? 0) - (b.position ?? 0))
+  const ring = (watch.run?.members ?? [])
+    .filter(({ position }) => position !== null)
+    .sort((a, b) => (a.position ?? 0) - (b.position ?? 0))
   const place = random() % ring.length
   const [a, b] = [ring[place], ring[(place + 1) % ring.length]]
   if (a === undefined || b === undefined || a === b) throw new Error('internal: a link has two ends')
   const fault = faultNow(grid, 'cut')
   tell(grid, 'cut', [a, b])
-  await watch.waitFor('a later generation without the cut link', ({ run }) => run?.phase === 'ring' && run.generation > fault.generation && run.relay.links > 0)
+  await watch.waitFor(
+    'a later generation without the cut link',
+    ({ run }) => run?.phase === 'ring' && run.generation > fault.generation && run.relay.links > 0,
+  )
   const { v } = watch.run?.version ?? { v: 0 }
   await watch.waitFor('a step of it', ({ run }) => (run?.version.v ?? 0) > v)
   tell(grid, 'heal', [a, b])
-  await watch.waitFor('the direct link again', ({ run }) => run?.phase === 'finished' || (run?.phase === 'ring' && run.members.every(({ relayed }) => !relayed)))
+  await watch.waitFor(
+    'the direct link again',
+    ({ run }) => run?.phase === 'finished' || (run?.phase === 'ring' && run.members.every(({ relayed }) => !relayed)),
+  )
   return { faults: [fault] }
 }
 
 function tell(grid: Grid, type: PartitionOrder['type'], [a, b]: readonly [MemberView, MemberView]): void {
-  for (const [one, other] of [[a, b], [b, a]] as const) {
+  for (const [one, other] of [
+    [a, b],
+    [b, a],
+  ] as const) {
     const order: PartitionOrder = { type, peer: other.id }
     grid.volunteers.find(({ name }) => name === one.name)?.process.send(order)
   }

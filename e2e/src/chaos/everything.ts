@@ -1,10 +1,10 @@
-// `chaos everything`: one real grid, jobs that come and go, and for some minutes all that the other scenarios break, one by one, in
-// random order. Then nothing more breaks, and every job must end with every block in its history once.
+// `chaos everything`: one real grid, jobs that come and go, and for some minutes all that the other scenarios break,
+// one by one, in random order. Then nothing more breaks, and every job must end with every block in its history once.
 import { readdir, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { RunView } from '@starling-grid/protocol'
-import { type Audit, auditChain } from '../audit.ts'
 import { auditSteps, auditText, joinedAudits, type StepsAudited } from '../audit-steps.ts'
+import { type Audit, auditChain } from '../audit.ts'
 import { demoJob } from '../demo-job.ts'
 import { FaultProxy } from '../fault-proxy.ts'
 import { Grid } from '../grid.ts'
@@ -50,7 +50,10 @@ const RECOVERY_LIMIT_MS = 120_000
 const END_LIMIT_MS = 10 * 60_000
 /** ms for a deposed coordinator to end */
 const DEPOSED_LIMIT_MS = 30_000
-/** Shorter than production's 60 s, so that a grid that lost all its volunteers goes back to a checkpoint within the minutes that it runs. */
+/**
+ * Shorter than production's 60 s, so that a grid that lost all its volunteers goes back to a checkpoint within the
+ * minutes that it runs.
+ */
 const TIMING = { lostMs: 8000, checkpointMs: 4000 }
 /** A home's upload: 2 Mbit/s. */
 const SLOW_BYTES_PER_SECOND = 250_000
@@ -61,7 +64,12 @@ const LONG_JOB_EPOCHS = 6
 const MODES = ['ring', 'auto', 'async', 'local'] as const
 
 export async function everything(options: EverythingOptions): Promise<EverythingResult> {
-  const grid = await Grid.start({ volunteerNiceness: 5, timing: TIMING, audited: options.audit, proxied: (target) => FaultProxy.start(target, options.random) })
+  const grid = await Grid.start({
+    volunteerNiceness: 5,
+    timing: TIMING,
+    audited: options.audit,
+    proxied: (target) => FaultProxy.start(target, options.random),
+  })
   const ordeal = new Ordeal(grid, options)
   try {
     return await ordeal.run()
@@ -109,7 +117,7 @@ class Ordeal {
     for (let i = 0; i < volunteers; i++) this.#addVolunteer()
     await this.#nextStep(this.#began)
     const end = Date.now() + minutes * 60_000
-    for (let deck: string[] = []; Date.now() < end; ) {
+    for (let deck: string[] = []; Date.now() < end;) {
       if (deck.length === 0) deck = this.#shuffled(Object.keys(this.#faults))
       await this.#strike(deck.pop() ?? '')
       this.#progress(`${duration((end - Date.now()) / 1000)} of faults left`)
@@ -142,18 +150,24 @@ class Ordeal {
 
   /** The first step that any job committed after this instant; the time of its commit, ms. */
   async #nextStep(since: number): Promise<number> {
-    return this.#grid.watch.waitFor('the next committed step', ({ steps, run }) => {
-      const next = steps.find(({ at }) => at > since)
-      if (next !== undefined) return next.at
-      return run?.phase === 'finished' ? Date.now() : undefined
-    }, RECOVERY_LIMIT_MS)
+    return this.#grid.watch.waitFor(
+      'the next committed step',
+      ({ steps, run }) => {
+        const next = steps.find(({ at }) => at > since)
+        if (next !== undefined) return next.at
+        return run?.phase === 'finished' ? Date.now() : undefined
+      },
+      RECOVERY_LIMIT_MS,
+    )
   }
 
   #addVolunteer(): void {
     const child = this.#grid.addVolunteer({ executor: this.#options.executor })
     void child.ended.then((how) => {
       if (this.#condemned.has(child)) return
-      this.#endedBySelf.push(`${child.name} (${how}): ${child.lines.filter((line) => line.trim() !== '').at(-1) ?? 'it said nothing'}`)
+      this.#endedBySelf.push(
+        `${child.name} (${how}): ${child.lines.filter((line) => line.trim() !== '').at(-1) ?? 'it said nothing'}`,
+      )
       this.#options.say(`! ${this.#endedBySelf.at(-1)}`)
     })
   }
@@ -183,7 +197,10 @@ class Ordeal {
   async #takeOver(): Promise<void> {
     const before = await this.#grid.replaceCoordinator()
     const timer = new Promise<'alive'>((resolve) => setTimeout(() => resolve('alive'), DEPOSED_LIMIT_MS).unref())
-    if ((await Promise.race([before.ended, timer])) === 'alive') throw new Error(`the coordinator that was replaced still runs after ${DEPOSED_LIMIT_MS / 1000} s: ${before.lines.slice(-3).join(' | ')}`)
+    if ((await Promise.race([before.ended, timer])) === 'alive')
+      throw new Error(
+        `the coordinator that was replaced still runs after ${DEPOSED_LIMIT_MS / 1000} s: ${before.lines.slice(-3).join(' | ')}`,
+      )
     this.#deposed++
   }
 
@@ -199,18 +216,29 @@ class Ordeal {
   async #damageNewest(): Promise<void> {
     const folder = join(this.#grid.dataDir, 'blobs')
     const names = await readdir(folder, { recursive: true })
-    const files = await Promise.all(names.map(async (name) => ({ file: join(folder, name), stats: await stat(join(folder, name)).catch(() => undefined) })))
+    const files = await Promise.all(
+      names.map(async (name) => ({
+        file: join(folder, name),
+        stats: await stat(join(folder, name)).catch(() => undefined),
+      })),
+    )
     const bytes = this.#grid.watch.run?.checkpoint?.bytes
-    const versions = files.filter(({ stats }) => stats?.isFile() === true && stats.size === bytes).sort((a, b) => (b.stats?.mtimeMs ?? 0) - (a.stats?.mtimeMs ?? 0))
+    const versions = files
+      .filter(({ stats }) => stats?.isFile() === true && stats.size === bytes)
+      .sort((a, b) => (b.stats?.mtimeMs ?? 0) - (a.stats?.mtimeMs ?? 0))
     const [newest, older] = versions
-    if (newest === undefined || older === undefined || bytes === undefined) return this.#options.say('  there is no second checkpoint yet: none is damaged')
+    if (newest === undefined || older === undefined || bytes === undefined)
+      return this.#options.say('  there is no second checkpoint yet: none is damaged')
     await truncate(newest.file, bytes - 1)
   }
 
   async #submit(epochs: number): Promise<void> {
     const number = this.#jobs.length
     const mode = MODES[number % MODES.length] ?? 'ring'
-    const id = await this.#grid.submit({ ...demoJob({ epochs, seed: this.#options.seed + number, mode }), name: `Digits ${number + 1} (${mode})` })
+    const id = await this.#grid.submit({
+      ...demoJob({ epochs, seed: this.#options.seed + number, mode }),
+      name: `Digits ${number + 1} (${mode})`,
+    })
     this.#jobs.push({ id, epochs })
   }
 
@@ -228,7 +256,10 @@ class Ordeal {
     for (;;) {
       const left = await this.#unfinished()
       if (left.length === 0) return
-      if (Date.now() > limit) throw new Error(`${left.length} of ${this.#jobs.length} jobs did not end within ${END_LIMIT_MS / 60_000} minutes after the last fault; the run is ${this.#grid.watch.describe()}`)
+      if (Date.now() > limit)
+        throw new Error(
+          `${left.length} of ${this.#jobs.length} jobs did not end within ${END_LIMIT_MS / 60_000} minutes after the last fault; the run is ${this.#grid.watch.describe()}`,
+        )
       this.#progress(`${left.length} of ${this.#jobs.length} jobs have to end`)
       await new Promise((resolve) => setTimeout(resolve, 1000))
     }
@@ -250,7 +281,9 @@ class Ordeal {
       blocksCommitted: sum((one) => one.blocksCommitted),
       lost: sum((one) => one.lost),
       duplicated: sum((one) => one.duplicated),
-      replicasIdentical: ended.every(({ view: { checkpoint } }) => checkpoint !== null && checkpoint.agreeing === checkpoint.members),
+      replicasIdentical: ended.every(
+        ({ view: { checkpoint } }) => checkpoint !== null && checkpoint.agreeing === checkpoint.members,
+      ),
       recoverySeconds: percentiles(this.#recoveries),
       volunteersEnded: this.#endedBySelf,
       coordinatorsDeposed: this.#deposed,

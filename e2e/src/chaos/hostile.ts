@@ -1,5 +1,5 @@
-// A stranger who speaks the protocol and attacks the run, one way at a time. Each time it must be found, named and refused,
-// and the others must go on.
+// A stranger who speaks the protocol and attacks the run, one way at a time. Each time it must be found, named and
+// refused, and the others must go on.
 import { fileURLToPath } from 'node:url'
 import type { ErrorCode } from '@starling-grid/protocol'
 import type { Grid } from '../grid.ts'
@@ -43,16 +43,31 @@ export async function hostile(grid: Grid, { number, say }: Blow): Promise<Struck
   const { attack, fault, code } = way
   const { watch } = grid
   const before = { refused: watch.run?.refusals[code] ?? 0, at: Date.now() }
-  // It lies about sums, not about arithmetic: on the CPU, since an adapter's start is most of the time until it attacks.
-  const child = grid.addVolunteer({ name: `hostile-${number + 1}`, executor: 'reference', entry: ENTRY, env: { STARLING_FAULT: `${fault}:${PRELUDE}` } })
+  // It lies about sums, not about arithmetic: on the CPU, since an adapter's start is most of the time until it
+  // attacks.
+  const child = grid.addVolunteer({
+    name: `hostile-${number + 1}`,
+    executor: 'reference',
+    entry: ENTRY,
+    env: { STARLING_FAULT: `${fault}:${PRELUDE}` },
+  })
   const named = await watch.waitFor(`the refusal of ${attack} (${code})`, ({ run, events }) => {
     if ((run?.refusals[code] ?? 0) <= before.refused) return undefined
-    return events.find(({ at, kind, text }) => at >= before.at && (kind === 'refusal' ? accuses(text, child.name) : text.includes(`about ${child.name}`)))?.text
+    return events.find(
+      ({ at, kind, text }) =>
+        at >= before.at && (kind === 'refusal' ? accuses(text, child.name) : text.includes(`about ${child.name}`)),
+    )?.text
   })
   say(`  ${code}: ${named}`)
   const outcome = outcomeOf(grid, child)
   await stopChild(child, 0)
-  await watch.waitFor(`a step without ${child.name}`, ({ run, steps }) => run?.members.every(({ name }) => name !== child.name) === true && run.phase === 'ring' && (steps.at(-1)?.at ?? 0) > before.at)
+  await watch.waitFor(
+    `a step without ${child.name}`,
+    ({ run, steps }) =>
+      run?.members.every(({ name }) => name !== child.name) === true &&
+      run.phase === 'ring' &&
+      (steps.at(-1)?.at ?? 0) > before.at,
+  )
   return { faults: [], attack: { attack, code, named, outcome, pause: rounded(longestPause(watch, before.at)) } }
 }
 
@@ -69,5 +84,7 @@ function outcomeOf({ watch }: Grid, { name }: Child): Attack['outcome'] {
 /** seconds between two steps, from this time (ms) on */
 function longestPause({ steps }: Watch, from: number): number {
   const times = steps.map(({ at }) => at)
-  return times.reduce((longest, at, i) => (at < from ? longest : Math.max(longest, at - (times[i - 1] ?? at))), 0) / 1000
+  return (
+    times.reduce((longest, at, i) => (at < from ? longest : Math.max(longest, at - (times[i - 1] ?? at))), 0) / 1000
+  )
 }

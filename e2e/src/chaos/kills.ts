@@ -19,7 +19,9 @@ export async function killCoordinator(grid: Grid, { say }: Blow): Promise<Struck
   const listening = Date.now()
   await goesOn(grid, fault)
   const next = grid.watch.steps.find(({ at }) => at > listening)?.at ?? Date.now()
-  say(`  it listened after ${seconds(listening - fault.at)} s, and the next step was committed ${seconds(next - listening)} s later`)
+  say(
+    `  it listened after ${seconds(listening - fault.at)} s, and the next step was committed ${seconds(next - listening)} s later`,
+  )
   return { faults: [fault] }
 }
 

@@ -74,11 +74,20 @@ export function faultNow({ watch }: Grid, kind: string): Fault {
 
 /** A later generation has committed a step, or the fault came after the last one. */
 export async function goesOn({ watch }: Grid, { at, generation }: Fault): Promise<void> {
-  await watch.waitFor('a step of a later generation', ({ run, steps }) => run?.phase === 'finished' || (run?.phase === 'ring' && run.generation > generation && (steps.at(-1)?.at ?? 0) > at))
+  await watch.waitFor(
+    'a step of a later generation',
+    ({ run, steps }) =>
+      run?.phase === 'finished' ||
+      (run?.phase === 'ring' && run.generation > generation && (steps.at(-1)?.at ?? 0) > at),
+  )
 }
 
 /** From the fault to the first step that a later generation committed. */
-export function secondsToRecover({ at, generation }: Fault, records: readonly StepRecord[], steps: Watch['steps']): number {
+export function secondsToRecover(
+  { at, generation }: Fault,
+  records: readonly StepRecord[],
+  steps: Watch['steps'],
+): number {
   const next = records.find((record) => record.gen > generation)
   const committed = steps.find((step) => step.v === next?.v)?.at
   return committed === undefined ? Number.NaN : (committed - at) / 1000
@@ -99,7 +108,10 @@ export function namesInRing(run: RunView | undefined): ReadonlySet<string> {
 
 /** ms between neighbours of these steps, the median. */
 export function medianPause(steps: Watch['steps']): number {
-  const pauses = steps.slice(1).map(({ at }, i) => at - (steps[i]?.at ?? at)).sort((a, b) => a - b)
+  const pauses = steps
+    .slice(1)
+    .map(({ at }, i) => at - (steps[i]?.at ?? at))
+    .sort((a, b) => a - b)
   return pauses[pauses.length >> 1] ?? Number.NaN
 }
 

@@ -1,16 +1,29 @@
-// A member whose machine is busy, then asleep, then back: first it gets a fifth of the time, until its share of a step has
-// followed, then none for longer than its silence is borne, then all of it again. Beside it, for comparison, a member whose
-// sockets close.
+// A member whose machine is busy, then asleep, then back: first it gets a fifth of the time, until its share of a step
+// has followed, then none for longer than its silence is borne, then all of it again. Beside it, for comparison, a
+// member whose sockets close.
 import type { RunView } from '@starling-grid/protocol'
 import type { Grid } from '../grid.ts'
 import type { Child } from '../processes.ts'
-import { type Blow, faultNow, goesOn, medianPause, namesInRing, rounded, type Slowness, type Struck, workingVolunteer } from './scenario.ts'
 import { killVolunteer } from './kills.ts'
+import {
+  type Blow,
+  faultNow,
+  goesOn,
+  medianPause,
+  namesInRing,
+  rounded,
+  type Slowness,
+  type Struck,
+  workingVolunteer,
+} from './scenario.ts'
 
 /** ms that it runs, and that it is stopped, in turns: short beside any silence that somebody notices */
 const RUNS_MS = 20
 const STOPPED_MS = 80
-/** Of its share before, what is left at most: with a fifth of the time, and others that have more of the machine, less remains. */
+/**
+ * Of its share before, what is left at most: with a fifth of the time, and others that have more of the machine, less
+ * remains.
+ */
 const FALLEN = 0.7
 /** Steps whose median pause is told, from before and from when the share had followed. */
 const COMPARED_STEPS = 20
@@ -18,15 +31,26 @@ const COMPARED_STEPS = 20
 export async function slowMember(grid: Grid, blow: Blow): Promise<Struck> {
   const victim = workingVolunteer(grid, blow.random)
   const slowness = await slowDown(grid, victim)
-  if (slowness !== undefined) blow.say(`  ${victim.name} fell from ${slowness.speed.before} to ${slowness.speed.slowed} of the others' speed, and from ${slowness.share.before} to ${slowness.share.slowed} of a step; now it sleeps`)
+  if (slowness !== undefined)
+    blow.say(
+      `  ${victim.name} fell from ${slowness.speed.before} to ${slowness.speed.slowed} of the others' speed, and from ${slowness.share.before} to ${slowness.share.slowed} of a step; now it sleeps`,
+    )
   const silent = faultNow(grid, 'silent')
   victim.kill('SIGSTOP')
   await goesOn(grid, silent)
-  await grid.watch.waitFor(`${victim.name} to be counted as gone`, ({ run }) => run?.phase === 'finished' || (run !== undefined && !run.members.some(({ name }) => name === victim.name)))
+  await grid.watch.waitFor(
+    `${victim.name} to be counted as gone`,
+    ({ run }) =>
+      run?.phase === 'finished' || (run !== undefined && !run.members.some(({ name }) => name === victim.name)),
+  )
   victim.kill('SIGCONT')
-  await grid.watch.waitFor(`${victim.name} back in the ring`, ({ run }) => run?.phase === 'finished' || namesInRing(run).has(victim.name))
+  await grid.watch.waitFor(
+    `${victim.name} back in the ring`,
+    ({ run }) => run?.phase === 'finished' || namesInRing(run).has(victim.name),
+  )
   blow.say(`  ${victim.name} woke up and is back`)
-  if (grid.watch.run?.phase === 'finished') return { faults: [silent], ...(slowness === undefined ? {} : { slowness }) } // a quick machine: nobody is left to be killed
+  // a quick machine: nobody is left to be killed
+  if (grid.watch.run?.phase === 'finished') return { faults: [silent], ...(slowness === undefined ? {} : { slowness }) }
   const { faults } = await killVolunteer(grid, blow)
   return { faults: [silent, ...faults], ...(slowness === undefined ? {} : { slowness }) }
 }
@@ -37,10 +61,16 @@ async function slowDown({ watch }: Grid, victim: Child): Promise<Slowness | unde
   const began = Date.now()
   const throttle = new Throttle(victim)
   try {
-    const followed = await watch.waitFor(`the share of ${victim.name} to follow its speed`, ({ run }) => run?.phase === 'finished' || (hasFollowed(run, victim.name, before.share) && (run?.version.v ?? 0)))
+    const followed = await watch.waitFor(
+      `the share of ${victim.name} to follow its speed`,
+      ({ run }) => run?.phase === 'finished' || (hasFollowed(run, victim.name, before.share) && (run?.version.v ?? 0)),
+    )
     if (followed === true) return undefined
     const secondsToFollow = rounded((Date.now() - began) / 1000)
-    await watch.waitFor('steps with that share', ({ run }) => run?.phase === 'finished' || (run?.version.v ?? 0) >= followed + COMPARED_STEPS)
+    await watch.waitFor(
+      'steps with that share',
+      ({ run }) => run?.phase === 'finished' || (run?.version.v ?? 0) >= followed + COMPARED_STEPS,
+    )
     const slowed = measured(watch, victim.name)
     return {
       speed: { before: before.speed, slowed: slowed.speed },
@@ -59,14 +89,24 @@ function hasFollowed(run: RunView | undefined, name: string, before: number): bo
   return share < others && share < FALLEN * before
 }
 
-function measured({ run, steps }: Grid['watch'], name: string): { readonly speed: number; readonly share: number; readonly others: number; readonly stepMs: number } {
+function measured(
+  { run, steps }: Grid['watch'],
+  name: string,
+): { readonly speed: number; readonly share: number; readonly others: number; readonly stepMs: number } {
   const { share, others } = sharesIn(run, name)
-  return { speed: relativeSpeed(run, name), share: rounded(share), others: rounded(others), stepMs: medianPause(steps.slice(-COMPARED_STEPS)) }
+  return {
+    speed: relativeSpeed(run, name),
+    share: rounded(share),
+    others: rounded(others),
+    stepMs: medianPause(steps.slice(-COMPARED_STEPS)),
+  }
 }
 
 /** Its part of a step, and the smallest of the others in its ring. */
 function sharesIn(run: RunView | undefined, name: string): { readonly share: number; readonly others: number } {
-  const ring = (run?.members ?? []).flatMap((member) => (member.share === null ? [] : [{ name: member.name, share: member.share }]))
+  const ring = (run?.members ?? []).flatMap((member) =>
+    member.share === null ? [] : [{ name: member.name, share: member.share }],
+  )
   const others = ring.filter((member) => member.name !== name).map(({ share }) => share)
   return { share: ring.find((member) => member.name === name)?.share ?? Number.NaN, others: Math.min(...others) }
 }

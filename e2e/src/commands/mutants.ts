@@ -1,5 +1,6 @@
-// `mutants [AREA]`: breaks one line of production code at a time and says which the tests do not notice. Takes about an hour for
-// all of them on two cores, so it is no part of the checks of a change; a test among those sees to it that the list still fits.
+// `mutants [AREA]`: breaks one line of production code at a time and says which the tests do not notice. Takes about an
+// hour for all of them on two cores, so it is no part of the checks of a change; a test among those sees to it that the
+// list still fits.
 import { GridError } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'
 import { MUTANTS } from '../mutants/list.ts'
@@ -33,7 +34,9 @@ export interface MutantsResult {
 export async function mutants(argv: string[]): Promise<number> {
   const areas = [...new Set(MUTANTS.map(({ area }) => area))]
   const program = new Command('starling mutants')
-    .description(`Breaks one line of production code at a time, in a copy, and runs the tests that have to notice it; fails below ${100 * LEAST_RATE} %.`)
+    .description(
+      `Breaks one line of production code at a time, in a copy, and runs the tests that have to notice it; fails below ${100 * LEAST_RATE} %.`,
+    )
     .addArgument(new Argument('[area]', 'mutants of one part only').choices(areas))
     .option('--only <text>', 'mutants whose file or description holds this text')
     .option('--json', 'print one JSON value on the last line of stdout')
@@ -41,8 +44,11 @@ export async function mutants(argv: string[]): Promise<number> {
     .parse(argv, { from: 'user' })
   const [area] = program.args
   const { only = '', json } = program.opts<Options>()
-  const chosen = MUTANTS.filter((one) => (area === undefined || one.area === area) && `${one.file} ${one.breaks}`.includes(only))
-  if (chosen.length === 0) throw new GridError('usage', `no mutant of ${area ?? 'any area'} holds "${only}"; leave --only out`)
+  const chosen = MUTANTS.filter(
+    (one) => (area === undefined || one.area === area) && `${one.file} ${one.breaks}`.includes(only),
+  )
+  if (chosen.length === 0)
+    throw new GridError('usage', `no mutant of ${area ?? 'any area'} holds "${only}"; leave --only out`)
   const result = await run(chosen)
   console.log(table(result))
   if (json === true) console.log(JSON.stringify(result))
@@ -59,7 +65,14 @@ async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
     const survivors = await survivorsOf(tree, chosen, line)
     const killed = chosen.length - survivors.length
     const seconds = Math.round((performance.now() - began) / 1000)
-    return { mutants: chosen.length, killed, rate: killed / chosen.length, areas: byArea(chosen, survivors), survivors, seconds }
+    return {
+      mutants: chosen.length,
+      killed,
+      rate: killed / chosen.length,
+      areas: byArea(chosen, survivors),
+      survivors,
+      seconds,
+    }
   } finally {
     tree.remove()
   }
@@ -72,7 +85,10 @@ async function requirePassing(tree: Tree, chosen: readonly Mutant[], line: Progr
   for (const [i, part] of tests.entries()) {
     line.show(`${i} of ${tests.length}: ${part}`)
     const { verdict, said } = await tree.test([part])
-    if (verdict !== 'passed') throw new Error(`expected the tests of ${part} to pass on the tree as it is, they ${verdict}; mend them first:\n${said.join('\n')}`)
+    if (verdict !== 'passed')
+      throw new Error(
+        `expected the tests of ${part} to pass on the tree as it is, they ${verdict}; mend them first:\n${said.join('\n')}`,
+      )
   }
 }
 
@@ -112,7 +128,11 @@ function byArea(chosen: readonly Mutant[], survivors: readonly Mutant[]): Record
 
 function table({ areas, survivors, killed, mutants: of, rate, seconds }: MutantsResult): string {
   const width = Math.max(...Object.keys(areas).map((name) => name.length))
-  const rows = Object.entries(areas).map(([name, one]) => `${name.padEnd(width)}  ${String(one.killed).padStart(3)} of ${one.of}`)
+  const rows = Object.entries(areas).map(
+    ([name, one]) => `${name.padEnd(width)}  ${String(one.killed).padStart(3)} of ${one.of}`,
+  )
   const left = survivors.map(({ file, breaks }) => `survived: ${file}: ${breaks}`)
-  return [...rows, ...left, `${killed} of ${of} noticed (${(100 * rate).toFixed(1)} %) in ${duration(seconds)}`].join('\n')
+  return [...rows, ...left, `${killed} of ${of} noticed (${(100 * rate).toFixed(1)} %) in ${duration(seconds)}`].join(
+    '\n',
+  )
 }

@@ -8,155 +8,416 @@ const PLANNER = 'planner'
 const EXECUTOR = 'GPU executor'
 
 export const ARITHMETIC: readonly Mutant[] = [
-  ...mutantsOf(KERNELS, 'shaders/kernels/linear.wgsl', ['gpu-operators'], [
-    ['the lower half of a tile has no bias', 'y_put_block(row + 4u, rows, column, ba + bias0)', 'y_put_block(row + 4u, rows, column, ba)'],
-    ['rows after the last four add nothing to a weight gradient', 'for (var k = whole; k < end; k++) {', 'for (var k = whole; k < whole; k++) {'],
-    ['a bias gradient is one output too late', 'dbias_add(column + 1u, sum.y);', 'dbias_add(column + 1u, sum.z);'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/linear.wgsl', ['kernel-variants'], [
-    ['the first split of a sum is left out', 'for (var split = 0u; split < split_end; split++)', 'for (var split = 1u; split < split_end; split++)'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/linear-shared.wgsl', ['kernel-variants'], [
-    ['rows past the end count again', 'select(vec4f(), block[3], k + 3u < end)', 'block[3]'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/tile-product.wgsl', ['kernel-variants'], [
-    ['the last step of a slab is left out', 'for (var k = 0u; k < SLAB; k++) {', 'for (var k = 0u; k + 1u < SLAB; k++) {'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/subgroup-product.wgsl', ['gpu-operators'], [
-    ['a quad is taken from another invocation', 'subgroupBroadcast(q, 2u), subgroupBroadcast(q, 3u)', 'subgroupBroadcast(q, 2u), subgroupBroadcast(q, 2u)'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/conv2d.wgsl', ['gpu-operators'], [
-    ['the lower half of a convolution repeats the upper', 'put_outputs(first + o + 4u, end, quad0, ba)', 'put_outputs(first + o + 4u, end, quad0, aa)'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/channel-norm.wgsl', ['gpu-operators'], [
-    ['running variances are biased', 'biased * elements / max(elements - 1.0, 1.0)', 'biased * elements / max(elements, 1.0)'],
-    ['a piece is measured from its first value, not from its mean', 'max(total(squares) - off * total(sums), 0.0)', 'max(total(squares), 0.0)'],
-    ['evaluation forgets eps', 'inverseSqrt(variance[channel] + EPS)', 'inverseSqrt(variance[channel])'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/row-norm.wgsl', ['gpu-operators'], [
-    ['RMS norm gives up a mean that it does not have', 'f32(CENTERED) * total(sums)', 'total(sums)'],
-    ['the variance of a row is taken from its first value', '/ f32(COLUMNS) - off * off, 0.0)', '/ f32(COLUMNS), 0.0)'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/softmax.wgsl', ['gpu-operators'], [
-    ['the gradient of softmax forgets the mean', '(dy_quad(row * dy_stride, c) - mean)', 'dy_quad(row * dy_stride, c)'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/dropout.wgsl', ['gpu-operators'], [
-    ['the hash of dropout leaves a step out', '  v ^= v >> vec3u(16u);\n', ''],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/avgpool2d.wgsl', ['gpu-operators'], [
-    ['cells above the input count as the last line', 'select(0.0, SHARE, top + ky < HEIGHT)', 'SHARE'],
-    ['pairs are averaged over two cells', 'const SHARE = 1.0 / f32(KERNEL * KERNEL);', 'const SHARE = 1.0 / f32(KERNEL);'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/gelu-tanh.wgsl', ['gpu-operators'], [
-    ['gelu_tanh: 0.044715 → 0.0447', 'const CUBIC = 0.044715;', 'const CUBIC = 0.0447;'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/maxpool2d.wgsl', ['gpu-operators'], [
-    ['of equal cells the last wins', 'if (x[i] > value) {', 'if (x[i] >= value) {'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/cross-entropy.wgsl', ['gpu-sequence'], [
-    ['of equal maxima in two parts the last counts', 'if (part.x > seen.top) {', 'if (part.x >= seen.top) {'],
-    ['of equal maxima in one part the last counts', 'if (higher > seen.top) {', 'if (higher >= seen.top) {'],
-    ['targets that are ignored count', 'return IGNORING == 0u || u32(labels[row]) != IGNORED;', 'return true;'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/encode.wgsl', ['gpu-encoding'], [
-    ['int8: ties round towards zero', 'twice < (2u * guess - 1u) * divisor', 'twice <= (2u * guess - 1u) * divisor'],
-    ['f16: ties round up', 'rest > half || (rest == half && (kept & 1u) == 1u)', 'rest >= half'],
-    ['what a step loses is not kept', '(sum & ~SIZE) | seen', 'sum'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/attention.wgsl', ['gpu-sequence'], [
-    ['a query sees half of the keys of its tile', 'min(T, row + 8u)', 'min(T, row + 4u)'],
-    ['a query does not see its own token', '<= vec4u(last); }', '< vec4u(last); }'],
-    ['the gradient of scores is not scaled', '(ds_quad(start, k) - mean) * SCALE', '(ds_quad(start, k) - mean)'],
-    ['queries past the last count again', 'if (t + 3u < T) { return block; }', 'if (t < T) { return block; }'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/flash-attention.wgsl', ['gpu-sequence'], [
-    ['a new maximum does not shrink what was mixed', 'mixed[d] * shrink +', 'mixed[d] +'],
-    ['log sums forget the maximum', '= top + log(total);', '= log(total);'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/embedding.wgsl', ['gpu-sequence'], [
-    ['a token that comes a third time is left out', 'while (link / 2u > 0u) {', 'if (link / 2u > 0u) {'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/sgd.wgsl', ['gpu-optimizers'], [
-    ['Nesterov looks no step ahead', 'g + momentum * v, settings[3] == 1.0', 'v, settings[3] == 1.0'],
-  ]),
-  ...mutantsOf(KERNELS, 'shaders/kernels/adamw.wgsl', ['gpu-optimizers'], [
-    ['the second moment is not corrected', 'sqrt(v) / sqrt(1.0 - settings[7])', 'sqrt(v)'],
-  ]),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear.wgsl',
+    ['gpu-operators'],
+    [
+      [
+        'the lower half of a tile has no bias',
+        'y_put_block(row + 4u, rows, column, ba + bias0)',
+        'y_put_block(row + 4u, rows, column, ba)',
+      ],
+      [
+        'rows after the last four add nothing to a weight gradient',
+        'for (var k = whole; k < end; k++) {',
+        'for (var k = whole; k < whole; k++) {',
+      ],
+      ['a bias gradient is one output too late', 'dbias_add(column + 1u, sum.y);', 'dbias_add(column + 1u, sum.z);'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear.wgsl',
+    ['kernel-variants'],
+    [
+      [
+        'the first split of a sum is left out',
+        'for (var split = 0u; split < split_end; split++)',
+        'for (var split = 1u; split < split_end; split++)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear-shared.wgsl',
+    ['kernel-variants'],
+    [['rows past the end count again', 'select(vec4f(), block[3], k + 3u < end)', 'block[3]']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/tile-product.wgsl',
+    ['kernel-variants'],
+    [
+      [
+        'the last step of a slab is left out',
+        'for (var k = 0u; k < SLAB; k++) {',
+        'for (var k = 0u; k + 1u < SLAB; k++) {',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/subgroup-product.wgsl',
+    ['gpu-operators'],
+    [
+      [
+        'a quad is taken from another invocation',
+        'subgroupBroadcast(q, 2u), subgroupBroadcast(q, 3u)',
+        'subgroupBroadcast(q, 2u), subgroupBroadcast(q, 2u)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/conv2d.wgsl',
+    ['gpu-operators'],
+    [
+      [
+        'the lower half of a convolution repeats the upper',
+        'put_outputs(first + o + 4u, end, quad0, ba)',
+        'put_outputs(first + o + 4u, end, quad0, aa)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/channel-norm.wgsl',
+    ['gpu-operators'],
+    [
+      [
+        'running variances are biased',
+        'biased * elements / max(elements - 1.0, 1.0)',
+        'biased * elements / max(elements, 1.0)',
+      ],
+      [
+        'a piece is measured from its first value, not from its mean',
+        'max(total(squares) - off * total(sums), 0.0)',
+        'max(total(squares), 0.0)',
+      ],
+      ['evaluation forgets eps', 'inverseSqrt(variance[channel] + EPS)', 'inverseSqrt(variance[channel])'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/row-norm.wgsl',
+    ['gpu-operators'],
+    [
+      ['RMS norm gives up a mean that it does not have', 'f32(CENTERED) * total(sums)', 'total(sums)'],
+      [
+        'the variance of a row is taken from its first value',
+        '/ f32(COLUMNS) - off * off, 0.0)',
+        '/ f32(COLUMNS), 0.0)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/softmax.wgsl',
+    ['gpu-operators'],
+    [
+      [
+        'the gradient of softmax forgets the mean',
+        '(dy_quad(row * dy_stride, c) - mean)',
+        'dy_quad(row * dy_stride, c)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/dropout.wgsl',
+    ['gpu-operators'],
+    [['the hash of dropout leaves a step out', '  v ^= v >> vec3u(16u);\n', '']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/avgpool2d.wgsl',
+    ['gpu-operators'],
+    [
+      ['cells above the input count as the last line', 'select(0.0, SHARE, top + ky < HEIGHT)', 'SHARE'],
+      [
+        'pairs are averaged over two cells',
+        'const SHARE = 1.0 / f32(KERNEL * KERNEL);',
+        'const SHARE = 1.0 / f32(KERNEL);',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/gelu-tanh.wgsl',
+    ['gpu-operators'],
+    [['gelu_tanh: 0.044715 → 0.0447', 'const CUBIC = 0.044715;', 'const CUBIC = 0.0447;']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/maxpool2d.wgsl',
+    ['gpu-operators'],
+    [['of equal cells the last wins', 'if (x[i] > value) {', 'if (x[i] >= value) {']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/cross-entropy.wgsl',
+    ['gpu-sequence'],
+    [
+      ['of equal maxima in two parts the last counts', 'if (part.x > seen.top) {', 'if (part.x >= seen.top) {'],
+      ['of equal maxima in one part the last counts', 'if (higher > seen.top) {', 'if (higher >= seen.top) {'],
+      ['targets that are ignored count', 'return IGNORING == 0u || u32(labels[row]) != IGNORED;', 'return true;'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/encode.wgsl',
+    ['gpu-encoding'],
+    [
+      ['int8: ties round towards zero', 'twice < (2u * guess - 1u) * divisor', 'twice <= (2u * guess - 1u) * divisor'],
+      ['f16: ties round up', 'rest > half || (rest == half && (kept & 1u) == 1u)', 'rest >= half'],
+      ['what a step loses is not kept', '(sum & ~SIZE) | seen', 'sum'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/attention.wgsl',
+    ['gpu-sequence'],
+    [
+      ['a query sees half of the keys of its tile', 'min(T, row + 8u)', 'min(T, row + 4u)'],
+      ['a query does not see its own token', '<= vec4u(last); }', '< vec4u(last); }'],
+      ['the gradient of scores is not scaled', '(ds_quad(start, k) - mean) * SCALE', '(ds_quad(start, k) - mean)'],
+      ['queries past the last count again', 'if (t + 3u < T) { return block; }', 'if (t < T) { return block; }'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/flash-attention.wgsl',
+    ['gpu-sequence'],
+    [
+      ['a new maximum does not shrink what was mixed', 'mixed[d] * shrink +', 'mixed[d] +'],
+      ['log sums forget the maximum', '= top + log(total);', '= log(total);'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/embedding.wgsl',
+    ['gpu-sequence'],
+    [['a token that comes a third time is left out', 'while (link / 2u > 0u) {', 'if (link / 2u > 0u) {']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/sgd.wgsl',
+    ['gpu-optimizers'],
+    [['Nesterov looks no step ahead', 'g + momentum * v, settings[3] == 1.0', 'v, settings[3] == 1.0']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/adamw.wgsl',
+    ['gpu-optimizers'],
+    [['the second moment is not corrected', 'sqrt(v) / sqrt(1.0 - settings[7])', 'sqrt(v)']],
+  ),
 
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/channel-norm.ts', ['volunteer/test/gradients', 'volunteer/test/batch'], [
-    ['the gradient forgets how the variance follows', '- shift - normalized(i) * slope)', '- shift)'],
-    ['running variances are biased', '/ Math.max(elements - 1, 1)', '/ Math.max(elements, 1)'],
-  ]),
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/row-norm.ts', ['volunteer/test/gradients'], [
-    ['the gradient forgets the mean', 'const shift = mean ? average(columns, g) : 0', 'const shift = 0'],
-  ]),
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/conv2d.ts', ['gpu-operators'], [
-    ['padding moves the input down a row', '(row * stride + ky - padding) * width', '(row * stride + ky) * width'],
-  ]),
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/attention.ts', ['volunteer/test/gradients', 'volunteer/test/golden'], [
-    ['a token sees the next one', 'causal ? t + 1 : length', 'causal ? Math.min(length, t + 2) : length'],
-    ['the gradient of scores is not scaled', '- mean)) / Math.sqrt(headSize)', '- mean))'],
-  ]),
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/maxpool2d.ts', ['gpu-operators'], [
-    ['of equal cells the last wins', '(x[cell] ?? 0) > (x[best] ?? 0)', '(x[cell] ?? 0) >= (x[best] ?? 0)'],
-  ]),
-  ...mutantsOf(REFERENCE, 'shaders/src/reference/cross-entropy.ts', ['volunteer/test/gradients', 'volunteer/test/golden', 'gpu-sequence'], [
-    ['smoothing is not spread', 'spread + (i === label ?', '(i === label ?'],
-    ['of equal maxima the last counts', '(values[i] ?? 0) > (values[best] ?? 0)', '(values[i] ?? 0) >= (values[best] ?? 0)'],
-  ]),
+  ...mutantsOf(
+    REFERENCE,
+    'shaders/src/reference/channel-norm.ts',
+    ['volunteer/test/gradients', 'volunteer/test/batch'],
+    [
+      ['the gradient forgets how the variance follows', '- shift - normalized(i) * slope)', '- shift)'],
+      ['running variances are biased', '/ Math.max(elements - 1, 1)', '/ Math.max(elements, 1)'],
+    ],
+  ),
+  ...mutantsOf(
+    REFERENCE,
+    'shaders/src/reference/row-norm.ts',
+    ['volunteer/test/gradients'],
+    [['the gradient forgets the mean', 'const shift = mean ? average(columns, g) : 0', 'const shift = 0']],
+  ),
+  ...mutantsOf(
+    REFERENCE,
+    'shaders/src/reference/conv2d.ts',
+    ['gpu-operators'],
+    [['padding moves the input down a row', '(row * stride + ky - padding) * width', '(row * stride + ky) * width']],
+  ),
+  ...mutantsOf(
+    REFERENCE,
+    'shaders/src/reference/attention.ts',
+    ['volunteer/test/gradients', 'volunteer/test/golden'],
+    [
+      ['a token sees the next one', 'causal ? t + 1 : length', 'causal ? Math.min(length, t + 2) : length'],
+      ['the gradient of scores is not scaled', '- mean)) / Math.sqrt(headSize)', '- mean))'],
+    ],
+  ),
+  ...mutantsOf(
+    REFERENCE,
+    'shaders/src/reference/maxpool2d.ts',
+    ['gpu-operators'],
+    [['of equal cells the last wins', '(x[cell] ?? 0) > (x[best] ?? 0)', '(x[cell] ?? 0) >= (x[best] ?? 0)']],
+  ),
+  ...mutantsOf(
+    REFERENCE,
+    'shaders/src/reference/cross-entropy.ts',
+    ['volunteer/test/gradients', 'volunteer/test/golden', 'gpu-sequence'],
+    [
+      ['smoothing is not spread', 'spread + (i === label ?', '(i === label ?'],
+      [
+        'of equal maxima the last counts',
+        '(values[i] ?? 0) > (values[best] ?? 0)',
+        '(values[i] ?? 0) >= (values[best] ?? 0)',
+      ],
+    ],
+  ),
 
-  ...mutantsOf(OPTIMIZERS, 'shaders/src/reference/sgd.ts', ['model/test/optimizer', 'shaders/test/simd'], [
-    ['Nesterov looks no step ahead', 'settings.nesterov ? f32(g + f32(momentum * v)) : v', 'v'],
-    ['weight decay is forgotten', 'decay === 0 ? gradient : f32(gradient + f32(decay * parameter))', 'gradient'],
-  ]),
-  ...mutantsOf(OPTIMIZERS, 'shaders/src/reference/adamw.ts', ['model/test/optimizer', 'shaders/test/simd'], [
-    ['the second moment is not corrected', 'f32(Math.sqrt(1 - beta2Power))', '1'],
-    ['AdamW decays through the gradient as well', 'decay: decoupled ? 0 : f32(weightDecay)', 'decay: f32(weightDecay)'],
-  ]),
-  ...mutantsOf(OPTIMIZERS, 'shaders/src/reference/sum-of-squares.ts', ['shaders/test/simd', 'model/test/optimizer'], [
-    ['the last element is not in the norm', 'square(values[whole + 2]) + d', 'd'],
-    ['clipping leaves the norm a little too long', 'if (!(factor < 1)) return norm', 'if (!(factor < 0.5)) return norm'],
-  ]),
-  ...mutantsOf(OPTIMIZERS, 'shaders/src/optimizer.ts', ['model/test'], [
-    ['warm-up begins at nothing', '(lr * (step + 1)) / (warmup + 1)', '(lr * step) / (warmup + 1)'],
-    ['decay holds for every parameter', 'decayed ? spec : { ...spec, weightDecay: 0 }', 'spec'],
-    ["Adam's powers stand still", '[beta1Power * beta1, beta2Power * beta2]', '[beta1Power * beta1, beta2Power]'],
-  ]),
+  ...mutantsOf(
+    OPTIMIZERS,
+    'shaders/src/reference/sgd.ts',
+    ['model/test/optimizer', 'shaders/test/simd'],
+    [
+      ['Nesterov looks no step ahead', 'settings.nesterov ? f32(g + f32(momentum * v)) : v', 'v'],
+      ['weight decay is forgotten', 'decay === 0 ? gradient : f32(gradient + f32(decay * parameter))', 'gradient'],
+    ],
+  ),
+  ...mutantsOf(
+    OPTIMIZERS,
+    'shaders/src/reference/adamw.ts',
+    ['model/test/optimizer', 'shaders/test/simd'],
+    [
+      ['the second moment is not corrected', 'f32(Math.sqrt(1 - beta2Power))', '1'],
+      [
+        'AdamW decays through the gradient as well',
+        'decay: decoupled ? 0 : f32(weightDecay)',
+        'decay: f32(weightDecay)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    OPTIMIZERS,
+    'shaders/src/reference/sum-of-squares.ts',
+    ['shaders/test/simd', 'model/test/optimizer'],
+    [
+      ['the last element is not in the norm', 'square(values[whole + 2]) + d', 'd'],
+      [
+        'clipping leaves the norm a little too long',
+        'if (!(factor < 1)) return norm',
+        'if (!(factor < 0.5)) return norm',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    OPTIMIZERS,
+    'shaders/src/optimizer.ts',
+    ['model/test'],
+    [
+      ['warm-up begins at nothing', '(lr * (step + 1)) / (warmup + 1)', '(lr * step) / (warmup + 1)'],
+      ['decay holds for every parameter', 'decayed ? spec : { ...spec, weightDecay: 0 }', 'spec'],
+      ["Adam's powers stand still", '[beta1Power * beta1, beta2Power * beta2]', '[beta1Power * beta1, beta2Power]'],
+    ],
+  ),
 
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/begin-gradients.ts', ['volunteer/test/plan'], [
-    ['two kernels that come to a shared gradient both begin it', 'if (!isGradient(operand) || begun.has(operand.offset)) return binding', 'if (!isGradient(operand)) return binding'],
-    ['small gradients are begun, too', 'binding.covers && operand.size >= LEAST_FLOATS', 'binding.covers'],
-  ]),
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/plan.ts', ['volunteer/test/plan'], [
-    ['the pool has no budget', 'return poolBytes(plan) > POOL_BUDGET_BYTES', 'return false'],
-    ['what a pass writes may share a buffer with what it reads', 'if (a !== b) this.separate(a, b)', 'if (a === b) this.separate(a, b)'],
-    ['a binding may be larger than the adapter allows', 'if (need > has) return', 'if (need > 2 * has) return'],
-  ]),
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/memory.ts', ['volunteer/test/plan'], [
-    ['values that live at the same time share memory', 'other.first <= life.last && life.first <= other.last', 'other.first < life.last && life.first < other.last'],
-    ['places are not where buffers can be bound', 'const ALIGNMENT_BYTES = 256', 'const ALIGNMENT_BYTES = 4'],
-    ['the first order is good enough', 'if (bytesOf(best.plan) <= goodBytes) break', 'if (best.order.length > 0) break'],
-  ]),
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/fuse.ts', ['volunteer/test/fuse'], [
-    ['a product that others read, too, loses its result', 'if (readers.get(storage) !== 1) return undefined', ''],
-    ['a gradient that others add to gets an epilogue', 'if (readers.get(storage) !== 2) return undefined', ''],
-  ]),
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/batches.ts', ['volunteer/test/plan', 'volunteer/test/batch', 'reference-executor'], [
-    ['a class that the model does not have is taken', 'label < 0 || label >= classes', 'label < 0'],
-    ['blocks are cut where samples influence each other', 'if (!mixesSamples) return', 'if (samples > 0) return'],
-  ]),
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/half.ts', ['volunteer/test/half'], [
-    ['statistics are kept in half', 'new Set([...half].filter(storage => !kept.has(storage)))', 'half'],
-  ]),
-  ...mutantsOf(PLANNER, 'volunteer/src/graph/backward.ts', ['volunteer/test/gradients'], [
-    ['of two gradients of one value the last one counts', 'before ? this.#sum(value, before, gradient) : gradient', 'gradient'],
-  ]),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/begin-gradients.ts',
+    ['volunteer/test/plan'],
+    [
+      [
+        'two kernels that come to a shared gradient both begin it',
+        'if (!isGradient(operand) || begun.has(operand.offset)) return binding',
+        'if (!isGradient(operand)) return binding',
+      ],
+      ['small gradients are begun, too', 'binding.covers && operand.size >= LEAST_FLOATS', 'binding.covers'],
+    ],
+  ),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/plan.ts',
+    ['volunteer/test/plan'],
+    [
+      ['the pool has no budget', 'return poolBytes(plan) > POOL_BUDGET_BYTES', 'return false'],
+      [
+        'what a pass writes may share a buffer with what it reads',
+        'if (a !== b) this.separate(a, b)',
+        'if (a === b) this.separate(a, b)',
+      ],
+      ['a binding may be larger than the adapter allows', 'if (need > has) return', 'if (need > 2 * has) return'],
+    ],
+  ),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/memory.ts',
+    ['volunteer/test/plan'],
+    [
+      [
+        'values that live at the same time share memory',
+        'other.first <= life.last && life.first <= other.last',
+        'other.first < life.last && life.first < other.last',
+      ],
+      ['places are not where buffers can be bound', 'const ALIGNMENT_BYTES = 256', 'const ALIGNMENT_BYTES = 4'],
+      [
+        'the first order is good enough',
+        'if (bytesOf(best.plan) <= goodBytes) break',
+        'if (best.order.length > 0) break',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/fuse.ts',
+    ['volunteer/test/fuse'],
+    [
+      ['a product that others read, too, loses its result', 'if (readers.get(storage) !== 1) return undefined', ''],
+      ['a gradient that others add to gets an epilogue', 'if (readers.get(storage) !== 2) return undefined', ''],
+    ],
+  ),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/batches.ts',
+    ['volunteer/test/plan', 'volunteer/test/batch', 'reference-executor'],
+    [
+      ['a class that the model does not have is taken', 'label < 0 || label >= classes', 'label < 0'],
+      ['blocks are cut where samples influence each other', 'if (!mixesSamples) return', 'if (samples > 0) return'],
+    ],
+  ),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/half.ts',
+    ['volunteer/test/half'],
+    [['statistics are kept in half', 'new Set([...half].filter((storage) => !kept.has(storage)))', 'half']],
+  ),
+  ...mutantsOf(
+    PLANNER,
+    'volunteer/src/graph/backward.ts',
+    ['volunteer/test/gradients'],
+    [
+      [
+        'of two gradients of one value the last one counts',
+        'before ? this.#sum(value, before, gradient) : gradient',
+        'gradient',
+      ],
+    ],
+  ),
 
-  ...mutantsOf(EXECUTOR, 'volunteer/src/gpu/runner.ts', ['client-node/test/gpu-executor'], [
-    ['what backward adds to is not cleared', 'if (clearGradient) for (const { start, end } of this.plan.cleared)', 'if (!clearGradient) for (const { start, end } of this.plan.cleared)'],
-    ['parameters are written while a run uses them', 'if (this.waiting === 0) return this.writeParameters(plain(flat))', 'return this.writeParameters(plain(flat))'],
-  ]),
-  ...mutantsOf(EXECUTOR, 'volunteer/src/gpu/gradient-encoders.ts', ['gpu-encoding'], [
-    ['a step that is repeated forgets what was lost before', 'const forgets = !isNext && order.losses !== made.losses', 'const forgets = !isNext'],
-  ]),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/runner.ts',
+    ['client-node/test/gpu-executor'],
+    [
+      [
+        'what backward adds to is not cleared',
+        'if (clearGradient) for (const { start, end } of this.plan.cleared)',
+        'if (!clearGradient) for (const { start, end } of this.plan.cleared)',
+      ],
+      [
+        'parameters are written while a run uses them',
+        'if (this.waiting === 0) return this.writeParameters(plain(flat))',
+        'return this.writeParameters(plain(flat))',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/gradient-encoders.ts',
+    ['gpu-encoding'],
+    [
+      [
+        'a step that is repeated forgets what was lost before',
+        'const forgets = !isNext && order.losses !== made.losses',
+        'const forgets = !isNext',
+      ],
+    ],
+  ),
 ]

@@ -8,77 +8,287 @@ const QUEUE = 'queue'
 const MODES = 'modes'
 
 export const DECISIONS: readonly Mutant[] = [
-  ...mutantsOf(COMMIT, 'coordinator/src/run/ring.ts', ['coordinator/test/run-ring', 'coordinator/test/run-mode-policy', 'coordinator/test/run-share-moves', 'coordinator/test/run-guests', 'coordinator/test/run-ballot-pace'], [
-    ['R11: a step is committed when the first member holds it', 'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break', ''],
-    ['R11: the member one step ahead proves nothing', 'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break', 'if (entry.by.size < phase.members.length) break'],
-    ['a step without its planned blocks is committed', 'blocks !== planned.join() && blocks !== [', 'false && blocks !== ['],
-    ['a record of another generation is committed', 'if (record.gen !== state.gen || record.modeEpoch', 'if (record.modeEpoch'],
-    ['different records of one step are one', 'if (!sameRecord(entry.record, record)) return beginDispute', 'if (false) return beginDispute'],
-    ['a commit does not reset the count of aborts in a row', 'state.health.consecutiveAborts = 0\n  state.health.aborts = []', 'state.health.aborts = []'],
-    ['an abort from outside the ring ends it', 'if (!state.phase.members.includes(member)) return\n  state.health.disturbedAt', 'state.health.disturbedAt'],
-    ['a ring that makes no progress is left alone', 'if (working && now - phase.progressAt > stallMs)', 'if (working && now - phase.progressAt > 1e9)'],
-  ]),
-  ...mutantsOf(BALLOTS, 'coordinator/src/run/ballot.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-ring', 'coordinator/test/run-checkpoints', 'coordinator/test/run-async', 'coordinator/test/run-agreement'], [
-    ['R8: a ring starts with the first CONFIRM', "state.config.off.has('R8') ? 1 : phase.members.length", '1'],
-    ['a CONFIRM of another version counts', "if (version.id !== phase.target.id) return turn.refuse", "if (version.v !== phase.target.v) return turn.refuse"],
-    ['a member of other parameters goes on with them', 'member.drifted = phase.target.v > 0', 'member.drifted = false'],
-    ['R8: a start commits nothing', "turn.journal({ type: 'start', gen: state.gen, members, records })", "turn.journal({ type: 'start', gen: state.gen, members, records: [] })"],
-    ['A7: what a round learned from is given out again', 'blocks.filter((block) => free.delete(block))', 'blocks.filter(() => false)'],
-  ]),
-  ...mutantsOf(COMMIT, 'coordinator/src/run/run.ts', ['coordinator/test/run-ring', 'coordinator/test/run-ballot', 'coordinator/test/run-checkpoints'], [
-    ['the run ends before its last version is written', 'if (newestCheckpoint(state).version.id !== head.id) return\n', ''],
-    ['an owner ends a run in the midst of an epoch', 'const epochs = currentEpoch(state) + 1', 'const epochs = currentEpoch(state)'],
-  ]),
-  ...mutantsOf(BALLOTS, 'coordinator/src/run/rewind.ts', ['coordinator/test/run-ballot'], [
-    ['a rewind is not in the journal', "  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const } : {}) })\n", ''],
-  ]),
-  ...mutantsOf(CLAIMS, 'coordinator/src/run/claims.ts', ['coordinator/test/run-ballot', 'coordinator/test/hostile-messages', 'coordinator/test/run-checkpoints'], [
-    ['R4: a claim of another branch is a version', "if (!onChain && !config.off.has('R4')) return undefined", ''],
-    ['R5: the lowest claim wins', 'b.version.v - a.version.v ||', 'a.version.v - b.version.v ||'],
-    ['R5: ties do not go to the newer generation', 'b.lastGen - a.lastGen ||', ''],
-    ['a block that is counted already is claimed again', 'if (seen.has(block) || state.chain.isDone(block)) return', 'if (seen.has(block)) return'],
-    ['steps of a generation that never ran are believed', "if (!state.rings.has(gen) || kind === 'async') return", "if (kind === 'async') return"],
-    ['a claim far ahead of its generation is believed', 'first.version.v - claim.version.v > 1)', 'first.version.v - claim.version.v > 100)'],
-  ]),
-  ...mutantsOf(QUEUE, 'coordinator/src/run/scheduler.ts', ['coordinator/test/run-ring', 'coordinator/test/run-async', 'coordinator/test/run-guests'], [
-    ['R12: a planned block is planned again', 'given.has(block) || leases.has(block) ||', 'leases.has(block) ||'],
-    ['a block that was set aside is planned', 'state.chain.isDone(block) || state.quarantined.has(block)\n', 'state.chain.isDone(block)\n'],
-    ['the run goes on after maxSteps', 'state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch', 'currentEpoch'],
-  ]),
-  ...mutantsOf(QUEUE, 'coordinator/src/run/leases.ts', ['coordinator/test/run-async', 'coordinator/test/run-guests'], [
-    ['A2: a push of another mode epoch is taken', "if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale'", "if (false) return { verdict: 'mode-stale'"],
-    ['A2: a block counts twice', 'state.chain.isDone(block) || state.open.blocks.has(block))', 'false)'],
-    ['A2: a lease that another member has is as good', 'held.holder === holder && held.leaseEpoch', 'held.leaseEpoch'],
-    ['A2: an older lease of the same block is as good', 'held.holder === holder && held.leaseEpoch === leaseEpoch', 'held.holder === holder'],
-    ['a lease that ran out stays with its member', 'for (const [block, { holder }] of overdue) fail(turn, block, holder)', ''],
-    ['blocks of a failed push are leased together', 'if (first !== undefined && state.failures.has(first)) return [first]', ''],
-  ]),
-  ...mutantsOf(QUEUE, 'coordinator/src/run/validation.ts', ['coordinator/test/run-validation'], [
-    ['a validation result counts from a member without its lease', 'held.holder !== member || held.leaseEpoch', 'held.leaseEpoch'],
-    ['the end of the run is not validated', 'if (trainingIsOver(state)) return true', ''],
-  ]),
-  ...mutantsOf(QUEUE, 'protocol/src/order.ts', ['coordinator/test/run-ring', 'volunteer/test/share', 'coordinator/test/run-share-moves'], [
-    ['shares of a step leave a block out', 'counts[i] = (counts[i] ?? 0) + 1', 'counts[i] = counts[i] ?? 0'],
-    ['what is in two shares is a partition', 'given.size === all.length &&', ''],
-  ]),
-  ...mutantsOf(COMMIT, 'coordinator/src/run/checkpoints.ts', ['coordinator/test/run-checkpoints', 'coordinator/test/run-agreement'], [
-    ['the last version needs one digest', 'const needed = isLast ? members.length - 1 :', 'const needed = isLast ? Math.min(1, members.length - 1) :'],
-  ]),
-  ...mutantsOf(MODES, 'coordinator/src/run/mode-policy.ts', ['coordinator/test/run-mode-policy'], [
-    ['aborts in a row change nothing', 'health.consecutiveAborts >= timing.abortsBeforeFallback', 'health.consecutiveAborts > 1e9'],
-    ['ballots of the last hour count', 'now - at < MINUTE_MS', 'now - at < 60 * MINUTE_MS'],
-    ['a job that asks for one mode gets another', "if (mode !== 'auto') return { mode,", "if (mode === 'local') return { mode,"],
-  ]),
-  ...mutantsOf(MODES, 'coordinator/src/run/async.ts', ['coordinator/test/run-async'], [
-    ['A6: the mode epoch stays when the ring comes back', "mode: 'ring', modeEpoch: state.modeEpoch + 1", "mode: 'ring', modeEpoch: state.modeEpoch"],
-    ['A6: the open sum is dropped', '  closeSum(turn)\n  turn.journal', '  turn.journal'],
-  ]),
-  ...mutantsOf(MODES, 'coordinator/src/run/guest-norms.ts', ['coordinator/test/guest-norms', 'coordinator/test/run-guests'], [
-    ['one guest decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
-    ['a push that is clipped is remembered as it came', 'Math.min(norms.gradient, bounds.gradient)', 'norms.gradient'],
-  ]),
-  ...mutantsOf(MODES, 'coordinator/src/run/share-moves.ts', ['coordinator/test/run-share-moves'], [
-    ['blocks of others may be released', '&& blocks.every((block) => own.includes(block))', ''],
-    ['a repeated answer moves blocks twice', 'if (asked === 0 || moving.released.has(from)) return', 'if (asked === 0) return'],
-  ]),
+  ...mutantsOf(
+    COMMIT,
+    'coordinator/src/run/ring.ts',
+    [
+      'coordinator/test/run-ring',
+      'coordinator/test/run-mode-policy',
+      'coordinator/test/run-share-moves',
+      'coordinator/test/run-guests',
+      'coordinator/test/run-ballot-pace',
+    ],
+    [
+      [
+        'R11: a step is committed when the first member holds it',
+        'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break',
+        '',
+      ],
+      [
+        'R11: the member one step ahead proves nothing',
+        'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break',
+        'if (entry.by.size < phase.members.length) break',
+      ],
+      [
+        'a step without its planned blocks is committed',
+        'blocks !== planned.join() && blocks !== [',
+        'false && blocks !== [',
+      ],
+      [
+        'a record of another generation is committed',
+        'if (record.gen !== state.gen || record.modeEpoch',
+        'if (record.modeEpoch',
+      ],
+      [
+        'different records of one step are one',
+        'if (!sameRecord(entry.record, record)) return beginDispute',
+        'if (false) return beginDispute',
+      ],
+      [
+        'a commit does not reset the count of aborts in a row',
+        'state.health.consecutiveAborts = 0\n  state.health.aborts = []',
+        'state.health.aborts = []',
+      ],
+      [
+        'an abort from outside the ring ends it',
+        'if (!state.phase.members.includes(member)) return\n  state.health.disturbedAt',
+        'state.health.disturbedAt',
+      ],
+      [
+        'a ring that makes no progress is left alone',
+        'if (working && now - phase.progressAt > stallMs)',
+        'if (working && now - phase.progressAt > 1e9)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    BALLOTS,
+    'coordinator/src/run/ballot.ts',
+    [
+      'coordinator/test/run-ballot',
+      'coordinator/test/run-ring',
+      'coordinator/test/run-checkpoints',
+      'coordinator/test/run-async',
+      'coordinator/test/run-agreement',
+    ],
+    [
+      ['R8: a ring starts with the first CONFIRM', "state.config.off.has('R8') ? 1 : phase.members.length", '1'],
+      [
+        'a CONFIRM of another version counts',
+        'if (version.id !== phase.target.id) return turn.refuse',
+        'if (version.v !== phase.target.v) return turn.refuse',
+      ],
+      [
+        'a member of other parameters goes on with them',
+        'member.drifted = phase.target.v > 0',
+        'member.drifted = false',
+      ],
+      [
+        'R8: a start commits nothing',
+        "turn.journal({ type: 'start', gen: state.gen, members, records })",
+        "turn.journal({ type: 'start', gen: state.gen, members, records: [] })",
+      ],
+      [
+        'A7: what a round learned from is given out again',
+        'blocks.filter((block) => free.delete(block))',
+        'blocks.filter(() => false)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    COMMIT,
+    'coordinator/src/run/run.ts',
+    ['coordinator/test/run-ring', 'coordinator/test/run-ballot', 'coordinator/test/run-checkpoints'],
+    [
+      [
+        'the run ends before its last version is written',
+        'if (newestCheckpoint(state).version.id !== head.id) return\n',
+        '',
+      ],
+      [
+        'an owner ends a run in the midst of an epoch',
+        'const epochs = currentEpoch(state) + 1',
+        'const epochs = currentEpoch(state)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    BALLOTS,
+    'coordinator/src/run/rewind.ts',
+    ['coordinator/test/run-ballot'],
+    [
+      [
+        'a rewind is not in the journal',
+        "  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const } : {}) })\n",
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    CLAIMS,
+    'coordinator/src/run/claims.ts',
+    ['coordinator/test/run-ballot', 'coordinator/test/hostile-messages', 'coordinator/test/run-checkpoints'],
+    [
+      ['R4: a claim of another branch is a version', "if (!onChain && !config.off.has('R4')) return undefined", ''],
+      ['R5: the lowest claim wins', 'b.version.v - a.version.v ||', 'a.version.v - b.version.v ||'],
+      ['R5: ties do not go to the newer generation', 'b.lastGen - a.lastGen ||', ''],
+      [
+        'a block that is counted already is claimed again',
+        'if (seen.has(block) || state.chain.isDone(block)) return',
+        'if (seen.has(block)) return',
+      ],
+      [
+        'steps of a generation that never ran are believed',
+        "if (!state.rings.has(gen) || kind === 'async') return",
+        "if (kind === 'async') return",
+      ],
+      [
+        'a claim far ahead of its generation is believed',
+        'first.version.v - claim.version.v > 1)',
+        'first.version.v - claim.version.v > 100)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/scheduler.ts',
+    ['coordinator/test/run-ring', 'coordinator/test/run-async', 'coordinator/test/run-guests'],
+    [
+      ['R12: a planned block is planned again', 'given.has(block) || leases.has(block) ||', 'leases.has(block) ||'],
+      [
+        'a block that was set aside is planned',
+        'state.chain.isDone(block) || state.quarantined.has(block)\n',
+        'state.chain.isDone(block)\n',
+      ],
+      [
+        'the run goes on after maxSteps',
+        'state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch',
+        'currentEpoch',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/leases.ts',
+    ['coordinator/test/run-async', 'coordinator/test/run-guests'],
+    [
+      [
+        'A2: a push of another mode epoch is taken',
+        "if (push.modeEpoch !== state.modeEpoch) return { verdict: 'mode-stale'",
+        "if (false) return { verdict: 'mode-stale'",
+      ],
+      ['A2: a block counts twice', 'state.chain.isDone(block) || state.open.blocks.has(block))', 'false)'],
+      [
+        'A2: a lease that another member has is as good',
+        'held.holder === holder && held.leaseEpoch',
+        'held.leaseEpoch',
+      ],
+      [
+        'A2: an older lease of the same block is as good',
+        'held.holder === holder && held.leaseEpoch === leaseEpoch',
+        'held.holder === holder',
+      ],
+      [
+        'a lease that ran out stays with its member',
+        'for (const [block, { holder }] of overdue) fail(turn, block, holder)',
+        '',
+      ],
+      [
+        'blocks of a failed push are leased together',
+        'if (first !== undefined && state.failures.has(first)) return [first]',
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/validation.ts',
+    ['coordinator/test/run-validation'],
+    [
+      [
+        'a validation result counts from a member without its lease',
+        'held.holder !== member || held.leaseEpoch',
+        'held.leaseEpoch',
+      ],
+      ['the end of the run is not validated', 'if (trainingIsOver(state)) return true', ''],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'protocol/src/order.ts',
+    ['coordinator/test/run-ring', 'volunteer/test/share', 'coordinator/test/run-share-moves'],
+    [
+      ['shares of a step leave a block out', 'counts[i] = (counts[i] ?? 0) + 1', 'counts[i] = counts[i] ?? 0'],
+      ['what is in two shares is a partition', 'given.size === all.length &&', ''],
+    ],
+  ),
+  ...mutantsOf(
+    COMMIT,
+    'coordinator/src/run/checkpoints.ts',
+    ['coordinator/test/run-checkpoints', 'coordinator/test/run-agreement'],
+    [
+      [
+        'the last version needs one digest',
+        'const needed = isLast ? members.length - 1 :',
+        'const needed = isLast ? Math.min(1, members.length - 1) :',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    MODES,
+    'coordinator/src/run/mode-policy.ts',
+    ['coordinator/test/run-mode-policy'],
+    [
+      [
+        'aborts in a row change nothing',
+        'health.consecutiveAborts >= timing.abortsBeforeFallback',
+        'health.consecutiveAborts > 1e9',
+      ],
+      ['ballots of the last hour count', 'now - at < MINUTE_MS', 'now - at < 60 * MINUTE_MS'],
+      [
+        'a job that asks for one mode gets another',
+        "if (mode !== 'auto') return { mode,",
+        "if (mode === 'local') return { mode,",
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    MODES,
+    'coordinator/src/run/async.ts',
+    ['coordinator/test/run-async'],
+    [
+      [
+        'A6: the mode epoch stays when the ring comes back',
+        "mode: 'ring', modeEpoch: state.modeEpoch + 1",
+        "mode: 'ring', modeEpoch: state.modeEpoch",
+      ],
+      ['A6: the open sum is dropped', '  closeSum(turn)\n  turn.journal', '  turn.journal'],
+    ],
+  ),
+  ...mutantsOf(
+    MODES,
+    'coordinator/src/run/guest-norms.ts',
+    ['coordinator/test/guest-norms', 'coordinator/test/run-guests'],
+    [
+      ['one guest decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
+      [
+        'a push that is clipped is remembered as it came',
+        'Math.min(norms.gradient, bounds.gradient)',
+        'norms.gradient',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    MODES,
+    'coordinator/src/run/share-moves.ts',
+    ['coordinator/test/run-share-moves'],
+    [
+      ['blocks of others may be released', '&& blocks.every((block) => own.includes(block))', ''],
+      [
+        'a repeated answer moves blocks twice',
+        'if (asked === 0 || moving.released.has(from)) return',
+        'if (asked === 0) return',
+      ],
+    ],
+  ),
 ]

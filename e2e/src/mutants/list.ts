@@ -1,4 +1,5 @@
-// All mutants. A change that moves or removes a line named here changes the mutant with it (e2e/test/mutants.test.ts says which).
+// All mutants. A change that moves or removes a line named here changes the mutant with it (e2e/test/mutants.test.ts
+// says which).
 import { ARITHMETIC } from './arithmetic.ts'
 import { DECISIONS } from './decisions.ts'
 import { FORMATS_IN } from './formats.ts'
@@ -7,4 +8,11 @@ import { PAGES_SHOWN } from './pages.ts'
 import { SERVER_SIDE } from './server.ts'
 import { VOLUNTEER } from './volunteer.ts'
 
-export const MUTANTS: readonly Mutant[] = [...ARITHMETIC, ...VOLUNTEER, ...DECISIONS, ...SERVER_SIDE, ...FORMATS_IN, ...PAGES_SHOWN]
+export const MUTANTS: readonly Mutant[] = [
+  ...ARITHMETIC,
+  ...VOLUNTEER,
+  ...DECISIONS,
+  ...SERVER_SIDE,
+  ...FORMATS_IN,
+  ...PAGES_SHOWN,
+]

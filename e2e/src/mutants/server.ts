@@ -9,90 +9,245 @@ const SIGNALLING = 'signalling'
 const GUARDS = 'guards'
 
 export const SERVER_SIDE: readonly Mutant[] = [
-  ...mutantsOf(JOURNAL, 'coordinator/src/journal/fence.ts', ['coordinator/test/journal'], [
-    ['an older coordinator writes', 'if (owner === fence) return', 'return'],
-    ['two coordinators take over with one number', 'owner: fence + 1', 'owner: fence'],
-  ]),
-  ...mutantsOf(JOURNAL, 'coordinator/src/journal/sqlite.ts', ['coordinator/test/journal'], [
-    ['rows come back in any order', 'WHERE id = ?) ORDER BY number', 'WHERE id = ?) ORDER BY number DESC'],
-    ['a power cut loses what was acknowledged', "'synchronous = FULL'", "'synchronous = OFF'"],
-    ['a take-over reads before it raises the fence', "database.exec('BEGIN IMMEDIATE')\n      const result = work()", "const result = work()\n      database.exec('BEGIN IMMEDIATE')"],
-    ['half an append stays', "if (database.inTransaction) database.exec('ROLLBACK')", "if (database.inTransaction) database.exec('COMMIT')"],
-  ]),
-  ...mutantsOf(JOURNAL, 'coordinator/src/run/journal-replay.ts', ['coordinator/test/run-ballot', 'coordinator/test/run-async', 'coordinator/test/run-checkpoints'], [
-    ['a ballot is forgotten', 'state.gen = entry.gen\n      return', 'return'],
-    ['a block that was set aside comes back', 'state.quarantined.add(entry.block)', ''],
-    ['lease epochs begin anew', 'state.leasesReserved = entry.reserved', ''],
-  ]),
-  ...mutantsOf(SERVER, 'coordinator/src/parameter-server/norm-clip.ts', ['coordinator/test/parameter-server'], [
-    ['a push moves the parameters as far as it likes', 'return factor < 1 ? factor : 1', 'return 1'],
-  ]),
-  ...mutantsOf(SERVER, 'coordinator/src/parameter-server/parameter-server.ts', ['coordinator/test/parameter-server', 'coordinator/test/push-memory'], [
-    ['a stale push counts whole', 'running.clip.factorOf(norm) * damping', 'running.clip.factorOf(norm)'],
-    ['a version may be made of nothing', '|| running.pushes === 0) throw', ') throw'],
-    ['the optimizer goes on from the state before', 'running.current = running.current === 0 ? 1 : 0', ''],
-    ['a checkpoint remembers norms of pushes that it does not hold', 'norms: open ? running.normsAtHead : running.clip.norms', 'norms: running.clip.norms'],
-  ]),
-  ...mutantsOf(SERVER, 'coordinator/src/parameter-server/shard.ts', ['coordinator/test/parameter-server'], [
-    ['a new sum begins with the last', 'if (first) this.#sum.fill(0)', ''],
-    ['a sum that overflowed moves everything', 'if (factor === 0) mean.fill(0, 0, this.#trained)', 'if (factor < 0) mean.fill(0, 0, this.#trained)'],
-  ]),
-  ...mutantsOf(SERVER, 'coordinator/src/parameter-server/compensate.ts', ['coordinator/test/parameter-server'], [
-    ['a late gradient is corrected the wrong way', 'f32((head[i] ?? 0) - (base[i] ?? 0))', 'f32((base[i] ?? 0) - (head[i] ?? 0))'],
-  ]),
-  ...mutantsOf(SERVER, 'coordinator/src/parameter-server/add-push.ts', ['coordinator/test/parameter-server', 'coordinator/test/guest-sums'], [
-    ['running statistics are clipped with gradients', 'weight: f32(weights.statistics)', 'weight: f32(weights.gradient)'],
-  ]),
-  ...mutantsOf(SERVER, 'coordinator/src/parameter-server/ranges.ts', ['coordinator/test/parameter-server'], [
-    ['the last range misses an element', 'Math.min(total, Math.floor((blocks * i) / shards) * BLOCK_ELEMENTS)', 'Math.min(total - 1, Math.floor((blocks * i) / shards) * BLOCK_ELEMENTS)'],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/outbox.ts', ['coordinator/test/disk-trouble'], [
-    ['R1: messages leave before their rows are on disk', 'if (!(await this.#persistently(() => this.#parts.append(rows)))) return false', 'void this.#persistently(() => this.#parts.append(rows))'],
-    ['a deposed coordinator goes on sending', "if (isGridError(error) && error.code === 'lease-stale') return this.#deposed(error)", ''],
-    ['who waits is not answered when another coordinator took over', 'for (const decided of abandoned) this.#parts.onAbandoned(decided)', ''],
-    ['a disk that failed once is not tried again', 'if (this.#closed) return false', 'return false'],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/run-host.ts', ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/coordinator-restarts'], [
-    ['a restart opens no ballot', "this.feed({ type: 'coordinator-started' })", ''],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/token-bucket.ts', ['coordinator/test/signalling', 'coordinator/test/refuses-strangers'], [
-    ['a rate is no limit', 'if (this.#tokens < 1) return false', ''],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/session.ts', ['coordinator/test/refuses-strangers', 'coordinator/test/hostile-sessions'], [
-    ['a session may refuse for ever', 'this.#refused >= MAX_REFUSED ||', ''],
-    ['names keep what cannot be seen', 'const name = plainText(hello.name)', 'const name = hello.name'],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/sessions.ts', ['coordinator/test/bounds'], [
-    ['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS && !this', '>= 1e9 && !this'],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/api/watch.ts', ['coordinator/test/dashboard-stream'], [
-    ['a rewind is not told to pages', 'const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)', 'const rewoundTo = rewound.length >= 0 ? undefined : Math.min(...rewound)'],
-  ]),
-  ...mutantsOf(SHELLS, 'coordinator/src/datasets/shards.ts', ['coordinator/test/datasets'], [
-    ['labels are those of other samples', 'Uint8Array.from(rows, (row) => y[row] ?? 0)', 'Uint8Array.from(rows, (_, i) => y[start + i] ?? 0)'],
-  ]),
-  ...mutantsOf(RELAY, 'coordinator/src/relay.ts', ['coordinator/test/relay'], [
-    ['the rate of an end is no limit', 'if (from.bucket.take()) return', 'if (from.bucket.take() || true) return'],
-    ['a quiet link is never closed', 'else if (quiet > quietMs) this.#part', 'else if (quiet > 1e9) this.#part'],
-    ['an end whose other end lags is read on', "if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')", ''],
-    ['a link that is not to be relayed any more stays', 'if (!this.#options.mayRelay(end.self, end.peer)) this.#part', 'if (false) this.#part'],
-    ['a member has any number of links', 'length >= MAX_ENDS_PER_MEMBER)', 'length >= 1e9)'],
-    ['anything goes on, whatever its size', 'requireFrameSize(data, isBinary)\n      if', 'if'],
-  ]),
-  ...mutantsOf(SIGNALLING, 'coordinator/src/signalling.ts', ['coordinator/test/signalling'], [
-    ['an offer tells strangers who is here', "if (!allowed) throw", "if (!allowed && destination !== undefined) throw"],
-    ['a flood is read to its end', "if (error.code === 'rate-exceeded') socket.terminate()", ''],
-    ['a replaced socket still speaks', 'if (this.#clients.get(client.id) !== client) return\n', ''],
-  ]),
-  ...mutantsOf(SIGNALLING, 'coordinator/src/signalling-messages.ts', ['coordinator/test/signalling'], [
-    ['a session description may have other sections', 'if (media.length !== 1 ||', 'if ('],
-    ['candidates may name any port', 'port >= LOWEST_PORT && port <= 0xffff', 'port <= 0xffff'],
-  ]),
-  ...mutantsOf(GUARDS, 'coordinator/src/api/guards.ts', ['coordinator/test/refuses-strangers'], [
-    ['any name is our own', 'return WILDCARDS.has(host) && isIP(name) !== 0', 'return true'],
-    ['pages of other sites change things', '!sameOrigin(origin, host, names)) throw', 'false) throw'],
-  ]),
-  ...mutantsOf(GUARDS, 'coordinator/src/api/access.ts', ['coordinator/test/bounds'], [
-    ['tokens are compared in variable time', 'return timingSafeEqual(digest(a), digest(b))', 'return a === b'],
-  ]),
+  ...mutantsOf(
+    JOURNAL,
+    'coordinator/src/journal/fence.ts',
+    ['coordinator/test/journal'],
+    [
+      ['an older coordinator writes', 'if (owner === fence) return', 'return'],
+      ['two coordinators take over with one number', 'owner: fence + 1', 'owner: fence'],
+    ],
+  ),
+  ...mutantsOf(
+    JOURNAL,
+    'coordinator/src/journal/sqlite.ts',
+    ['coordinator/test/journal'],
+    [
+      ['rows come back in any order', 'WHERE id = ?) ORDER BY number', 'WHERE id = ?) ORDER BY number DESC'],
+      ['a power cut loses what was acknowledged', "'synchronous = FULL'", "'synchronous = OFF'"],
+      [
+        'a take-over reads before it raises the fence',
+        "database.exec('BEGIN IMMEDIATE')\n      const result = work()",
+        "const result = work()\n      database.exec('BEGIN IMMEDIATE')",
+      ],
+      [
+        'half an append stays',
+        "if (database.inTransaction) database.exec('ROLLBACK')",
+        "if (database.inTransaction) database.exec('COMMIT')",
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    JOURNAL,
+    'coordinator/src/run/journal-replay.ts',
+    ['coordinator/test/run-ballot', 'coordinator/test/run-async', 'coordinator/test/run-checkpoints'],
+    [
+      ['a ballot is forgotten', 'state.gen = entry.gen\n      return', 'return'],
+      ['a block that was set aside comes back', 'state.quarantined.add(entry.block)', ''],
+      ['lease epochs begin anew', 'state.leasesReserved = entry.reserved', ''],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/norm-clip.ts',
+    ['coordinator/test/parameter-server'],
+    [['a push moves the parameters as far as it likes', 'return factor < 1 ? factor : 1', 'return 1']],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/parameter-server.ts',
+    ['coordinator/test/parameter-server', 'coordinator/test/push-memory'],
+    [
+      ['a stale push counts whole', 'running.clip.factorOf(norm) * damping', 'running.clip.factorOf(norm)'],
+      ['a version may be made of nothing', '|| running.pushes === 0) throw', ') throw'],
+      ['the optimizer goes on from the state before', 'running.current = running.current === 0 ? 1 : 0', ''],
+      [
+        'a checkpoint remembers norms of pushes that it does not hold',
+        'norms: open ? running.normsAtHead : running.clip.norms',
+        'norms: running.clip.norms',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/shard.ts',
+    ['coordinator/test/parameter-server'],
+    [
+      ['a new sum begins with the last', 'if (first) this.#sum.fill(0)', ''],
+      [
+        'a sum that overflowed moves everything',
+        'if (factor === 0) mean.fill(0, 0, this.#trained)',
+        'if (factor < 0) mean.fill(0, 0, this.#trained)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/compensate.ts',
+    ['coordinator/test/parameter-server'],
+    [
+      [
+        'a late gradient is corrected the wrong way',
+        'f32((head[i] ?? 0) - (base[i] ?? 0))',
+        'f32((base[i] ?? 0) - (head[i] ?? 0))',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/add-push.ts',
+    ['coordinator/test/parameter-server', 'coordinator/test/guest-sums'],
+    [
+      [
+        'running statistics are clipped with gradients',
+        'weight: f32(weights.statistics)',
+        'weight: f32(weights.gradient)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/ranges.ts',
+    ['coordinator/test/parameter-server'],
+    [
+      [
+        'the last range misses an element',
+        'Math.min(total, Math.floor((blocks * i) / shards) * BLOCK_ELEMENTS)',
+        'Math.min(total - 1, Math.floor((blocks * i) / shards) * BLOCK_ELEMENTS)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/outbox.ts',
+    ['coordinator/test/disk-trouble'],
+    [
+      [
+        'R1: messages leave before their rows are on disk',
+        'if (!(await this.#persistently(() => this.#parts.append(rows)))) return false',
+        'void this.#persistently(() => this.#parts.append(rows))',
+      ],
+      [
+        'a deposed coordinator goes on sending',
+        "if (isGridError(error) && error.code === 'lease-stale') return this.#deposed(error)",
+        '',
+      ],
+      [
+        'who waits is not answered when another coordinator took over',
+        'for (const decided of abandoned) this.#parts.onAbandoned(decided)',
+        '',
+      ],
+      ['a disk that failed once is not tried again', 'if (this.#closed) return false', 'return false'],
+    ],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/run-host.ts',
+    ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/coordinator-restarts'],
+    [['a restart opens no ballot', "this.feed({ type: 'coordinator-started' })", '']],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/token-bucket.ts',
+    ['coordinator/test/signalling', 'coordinator/test/refuses-strangers'],
+    [['a rate is no limit', 'if (this.#tokens < 1) return false', '']],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/session.ts',
+    ['coordinator/test/refuses-strangers', 'coordinator/test/hostile-sessions'],
+    [
+      ['a session may refuse for ever', 'this.#refused >= MAX_REFUSED ||', ''],
+      ['names keep what cannot be seen', 'const name = plainText(hello.name)', 'const name = hello.name'],
+    ],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/sessions.ts',
+    ['coordinator/test/bounds'],
+    [['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS && !this', '>= 1e9 && !this']],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/api/watch.ts',
+    ['coordinator/test/dashboard-stream'],
+    [
+      [
+        'a rewind is not told to pages',
+        'const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)',
+        'const rewoundTo = rewound.length >= 0 ? undefined : Math.min(...rewound)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/datasets/shards.ts',
+    ['coordinator/test/datasets'],
+    [
+      [
+        'labels are those of other samples',
+        'Uint8Array.from(rows, (row) => y[row] ?? 0)',
+        'Uint8Array.from(rows, (_, i) => y[start + i] ?? 0)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    RELAY,
+    'coordinator/src/relay.ts',
+    ['coordinator/test/relay'],
+    [
+      ['the rate of an end is no limit', 'if (from.bucket.take()) return', 'if (from.bucket.take() || true) return'],
+      ['a quiet link is never closed', 'else if (quiet > quietMs) this.#part', 'else if (quiet > 1e9) this.#part'],
+      [
+        'an end whose other end lags is read on',
+        "if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')",
+        '',
+      ],
+      [
+        'a link that is not to be relayed any more stays',
+        'if (!this.#options.mayRelay(end.self, end.peer)) this.#part',
+        'if (false) this.#part',
+      ],
+      ['a member has any number of links', 'length >= MAX_ENDS_PER_MEMBER)', 'length >= 1e9)'],
+      ['anything goes on, whatever its size', 'requireFrameSize(data, isBinary)\n      if', 'if'],
+    ],
+  ),
+  ...mutantsOf(
+    SIGNALLING,
+    'coordinator/src/signalling.ts',
+    ['coordinator/test/signalling'],
+    [
+      [
+        'an offer tells strangers who is here',
+        'if (!allowed) throw',
+        'if (!allowed && destination !== undefined) throw',
+      ],
+      ['a flood is read to its end', "if (error.code === 'rate-exceeded') socket.terminate()", ''],
+      ['a replaced socket still speaks', 'if (this.#clients.get(client.id) !== client) return\n', ''],
+    ],
+  ),
+  ...mutantsOf(
+    SIGNALLING,
+    'coordinator/src/signalling-messages.ts',
+    ['coordinator/test/signalling'],
+    [
+      ['a session description may have other sections', 'if (media.length !== 1 ||', 'if ('],
+      ['candidates may name any port', 'port >= LOWEST_PORT && port <= 0xffff', 'port <= 0xffff'],
+    ],
+  ),
+  ...mutantsOf(
+    GUARDS,
+    'coordinator/src/api/guards.ts',
+    ['coordinator/test/refuses-strangers'],
+    [
+      ['any name is our own', 'return WILDCARDS.has(host) && isIP(name) !== 0', 'return true'],
+      ['pages of other sites change things', '!sameOrigin(origin, host, names)) throw', 'false) throw'],
+    ],
+  ),
+  ...mutantsOf(
+    GUARDS,
+    'coordinator/src/api/access.ts',
+    ['coordinator/test/bounds'],
+    [['tokens are compared in variable time', 'return timingSafeEqual(digest(a), digest(b))', 'return a === b']],
+  ),
 ]

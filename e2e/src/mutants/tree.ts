@@ -1,4 +1,5 @@
-// A copy of this working tree in a temporary folder, in which lines are broken and tests run: the tree itself never changes.
+// A copy of this working tree in a temporary folder, in which lines are broken and tests run: the tree itself never
+// changes.
 import { execFileSync, spawn } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +13,9 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 const OWN_SCOPE = '@starling-grid'
 /** How Node's reporter begins the line of a test that failed. */
 const FAILED = /^\s*✖ /
-/** ms: far above the slowest files named by mutants; a mutant may make a test wait for ever, and that is noticed, too */
+/**
+ * ms: far above the slowest files named by mutants; a mutant may make a test wait for ever, and that is noticed, too
+ */
 const LIMIT_MS = 6 * 60_000
 
 export type Verdict = 'passed' | 'failed' | 'hung'
@@ -31,7 +34,10 @@ export class Tree {
 
   private constructor(env: NodeJS.ProcessEnv) {
     this.#env = { ...env, TMPDIR: join(this.#folder, 'tmp'), NODE_OPTIONS: `--import=${import.meta.resolve('tsx')}` }
-    const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], { cwd: ROOT }).toString().split('\0').filter((name) => name !== '')
+    const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], { cwd: ROOT })
+      .toString()
+      .split('\0')
+      .filter((name) => name !== '')
     this.#tests = files.filter((name) => name.endsWith('.test.ts'))
     for (const file of files) {
       mkdirSync(dirname(join(this.#root, file)), { recursive: true })
@@ -54,7 +60,12 @@ export class Tree {
   async test(parts: readonly string[]): Promise<{ readonly verdict: Verdict; readonly said: readonly string[] }> {
     const files = this.#tests.filter((file) => parts.some((part) => file.includes(part)))
     if (files.length === 0) throw new Error(`expected test files with ${parts.join(' or ')} in their path, found none`)
-    const child = spawn(process.execPath, ['--test', '--test-reporter=spec', ...files], { cwd: this.#root, env: this.#env, detached: true, stdio: ['ignore', 'pipe', 'ignore'] })
+    const child = spawn(process.execPath, ['--test', '--test-reporter=spec', ...files], {
+      cwd: this.#root,
+      env: this.#env,
+      detached: true,
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
     const said: string[] = []
     let verdict: Verdict | undefined
     const end = (why: Verdict): void => {
@@ -82,7 +93,9 @@ export class Tree {
   #linkPackages(): void {
     const [from, to] = [join(ROOT, 'node_modules'), join(this.#root, 'node_modules')]
     mkdirSync(join(to, OWN_SCOPE), { recursive: true })
-    for (const name of readdirSync(from)) if (name !== OWN_SCOPE && name !== '.package-lock.json') symlinkSync(join(from, name), join(to, name))
-    for (const name of readdirSync(join(from, OWN_SCOPE))) symlinkSync(join('..', '..', name), join(to, OWN_SCOPE, name))
+    for (const name of readdirSync(from))
+      if (name !== OWN_SCOPE && name !== '.package-lock.json') symlinkSync(join(from, name), join(to, name))
+    for (const name of readdirSync(join(from, OWN_SCOPE)))
+      symlinkSync(join('..', '..', name), join(to, OWN_SCOPE, name))
   }
 }

@@ -7,97 +7,298 @@ const RECOVERY = 'recovery'
 const LINKS = 'links'
 
 export const VOLUNTEER: readonly Mutant[] = [
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/butterfly-reduce.ts', ['volunteer/test/butterfly-reduce', 'volunteer/test/ring-encodings'], [
-    ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
-    ['a frame in our own name is taken', '|| from === this.#self || frame.hop !== 0', '|| frame.hop !== 0'],
-    ['a sum that nobody can know yet is taken', "if (!this.#sum.own.has(chunk.bucket)) throw unexpected(`a sum", "if (false) throw unexpected(`a sum"],
-    ['slices far outside are summed', 'this.#judge(chunks)', ''],
-  ]),
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/slice-norms.ts', ['volunteer/test/slice-norms'], [
-    ['FAR_OUTSIDE 1000 → 20: honest members are blamed', 'export const FAR_OUTSIDE = 1000', 'export const FAR_OUTSIDE = 20'],
-    ['slices of nothing have a say in what is usual', 'i === place || norm === 0 ? []', 'i === place ? []'],
-  ]),
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/ring-reduce.ts', ['volunteer/test/ring-reduce', 'volunteer/test/ring-steps', 'volunteer/test/ring-encodings'], [
-    ['a repeated frame is added again', 'if (this.#states[chunk.index] !== CHUNK.empty) return []', ''],
-    ['a sum that nobody can know yet is taken', 'if (state !== CHUNK.forwarded) throw', 'if (state === undefined) throw'],
-    ['frames at a wrong hop are taken', 'frame.hop !== hopOf(this.#position, chunk.segment)', 'false'],
-  ]),
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/numbers.ts', ['volunteer/test/communicator', 'volunteer/test/moves'], [
-    ['a mean is divided by one rank too few', '= (values[i] ?? 0) / size', '= (values[i] ?? 0) / (size - 1)'],
-    ['the last numbers of a vector are not added', 'for (; i < into.length; i++)', 'for (; i < into.length - 1; i++)'],
-  ]),
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/ring-codec.ts', ['volunteer/test/ring-encodings'], [
-    ['what an encoding loses is not kept', 'lost[i] = (values[i] ?? 0) - (seen[i] ?? 0)', 'lost[i] = 0'],
-    ['the sender keeps what others do not have', 'if (keep) values.set(seen)', ''],
-  ]),
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/encode-int8.ts', ['volunteer/test/encodings', 'gpu-encoding'], [
-    ['ties round towards zero', 'Math.min(LARGEST, exact + 0.5)', 'Math.min(LARGEST, exact + 0.49)'],
-    ['a code beyond 127 is taken', 'if (code < -LARGEST) throw', 'if (code < -1000) throw'],
-  ]),
-  ...mutantsOf(COLLECTIVES, 'volunteer/src/collective/frame-queue.ts', ['volunteer/test/link-set'], [
-    ["a newcomer's state goes before frames of the ring", 'this.#ring.shift() ?? this.#nextBulk()', 'this.#nextBulk() ?? this.#ring.shift()'],
-    ['bulk fills a link', 'this.#link.bufferedBytes > BULK_WATER_BYTES ||', ''],
-  ]),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/butterfly-reduce.ts',
+    ['volunteer/test/butterfly-reduce', 'volunteer/test/ring-encodings'],
+    [
+      ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
+      ['a frame in our own name is taken', '|| from === this.#self || frame.hop !== 0', '|| frame.hop !== 0'],
+      [
+        'a sum that nobody can know yet is taken',
+        'if (!this.#sum.own.has(chunk.bucket)) throw unexpected(`a sum',
+        'if (false) throw unexpected(`a sum',
+      ],
+      ['slices far outside are summed', 'this.#judge(chunks)', ''],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/slice-norms.ts',
+    ['volunteer/test/slice-norms'],
+    [
+      [
+        'FAR_OUTSIDE 1000 → 20: honest members are blamed',
+        'export const FAR_OUTSIDE = 1000',
+        'export const FAR_OUTSIDE = 20',
+      ],
+      ['slices of nothing have a say in what is usual', 'i === place || norm === 0 ? []', 'i === place ? []'],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/ring-reduce.ts',
+    ['volunteer/test/ring-reduce', 'volunteer/test/ring-steps', 'volunteer/test/ring-encodings'],
+    [
+      ['a repeated frame is added again', 'if (this.#states[chunk.index] !== CHUNK.empty) return []', ''],
+      [
+        'a sum that nobody can know yet is taken',
+        'if (state !== CHUNK.forwarded) throw',
+        'if (state === undefined) throw',
+      ],
+      ['frames at a wrong hop are taken', 'frame.hop !== hopOf(this.#position, chunk.segment)', 'false'],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/numbers.ts',
+    ['volunteer/test/communicator', 'volunteer/test/moves'],
+    [
+      ['a mean is divided by one rank too few', '= (values[i] ?? 0) / size', '= (values[i] ?? 0) / (size - 1)'],
+      [
+        'the last numbers of a vector are not added',
+        'for (; i < into.length; i++)',
+        'for (; i < into.length - 1; i++)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/ring-codec.ts',
+    ['volunteer/test/ring-encodings'],
+    [
+      ['what an encoding loses is not kept', 'lost[i] = (values[i] ?? 0) - (seen[i] ?? 0)', 'lost[i] = 0'],
+      ['the sender keeps what others do not have', 'if (keep) values.set(seen)', ''],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/encode-int8.ts',
+    ['volunteer/test/encodings', 'gpu-encoding'],
+    [
+      ['ties round towards zero', 'Math.min(LARGEST, exact + 0.5)', 'Math.min(LARGEST, exact + 0.49)'],
+      ['a code beyond 127 is taken', 'if (code < -LARGEST) throw', 'if (code < -1000) throw'],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'volunteer/src/collective/frame-queue.ts',
+    ['volunteer/test/link-set'],
+    [
+      [
+        "a newcomer's state goes before frames of the ring",
+        'this.#ring.shift() ?? this.#nextBulk()',
+        'this.#nextBulk() ?? this.#ring.shift()',
+      ],
+      ['bulk fills a link', 'this.#link.bufferedBytes > BULK_WATER_BYTES ||', ''],
+    ],
+  ),
 
-  ...mutantsOf(LINKS, 'volunteer/src/collective/link-set.ts', ['volunteer/test/link-set', 'volunteer/test/hostile-frames'], [
-    ['a silent link is never closed', 'if (now - open.heardAt > SILENCE_MS) this.#drop', 'if (now - open.heardAt > 1e9) this.#drop'],
-    ['time that we slept is the silence of others', 'if (slept > HEARTBEAT_MS) open.heardAt += slept', ''],
-    ['the loss of the link in use is not told while a spare one is open', 'if (inUse || links.length === 0) this.#events.onLost', 'if (links.length === 0) this.#events.onLost'],
-  ]),
+  ...mutantsOf(
+    LINKS,
+    'volunteer/src/collective/link-set.ts',
+    ['volunteer/test/link-set', 'volunteer/test/hostile-frames'],
+    [
+      [
+        'a silent link is never closed',
+        'if (now - open.heardAt > SILENCE_MS) this.#drop',
+        'if (now - open.heardAt > 1e9) this.#drop',
+      ],
+      ['time that we slept is the silence of others', 'if (slept > HEARTBEAT_MS) open.heardAt += slept', ''],
+      [
+        'the loss of the link in use is not told while a spare one is open',
+        'if (inUse || links.length === 0) this.#events.onLost',
+        'if (links.length === 0) this.#events.onLost',
+      ],
+    ],
+  ),
 
-  ...mutantsOf(MEMBER, 'volunteer/src/sync/member.ts', ['volunteer/test/member', 'volunteer/test/share'], [
-    ['R3: an older ballot is answered', 'if (gen < core.promised || (core.off', 'if ((core.off'],
-    ['R3: a deposed coordinator is obeyed', 'if (order.owner < core.owner) return []', ''],
-    ['R10: HELD leaves before the step is applied', "return [{ type: 'apply', record, version }, held,", "return [held, { type: 'apply', record, version },"],
-    ['R14: a member goes further ahead than its window', 'core.tail.length >= PLAN_WINDOW) return []', 'false) return []'],
-    ['R7: a version is served that is not held', 'core.version !== undefined && sameVersion(core.version, version)\n}', 'core.version !== undefined\n}'],
-    ['a generation is given up twice', "if (ring.stage === 'broken') return []\n    ring.stage", 'ring.stage'],
-    ['an acknowledgement of another branch shortens the tail', 'if (known === undefined || !sameVersion(known, committed)) return []', 'if (known === undefined) return []'],
-  ]),
-  ...mutantsOf(MEMBER, 'volunteer/src/sync/share.ts', ['volunteer/test/share', 'volunteer/test/member'], [
-    ['R12: blocks leave a share from its beginning', 'open?.todo.slice(Math.max(0, open.todo.length - count))', 'open?.todo.slice(0, count)'],
-    ['R12: a block that is given up is computed as well', 'open.todo = open.todo.filter((block) => !blocks.includes(block))', 'open.todo = [...open.todo]'],
-    ['a share that others may add to is sealed', "if (flight.held.size > 0) return 'wait'", ''],
-    ['R12: any manifests make a step', 'if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined', 'return undefined'],
-  ]),
+  ...mutantsOf(
+    MEMBER,
+    'volunteer/src/sync/member.ts',
+    ['volunteer/test/member', 'volunteer/test/share'],
+    [
+      ['R3: an older ballot is answered', 'if (gen < core.promised || (core.off', 'if ((core.off'],
+      ['R3: a deposed coordinator is obeyed', 'if (order.owner < core.owner) return []', ''],
+      [
+        'R10: HELD leaves before the step is applied',
+        "return [{ type: 'apply', record, version }, held,",
+        "return [held, { type: 'apply', record, version },",
+      ],
+      [
+        'R14: a member goes further ahead than its window',
+        'core.tail.length >= PLAN_WINDOW) return []',
+        'false) return []',
+      ],
+      [
+        'R7: a version is served that is not held',
+        'core.version !== undefined && sameVersion(core.version, version)\n}',
+        'core.version !== undefined\n}',
+      ],
+      ['a generation is given up twice', "if (ring.stage === 'broken') return []\n    ring.stage", 'ring.stage'],
+      [
+        'an acknowledgement of another branch shortens the tail',
+        'if (known === undefined || !sameVersion(known, committed)) return []',
+        'if (known === undefined) return []',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    MEMBER,
+    'volunteer/src/sync/share.ts',
+    ['volunteer/test/share', 'volunteer/test/member'],
+    [
+      [
+        'R12: blocks leave a share from its beginning',
+        'open?.todo.slice(Math.max(0, open.todo.length - count))',
+        'open?.todo.slice(0, count)',
+      ],
+      [
+        'R12: a block that is given up is computed as well',
+        'open.todo = open.todo.filter((block) => !blocks.includes(block))',
+        'open.todo = [...open.todo]',
+      ],
+      ['a share that others may add to is sealed', "if (flight.held.size > 0) return 'wait'", ''],
+      [
+        'R12: any manifests make a step',
+        'if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined',
+        'return undefined',
+      ],
+    ],
+  ),
 
-  ...mutantsOf(MEMBER, 'volunteer/src/sync/frame-fate.ts', ['volunteer/test/frame-fate'], [
-    ['R3: frames of an older generation are summed', "if (generation !== ring.gen) return 'generation-stale'", "if (generation > ring.gen) return 'generation-stale'"],
-    ['R3: a generation that was given up takes frames', "if (ring === undefined || ring.stage === 'broken') return 'ignore'", "if (ring === undefined) return 'ignore'"],
-    ['frames of any member are summed', "return senders(ring).includes(from) ? 'reduce' : 'message-unexpected'", "return 'reduce'"],
-  ]),
-  ...mutantsOf(MEMBER, 'volunteer/src/sync/residual.ts', ['volunteer/test/ring-encodings'], [
-    ['losses of another version join a step', 'this.#feedback.residual.fill(0)\n', ''],
-    ['losses of a void step join the next', 'this.#of = this.#complete ? { version, kind } : undefined', 'this.#of = { version, kind }'],
-  ]),
-  ...mutantsOf(MEMBER, 'volunteer/src/sync/ring-mode.ts', ['volunteer/test/ring-gradients'], [
-    ['R3: a halt leaves the share under way', 'this.#share.halt()\n', ''],
-  ]),
-  ...mutantsOf(MEMBER, 'volunteer/src/gradient-buffers.ts', ['volunteer/test/gradient-buffers', 'volunteer/test/ring-gradients'], [
-    ['R3: memory that a computation still writes is leased again', 'if (this.#uses === 0) this.#giveBack(this.values)', 'this.#giveBack(this.values)'],
-    ['R3: the result of an older assignment counts', 'if (!this.#isOver) return result\n', 'return result\n'],
-  ]),
-  ...mutantsOf(RECOVERY, 'volunteer/src/sync/learner.ts', ['volunteer/test/learner'], [
-    ['R7: a step is applied where its parent is not held', 'if (next === undefined || !sameVersion(next, fetched)) return []', 'if (next === undefined) return []'],
-    ['what was never committed is given up for an offer', 'if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)', ''],
-    ['offers of older ballots are taken', 'if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []', 'if (core.ring !== undefined || core.asyncEpoch !== undefined || again) return []'],
-  ]),
-  ...mutantsOf(RECOVERY, 'volunteer/src/recovery/held-version.ts', ['volunteer/test/held-version', 'volunteer/test/local-round'], [
-    ['a step is applied and nothing is swapped', 'this.#held = this.#spare\n', ''],
-    ['the reduced gradient of a step is not kept', 'this.#reduced.push({ version, sum })', ''],
-  ]),
-  ...mutantsOf(RECOVERY, 'volunteer/src/recovery/kept-state.ts', ['volunteer/test/kept-state'], [
-    ['a damaged state is believed', 'return isWhole ? decode(rest) : undefined', 'return decode(rest)'],
-    ['a state is written with every checkpoint', 'performance.now() - this.#keptAt >= KEEP_EVERY_MS', 'performance.now() >= this.#keptAt'],
-  ]),
-  ...mutantsOf(RECOVERY, 'volunteer/src/recovery/chunk-board.ts', ['volunteer/test/state-fetch'], [
-    ['a chunk is not compared with its hash', 'if (right) this.#states[index] = STATE.here', 'if (right || true) this.#states[index] = STATE.here'],
-    ['the first list of hashes counts, whatever the others say', 'votes(list) > votes(best) ? list : best', 'best'],
-    ['a chunk that did not come is asked for no more', 'if (this.#states[index] === STATE.asked) this.#states[index] = STATE.missing', ''],
-  ]),
-  ...mutantsOf(RECOVERY, 'volunteer/src/recovery/state-fetch.ts', ['volunteer/test/state-fetch', 'volunteer/test/hostile-frames'], [
-    ['an answer of any size is believed', 'total === 0 || total > maxBytes ||', 'total === 0 ||'],
-    ['answers of an older generation count', 'question === undefined || frame.generation !== question.wanted.generation', 'question === undefined'],
-    ['a fetch that was broken off begins anew', 'if (known !== undefined && sameList(known.list, agreed)) return known', ''],
-  ]),
+  ...mutantsOf(
+    MEMBER,
+    'volunteer/src/sync/frame-fate.ts',
+    ['volunteer/test/frame-fate'],
+    [
+      [
+        'R3: frames of an older generation are summed',
+        "if (generation !== ring.gen) return 'generation-stale'",
+        "if (generation > ring.gen) return 'generation-stale'",
+      ],
+      [
+        'R3: a generation that was given up takes frames',
+        "if (ring === undefined || ring.stage === 'broken') return 'ignore'",
+        "if (ring === undefined) return 'ignore'",
+      ],
+      [
+        'frames of any member are summed',
+        "return senders(ring).includes(from) ? 'reduce' : 'message-unexpected'",
+        "return 'reduce'",
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    MEMBER,
+    'volunteer/src/sync/residual.ts',
+    ['volunteer/test/ring-encodings'],
+    [
+      ['losses of another version join a step', 'this.#feedback.residual.fill(0)\n', ''],
+      [
+        'losses of a void step join the next',
+        'this.#of = this.#complete ? { version, kind } : undefined',
+        'this.#of = { version, kind }',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    MEMBER,
+    'volunteer/src/sync/ring-mode.ts',
+    ['volunteer/test/ring-gradients'],
+    [['R3: a halt leaves the share under way', 'this.#share.halt()\n', '']],
+  ),
+  ...mutantsOf(
+    MEMBER,
+    'volunteer/src/gradient-buffers.ts',
+    ['volunteer/test/gradient-buffers', 'volunteer/test/ring-gradients'],
+    [
+      [
+        'R3: memory that a computation still writes is leased again',
+        'if (this.#uses === 0) this.#giveBack(this.values)',
+        'this.#giveBack(this.values)',
+      ],
+      ['R3: the result of an older assignment counts', 'if (!this.#isOver) return result\n', 'return result\n'],
+    ],
+  ),
+  ...mutantsOf(
+    RECOVERY,
+    'volunteer/src/sync/learner.ts',
+    ['volunteer/test/learner'],
+    [
+      [
+        'R7: a step is applied where its parent is not held',
+        'if (next === undefined || !sameVersion(next, fetched)) return []',
+        'if (next === undefined) return []',
+      ],
+      [
+        'what was never committed is given up for an offer',
+        'if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)',
+        '',
+      ],
+      [
+        'offers of older ballots are taken',
+        'if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
+        'if (core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    RECOVERY,
+    'volunteer/src/recovery/held-version.ts',
+    ['volunteer/test/held-version', 'volunteer/test/local-round'],
+    [
+      ['a step is applied and nothing is swapped', 'this.#held = this.#spare\n', ''],
+      ['the reduced gradient of a step is not kept', 'this.#reduced.push({ version, sum })', ''],
+    ],
+  ),
+  ...mutantsOf(
+    RECOVERY,
+    'volunteer/src/recovery/kept-state.ts',
+    ['volunteer/test/kept-state'],
+    [
+      ['a damaged state is believed', 'return isWhole ? decode(rest) : undefined', 'return decode(rest)'],
+      [
+        'a state is written with every checkpoint',
+        'performance.now() - this.#keptAt >= KEEP_EVERY_MS',
+        'performance.now() >= this.#keptAt',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    RECOVERY,
+    'volunteer/src/recovery/chunk-board.ts',
+    ['volunteer/test/state-fetch'],
+    [
+      [
+        'a chunk is not compared with its hash',
+        'if (right) this.#states[index] = STATE.here',
+        'if (right || true) this.#states[index] = STATE.here',
+      ],
+      ['the first list of hashes counts, whatever the others say', 'votes(list) > votes(best) ? list : best', 'best'],
+      [
+        'a chunk that did not come is asked for no more',
+        'if (this.#states[index] === STATE.asked) this.#states[index] = STATE.missing',
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    RECOVERY,
+    'volunteer/src/recovery/state-fetch.ts',
+    ['volunteer/test/state-fetch', 'volunteer/test/hostile-frames'],
+    [
+      ['an answer of any size is believed', 'total === 0 || total > maxBytes ||', 'total === 0 ||'],
+      [
+        'answers of an older generation count',
+        'question === undefined || frame.generation !== question.wanted.generation',
+        'question === undefined',
+      ],
+      [
+        'a fetch that was broken off begins anew',
+        'if (known !== undefined && sameList(known.list, agreed)) return known',
+        '',
+      ],
+    ],
+  ),
 ]

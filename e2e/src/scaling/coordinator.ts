@@ -1,6 +1,15 @@
-// The production decisions on virtual time, with what they cost in real time: the CPU of deciding and of reading and writing
-// messages is measured while the model runs. The parameter server and the network card are queues with a rate.
-import { applyEntry, createRunState, decide, DEFAULT_ASYNC, DEFAULT_TIMING, type Effect, type RunInput, type RunState } from '@starling-grid/coordinator/run'
+// The production decisions on virtual time, with what they cost in real time: the CPU of deciding and of reading and
+// writing messages is measured while the model runs. The parameter server and the network card are queues with a rate.
+import {
+  applyEntry,
+  createRunState,
+  decide,
+  DEFAULT_ASYNC,
+  DEFAULT_TIMING,
+  type Effect,
+  type RunInput,
+  type RunState,
+} from '@starling-grid/coordinator/run'
 import { ALL_RULES_ON, genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
@@ -39,8 +48,24 @@ export class ModelCoordinator {
     this.#setting = setting
     this.#audience = audience
     this.state = createRunState({
-      job, genesis: genesis(job, 'model', setting.seed), seed: setting.seed, blocks: BLOCKS, validationBlocks: 0, batchBlocks: setting.batchBlocks, blockSamples: setting.blockSamples, epochs: 1,
-      maxSteps: undefined, validateEvery: 1, roundSteps: 1, minVolunteers: 1, mode: setting.mode, exchange: { asked: setting.exchange, bytes: setting.gradientBytes }, versionBytes: 0, timing: DEFAULT_TIMING, async: DEFAULT_ASYNC, off: ALL_RULES_ON,
+      job,
+      genesis: genesis(job, 'model', setting.seed),
+      seed: setting.seed,
+      blocks: BLOCKS,
+      validationBlocks: 0,
+      batchBlocks: setting.batchBlocks,
+      blockSamples: setting.blockSamples,
+      epochs: 1,
+      maxSteps: undefined,
+      validateEvery: 1,
+      roundSteps: 1,
+      minVolunteers: 1,
+      mode: setting.mode,
+      exchange: { asked: setting.exchange, bytes: setting.gradientBytes },
+      versionBytes: 0,
+      timing: DEFAULT_TIMING,
+      async: DEFAULT_ASYNC,
+      off: ALL_RULES_ON,
     })
     applyEntry(this.state, { type: 'owner', owner: 1 }, 0)
     this.feed({ type: 'coordinator-started' })
@@ -84,7 +109,8 @@ export class ModelCoordinator {
     switch (effect.type) {
       case 'journal':
         for (const entry of effect.entries) {
-          if (entry.type === 'commit' || entry.type === 'start') for (const record of entry.records) this.samples += record.samples
+          if (entry.type === 'commit' || entry.type === 'start')
+            for (const record of entry.records) this.samples += record.samples
           if (entry.type === 'ballot') this.ballots++
         }
         return
@@ -93,7 +119,8 @@ export class ModelCoordinator {
       case 'dismiss':
         return this.#clock.after(delay, () => this.#audience.dismissed(effect.member))
       case 'server-close':
-        this.#serverFreeAt = Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS
+        this.#serverFreeAt =
+          Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS
         return
       case 'server-checkpoint':
         return this.#clock.after(this.#setting.stateBytes / APPLY_BYTES_PER_MS, () => this.#written(effect.version))

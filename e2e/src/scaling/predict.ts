@@ -75,9 +75,13 @@ function measure({ clock, coordinator, setting }: Everybody): Prediction {
     butterflyLooks += Number(phase.exchange.type === 'butterfly')
   }
   return {
-    samplesPerSecond: (coordinator.samples - samples) / setting.seconds, ringShare: ringLooks / looks, ringSize: ringLooks === 0 ? 0 : ringMembers / ringLooks, butterflyShare: ringLooks === 0 ? 0 : butterflyLooks / ringLooks,
-    ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / setting.seconds, coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * setting.seconds),
-    coordinatorBytesPerSecond: (coordinator.bytes - bytes) / setting.seconds, mode: coordinator.state.mode,
+    samplesPerSecond: (coordinator.samples - samples) / setting.seconds,
+    ringShare: ringLooks / looks,
+    ringSize: ringLooks === 0 ? 0 : ringMembers / ringLooks,
+    butterflyShare: ringLooks === 0 ? 0 : butterflyLooks / ringLooks,
+    ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / setting.seconds,
+    coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * setting.seconds),
+    coordinatorBytesPerSecond: (coordinator.bytes - bytes) / setting.seconds,
+    mode: coordinator.state.mode,
   }
 }
-

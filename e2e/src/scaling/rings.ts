@@ -1,5 +1,5 @@
-// The reduces of the model: when all members of a generation contributed, each has the sum after the time that a ring takes, or a
-// butterfly, by the formula that the coordinator chooses between them with.
+// The reduces of the model: when all members of a generation contributed, each has the sum after the time that a ring
+// takes, or a butterfly, by the formula that the coordinator chooses between them with.
 import { exchangeMs } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
 import type { RingView } from '@starling-grid/volunteer'
@@ -29,7 +29,10 @@ export class Rings {
     this.#volunteers = volunteers
   }
 
-  contribute(volunteer: ModelVolunteer, { gen, step, manifest }: { readonly gen: number; readonly step: number; readonly manifest: Manifest }): void {
+  contribute(
+    volunteer: ModelVolunteer,
+    { gen, step, manifest }: { readonly gen: number; readonly step: number; readonly manifest: Manifest },
+  ): void {
     const { ring } = volunteer.core
     if (ring === undefined) return
     const key = `${gen} ${step}`
@@ -43,14 +46,22 @@ export class Rings {
 
   #exchangeMs({ size, exchange }: Reduce): number {
     const { links, gradientBytes } = this.#setting
-    return size === 1 ? 0 : exchangeMs(exchange, { members: size, bytes: gradientBytes, latencyMs: links.latencyMs, bytesPerMs: Math.min(links.up, links.down) / 1000 })
+    return size === 1
+      ? 0
+      : exchangeMs(exchange, {
+          members: size,
+          bytes: gradientBytes,
+          latencyMs: links.latencyMs,
+          bytesPerMs: Math.min(links.up, links.down) / 1000,
+        })
   }
 
   #finish({ size, shares }: Reduce, at: { readonly gen: number; readonly step: number }): void {
     const members = Array.from({ length: size }, (_, i) => shares.get(i)).filter((share) => share !== undefined)
     if (members.some(({ volunteer }) => !volunteer.alive)) return
     const manifests = members.map(({ manifest }) => manifest)
-    for (const { volunteer } of members) volunteer.take({ type: 'reduced', ...at, manifests, gradDigest: sha256Name('0'.repeat(64)) })
+    for (const { volunteer } of members)
+      volunteer.take({ type: 'reduced', ...at, manifests, gradDigest: sha256Name('0'.repeat(64)) })
   }
 
   /** Those who were linked to it find their links closed. */
@@ -62,7 +73,14 @@ export class Rings {
         if (ring === undefined || place < 0 || !volunteer.alive) continue
         const distance = Math.abs(place - ring.position)
         if (wayOf(ring) === 'ring' && distance !== 1 && distance !== ring.members.length - 1) continue
-        volunteer.take({ type: 'trouble', gen: ring.gen, blamed: id, why: 'closed', code: 'link-lost', message: 'the link closed' })
+        volunteer.take({
+          type: 'trouble',
+          gen: ring.gen,
+          blamed: id,
+          why: 'closed',
+          code: 'link-lost',
+          message: 'the link closed',
+        })
       }
     })
   }

@@ -1,8 +1,25 @@
 // The volunteers of the model: the production state machine of each member (sync/member.ts), with links and machines as
 // formulas in the place of WebRTC and GPUs.
 import { CONNECT_MS, opensMoreLinks } from '@starling-grid/coordinator/run'
-import { type BlockId, type MemberId, memberId, type MessageTo, type Push, sha256Name, type ToCoordinator, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, nextBlocksOf, react } from '@starling-grid/volunteer'
+import {
+  type BlockId,
+  type MemberId,
+  memberId,
+  type MessageTo,
+  type Push,
+  sha256Name,
+  type ToCoordinator,
+  type ToVolunteer,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import {
+  createMember,
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  nextBlocksOf,
+  react,
+} from '@starling-grid/volunteer'
 import type { Clock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
 import { type Rings, wayOf } from './rings.ts'
@@ -47,7 +64,11 @@ export class ModelVolunteer {
   #join(): void {
     if (!this.alive) return
     const adapter = { name: 'model', vendor: 'model', software: false, executor: 'webgpu' } as const
-    this.#all.coordinator.feed({ type: 'member-joined', member: { id: this.id, name: this.id, client: 'tab', adapter }, samplesPerSecond: this.samplesPerSecond })
+    this.#all.coordinator.feed({
+      type: 'member-joined',
+      member: { id: this.id, name: this.id, client: 'tab', adapter },
+      samplesPerSecond: this.samplesPerSecond,
+    })
     this.#heartbeat()
   }
 
@@ -56,7 +77,14 @@ export class ModelVolunteer {
       if (!this.alive) return
       const { samplesPerSecond } = this
       const linkMs = this.core.ring === undefined ? {} : { linkMs: this.#all.setting.links.latencyMs }
-      const message = { type: 'heartbeat', samplesPerSecond, activity: 'computing', bytesSent: 1e9, bytesReceived: 1e9, ...linkMs }
+      const message = {
+        type: 'heartbeat',
+        samplesPerSecond,
+        activity: 'computing',
+        bytesSent: 1e9,
+        bytesReceived: 1e9,
+        ...linkMs,
+      }
       this.#all.coordinator.receive({ type: 'speed', member: this.id, samplesPerSecond, ...linkMs }, message)
       this.#heartbeat()
     })
@@ -74,7 +102,9 @@ export class ModelVolunteer {
     if (!this.alive) return
     this.alive = false
     this.#all.rings.lost(this.id)
-    this.#all.clock.after(CLOSE_MS, () => this.#all.coordinator.feed({ type: 'member-lost', member: this.id, reason, expected: this.#leaving }))
+    this.#all.clock.after(CLOSE_MS, () =>
+      this.#all.coordinator.feed({ type: 'member-lost', member: this.id, reason, expected: this.#leaving }),
+    )
   }
 
   hear(message: ToVolunteer): void {
@@ -116,15 +146,35 @@ export class ModelVolunteer {
       case 'open-links':
         return this.#later(this.#openMs(), () => this.take({ type: 'links-open', gen: effect.gen }))
       case 'fetch-state':
-        return this.#fetch(effect.sources.length === 0, setting.stateBytes, { type: 'state-fetched', gen: effect.gen, version: effect.target })
+        return this.#fetch(effect.sources.length === 0, setting.stateBytes, {
+          type: 'state-fetched',
+          gen: effect.gen,
+          version: effect.target,
+        })
       case 'fetch-reduced':
-        return this.#fetch(false, setting.gradientBytes, { type: 'reduced-fetched', gen: effect.gen, version: effect.target })
+        return this.#fetch(false, setting.gradientBytes, {
+          type: 'reduced-fetched',
+          gen: effect.gen,
+          version: effect.target,
+        })
       case 'fetch-guest':
         return this.#fetch(true, setting.gradientBytes, { type: 'guest-fetched', gen: effect.gen, id: effect.id })
       case 'confirm':
-        return this.#send({ type: 'confirm', owner: effect.owner, gen: effect.gen, version: effect.version, digest: digestAt(effect.version) })
+        return this.#send({
+          type: 'confirm',
+          owner: effect.owner,
+          gen: effect.gen,
+          version: effect.version,
+          digest: digestAt(effect.version),
+        })
       case 'report-digest':
-        return this.#send({ type: 'version-digest', owner: effect.owner, gen: effect.gen, version: effect.version, digest: digestAt(effect.version) })
+        return this.#send({
+          type: 'version-digest',
+          owner: effect.owner,
+          gen: effect.gen,
+          version: effect.version,
+          digest: digestAt(effect.version),
+        })
       case 'compute':
         return this.#compute(effect)
       case 'contribute':
@@ -146,7 +196,8 @@ export class ModelVolunteer {
     const next = (most: number) => nextBlocksOf(this.core, { gen, step, most, blockMs: 0 })
     next(blocks.length)
     this.#later(this.#computeMs(blocks), () => {
-      if (next(0) === 'sealed') this.take({ type: 'computed', gen, step, manifest: this.#manifest(blocks), finite: true })
+      if (next(0) === 'sealed')
+        this.take({ type: 'computed', gen, step, manifest: this.#manifest(blocks), finite: true })
     })
   }
 
@@ -154,14 +205,24 @@ export class ModelVolunteer {
   #fetch(fromCoordinator: boolean, bytes: number, whole: MemberInput): void {
     const { links } = this.#all.setting
     const ms = (1000 * bytes) / Math.min(links.up, links.down) + 2 * links.latencyMs
-    if (fromCoordinator && bytes > 0) return this.#all.coordinator.transfer(bytes, () => this.#later(ms, () => this.take(whole)))
+    if (fromCoordinator && bytes > 0)
+      return this.#all.coordinator.transfer(bytes, () => this.#later(ms, () => this.take(whole)))
     this.#later(ms, () => this.take(whole))
   }
 
   #upload(version: VersionRef): void {
     const { setting, coordinator } = this.#all
     this.#later((1000 * setting.stateBytes) / setting.links.up, () =>
-      coordinator.transfer(setting.stateBytes, () => coordinator.feed({ type: 'uploaded', member: this.id, version, blob: digestAt(version), bytes: setting.stateBytes })))
+      coordinator.transfer(setting.stateBytes, () =>
+        coordinator.feed({
+          type: 'uploaded',
+          member: this.id,
+          version,
+          blob: digestAt(version),
+          bytes: setting.stateBytes,
+        }),
+      ),
+    )
   }
 
   /** Pull, compute, push, ask again. */
@@ -170,14 +231,36 @@ export class ModelVolunteer {
     const { links, gradientBytes } = setting
     const samples = leases.length * setting.blockSamples
     const turn = this.#turn
-    const push: Push = { incarnation: this.id, modeEpoch, base, leases, samples, targets: samples, lossSum: 0, correct: 0 }
+    const push: Push = {
+      incarnation: this.id,
+      modeEpoch,
+      base,
+      leases,
+      samples,
+      targets: samples,
+      lossSum: 0,
+      correct: 0,
+    }
     const current = (): boolean => this.alive && turn === this.#turn
-    coordinator.transfer(gradientBytes, () => this.#later((1000 * gradientBytes) / links.down + links.latencyMs + (1000 * samples) / this.samplesPerSecond + (1000 * gradientBytes) / links.up, () =>
-      coordinator.transfer(gradientBytes, () => {
-        if (!current()) return
-        coordinator.receive({ type: 'push', push, gradDigest: digestAt(base), norms: { gradient: 1, statistics: 1 } }, push)
-        this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () => this.#send({ type: 'lease-request', modeEpoch }))
-      })))
+    coordinator.transfer(gradientBytes, () =>
+      this.#later(
+        (1000 * gradientBytes) / links.down +
+          links.latencyMs +
+          (1000 * samples) / this.samplesPerSecond +
+          (1000 * gradientBytes) / links.up,
+        () =>
+          coordinator.transfer(gradientBytes, () => {
+            if (!current()) return
+            coordinator.receive(
+              { type: 'push', push, gradDigest: digestAt(base), norms: { gradient: 1, statistics: 1 } },
+              push,
+            )
+            this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () =>
+              this.#send({ type: 'lease-request', modeEpoch }),
+            )
+          }),
+      ),
+    )
   }
 
   #send(message: ToCoordinator): void {

@@ -1,8 +1,10 @@
-// The virtual clock and all that is under way: messages on their lanes, and local work (a computation, a reconnect). Which of
-// it happens next is drawn by lot. Knows nothing of coordinators and members.
+// The virtual clock and all that is under way: messages on their lanes, and local work (a computation, a reconnect).
+// Which of it happens next is drawn by lot. Knows nothing of coordinators and members.
 import type { Dice } from './dice.ts'
 
-/** ms of virtual time that a message may take; time does not pass it. Below T_state and every other time limit of a run. */
+/**
+ * ms of virtual time that a message may take; time does not pass it. Below T_state and every other time limit of a run.
+ */
 export const LATENCY_MS = 1200
 /** of messages on a shuffled lane: how many arrive a second time */
 const DUPLICATES = 0.04
@@ -47,7 +49,9 @@ export class Agenda {
     this.#tasks.push({ from: this.now + ms, by: this.now + ms + LATENCY_MS, what, act })
   }
 
-  /** Some or all of what is under way on the lane is lost: what was sent last, or any of it when lanes have no order. */
+  /**
+   * Some or all of what is under way on the lane is lost: what was sent last, or any of it when lanes have no order.
+   */
   lose(lane: string): void {
     const { queue } = this.#lane(lane)
     if (this.#ordered) queue.splice(this.#dice.between(0, queue.length))
@@ -61,12 +65,15 @@ export class Agenda {
 
   release(end: string): void {
     this.#stopped.delete(end)
-    for (const [name, { queue }] of this.#lanes) if (name.includes(end)) queue.forEach((errand, i) => (queue[i] = { ...errand, by: this.now + LATENCY_MS }))
+    for (const [name, { queue }] of this.#lanes)
+      if (name.includes(end)) queue.forEach((errand, i) => (queue[i] = { ...errand, by: this.now + LATENCY_MS }))
   }
 
   /** Lanes on which something is under way that can arrive. */
   *#open(): Generator<Lane> {
-    for (const [name, lane] of this.#lanes) if (lane.queue.length > 0 && !(this.#stopped.size > 0 && [...this.#stopped].some((end) => name.includes(end)))) yield lane
+    for (const [name, lane] of this.#lanes)
+      if (lane.queue.length > 0 && !(this.#stopped.size > 0 && [...this.#stopped].some((end) => name.includes(end))))
+        yield lane
   }
 
   /** Something could happen now. */
@@ -79,7 +86,8 @@ export class Agenda {
     const ready: { readonly weight: number; readonly queue: Errand[]; readonly task?: Errand }[] = []
     let total = 0
     for (const lane of this.#open()) total += (ready.push(lane), lane.weight)
-    for (const task of this.#tasks) if (task.from <= this.now) total += (ready.push({ weight: 1, queue: this.#tasks, task }), 1)
+    for (const task of this.#tasks)
+      if (task.from <= this.now) total += (ready.push({ weight: 1, queue: this.#tasks, task }), 1)
     let drawn = this.#dice.fraction() * total
     const chosen = ready.find(({ weight }) => (drawn -= weight) < 0) ?? ready.at(-1)
     if (chosen === undefined) return undefined

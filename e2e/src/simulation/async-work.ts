@@ -37,13 +37,21 @@ export class AsyncWork {
     const blocks = leases.map(({ block }) => block)
     const turn = ++this.#turn
     if (this.#context.has('no-downloads', this.#worker)) return this.#askAgain(turn, modeEpoch)
-    agenda.later(dice.between(0, COMPUTE_MS), () => `${id} computed [${blocks.join(' ')}]`, () => {
-      if (!this.#worker.alive) return
-      const gradient = this.#context.history.gradient(blocks)
-      if (this.#context.poisoned(blocks)) gradient[0] = Number.NaN
-      const samples = blocks.length
-      this.#push(turn, { incarnation: id, modeEpoch, base, leases, samples, targets: samples, lossSum: samples, correct: 0 }, gradient)
-    })
+    agenda.later(
+      dice.between(0, COMPUTE_MS),
+      () => `${id} computed [${blocks.join(' ')}]`,
+      () => {
+        if (!this.#worker.alive) return
+        const gradient = this.#context.history.gradient(blocks)
+        if (this.#context.poisoned(blocks)) gradient[0] = Number.NaN
+        const samples = blocks.length
+        this.#push(
+          turn,
+          { incarnation: id, modeEpoch, base, leases, samples, targets: samples, lossSum: samples, correct: 0 },
+          gradient,
+        )
+      },
+    )
   }
 
   #push(turn: number, push: Push, gradient: Float32Array): void {
@@ -52,26 +60,44 @@ export class AsyncWork {
     if (this.#context.has('no-uploads', this.#worker)) return this.#askAgain(turn, push.modeEpoch)
     const { agenda, dice } = this.#context
     const blocks = push.leases.map(({ block, leaseEpoch }) => `${block}/${leaseEpoch}`).join(' ')
-    const arrive = (): void => void (connection.coordinator.pushed(push, gradient) && this.#askAgain(turn, push.modeEpoch))
+    const arrive = (): void =>
+      void (connection.coordinator.pushed(push, gradient) && this.#askAgain(turn, push.modeEpoch))
     agenda.send(`${id}⇈`, () => `${id} pushes [${blocks}]`, arrive)
     if (dice.chance(REPEATED)) agenda.later(dice.between(0, COMPUTE_MS), () => `${id} pushes [${blocks}] again`, arrive)
   }
 
   /** Once for each grant, when its push was answered or failed. */
   #askAgain(turn: number, modeEpoch: number): void {
-    this.#context.agenda.later(this.#context.dice.between(0, RETRY_MS), () => `${this.#worker.id} is free again`, () => {
-      if (!this.#worker.alive || this.#worker.core.asyncEpoch !== modeEpoch || this.#turn !== turn) return
-      this.#turn++
-      this.#worker.connection?.toCoordinator({ type: 'lease-request', modeEpoch })
-    })
+    this.#context.agenda.later(
+      this.#context.dice.between(0, RETRY_MS),
+      () => `${this.#worker.id} is free again`,
+      () => {
+        if (!this.#worker.alive || this.#worker.core.asyncEpoch !== modeEpoch || this.#turn !== turn) return
+        this.#turn++
+        this.#worker.connection?.toCoordinator({ type: 'lease-request', modeEpoch })
+      },
+    )
   }
 
   validate({ version, leases }: MessageTo<'validate'>): void {
     const { agenda, dice } = this.#context
     if (this.#context.has('no-validation', this.#worker)) return
     for (const lease of leases)
-      agenda.later(dice.between(0, COMPUTE_MS), () => `${this.#worker.id} validated ${lease.block}`, () => {
-        if (this.#worker.alive) this.#worker.connection?.toCoordinator({ type: 'validated', version, lease, samples: 10, targets: 10, correct: 5, lossSum: 1 })
-      })
+      agenda.later(
+        dice.between(0, COMPUTE_MS),
+        () => `${this.#worker.id} validated ${lease.block}`,
+        () => {
+          if (this.#worker.alive)
+            this.#worker.connection?.toCoordinator({
+              type: 'validated',
+              version,
+              lease,
+              samples: 10,
+              targets: 10,
+              correct: 5,
+              lossSum: 1,
+            })
+        },
+      )
   }
 }

@@ -13,7 +13,11 @@ export interface Campaign {
 }
 
 /** Seeds from `first` on; `each` is told after every one. */
-export function campaign(first: number, seeds: number, options: SimulateOptions & { readonly each?: (outcome: Outcome) => void } = {}): Campaign {
+export function campaign(
+  first: number,
+  seeds: number,
+  options: SimulateOptions & { readonly each?: (outcome: Outcome) => void } = {},
+): Campaign {
   const counts = noCounts()
   const failures: Outcome[] = []
   let events = 0
@@ -30,7 +34,11 @@ export function campaign(first: number, seeds: number, options: SimulateOptions 
 }
 
 /** The first of `limit` seeds, from `first` on, that shows that these rules are switched off. */
-export function firstCaught(off: readonly Rule[], limit: number, { first = 1, ...options }: SimulateOptions & { readonly first?: number } = {}): Outcome | undefined {
+export function firstCaught(
+  off: readonly Rule[],
+  limit: number,
+  { first = 1, ...options }: SimulateOptions & { readonly first?: number } = {},
+): Outcome | undefined {
   for (let seed = first; seed < first + limit; seed++) {
     const outcome = simulate(seed, { ...options, off: new Set(off) })
     if (outcome.violation !== undefined) return outcome

@@ -1,5 +1,5 @@
-// One WebSocket between a member and a coordinator. When it breaks, some of what is under way is lost, and either end hears
-// of it later: what a half that does not know yet sends into it vanishes.
+// One WebSocket between a member and a coordinator. When it breaks, some of what is under way is lost, and either end
+// hears of it later: what a half that does not know yet sends into it vanishes.
 import type { MemberId, Push, ToCoordinator, ToVolunteer, VersionRef } from '@starling-grid/protocol'
 import type { Agenda } from './agenda.ts'
 import { describe } from './describe.ts'
@@ -41,7 +41,11 @@ export class Connection {
   /** which ends still take what arrives */
   readonly #open = { member: true, coordinator: true }
 
-  constructor(ends: { readonly member: VolunteerEnd; readonly coordinator: CoordinatorEnd; readonly number: number }, agenda: Agenda, dice: Dice) {
+  constructor(
+    ends: { readonly member: VolunteerEnd; readonly coordinator: CoordinatorEnd; readonly number: number },
+    agenda: Agenda,
+    dice: Dice,
+  ) {
     this.member = ends.member
     this.coordinator = ends.coordinator
     this.#lane = `${ends.member.id}⇄${ends.coordinator.name}#${ends.number}`
@@ -56,17 +60,25 @@ export class Connection {
   toCoordinator(message: ToCoordinator): void {
     if (!this.#up) return
     const { member, coordinator } = this
-    this.#agenda.send(`${this.#lane}↑`, () => `${member.id} → ${coordinator.name}: ${describe(message)}`, () => {
-      if (this.#open.coordinator && coordinator.alive) coordinator.received(this, message)
-    })
+    this.#agenda.send(
+      `${this.#lane}↑`,
+      () => `${member.id} → ${coordinator.name}: ${describe(message)}`,
+      () => {
+        if (this.#open.coordinator && coordinator.alive) coordinator.received(this, message)
+      },
+    )
   }
 
   toMember(message: ToVolunteer): void {
     if (!this.#up) return
     const { member, coordinator } = this
-    this.#agenda.send(`${this.#lane}↓`, () => `${coordinator.name} → ${member.id}: ${describe(message)}`, () => {
-      if (this.#open.member && member.alive) member.received(this, message)
-    })
+    this.#agenda.send(
+      `${this.#lane}↓`,
+      () => `${coordinator.name} → ${member.id}: ${describe(message)}`,
+      () => {
+        if (this.#open.member && member.alive) member.received(this, message)
+      },
+    )
   }
 
   /** This end looks no more at what arrives. */
@@ -84,7 +96,10 @@ export class Connection {
   }
 
   #notice(end: 'member' | 'coordinator', tell: () => void): void {
-    const about = end === 'member' ? () => `${this.member.id} notices that its socket is gone` : () => `${this.coordinator.name} notices that ${this.member.id} is gone`
+    const about =
+      end === 'member'
+        ? () => `${this.member.id} notices that its socket is gone`
+        : () => `${this.coordinator.name} notices that ${this.member.id} is gone`
     this.#agenda.later(this.#dice.between(0, NOTICE_MS), about, () => {
       if (!this.#open[end] || !this[end].alive) return
       this.#open[end] = false

@@ -26,8 +26,8 @@ export interface Peer extends VolunteerEnd {
 }
 
 /**
- * What a member is just doing, for tests that strike then: it carries out an effect, or sends a message; a frame of this type
- * and hop reached it, and it sent on what followed; another member asks it for its state.
+ * What a member is just doing, for tests that strike then: it carries out an effect, or sends a message; a frame of
+ * this type and hop reached it, and it sent on what followed; another member asks it for its state.
  */
 export type Moment =
   | { readonly at: 'before' | 'after'; readonly what: Exclude<MemberEffect['type'], 'send'> | ToCoordinator['type'] }

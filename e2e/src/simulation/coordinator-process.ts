@@ -1,6 +1,14 @@
-// One coordinator process: sockets in, decisions of the real reducer, effects out in their order. It can die between any two
-// effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
-import { applyEntry, decide, type Effect, type JournalEntry, replay, type RunInput, type RunState } from '@starling-grid/coordinator/run'
+// One coordinator process: sockets in, decisions of the real reducer, effects out in their order. It can die between
+// any two effects; its state, its sockets and its parameter server die with it, the journal and the blobs stay.
+import {
+  applyEntry,
+  decide,
+  type Effect,
+  type JournalEntry,
+  replay,
+  type RunInput,
+  type RunState,
+} from '@starling-grid/coordinator/run'
 import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator, VersionRef } from '@starling-grid/protocol'
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
@@ -33,7 +41,8 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   readonly #connections = new Set<Connection>()
   readonly #server: ParameterServer
   /** Σ gradients of guests (A1); they die with the process */
-  #guests: { open: Float32Array | undefined; given: { readonly id: number; readonly sum: Float32Array } | undefined } = { open: undefined, given: undefined }
+  #guests: { open: Float32Array | undefined; given: { readonly id: number; readonly sum: Float32Array } | undefined } =
+    { open: undefined, given: undefined }
   #fence: number
   #unsaved: Row[] = []
   #parkedAt = 0
@@ -121,7 +130,8 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
 
   /** A shell found that a checkpoint's bytes are gone. */
   damaged(version: VersionRef, neededBy: 'server' | 'reader'): void {
-    if (this.#context.scenario.mutant !== 'keeps-damaged-checkpoints') this.decide({ type: 'checkpoint-damaged', version, problem: 'its bytes are gone', neededBy })
+    if (this.#context.scenario.mutant !== 'keeps-damaged-checkpoints')
+      this.decide({ type: 'checkpoint-damaged', version, problem: 'its bytes are gone', neededBy })
   }
 
   get parkedInTime(): boolean {
@@ -135,7 +145,11 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   pushed(push: Push, gradient: Float32Array): boolean {
     if (!this.alive) return false
     const finite = gradient.every(Number.isFinite)
-    if (finite) this.decide({ type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)), norms: SIMULATED_NORMS }, gradient)
+    if (finite)
+      this.decide(
+        { type: 'push', push, gradDigest: digest(new Uint8Array(gradient.buffer)), norms: SIMULATED_NORMS },
+        gradient,
+      )
     else this.decide({ type: 'push-refused', push, code: 'gradient-not-finite' })
     return this.alive
   }
@@ -155,14 +169,20 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     if (!this.alive || !this.listens || !this.#save()) return
     const before = { phase: this.state.phase.type, gen: this.state.gen, given: this.state.given?.blocks ?? [] }
     const { effects } = decide(this.state, input, this.#context.agenda.now)
-    if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen) this.#context.counts.lateReturns++
-    if (this.state.given === undefined && before.given.every((block) => this.state.chain.isDone(block))) this.#context.counts.guestBlocks += before.given.length
-    for (const effect of effects) if (effect.type === 'journal') for (const entry of effect.entries) this.#records.watch(this, entry)
+    if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen)
+      this.#context.counts.lateReturns++
+    if (this.state.given === undefined && before.given.every((block) => this.state.chain.isDone(block)))
+      this.#context.counts.guestBlocks += before.given.length
+    for (const effect of effects)
+      if (effect.type === 'journal') for (const entry of effect.entries) this.#records.watch(this, entry)
     if (effects.length > 0) this.disk.add({ effects, at: this.#context.agenda.now, gradient })
     this.#context.touched()
   }
 
-  /** R1: the rows of all that is decided come first; then the rest leaves, in its order, or as much of it as the process lives for. */
+  /**
+   * R1: the rows of all that is decided come first; then the rest leaves, in its order, or as much of it as the process
+   * lives for.
+   */
   carryOut({ effects, gradient }: Decided): void {
     const cut = this.doomed && effects.length > 1 ? this.#context.dice.between(1, effects.length - 1) : effects.length
     for (const effect of effects.slice(0, cut)) if (this.alive) this.#carryOut(effect, gradient)
@@ -176,8 +196,10 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       case 'journal': // durable already
         return
       case 'send':
-        if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW) this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
-        if (this.current && (effect.message.type === 'grant' || effect.message.type === 'validate')) this.#records.chronicle.granted(effect.message.leases)
+        if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW)
+          this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
+        if (this.current && (effect.message.type === 'grant' || effect.message.type === 'validate'))
+          this.#records.chronicle.granted(effect.message.leases)
         if (effect.message.type === 'moved') this.#countMoved(effect.to, effect.message)
         return this.sessions.get(effect.to)?.toMember(effect.message)
       case 'refuse':
@@ -202,7 +224,10 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       case 'server-unload':
         return this.#server.unload()
       case 'guest-add':
-        this.#guests.open = plus(this.#guests.open ?? new Float32Array(this.#context.history.length), gradient ?? new Float32Array())
+        this.#guests.open = plus(
+          this.#guests.open ?? new Float32Array(this.#context.history.length),
+          gradient ?? new Float32Array(),
+        )
         return
       case 'guest-give':
         this.#context.counts.guestSums++
@@ -225,7 +250,9 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     for (const move of moves) if (phase.members[move.to] === to) this.#context.counts.movedBlocks += move.blocks.length
   }
 
-  /** R1: durable before any effect leaves. Switched off: shown now, kept until the next event, lost with the process. */
+  /**
+   * R1: durable before any effect leaves. Switched off: shown now, kept until the next event, lost with the process.
+   */
   append(rows: readonly Row[]): boolean {
     if (this.#context.scenario.off.has('R1')) this.#unsaved.push(...rows)
     else if (!this.#write(rows)) return false
@@ -262,7 +289,12 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     this.sessions.set(incarnation, connection)
     const adapter = { name: 'none', vendor: 'simulation', software: true, executor: 'reference' } as const
     const samplesPerSecond = this.#context.dice.pick([0, 100, 100, 250]) ?? 0
-    this.decide({ type: 'member-joined', member: { id: incarnation, name, client: 'node', adapter }, samplesPerSecond, ...(connection.holds ? { holds: connection.holds } : {}) })
+    this.decide({
+      type: 'member-joined',
+      member: { id: incarnation, name, client: 'node', adapter },
+      samplesPerSecond,
+      ...(connection.holds ? { holds: connection.holds } : {}),
+    })
   }
 
   #lost(connection: Connection, reason: string, expected: boolean): void {

@@ -1,9 +1,23 @@
 // What happened in a simulation: tests ask whether the rare states were reached.
 
 export const FAULTS = [
-  'member-crash', 'member-leave', 'socket-loss', 'socket-loss-in-exchange', 'all-sockets-lost', 'coordinator-crash', 'crash-between-effects', 'takeover', 'spurious-abort', 'link-partition', 'bad-gradient', 'everybody-dies',
+  'member-crash',
+  'member-leave',
+  'socket-loss',
+  'socket-loss-in-exchange',
+  'all-sockets-lost',
+  'coordinator-crash',
+  'crash-between-effects',
+  'takeover',
+  'spurious-abort',
+  'link-partition',
+  'bad-gradient',
+  'everybody-dies',
   // a laptop's lid, a computation that hangs, a network that is gone, links that stop and go on one by one
-  'suspended-member', 'stuck-member', 'network-outage', 'swizzle',
+  'suspended-member',
+  'stuck-member',
+  'network-outage',
+  'swizzle',
   // a disk that takes nothing for a while
   'disk-failure',
   // another job gets all members for a while
@@ -14,18 +28,31 @@ export const FAULTS = [
 export type Fault = (typeof FAULTS)[number]
 
 const COUNTED = [
-  'ballots', 'generations', 'commits', 'rewinds', 'checkpoints', 'quarantines',
+  'ballots',
+  'generations',
+  'commits',
+  'rewinds',
+  'checkpoints',
+  'quarantines',
   /** a holder came back while everybody was waited for (R6), or after the rewind, in time to undo it */
-  'lateReturns', 'undoneRewinds',
+  'lateReturns',
+  'undoneRewinds',
   /** a member answered a ballot that it had answered before */
   'equalBallots',
-  'ringToAsync', 'asyncToRing',
+  'ringToAsync',
+  'asyncToRing',
   /** `auto` changed between steps and local rounds, either way; and rounds that were committed (A7) */
-  'localChanges', 'rounds',
+  'localChanges',
+  'rounds',
   /** whole states, from members and from the coordinator; kept reduced gradients (R7) */
-  'stateFetches', 'coordinatorFetches', 'catchUps',
-  /** buckets of a gradient that left before the rest of it was computed, and those whose step a ballot then ended (R3) */
-  'earlyBuckets', 'voidBuckets',
+  'stateFetches',
+  'coordinatorFetches',
+  'catchUps',
+  /**
+   * buckets of a gradient that left before the rest of it was computed, and those whose step a ballot then ended (R3)
+   */
+  'earlyBuckets',
+  'voidBuckets',
   /** steps that a member completed in a butterfly (DESIGN §4.1) */
   'butterflySteps',
   /** frames that the coordinator carried past a bad link (R18) */
@@ -35,16 +62,21 @@ const COUNTED = [
   /** blocks of a round that inner steps had learned from before a ballot and kept (A7) */
   'resumedBlocks',
   /** newcomers fetched a version while the ring ran without them, and steps that they followed it by */
-  'prefetches', 'followedSteps',
+  'prefetches',
+  'followedSteps',
   /** sums of guests that a member of the ring was given, and blocks of guests that are on the chain (A1) */
-  'guestSums', 'guestBlocks',
+  'guestSums',
+  'guestBlocks',
   /** a member carried its plan out to the end while no coordinator was there (R14) */
   'plansExhausted',
-  'pushesTaken', 'pushesRefused', 'validations',
+  'pushesTaken',
+  'pushesRefused',
+  'validations',
   /** an append with an old fence failed */
   'fencedAppends',
   /** a decision waited for the disk; what waited was lost with its process (R1) */
-  'slowAppends', 'lostDecisions',
+  'slowAppends',
+  'lostDecisions',
   /** an answer over HTTP was lost although its request arrived */
   'lostAnswers',
   /** members came back with a state that they had kept */
@@ -63,7 +95,8 @@ export interface Counts extends Record<Counted, number> {
 }
 
 export function noCounts(): Counts {
-  const zero = <K extends string>(names: readonly K[]): Record<K, number> => Object.fromEntries(names.map((name) => [name, 0])) as Record<K, number>
+  const zero = <K extends string>(names: readonly K[]): Record<K, number> =>
+    Object.fromEntries(names.map((name) => [name, 0])) as Record<K, number>
   return { ...zero(COUNTED), faults: zero(FAULTS) }
 }
 

@@ -1,5 +1,5 @@
-// The death matrix: one member killed at one point of a step or of a ballot, for every size, place and point, around the ring
-// and in a butterfly. The rest of
+// The death matrix: one member killed at one point of a step or of a ballot, for every size, place and point, around
+// the ring and in a butterfly. The rest of
 // the world is as its seed has it, without any other fault.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { Moment } from './context.ts'
@@ -19,7 +19,10 @@ export interface Cell {
 export interface Point {
   readonly name: string
   readonly moment: Moment
-  /** in a ballot, or before it: after another member died, whose successor is a newcomer with nothing; the newcomer dies, or one of the others */
+  /**
+   * in a ballot, or before it: after another member died, whose successor is a newcomer with nothing; the newcomer
+   * dies, or one of the others
+   */
   readonly victim?: 'newcomer' | 'other'
 }
 
@@ -39,7 +42,8 @@ const SLOW_COMPUTE = { computeMs: 4000, transferMs: 1000 }
 
 export function* deathMatrix(exchange: Exchange): Generator<Cell> {
   for (const size of [2, 3, 4])
-    for (let position = 0; position < size; position++) for (const point of pointsOf(exchange, size)) yield { exchange, size, position, point }
+    for (let position = 0; position < size; position++)
+      for (const point of pointsOf(exchange, size)) yield { exchange, size, position, point }
 }
 
 function pointsOf(exchange: Exchange, size: number): Point[] {
@@ -47,9 +51,18 @@ function pointsOf(exchange: Exchange, size: number): Point[] {
   return [
     { name: 'before it contributes', moment: { at: 'after', what: 'compute' } },
     { name: 'with its share on the way', moment: { at: 'after', what: 'contribute' } },
-    ...hops.map((hop): Point => ({ name: `at hop ${hop} of the reduce-scatter`, moment: { at: 'frame', type: 'partial', hop } })),
-    ...hops.map((hop): Point => ({ name: `at hop ${hop} of the all-gather`, moment: { at: 'frame', type: 'reduced', hop } })),
-    ...hops.map((hop): Point => ({ name: `at hop ${hop} of a manifest`, moment: { at: 'frame', type: 'manifest', hop } })),
+    ...hops.map((hop): Point => ({
+      name: `at hop ${hop} of the reduce-scatter`,
+      moment: { at: 'frame', type: 'partial', hop },
+    })),
+    ...hops.map((hop): Point => ({
+      name: `at hop ${hop} of the all-gather`,
+      moment: { at: 'frame', type: 'reduced', hop },
+    })),
+    ...hops.map((hop): Point => ({
+      name: `at hop ${hop} of a manifest`,
+      moment: { at: 'frame', type: 'manifest', hop },
+    })),
     { name: 'with the step applied and nobody told', moment: { at: 'before', what: 'held' } },
     { name: 'after HELD', moment: { at: 'after', what: 'held' } },
     { name: 'as it begins to fetch', moment: { at: 'after', what: 'fetch-state' }, victim: 'newcomer' },
@@ -90,7 +103,21 @@ class Director implements Play {
   scenario(drawn: ReturnType<Play['scenario']>): ReturnType<Play['scenario']> {
     const { exchange, size, point } = this.#cell
     const [shape, pace] = point.victim === undefined ? [SHAPE, {}] : [LONG_SHAPE, SLOW_COMPUTE]
-    return { ...drawn, ...CALM, ...QUICK, ...pace, seats: size, config: { ...drawn.config, ...shape, timing: { ...drawn.config.timing, stallMs: NEVER_MS, contributeMs: NEVER_MS }, exchange: { asked: exchange, bytes: 0 }, validationBlocks: 0, minVolunteers: size } }
+    return {
+      ...drawn,
+      ...CALM,
+      ...QUICK,
+      ...pace,
+      seats: size,
+      config: {
+        ...drawn.config,
+        ...shape,
+        timing: { ...drawn.config.timing, stallMs: NEVER_MS, contributeMs: NEVER_MS },
+        exchange: { asked: exchange, bytes: 0 },
+        validationBlocks: 0,
+        minVolunteers: size,
+      },
+    }
   }
 
   direct(world: World): void {
@@ -108,7 +135,12 @@ class Director implements Play {
     if (this.deaths > 0 || ring?.members.length !== size || this.#stepOf(member) < STEP) return
     if (point.victim === undefined && ring.position === position && isPoint) this.#kill(world, member)
     // Somebody else dies first, so that a newcomer comes.
-    if (point.victim !== undefined && ring.position === (position + 1) % size && isSame(moment, { at: 'after', what: 'held' })) this.#killFirst(world, member)
+    if (
+      point.victim !== undefined &&
+      ring.position === (position + 1) % size &&
+      isSame(moment, { at: 'after', what: 'held' })
+    )
+      this.#killFirst(world, member)
   }
 
   /** In a ballot members have other places than before: of the others anyone may be the victim. */

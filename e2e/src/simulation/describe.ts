@@ -9,7 +9,9 @@ export function describe(message: ToCoordinator | ToVolunteer): string {
 function detail(message: ToCoordinator | ToVolunteer): string {
   switch (message.type) {
     case 'state':
-      return message.claim === null ? ' holds nothing' : ` holds version ${message.claim.base.v} + ${message.claim.records.length}`
+      return message.claim === null
+        ? ' holds nothing'
+        : ` holds version ${message.claim.base.v} + ${message.claim.records.length}`
     case 'form':
       return ` of ${message.members.join(', ')} at version ${message.target.v} (${message.target.id.slice(0, 6)}), sources ${message.sources.join(', ')}${message.coordinatorHolds ? ' and the coordinator' : ''}`
     case 'confirm':

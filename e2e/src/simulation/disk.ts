@@ -1,5 +1,6 @@
-// The disk under a simulated coordinator, and what waits for it: decisions run ahead of it, effects leave in their order when the
-// journal rows before them are durable (R1). It can be slow, fail for a while, and takes what waits with it when the process dies.
+// The disk under a simulated coordinator, and what waits for it: decisions run ahead of it, effects leave in their
+// order when the journal rows before them are durable (R1). It can be slow, fail for a while, and takes what waits with
+// it when the process dies.
 import type { Effect, JournalEntry } from '@starling-grid/coordinator/run'
 import type { Context } from './context.ts'
 
@@ -74,13 +75,17 @@ export class Disk {
     this.#writing = true
     counts.slowAppends++
     const fails = agenda.now < this.#failsUntil
-    agenda.later(fails ? RETRY_MS : dice.between(0, scenario.diskMs), () => `${this.#user.name} ${fails ? 'tries its disk again' : `wrote ${rows.length} rows`}`, () => {
-      if (!this.#user.alive) return void (counts.lostDecisions += batch.length)
-      if (agenda.now < this.#failsUntil) return this.#writeLater(batch, rows)
-      this.#writing = false
-      this.#leave(batch, rows)
-      this.#drain()
-    })
+    agenda.later(
+      fails ? RETRY_MS : dice.between(0, scenario.diskMs),
+      () => `${this.#user.name} ${fails ? 'tries its disk again' : `wrote ${rows.length} rows`}`,
+      () => {
+        if (!this.#user.alive) return void (counts.lostDecisions += batch.length)
+        if (agenda.now < this.#failsUntil) return this.#writeLater(batch, rows)
+        this.#writing = false
+        this.#leave(batch, rows)
+        this.#drain()
+      },
+    )
   }
 
   #leave(batch: readonly Decided[], rows: readonly Row[]): void {

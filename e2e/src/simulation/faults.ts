@@ -1,18 +1,37 @@
 // What goes wrong in a simulation: each kind of fault as one function that says whether it could happen now.
 import { trainingBlock, type MemberId } from '@starling-grid/protocol'
 import { neighbours } from '@starling-grid/volunteer'
+import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'
 import { type Fault, FAULTS } from './counts.ts'
-import type { Context } from './context.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 
-/** When a member's socket breaks at the worst moment: as it sends this, or begins to fetch a state from another member. */
+/**
+ * When a member's socket breaks at the worst moment: as it sends this, or begins to fetch a state from another member.
+ */
 const MOMENTS = ['state', 'state', 'fetch', 'fetch', 'fetch', 'confirm', 'held', 'abort'] as const
 
 /** Draws: a crash between effects must meet a decision with several of them, so it is tried more often. */
 const WEIGHTS: Record<Fault, number> = {
-  'member-crash': 4, 'member-leave': 1, 'socket-loss': 4, 'socket-loss-in-exchange': 3, 'all-sockets-lost': 2, 'coordinator-crash': 3, 'crash-between-effects': 4, 'takeover': 1, 'spurious-abort': 3, 'link-partition': 2, 'bad-gradient': 1, 'everybody-dies': 1,
-  'suspended-member': 3, 'stuck-member': 2, 'network-outage': 1, 'swizzle': 2, 'disk-failure': 2, 'job-switch': 2, 'damaged-checkpoint': 2,
+  'member-crash': 4,
+  'member-leave': 1,
+  'socket-loss': 4,
+  'socket-loss-in-exchange': 3,
+  'all-sockets-lost': 2,
+  'coordinator-crash': 3,
+  'crash-between-effects': 4,
+  takeover: 1,
+  'spurious-abort': 3,
+  'link-partition': 2,
+  'bad-gradient': 1,
+  'everybody-dies': 1,
+  'suspended-member': 3,
+  'stuck-member': 2,
+  'network-outage': 1,
+  swizzle: 2,
+  'disk-failure': 2,
+  'job-switch': 2,
+  'damaged-checkpoint': 2,
 }
 /** These wait for their moment, and count when it comes. */
 const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
@@ -39,7 +58,10 @@ export interface Victims {
   stick(volunteer: VolunteerProcess, ms: number): void
   /** No socket lives, and none opens for a while. */
   outage(ms: number): void
-  /** Members are cut off one after another, for less than the time after which they count as gone, and come back in another order. */
+  /**
+   * Members are cut off one after another, for less than the time after which they count as gone, and come back in
+   * another order.
+   */
   swizzle(): void
   /** The bytes of the newest checkpoint are gone; false: there is none. */
   damageCheckpoint(): boolean
@@ -75,9 +97,15 @@ export class Faults {
       case 'member-crash':
         return this.#withVolunteer((volunteer) => this.#victims.crash(volunteer))
       case 'member-leave':
-        return this.#withVolunteer((volunteer) => this.#leave(volunteer), ({ connection }) => connection !== undefined)
+        return this.#withVolunteer(
+          (volunteer) => this.#leave(volunteer),
+          ({ connection }) => connection !== undefined,
+        )
       case 'socket-loss':
-        return this.#withVolunteer(({ connection }) => connection?.break(), ({ connection }) => connection?.up === true)
+        return this.#withVolunteer(
+          ({ connection }) => connection?.break(),
+          ({ connection }) => connection?.up === true,
+        )
       case 'socket-loss-in-exchange':
         return this.#withVolunteer((volunteer) => (volunteer.breaksAt = this.#context.dice.pick(MOMENTS)))
       case 'all-sockets-lost':
@@ -90,13 +118,25 @@ export class Faults {
       case 'takeover':
         return this.#withCoordinator(() => this.#victims.takeOver())
       case 'spurious-abort':
-        return this.#withVolunteer((volunteer) => this.#abort(volunteer), ({ core }) => core.ring !== undefined)
+        return this.#withVolunteer(
+          (volunteer) => this.#abort(volunteer),
+          ({ core }) => core.ring !== undefined,
+        )
       case 'link-partition':
-        return this.#withVolunteer((volunteer) => this.#partition(volunteer), ({ core }) => (core.ring?.members.length ?? 0) > 1)
+        return this.#withVolunteer(
+          (volunteer) => this.#partition(volunteer),
+          ({ core }) => (core.ring?.members.length ?? 0) > 1,
+        )
       case 'suspended-member':
-        return this.#withVolunteer((volunteer) => this.#victims.suspend(volunteer, this.#duration(SLEEP_MS)), ({ asleep }) => !asleep.now)
+        return this.#withVolunteer(
+          (volunteer) => this.#victims.suspend(volunteer, this.#duration(SLEEP_MS)),
+          ({ asleep }) => !asleep.now,
+        )
       case 'stuck-member':
-        return this.#withVolunteer((volunteer) => this.#victims.stick(volunteer, this.#duration(STUCK_MS)), ({ stuck }) => !stuck.now)
+        return this.#withVolunteer(
+          (volunteer) => this.#victims.stick(volunteer, this.#duration(STUCK_MS)),
+          ({ stuck }) => !stuck.now,
+        )
       case 'network-outage':
         this.#victims.outage(this.#duration(OUTAGE_MS))
         return true
@@ -114,14 +154,18 @@ export class Faults {
         return true
       case 'everybody-dies':
         for (const volunteer of this.#victims.volunteers) if (volunteer.alive) this.#victims.crash(volunteer)
-        if (this.#context.dice.chance(0.3)) this.#withCoordinator((coordinator) => this.#victims.crashCoordinator(coordinator))
+        if (this.#context.dice.chance(0.3))
+          this.#withCoordinator((coordinator) => this.#victims.crashCoordinator(coordinator))
         return true
       default:
         return fault satisfies never
     }
   }
 
-  #withVolunteer(act: (volunteer: VolunteerProcess) => void, suits: (volunteer: VolunteerProcess) => boolean = () => true): boolean {
+  #withVolunteer(
+    act: (volunteer: VolunteerProcess) => void,
+    suits: (volunteer: VolunteerProcess) => boolean = () => true,
+  ): boolean {
     const volunteer = this.#context.dice.pick(this.#victims.volunteers.filter((one) => one.alive && suits(one)))
     if (volunteer === undefined) return false
     this.#context.trace(() => `to ${volunteer.id}:`)

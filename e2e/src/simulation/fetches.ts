@@ -52,17 +52,24 @@ export class Fetches {
   }
 
   /** A1: over HTTP, while the coordinator keeps it. */
-  beginGuest(wanted: { readonly gen: number; readonly id: number }, stage: (sum: { readonly id: number; readonly sum: Float32Array }) => void): void {
+  beginGuest(
+    wanted: { readonly gen: number; readonly id: number },
+    stage: (sum: { readonly id: number; readonly sum: Float32Array }) => void,
+  ): void {
     const { gen, id } = wanted
     const { agenda, dice, scenario } = this.#context
-    agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} gets sum ${id} of guests, g${gen}`, () => {
-      if (this.#isLost()) return this.beginGuest(wanted, stage)
-      const { connection, core } = this.#asker
-      const sum = connection?.up === true ? connection.coordinator.guestSum(id) : undefined
-      if (sum === undefined || core.ring?.gen !== gen) return
-      stage({ id, sum })
-      this.#asker.take({ type: 'guest-fetched', gen, id })
-    })
+    agenda.later(
+      dice.between(0, scenario.transferMs),
+      () => `${this.#asker.id} gets sum ${id} of guests, g${gen}`,
+      () => {
+        if (this.#isLost()) return this.beginGuest(wanted, stage)
+        const { connection, core } = this.#asker
+        const sum = connection?.up === true ? connection.coordinator.guestSum(id) : undefined
+        if (sum === undefined || core.ring?.gen !== gen) return
+        stage({ id, sum })
+        this.#asker.take({ type: 'guest-fetched', gen, id })
+      },
+    )
   }
 
   #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
@@ -78,7 +85,9 @@ export class Fetches {
     if (answer === undefined && kind === 'reduced') return this.#asker.take({ type: 'reduced-missing', gen })
     if (answer === undefined) return this.#failed(gen, source)
     const learning = this.#asker.core.learning?.gen === gen
-    this.#context.counts[kind === 'state' ? (learning ? 'prefetches' : 'stateFetches') : learning ? 'followedSteps' : 'catchUps']++
+    this.#context.counts[
+      kind === 'state' ? (learning ? 'prefetches' : 'stateFetches') : learning ? 'followedSteps' : 'catchUps'
+    ]++
     if (kind === 'state') this.#state = { version, counts: answer }
     else this.#reduced = { version, sum: answer }
     this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', gen, version })
@@ -95,15 +104,19 @@ export class Fetches {
     const { gen, target, coordinatorHolds } = wanted
     if (coordinatorHolds !== true) return this.#failed(gen, null)
     const { agenda, dice, scenario } = this.#context
-    agenda.later(dice.between(0, scenario.transferMs), () => `${this.#asker.id} downloads version ${target.v}`, () => {
-      if (!this.#wants(gen)) return
-      if (this.#isLost()) return this.#download(wanted)
-      const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
-      if (stored === undefined) return this.#failed(gen, null)
-      this.#context.counts.coordinatorFetches++
-      this.#state = stored
-      this.#asker.take({ type: 'state-fetched', gen, version: target })
-    })
+    agenda.later(
+      dice.between(0, scenario.transferMs),
+      () => `${this.#asker.id} downloads version ${target.v}`,
+      () => {
+        if (!this.#wants(gen)) return
+        if (this.#isLost()) return this.#download(wanted)
+        const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
+        if (stored === undefined) return this.#failed(gen, null)
+        this.#context.counts.coordinatorFetches++
+        this.#state = stored
+        this.#asker.take({ type: 'state-fetched', gen, version: target })
+      },
+    )
   }
 
   /** It forms a ring, or learns beside it. */
@@ -113,12 +126,24 @@ export class Fetches {
   }
 
   #failed(gen: number, blamed: MemberId | null): void {
-    this.#context.agenda.later(0, () => `${this.#asker.id} finds no source for g${gen}`, () =>
-      this.#asker.take({ type: 'trouble', gen, blamed, why: 'own', code: 'link-lost', message: 'the version could not be fetched' }))
+    this.#context.agenda.later(
+      0,
+      () => `${this.#asker.id} finds no source for g${gen}`,
+      () =>
+        this.#asker.take({
+          type: 'trouble',
+          gen,
+          blamed,
+          why: 'own',
+          code: 'link-lost',
+          message: 'the version could not be fetched',
+        }),
+    )
   }
 
   takeState(version: VersionRef): Replica {
-    if (this.#state === undefined || !sameVersion(this.#state.version, version)) throw new Error(`internal: version ${version.v} is not staged`)
+    if (this.#state === undefined || !sameVersion(this.#state.version, version))
+      throw new Error(`internal: version ${version.v} is not staged`)
     return { version, counts: this.#state.counts.slice() }
   }
 

@@ -1,4 +1,5 @@
-// Frames of one member on their way to others: over the link between the two, past a cut one through the coordinator (R18), or lost.
+// Frames of one member on their way to others: over the link between the two, past a cut one through the coordinator
+// (R18), or lost.
 import { type MemberId, packFrame } from '@starling-grid/protocol'
 import type { Addressed } from '@starling-grid/volunteer'
 import type { Connection } from './connection.ts'
@@ -13,14 +14,23 @@ export interface FrameSender {
 /** ms until a broken link is noticed */
 export const LINK_NOTICE_MS = 2000
 
-export function sendFrames(context: Context, from: FrameSender, frames: readonly Addressed[], ring: RingWork | undefined): void {
+export function sendFrames(
+  context: Context,
+  from: FrameSender,
+  frames: readonly Addressed[],
+  ring: RingWork | undefined,
+): void {
   for (const { to: place, frame } of frames) {
     const to = ring?.memberAt(place)
     if (to === undefined) continue
     const bytes = packFrame(frame) // at once: payloads are views of what changes
     if (!reaches(context, from, to, ring?.isRelayed(place) === true)) notArrived(context, from.id, to, frame.generation)
     else
-      context.agenda.send(`${from.id}⇢${to}`, () => `${from.id} ⇢ ${to}: ${frame.type} of step ${frame.step}, g${frame.generation}`, () => context.peer(to)?.frameArrived(from.id, bytes))
+      context.agenda.send(
+        `${from.id}⇢${to}`,
+        () => `${from.id} ⇢ ${to}: ${frame.type} of step ${frame.step}, g${frame.generation}`,
+        () => context.peer(to)?.frameArrived(from.id, bytes),
+      )
   }
 }
 
@@ -34,5 +44,9 @@ function reaches(context: Context, { id, connection }: FrameSender, to: MemberId
 /** The receiver gives up waiting for it. */
 function notArrived(context: Context, from: MemberId, to: MemberId, gen: number): void {
   const peer = context.peer(to)
-  context.agenda.later(LINK_NOTICE_MS, () => `${to} waits in vain for frames of ${from}`, () => peer?.missed(from, gen))
+  context.agenda.later(
+    LINK_NOTICE_MS,
+    () => `${to} waits in vain for frames of ${from}`,
+    () => peer?.missed(from, gen),
+  )
 }

@@ -10,7 +10,11 @@ import type { VolunteerProcess } from './volunteer-process.ts'
 /** A member that is connected this long without a break has heard the ballot and was heard. */
 const IN_REACH_MS = 4 * LATENCY_MS
 
-export function checkInvariants(context: Context, volunteers: readonly VolunteerProcess[], coordinator: CoordinatorProcess | undefined): void {
+export function checkInvariants(
+  context: Context,
+  volunteers: readonly VolunteerProcess[],
+  coordinator: CoordinatorProcess | undefined,
+): void {
   const alive = volunteers.filter((volunteer) => volunteer.alive)
   for (const volunteer of alive) checkReplica(context, volunteer)
   checkGenerations(context, alive)
@@ -22,9 +26,14 @@ export function checkInvariants(context: Context, volunteers: readonly Volunteer
 /** I1, I6 */
 function checkReplica(context: Context, { id, core, replica }: VolunteerProcess): void {
   if (core.version === undefined) return
-  if (replica === undefined || !sameVersion(replica.version, core.version)) return context.violations.report('I6', `${id} claims version ${core.version.v} and holds ${replica?.version.v ?? 'nothing'}`)
+  if (replica === undefined || !sameVersion(replica.version, core.version))
+    return context.violations.report(
+      'I6',
+      `${id} claims version ${core.version.v} and holds ${replica?.version.v ?? 'nothing'}`,
+    )
   context.history.check(id, replica)
-  if (!claimLeadsTo(core, core.version)) context.violations.report('I6', `${id} would claim another version than ${core.version.v}, which it holds`)
+  if (!claimLeadsTo(core, core.version))
+    context.violations.report('I6', `${id} would claim another version than ${core.version.v}, which it holds`)
 }
 
 /** Claims that were found right, by member: folding a long tail after every event would take most of the time. */
@@ -46,8 +55,16 @@ function checkGenerations(context: Context, volunteers: readonly VolunteerProces
     for (const other of running) {
       if (one.id >= other.id || one.core.ring?.gen !== other.core.ring?.gen) continue
       const [a, b] = [one.core.version, other.core.version]
-      if (a === undefined || b === undefined || Math.abs(a.v - b.v) > 1) context.violations.report('I2', `${one.id} is at ${a?.v}, ${other.id} at ${b?.v} in generation ${one.core.ring?.gen}`)
-      else if (a.v === b.v && a.id !== b.id) context.violations.report('I2', `${one.id} and ${other.id} hold different versions ${a.v} in generation ${one.core.ring?.gen}`)
+      if (a === undefined || b === undefined || Math.abs(a.v - b.v) > 1)
+        context.violations.report(
+          'I2',
+          `${one.id} is at ${a?.v}, ${other.id} at ${b?.v} in generation ${one.core.ring?.gen}`,
+        )
+      else if (a.v === b.v && a.id !== b.id)
+        context.violations.report(
+          'I2',
+          `${one.id} and ${other.id} hold different versions ${a.v} in generation ${one.core.ring?.gen}`,
+        )
     }
 }
 
@@ -56,31 +73,48 @@ function checkPrefix(context: Context, volunteers: readonly VolunteerProcess[], 
   if (state.phase.type !== 'ring') return
   const { head } = state.chain
   for (const { id, core } of volunteers)
-    if (core.ring?.stage === 'running' && core.ring.gen === state.gen && (core.version === undefined || !context.history.descends(core.version, head)))
+    if (
+      core.ring?.stage === 'running' &&
+      core.ring.gen === state.gen &&
+      (core.version === undefined || !context.history.descends(core.version, head))
+    )
       context.violations.report('I3', `${id} runs in generation ${state.gen} without the committed version ${head.v}`)
 }
 
 /** I4: DONE is what the committed version holds. */
 function checkDone(context: Context, { state }: CoordinatorProcess): void {
   const counts = context.history.counts(state.chain.head)
-  if (counts === undefined) return context.violations.report('I4', `version ${state.chain.head.v} is committed and nobody made it`)
+  if (counts === undefined)
+    return context.violations.report('I4', `version ${state.chain.head.v} is committed and nobody made it`)
   for (let epoch = 0; epoch < state.config.epochs; epoch++)
     for (let index = 0; index < state.config.blocks; index++) {
       const block = trainingBlock(epoch, index)
-      if (state.chain.isDone(block) !== (counts[context.history.seat(block)] === 1)) context.violations.report('I4', `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} it is otherwise`)
+      if (state.chain.isDone(block) !== (counts[context.history.seat(block)] === 1))
+        context.violations.report(
+          'I4',
+          `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} it is otherwise`,
+        )
     }
 }
 
 /** What was written down is what is known: a restart would go on from the same state. */
-export function checkReplay(context: Context, { state }: CoordinatorProcess, entries: Parameters<typeof replay>[1]): void {
+export function checkReplay(
+  context: Context,
+  { state }: CoordinatorProcess,
+  entries: Parameters<typeof replay>[1],
+): void {
   const [known, written] = [durable(state), replayed(state.config, entries)]
-  if (known !== written) context.violations.report('replay', `the journal makes ${written}, the coordinator knows ${known}`)
+  if (known !== written)
+    context.violations.report('replay', `the journal makes ${written}, the coordinator knows ${known}`)
   const kept = replayed(state.config, compacted([...entries]))
-  if (kept !== written) context.violations.report('replay', `the journal makes ${written}, and ${kept} without what later rows supersede`)
+  if (kept !== written)
+    context.violations.report('replay', `the journal makes ${written}, and ${kept} without what later rows supersede`)
 }
 
 /** As the next take-over leaves it. */
-function compacted(entries: readonly { readonly entry: JournalEntry; readonly at: number }[]): Parameters<typeof replay>[1] {
+function compacted(
+  entries: readonly { readonly entry: JournalEntry; readonly at: number }[],
+): Parameters<typeof replay>[1] {
   const places = new Set(superseded(entries.map(({ entry }) => entry)))
   return entries.filter((_, place) => !places.has(place))
 }
@@ -95,30 +129,80 @@ function replayed(config: RunState['config'], entries: Parameters<typeof replay>
 }
 
 function durable(state: RunState): string {
-  const { owner, gen, chain, checkpoints, mode, modeEpoch, leasesReserved, quarantined, validated, finished, abandoned, rings } = state
+  const {
+    owner,
+    gen,
+    chain,
+    checkpoints,
+    mode,
+    modeEpoch,
+    leasesReserved,
+    quarantined,
+    validated,
+    finished,
+    abandoned,
+    rings,
+  } = state
   const results = [...validated].map(([id, blocks]) => [id, blocks.size])
-  return JSON.stringify([owner, gen, chain.head, checkpoints, mode, modeEpoch, leasesReserved, [...quarantined], results, finished, abandoned, [...rings]])
+  return JSON.stringify([
+    owner,
+    gen,
+    chain.head,
+    checkpoints,
+    mode,
+    modeEpoch,
+    leasesReserved,
+    [...quarantined],
+    results,
+    finished,
+    abandoned,
+    [...rings],
+  ])
 }
 
 /** Before an entry takes effect: a start needs all members at its version, a rewind nobody who holds more. */
-export function checkEntry(context: Context, volunteers: readonly VolunteerProcess[], coordinator: CoordinatorProcess, entry: JournalEntry & { readonly head: VersionRef }): void {
+export function checkEntry(
+  context: Context,
+  volunteers: readonly VolunteerProcess[],
+  coordinator: CoordinatorProcess,
+  entry: JournalEntry & { readonly head: VersionRef },
+): void {
   if (entry.type === 'start') checkStart(context, volunteers, coordinator, entry)
   // A final rewind gives up what one member alone vouches for (A5, disputes): that it is honest is not known.
   if (entry.type === 'rewind' && entry.final !== true) checkRewind(context, volunteers, coordinator, entry)
 }
 
 /** I3: a committed version is held whole by all members of the generation (R8). */
-function checkStart(context: Context, volunteers: readonly VolunteerProcess[], { state }: CoordinatorProcess, { gen, members }: { readonly gen: number; readonly members: readonly string[] }): void {
+function checkStart(
+  context: Context,
+  volunteers: readonly VolunteerProcess[],
+  { state }: CoordinatorProcess,
+  { gen, members }: { readonly gen: number; readonly members: readonly string[] },
+): void {
   const { head } = state.chain
   for (const { id, alive, core } of volunteers)
-    if (alive && members.includes(id) && core.promised === gen && (core.version === undefined || !sameVersion(core.version, head)))
-      context.violations.report('I3', `generation ${gen} starts after version ${head.v}, ${id} is at ${core.version?.v ?? 'nothing'}`)
+    if (
+      alive &&
+      members.includes(id) &&
+      core.promised === gen &&
+      (core.version === undefined || !sameVersion(core.version, head))
+    )
+      context.violations.report(
+        'I3',
+        `generation ${gen} starts after version ${head.v}, ${id} is at ${core.version?.v ?? 'nothing'}`,
+      )
 }
 
-function checkRewind(context: Context, volunteers: readonly VolunteerProcess[], { state, sessions }: CoordinatorProcess, { head }: { readonly head: VersionRef }): void {
+function checkRewind(
+  context: Context,
+  volunteers: readonly VolunteerProcess[],
+  { state, sessions }: CoordinatorProcess,
+  { head }: { readonly head: VersionRef },
+): void {
   for (const { id, alive, core } of volunteers) {
     const since = state.members.get(id)?.joinedAt ?? Number.POSITIVE_INFINITY
     const inReach = alive && sessions.get(id)?.up === true && context.agenda.now - since > IN_REACH_MS
-    if (inReach && core.version !== undefined && context.history.descends(core.version, head)) context.violations.report('lost-work', `version ${head.v} is given up, ${id} holds it and was connected`)
+    if (inReach && core.version !== undefined && context.history.descends(core.version, head))
+      context.violations.report('lost-work', `version ${head.v} is given up, ${id} holds it and was connected`)
   }
 }

@@ -1,7 +1,16 @@
-// The durable journal with its fence, and what may never happen in it: counters that repeat (I7), a chain that changes (I5),
-// two kinds of writers in one mode epoch (I8), epochs that mix.
-import { type Mode, type BlockId, epochOf, extend, type LeaseToken, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
+// The durable journal with its fence, and what may never happen in it: counters that repeat (I7), a chain that changes
+// (I5), two kinds of writers in one mode epoch (I8), epochs that mix.
+import {
+  type Mode,
+  type BlockId,
+  epochOf,
+  extend,
+  type LeaseToken,
+  sameVersion,
+  type StepRecord,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { Counts } from './counts.ts'
 import type { Row } from './disk.ts'
 import { digestOf, type History, type Replica } from './replica.ts'
@@ -49,7 +58,15 @@ export class Chronicle {
   #abandoned: VersionRef | undefined
   finished = false
 
-  constructor(config: RunConfig, world: { readonly history: History; readonly violations: Violations; readonly counts: Counts; readonly blobs: ReadonlyMap<string, Replica> }) {
+  constructor(
+    config: RunConfig,
+    world: {
+      readonly history: History
+      readonly violations: Violations
+      readonly counts: Counts
+      readonly blobs: ReadonlyMap<string, Replica>
+    },
+  ) {
     this.#config = config
     this.#mode = config.mode === 'auto' ? 'ring' : config.mode
     this.#history = world.history
@@ -114,7 +131,11 @@ export class Chronicle {
         return
       case 'checkpoint-damaged':
         this.#counts.damagedCheckpoints++
-        this.#checkpoints.splice(0, this.#checkpoints.length, ...this.#checkpoints.filter((one) => one.v === 0 || !sameVersion(one, entry.version)))
+        this.#checkpoints.splice(
+          0,
+          this.#checkpoints.length,
+          ...this.#checkpoints.filter((one) => one.v === 0 || !sameVersion(one, entry.version)),
+        )
         return
       case 'finished':
         return this.#finish()
@@ -130,7 +151,8 @@ export class Chronicle {
     for (const { block, leaseEpoch } of leases) {
       this.#raise(`lease epoch of block ${block}`, this.#leaseEpochs.get(block) ?? 0, leaseEpoch)
       this.#leaseEpochs.set(block, leaseEpoch)
-      if (leaseEpoch > this.#leasesReserved) this.#violations.report('I7', `lease ${leaseEpoch} of block ${block} is not reserved`)
+      if (leaseEpoch > this.#leasesReserved)
+        this.#violations.report('I7', `lease ${leaseEpoch} of block ${block} is not reserved`)
     }
   }
 
@@ -149,7 +171,8 @@ export class Chronicle {
   #append(records: readonly StepRecord[]): void {
     for (const record of records) {
       const parent = this.head
-      if (record.v !== parent.v + 1) return this.#violations.report('I5', `record ${record.v} is committed after version ${parent.v}`)
+      if (record.v !== parent.v + 1)
+        return this.#violations.report('I5', `record ${record.v} is committed after version ${parent.v}`)
       const version = extend(parent, record)
       if (this.#abandoned?.id === version.id) this.#counts.undoneRewinds++
       this.#abandoned = undefined
@@ -166,11 +189,16 @@ export class Chronicle {
   #checkEpoch(record: StepRecord): void {
     const epochs = new Set(record.blocks.map(epochOf))
     const [epoch] = epochs
-    if (epoch === undefined || epochs.size > 1) return this.#violations.report('epoch', `version ${record.v} holds blocks of ${epochs.size} epochs`)
+    if (epoch === undefined || epochs.size > 1)
+      return this.#violations.report('epoch', `version ${record.v} holds blocks of ${epochs.size} epochs`)
     const last = Math.max(0, ...this.records.slice(-1).flatMap(({ blocks }) => blocks.map(epochOf)))
     if (epoch < last) return this.#violations.report('epoch', `version ${record.v} goes back to epoch ${epoch}`)
     const missing = this.#missing(epoch)
-    if (missing > 0) this.#violations.report('epoch', `version ${record.v} begins epoch ${epoch} while ${missing} blocks of the one before are missing`)
+    if (missing > 0)
+      this.#violations.report(
+        'epoch',
+        `version ${record.v} begins epoch ${epoch} while ${missing} blocks of the one before are missing`,
+      )
   }
 
   /** Blocks of the epochs before `end` that are neither in the head version nor quarantined. */
@@ -184,14 +212,20 @@ export class Chronicle {
   #checkWriter({ kind, modeEpoch, v }: StepRecord): void {
     const known = this.#kinds.get(modeEpoch) ?? kind
     this.#kinds.set(modeEpoch, known)
-    if (known !== kind) this.#violations.report('I8', `version ${v} is written by ${kind} in mode epoch ${modeEpoch}, which belongs to ${known}`)
+    if (known !== kind)
+      this.#violations.report(
+        'I8',
+        `version ${v} is written by ${kind} in mode epoch ${modeEpoch}, which belongs to ${known}`,
+      )
   }
 
   #checkpoint({ version, blob }: Extract<JournalEntry, { type: 'checkpoint' }>): void {
     this.#counts.checkpoints++
-    if (this.#versions[version.v]?.id !== version.id) return this.#violations.report('I5', `the checkpoint of version ${version.v} is not on the chain`)
+    if (this.#versions[version.v]?.id !== version.id)
+      return this.#violations.report('I5', `the checkpoint of version ${version.v} is not on the chain`)
     const replica = this.#blobs.get(blob)
-    if (replica === undefined || digestOf(replica) !== blob) return this.#violations.report('I6', `the checkpoint of version ${version.v} has no bytes`)
+    if (replica === undefined || digestOf(replica) !== blob)
+      return this.#violations.report('I6', `the checkpoint of version ${version.v} has no bytes`)
     this.#history.check(`the checkpoint of version ${version.v}`, { version, counts: replica.counts })
     this.#checkpoints.push(version)
     this.#saved.add(version.id)
@@ -200,8 +234,10 @@ export class Chronicle {
   /** I5: only to a prefix that is a checkpoint. */
   #rewind(to: VersionRef): void {
     this.#counts.rewinds++
-    if (this.#versions[to.v]?.id !== to.id) return this.#violations.report('I5', `rewound to version ${to.v}, which is not on the chain`)
-    if (!this.hasCheckpoint(to)) return this.#violations.report('I5', `rewound to version ${to.v}, which is no checkpoint`)
+    if (this.#versions[to.v]?.id !== to.id)
+      return this.#violations.report('I5', `rewound to version ${to.v}, which is not on the chain`)
+    if (!this.hasCheckpoint(to))
+      return this.#violations.report('I5', `rewound to version ${to.v}, which is no checkpoint`)
     this.#abandoned = this.#versions[to.v + 1]
     this.#versions.length = to.v + 1
     this.records.length = to.v
@@ -212,6 +248,7 @@ export class Chronicle {
     this.finished = true
     const missing = this.#missing(this.#config.epochs)
     if (missing > 0) this.#violations.report('I9', `the run is finished and ${missing} blocks are missing`)
-    if (!this.hasCheckpoint(this.head)) this.#violations.report('I9', 'the run is finished and its last version is not durable')
+    if (!this.hasCheckpoint(this.head))
+      this.#violations.report('I9', 'the run is finished and its last version is not durable')
   }
 }

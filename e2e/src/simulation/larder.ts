@@ -1,4 +1,5 @@
-// What a member can serve to others besides the state that it holds: the sums of its last steps, and a copy of an earlier version.
+// What a member can serve to others besides the state that it holds: the sums of its last steps, and a copy of an
+// earlier version.
 import { sameVersion, type VersionRef } from '@starling-grid/protocol'
 import { type MemberCore, mayServe } from '@starling-grid/volunteer'
 import type { FetchWish } from './context.ts'
@@ -18,7 +19,8 @@ export class Larder {
   }
 
   serve({ kind, gen, version }: FetchWish, core: MemberCore, held: Replica | undefined): Float32Array | undefined {
-    if (kind === 'state' && gen === core.promised && this.copy !== undefined && sameVersion(this.copy.version, version)) return this.copy.counts.slice()
+    if (kind === 'state' && gen === core.promised && this.copy !== undefined && sameVersion(this.copy.version, version))
+      return this.copy.counts.slice()
     if (!mayServe(core, gen, version, kind)) return undefined
     if (kind === 'state') return held?.counts.slice()
     return this.#sums.find((kept) => sameVersion(kept.version, version))?.sum

@@ -22,7 +22,10 @@ export class ParameterServer {
   /** of the pushes that are no version yet */
   #sum: Float32Array | undefined
 
-  constructor(context: Context, { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Chronicle }) {
+  constructor(
+    context: Context,
+    { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Chronicle },
+  ) {
     this.#context = context
     this.#blobs = blobs
     this.#chronicle = chronicle
@@ -32,19 +35,25 @@ export class ParameterServer {
   load({ version, blob }: Checkpoint, onDamaged: () => void): void {
     const counts = blob === undefined ? new Float32Array(this.#context.history.length) : this.#blobs.get(blob)?.counts
     const { head } = this.#chronicle
-    if (version.id !== head.id) this.#context.violations.report('I6', `the parameter server starts at version ${version.v} while version ${head.v} is committed`)
+    if (version.id !== head.id)
+      this.#context.violations.report(
+        'I6',
+        `the parameter server starts at version ${version.v} while version ${head.v} is committed`,
+      )
     if (counts === undefined) return onDamaged()
     this.#replica = { version, counts }
     this.#sum = undefined
   }
 
   add(gradient: Float32Array | undefined): void {
-    if (this.#replica === undefined || gradient === undefined) return this.#context.violations.report('I6', 'a push is added to nothing')
+    if (this.#replica === undefined || gradient === undefined)
+      return this.#context.violations.report('I6', 'a push is added to nothing')
     this.#sum = this.#sum === undefined ? gradient : plus(this.#sum, gradient)
   }
 
   close(record: StepRecord, version: VersionRef): void {
-    if (this.#replica === undefined || this.#sum === undefined) return this.#context.violations.report('I6', 'a version is made of nothing')
+    if (this.#replica === undefined || this.#sum === undefined)
+      return this.#context.violations.report('I6', 'a version is made of nothing')
     this.#context.history.record(this.#replica.version, record, version)
     this.#replica = { version, counts: plus(this.#replica.counts, this.#sum) }
     this.#sum = undefined
@@ -53,18 +62,26 @@ export class ParameterServer {
 
   write(version: VersionRef, done: (written: Written) => void): void {
     const replica = this.#replica
-    if (replica === undefined || replica.version.id !== version.id) return this.#context.violations.report('I6', `the parameter server does not hold version ${version.v}`)
+    if (replica === undefined || replica.version.id !== version.id)
+      return this.#context.violations.report('I6', `the parameter server does not hold version ${version.v}`)
     const blob = digestOf(replica)
-    this.#context.agenda.later(this.#context.dice.between(0, WRITE_MS), () => `the parameter server wrote version ${version.v}`, () => {
-      this.#blobs.set(blob, replica)
-      done({ version, blob, bytes: replica.counts.byteLength })
-    })
+    this.#context.agenda.later(
+      this.#context.dice.between(0, WRITE_MS),
+      () => `the parameter server wrote version ${version.v}`,
+      () => {
+        this.#blobs.set(blob, replica)
+        done({ version, blob, bytes: replica.counts.byteLength })
+      },
+    )
   }
 
   /** A6: nobody else holds what it wrote since its last checkpoint. */
   unload(): void {
     if (this.#replica !== undefined && !this.#chronicle.wasSaved(this.#replica.version) && this.#replica.version.v > 0)
-      this.#context.violations.report('lost-work', `the parameter server stops and nobody has its version ${this.#replica.version.v}`)
+      this.#context.violations.report(
+        'lost-work',
+        `the parameter server stops and nobody has its version ${this.#replica.version.v}`,
+      )
     this.#replica = undefined
     this.#sum = undefined
   }

@@ -1,6 +1,15 @@
-// Parameters of the simulation: one float per training block of the run, counting how often the block is in them. What a
-// version id must hold is kept beside it, so that every claim can be compared with the truth (I1, I6).
-import { type BlockId, blockIndex, digest, epochOf, sameVersion, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+// Parameters of the simulation: one float per training block of the run, counting how often the block is in them. What
+// a version id must hold is kept beside it, so that every claim can be compared with the truth (I1, I6).
+import {
+  type BlockId,
+  blockIndex,
+  digest,
+  epochOf,
+  sameVersion,
+  type Sha256,
+  type StepRecord,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { Violations } from './violations.ts'
 
 export interface Replica {
@@ -20,7 +29,11 @@ export class History {
   readonly #truths = new Map<string, Truth>()
   readonly #violations: Violations
 
-  constructor(genesis: VersionRef, shape: { readonly blocks: number; readonly epochs: number }, violations: Violations) {
+  constructor(
+    genesis: VersionRef,
+    shape: { readonly blocks: number; readonly epochs: number },
+    violations: Violations,
+  ) {
     this.#blocksPerEpoch = shape.blocks
     this.#length = shape.blocks * shape.epochs
     this.#violations = violations
@@ -55,10 +68,13 @@ export class History {
 
   /** I1 and I6: no block twice, and what is claimed is what is held. */
   check(who: string, replica: Replica): void {
-    if (replica.counts.some((count) => count > 1)) return this.#violations.report('I1', `${who} holds a block twice at version ${replica.version.v}`)
+    if (replica.counts.some((count) => count > 1))
+      return this.#violations.report('I1', `${who} holds a block twice at version ${replica.version.v}`)
     const truth = this.counts(replica.version)
-    if (truth === undefined) return this.#violations.report('I6', `${who} claims an unknown version ${replica.version.v}`)
-    if (truth.some((count, i) => count !== replica.counts[i])) this.#violations.report('I6', `${who} claims version ${replica.version.v} and holds something else`)
+    if (truth === undefined)
+      return this.#violations.report('I6', `${who} claims an unknown version ${replica.version.v}`)
+    if (truth.some((count, i) => count !== replica.counts[i]))
+      this.#violations.report('I6', `${who} claims version ${replica.version.v} and holds something else`)
   }
 
   counts(version: VersionRef): Float32Array | undefined {

@@ -1,14 +1,26 @@
-// A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives the
-// state machine, so this is where the simulation can break them.
+// A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives
+// the state machine, so this is where the simulation can break them.
 import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
-import { type Addressed, type MemberCore, type MemberEffect, type MemberInput, react, RingExchange, type RingView, type StepStanding } from '@starling-grid/volunteer'
+import {
+  type Addressed,
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  react,
+  RingExchange,
+  type RingView,
+  type StepStanding,
+} from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 import { plus, type Replica } from './replica.ts'
 
 /** Two halves, the later one first, as backward finishes them. */
 function bucketsOf(length: number): { readonly start: number; readonly end: number }[] {
   const half = length >> 1
-  return [{ start: half, end: length }, { start: 0, end: half }].filter(({ start, end }) => end > start)
+  return [
+    { start: half, end: length },
+    { start: 0, end: half },
+  ].filter(({ start, end }) => end > start)
 }
 
 type Contribution = Extract<MemberEffect, { type: 'contribute' }>
@@ -39,7 +51,14 @@ export class RingWork {
     this.#view = ring
     this.gen = ring.gen
     const { length } = context.history
-    const shape = { generation: ring.gen, position: ring.position, size: ring.members.length, length, buckets: bucketsOf(length), ...(ring.exchange ? { exchange: ring.exchange.type } : {}) }
+    const shape = {
+      generation: ring.gen,
+      position: ring.position,
+      size: ring.members.length,
+      length,
+      buckets: bucketsOf(length),
+      ...(ring.exchange ? { exchange: ring.exchange.type } : {}),
+    }
     this.#exchange = new RingExchange(shape, ring.target.v + 1)
   }
 
@@ -55,7 +74,11 @@ export class RingWork {
 
   contribute({ step, manifest }: Contribution): Addressed[] {
     const guest = this.#view.flight?.guest?.blocks ?? []
-    return this.#exchange.contribute(step, this.#gradient(manifest.blocks.filter((block) => !guest.includes(block))), manifest)
+    return this.#exchange.contribute(
+      step,
+      this.#gradient(manifest.blocks.filter((block) => !guest.includes(block))),
+      manifest,
+    )
   }
 
   standing(step: number): StepStanding {
@@ -84,7 +107,11 @@ export class RingWork {
     return unpackFrame(bytes).generation === this.gen
   }
 
-  accept(from: MemberId, bytes: Uint8Array, replica: Replica | undefined): { readonly forward: Addressed[]; readonly refused?: Refusal } {
+  accept(
+    from: MemberId,
+    bytes: Uint8Array,
+    replica: Replica | undefined,
+  ): { readonly forward: Addressed[]; readonly refused?: Refusal } {
     const frame = unpackFrame(bytes)
     const before = this.#exchange.progress?.received ?? 0
     try {
@@ -105,8 +132,15 @@ export class RingWork {
     const step = this.#view.flight?.step
     if (reduce === undefined || step === undefined || step === this.#told) return undefined
     this.#told = step
-    if (this.#view.exchange?.type === 'butterfly' && this.#view.members.length > 1) this.#context.counts.butterflySteps++
-    return { type: 'reduced', gen: this.gen, step, manifests: reduce.manifests, gradDigest: digest(new Uint8Array(reduce.sum.buffer)) }
+    if (this.#view.exchange?.type === 'butterfly' && this.#view.members.length > 1)
+      this.#context.counts.butterflySteps++
+    return {
+      type: 'reduced',
+      gen: this.gen,
+      step,
+      manifests: reduce.manifests,
+      gradDigest: digest(new Uint8Array(reduce.sum.buffer)),
+    }
   }
 
   takeSum(): Float32Array | undefined {

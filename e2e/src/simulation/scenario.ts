@@ -1,6 +1,6 @@
+import { type AsyncPolicy, DEFAULT_ASYNC, type RunConfig, type Timing } from '@starling-grid/coordinator/run'
 // What one seed stands for: how many members, which network, which mode, how many faults of which kind.
 import { ALL_RULES_ON, genesis, jobId, type RulesOff } from '@starling-grid/protocol'
-import { type AsyncPolicy, DEFAULT_ASYNC, type RunConfig, type Timing } from '@starling-grid/coordinator/run'
 import { Dice } from './dice.ts'
 
 export type Network = 'fifo' | 'shuffled'
@@ -18,7 +18,8 @@ export interface SimulationOptions {
 /** What a shell around the reducers can do wrong; each must be noticed. */
 export const SHELL_MUTANTS = {
   'reads-before-fence': 'a coordinator raises its fence before it reads the journal (R2)',
-  'keeps-no-proof': 'a state that is kept for the next visit is kept with the records since the last acknowledged version (R4)',
+  'keeps-no-proof':
+    'a state that is kept for the next visit is kept with the records since the last acknowledged version (R4)',
   'keeps-damaged-checkpoints': 'of a checkpoint that cannot be read the older ones serve in its place',
   'parks-without-checkpoint': 'a run that pauses for another job has a checkpoint, or its members keep what they hold',
 } as const
@@ -61,16 +62,58 @@ export interface Scenario {
 }
 
 /** Nothing goes wrong by itself: for plays, which say what does. */
-export const CALM: Partial<Scenario> = { faults: 0, faultRate: 0, brokenLink: undefined, defect: undefined, diskMs: 0, gapMs: 0, uploadMs: undefined, lostAnswers: 0, warm: false }
+export const CALM: Partial<Scenario> = {
+  faults: 0,
+  faultRate: 0,
+  brokenLink: undefined,
+  defect: undefined,
+  diskMs: 0,
+  gapMs: 0,
+  uploadMs: undefined,
+  lostAnswers: 0,
+  warm: false,
+}
 
 /** Everything a few times shorter than in production, but in the same proportions. */
 const TIMING: Timing = {
-  stateMs: 2000, rejoinMs: 5000, lostMs: 20_000, linkOpenMs: 3000, formMs: 8000, newcomerMs: 4000, contributeMs: 5000, stallMs: 15_000, admitMs: 800, learnMs: 6000, checkpointSteps: 3, checkpointMs: 8000, uploadMs: 5000, parkMs: 10_000,
-  leaseMinMs: 1500, leaseMaxMs: 15_000, quietMs: 3000, quietMaxMs: 24_000, abortsBeforeFallback: 2, ballotsPerMinute: 20, retryMs: 250, retryMaxMs: 8000, excludeMs: 10_000, linkMemoryMs: 60_000, stalenessBound: 3,
+  stateMs: 2000,
+  rejoinMs: 5000,
+  lostMs: 20_000,
+  linkOpenMs: 3000,
+  formMs: 8000,
+  newcomerMs: 4000,
+  contributeMs: 5000,
+  stallMs: 15_000,
+  admitMs: 800,
+  learnMs: 6000,
+  checkpointSteps: 3,
+  checkpointMs: 8000,
+  uploadMs: 5000,
+  parkMs: 10_000,
+  leaseMinMs: 1500,
+  leaseMaxMs: 15_000,
+  quietMs: 3000,
+  quietMaxMs: 24_000,
+  abortsBeforeFallback: 2,
+  ballotsPerMinute: 20,
+  retryMs: 250,
+  retryMaxMs: 8000,
+  excludeMs: 10_000,
+  linkMemoryMs: 60_000,
+  stalenessBound: 3,
 }
 
-/** epochs, blocks in each, blocks in a batch; and of the runs, how many have more steps than a plan may be long (R14) */
-const SHAPES = [[2, 6, 3], [2, 6, 3], [2, 9, 3], [3, 5, 2], [1, 12, 1], [2, 10, 5]] as const
+/**
+ * epochs, blocks in each, blocks in a batch; and of the runs, how many have more steps than a plan may be long (R14)
+ */
+const SHAPES = [
+  [2, 6, 3],
+  [2, 6, 3],
+  [2, 9, 3],
+  [3, 5, 2],
+  [1, 12, 1],
+  [2, 10, 5],
+] as const
 const LONG_RUN = [1, 120, 1] as const
 const LONG_RUNS = 0.02
 /** when pushes become a version, and who waits for whom */
@@ -101,22 +144,45 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5ca1ab1e)
   const network = options.network ?? (dice.chance(0.5) ? 'fifo' : 'shuffled')
   const heavy = options.heavy ?? dice.chance(0.2)
-  const mode = options.guests === true ? 'ring' : options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring'
+  const mode =
+    options.guests === true
+      ? 'ring'
+      : (options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring')
   const seats = dice.between(2, 4)
   const off = options.off ?? ALL_RULES_ON
   const faults = options.guests === true ? dice.between(1, 4) : heavy ? dice.between(15, 29) : dice.between(2, 9)
   const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
   const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
   const drawn = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
-  const config = configOf(dice, { mode, guests: options.guests === true || (mode === 'ring' && dice.chance(GUEST_RUNS)) }, off)
+  const config = configOf(
+    dice,
+    { mode, guests: options.guests === true || (mode === 'ring' && dice.chance(GUEST_RUNS)) },
+    off,
+  )
   const withGuest = config.blocks === GUEST_RUN[1]
   const defect = withGuest ? 'no-ring-steps' : drawn
-  const computeMs = config.blocks === LONG_RUN[1] ? QUICK_MS : withGuest ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
+  const computeMs =
+    config.blocks === LONG_RUN[1] ? QUICK_MS : withGuest ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
   const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
   const asked = dice.chance(BUTTERFLIES) ? 'butterfly' : 'ring'
-  return { ...worldOf(seed), mutant: options.mutant, seed, computeMs, linksMs, transferMs, network, off, config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 }, seats, faults, faultRate, brokenLink, defect }
+  return {
+    ...worldOf(seed),
+    mutant: options.mutant,
+    seed,
+    computeMs,
+    linksMs,
+    transferMs,
+    network,
+    off,
+    config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 },
+    seats,
+    faults,
+    faultRate,
+    brokenLink,
+    defect,
+  }
 }
 
 /** What is around the processes. Drawn apart, so that it changes nothing else of a seed. */
@@ -131,12 +197,37 @@ function worldOf(seed: number): Pick<Scenario, 'diskMs' | 'gapMs' | 'uploadMs' |
   }
 }
 
-function configOf(dice: Dice, { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean }, off: RulesOff): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {
+function configOf(
+  dice: Dice,
+  { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean },
+  off: RulesOff,
+): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {
   const job = jobId('simulated')
-  const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
+  const [epochs, blocks, batchBlocks] = guests
+    ? GUEST_RUN
+    : dice.chance(LONG_RUNS)
+      ? LONG_RUN
+      : (dice.pick(SHAPES) ?? [2, 6, 3])
   return {
-    job, genesis: genesis(job, 'counts', 0), seed: dice.below(1000), blocks, epochs, batchBlocks, blockSamples: 1, mode, off,
-    validationBlocks: dice.pick([0, 0, 3]) ?? 0, maxSteps: undefined, validateEvery: 1, roundSteps: ROUND_STEPS[mode], minVolunteers: dice.between(1, 2),
-    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3, abortsBeforeFallback: dice.between(2, 3), ...(guests ? GUEST_TIMING : {}) },
+    job,
+    genesis: genesis(job, 'counts', 0),
+    seed: dice.below(1000),
+    blocks,
+    epochs,
+    batchBlocks,
+    blockSamples: 1,
+    mode,
+    off,
+    validationBlocks: dice.pick([0, 0, 3]) ?? 0,
+    maxSteps: undefined,
+    validateEvery: 1,
+    roundSteps: ROUND_STEPS[mode],
+    minVolunteers: dice.between(1, 2),
+    timing: {
+      ...TIMING,
+      checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3,
+      abortsBeforeFallback: dice.between(2, 3),
+      ...(guests ? GUEST_TIMING : {}),
+    },
   }
 }

@@ -1,5 +1,5 @@
-// A member at its share of a step: piece by piece, now and then slower than planned, so that blocks change members (R12).
-// Computing takes time and nothing else; which blocks are whose is decided by the real code (sync/share.ts).
+// A member at its share of a step: piece by piece, now and then slower than planned, so that blocks change members
+// (R12). Computing takes time and nothing else; which blocks are whose is decided by the real code (sync/share.ts).
 import { type BlockId, type Consumed, type MemberId, sameVersion } from '@starling-grid/protocol'
 import { type MemberCore, type MemberInput, nextBlocksOf } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
@@ -41,10 +41,26 @@ export class ShareWork {
     this.#worker = worker
   }
 
-  begin({ gen, step, kind, blocks }: { readonly gen: number; readonly step: number; readonly kind: 'ring' | 'round'; readonly blocks: readonly BlockId[] }): void {
+  begin({
+    gen,
+    step,
+    kind,
+    blocks,
+  }: {
+    readonly gen: number
+    readonly step: number
+    readonly kind: 'ring' | 'round'
+    readonly blocks: readonly BlockId[]
+  }): void {
     const { dice, scenario } = this.#context
     const ms = dice.between(scenario.computeMs >> 1, scenario.computeMs)
-    this.#next({ gen, step, blockMs: (ms * (dice.pick(SLOWNESS) ?? 1)) / Math.max(1, blocks.length), learned: this.#resumeRound(kind, gen, blocks), done: [] })
+    this.#next({
+      gen,
+      step,
+      blockMs: (ms * (dice.pick(SLOWNESS) ?? 1)) / Math.max(1, blocks.length),
+      learned: this.#resumeRound(kind, gen, blocks),
+      done: [],
+    })
   }
 
   /** A7: what the private copy learned from before goes on iff the base is the same and the share holds all of it. */
@@ -52,7 +68,10 @@ export class ShareWork {
     const core = this.#worker.coreOf(gen)
     const { consumed, version } = core
     if (kind !== 'round' || version === undefined) return undefined
-    const same = consumed !== undefined && sameVersion(consumed.base, version) && (consumed.blocks.every((block) => share.includes(block)) || core.off.has('A7'))
+    const same =
+      consumed !== undefined &&
+      sameVersion(consumed.base, version) &&
+      (consumed.blocks.every((block) => share.includes(block)) || core.off.has('A7'))
     if (same) this.#context.counts.resumedBlocks += consumed.blocks.length
     core.consumed = same ? consumed : { base: version, blocks: [] }
     return core.consumed
@@ -73,13 +92,22 @@ export class ShareWork {
     if (blocks === 'over') return
     if (blocks === 'wait') return void (this.#waiting = share)
     if (blocks === 'sealed') return this.#computed(share)
-    if (dice.chance(BEHIND)) agenda.later(0, () => `${id} is behind in step ${step} of g${gen}`, () => this.#worker.take({ type: 'behind', gen, step, blockMs }))
+    if (dice.chance(BEHIND))
+      agenda.later(
+        0,
+        () => `${id} is behind in step ${step} of g${gen}`,
+        () => this.#worker.take({ type: 'behind', gen, step, blockMs }),
+      )
     this.#maySendEarly(share, blocks)
-    agenda.later(blockMs * blocks.length, () => `${id} computed of step ${step} of g${gen}: [${blocks.join(' ')}]`, () => {
-      if (this.#worker.coreOf(gen).ring?.gen !== gen) return
-      share.learned?.blocks.push(...blocks.filter((block) => !share.learned?.blocks.includes(block)))
-      this.#next({ ...share, done: [...done, ...blocks] })
-    })
+    agenda.later(
+      blockMs * blocks.length,
+      () => `${id} computed of step ${step} of g${gen}: [${blocks.join(' ')}]`,
+      () => {
+        if (this.#worker.coreOf(gen).ring?.gen !== gen) return
+        share.learned?.blocks.push(...blocks.filter((block) => !share.learned?.blocks.includes(block)))
+        this.#next({ ...share, done: [...done, ...blocks] })
+      },
+    )
   }
 
   /** Once a bucket has left, the share can neither lose blocks nor get any: it is sealed before. */
@@ -88,7 +116,11 @@ export class ShareWork {
     const core = this.#worker.coreOf(gen)
     if (learned !== undefined || core.ring?.flight?.todo.length !== 0 || !dice.chance(EARLY)) return
     if (nextBlocksOf(core, { gen, step, most: 0, blockMs }) !== 'sealed') return
-    agenda.later((blockMs * last.length) / 2, () => `${this.#worker.id} has a bucket of step ${step} of g${gen}`, () => this.#worker.contributeEarly(gen, step, [...done, ...last]))
+    agenda.later(
+      (blockMs * last.length) / 2,
+      () => `${this.#worker.id} has a bucket of step ${step} of g${gen}`,
+      () => this.#worker.contributeEarly(gen, step, [...done, ...last]),
+    )
   }
 
   #computed({ gen, step, done: computed, learned }: Share): void {
@@ -96,6 +128,12 @@ export class ShareWork {
     const done = [...own, ...(this.#worker.coreOf(gen).ring?.flight?.guest?.blocks ?? [])]
     const samples = done.length
     const finite = !this.#context.poisoned(done) && !this.#context.has('no-ring-steps', this.#worker)
-    this.#worker.take({ type: 'computed', gen, step, finite, manifest: { blocks: done, samples, targets: samples, lossSum: samples, correct: 0 } })
+    this.#worker.take({
+      type: 'computed',
+      gen,
+      step,
+      finite,
+      manifest: { blocks: done, samples, targets: samples, lossSum: samples, correct: 0 },
+    })
   }
 }

@@ -57,7 +57,15 @@ export function simulate(seed: number, options: SimulateOptions = {}): Outcome {
     if (calmEvents > patience) violations.report('I9', `not finished ${patience} events after the last fault`)
   }
   world.checkEnd()
-  return { scenario, violation: violations.first, events, calmEvents, counts: world.counts, records: world.chronicle.records, trace }
+  return {
+    scenario,
+    violation: violations.first,
+    events,
+    calmEvents,
+    counts: world.counts,
+    records: world.chronicle.records,
+    trace,
+  }
 }
 
 function remember(trace: string[], line: string): void {
@@ -70,5 +78,9 @@ export function explain(outcome: Outcome, options: SimulateOptions = {}): string
   const { config, network, seats, faults, defect } = scenario
   const { trace } = simulate(scenario.seed, { ...options, trace: true })
   const setting = `${seats} members, ${network} network, mode ${config.mode}, ${config.epochs} × ${config.blocks} blocks in batches of ${config.batchBlocks}, ${faults} faults${defect === undefined ? '' : `, first seat: ${defect}`}`
-  return [`seed ${scenario.seed} breaks ${violation?.invariant}: ${violation?.text}`, setting, ...trace.map((line) => `  ${line}`)].join('\n')
+  return [
+    `seed ${scenario.seed} breaks ${violation?.invariant}: ${violation?.text}`,
+    setting,
+    ...trace.map((line) => `  ${line}`),
+  ].join('\n')
 }

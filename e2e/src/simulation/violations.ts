@@ -4,11 +4,25 @@
  * COMMIT.md §2, and four more:
  * replay: the journal rebuilds what the coordinator has to remember (R1);
  * epoch: an epoch is complete before a block of the next is on the chain (R13);
- * lost-work: a rewind, or a parameter server that stops, gives up only versions that no member in reach holds (R3, R6, A6), but for
+ * lost-work: a rewind, or a parameter server that stops, gives up only versions that no member in reach holds (R3, R6,
+ * A6), but for
  *   one that a single member vouches for when another has to (A5);
  * refusal: an honest member is never told that it sent what nobody should send.
  */
-export type Invariant = 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8' | 'I9' | 'replay' | 'epoch' | 'lost-work' | 'refusal'
+export type Invariant =
+  | 'I1'
+  | 'I2'
+  | 'I3'
+  | 'I4'
+  | 'I5'
+  | 'I6'
+  | 'I7'
+  | 'I8'
+  | 'I9'
+  | 'replay'
+  | 'epoch'
+  | 'lost-work'
+  | 'refusal'
 
 export interface Violation {
   readonly invariant: Invariant

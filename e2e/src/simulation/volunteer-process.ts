@@ -1,7 +1,26 @@
-// One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted blocks
-// in the place of parameters. It dies whole; a member that comes back is a new one.
-import { type BlockId, type Claim, type MemberId, type MessageTo, PROTOCOL_VERSION, type ToCoordinator, type ToVolunteer, unpackFrame } from '@starling-grid/protocol'
-import { claimOf, createMember, goOnFrom, type MemberCore, type MemberEffect, type MemberInput, mayContributeEarly, neighbours, react } from '@starling-grid/volunteer'
+// One member: the real state machine (sync/member.ts) and the real ring exchange over packed frames, with counted
+// blocks in the place of parameters. It dies whole; a member that comes back is a new one.
+import {
+  type BlockId,
+  type Claim,
+  type MemberId,
+  type MessageTo,
+  PROTOCOL_VERSION,
+  type ToCoordinator,
+  type ToVolunteer,
+  unpackFrame,
+} from '@starling-grid/protocol'
+import {
+  claimOf,
+  createMember,
+  goOnFrom,
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  mayContributeEarly,
+  neighbours,
+  react,
+} from '@starling-grid/volunteer'
 import { AsyncWork } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
@@ -68,13 +87,15 @@ export class VolunteerProcess implements Peer {
   get kept(): Kept | undefined {
     const claim = claimOf(this.core)
     if (claim === null || this.replica === undefined) return undefined
-    const proof = this.#context.scenario.mutant === 'keeps-no-proof' ? { base: this.replica.version, records: [] } : claim
+    const proof =
+      this.#context.scenario.mutant === 'keeps-no-proof' ? { base: this.replica.version, records: [] } : claim
     return { replica: { ...this.replica, counts: this.replica.counts.slice() }, claim: proof }
   }
 
   /** A warm start. */
   goOnFrom({ replica, claim }: Kept): void {
-    if (!goOnFrom(this.core, claim, replica.version)) throw new Error(`internal: ${this.id} kept version ${replica.version.v} without its proof`)
+    if (!goOnFrom(this.core, claim, replica.version))
+      throw new Error(`internal: ${this.id} kept version ${replica.version.v} without its proof`)
     this.replica = replica
     this.#context.counts.warmStarts++
   }
@@ -93,7 +114,14 @@ export class VolunteerProcess implements Peer {
     this.connection = connection
     if (this.#context.scenario.warm) connection.holds = this.core.version
     connection.coordinator.connected(connection)
-    connection.toCoordinator({ type: 'hello', protocol: PROTOCOL_VERSION, incarnation: this.id, name: this.id, client: 'node', ...NO_PROOF })
+    connection.toCoordinator({
+      type: 'hello',
+      protocol: PROTOCOL_VERSION,
+      incarnation: this.id,
+      name: this.id,
+      client: 'node',
+      ...NO_PROOF,
+    })
   }
 
   closed(connection: Connection): void {
@@ -114,7 +142,12 @@ export class VolunteerProcess implements Peer {
   }
 
   received(connection: Connection, message: ToVolunteer): void {
-    if (connection !== this.connection || this.#context.has('deaf', this) || this.asleep.defers(() => this.received(connection, message))) return
+    if (
+      connection !== this.connection ||
+      this.#context.has('deaf', this) ||
+      this.asleep.defers(() => this.received(connection, message))
+    )
+      return
     switch (message.type) {
       case 'freeze':
         return this.#freeze(message)
@@ -155,7 +188,8 @@ export class VolunteerProcess implements Peer {
 
   #freeze(order: MessageTo<'freeze'>): void {
     if (order.gen === this.core.promised) this.#context.counts.equalBallots++
-    const naive = this.#context.scenario.off.has('R3') && order.gen > this.core.promised && this.core.ring?.stage === 'running'
+    const naive =
+      this.#context.scenario.off.has('R3') && order.gen > this.core.promised && this.core.ring?.stage === 'running'
     if (naive && this.#ring !== undefined) this.#lingering = this.#ring.leftRunning()
     this.take({ type: 'order', order })
   }
@@ -170,7 +204,10 @@ export class VolunteerProcess implements Peer {
     if (input.type === 'computed' && this.stuck.defers(() => this.take(input))) return
     const ring = 'gen' in input && this.#lingering?.gen === input.gen ? this.#lingering : undefined
     if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
-    else ring.reactFor(this.core, input, (effect) => (effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOutAlive(effect, ring)))
+    else
+      ring.reactFor(this.core, input, (effect) =>
+        effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOutAlive(effect, ring),
+      )
     this.#context.touched()
     this.#countExhausted(input)
     this.#finishReduce(ring ?? this.#ring)
@@ -178,7 +215,8 @@ export class VolunteerProcess implements Peer {
 
   #countExhausted({ type }: MemberInput): void {
     const { ring } = this.core
-    if (type === 'reduced' && ring?.plan.size === 0 && this.connection?.up !== true) this.#context.counts.plansExhausted++
+    if (type === 'reduced' && ring?.plan.size === 0 && this.connection?.up !== true)
+      this.#context.counts.plansExhausted++
   }
 
   #finishReduce(ring: RingWork | undefined): void {
@@ -224,7 +262,14 @@ export class VolunteerProcess implements Peer {
         return this.#shareWork.resume()
       case 'report-standing': {
         const { owner, gen, step, stage } = effect
-        return this.#send({ type: 'standing', owner, gen, step, stage, ...(ring?.standing(step) ?? { received: 0, waitsFor: [] }) })
+        return this.#send({
+          type: 'standing',
+          owner,
+          gen,
+          step,
+          stage,
+          ...(ring?.standing(step) ?? { received: 0, waitsFor: [] }),
+        })
       }
       case 'contribute':
         return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
@@ -249,7 +294,8 @@ export class VolunteerProcess implements Peer {
 
   #send(message: ToCoordinator): void {
     this.#mayBreak(message.type)
-    if (message.type === 'abort' && message.code === 'message-unexpected') this.#context.violations.report('refusal', `${this.id} refuses what an honest member sent: ${message.message}`)
+    if (message.type === 'abort' && message.code === 'message-unexpected')
+      this.#context.violations.report('refusal', `${this.id} refuses what an honest member sent: ${message.message}`)
     this.connection?.toCoordinator(message)
   }
 
@@ -263,39 +309,74 @@ export class VolunteerProcess implements Peer {
   #openLinks({ gen, neighbours }: EffectOf<'open-links'>): void {
     const { agenda, dice, scenario } = this.#context
     if (this.core.ring !== undefined) this.#ring = new RingWork(this.#context, this.core)
-    agenda.later(dice.between(0, scenario.linksMs), () => `${this.id} opens its links for g${gen}`, () => {
-      const dead = neighbours.find((id) => this.#context.peer(id)?.alive !== true)
-      if (dead === undefined) this.take({ type: 'links-open', gen })
-      else this.take({ type: 'trouble', gen, blamed: dead, why: 'unopened', code: 'link-timeout', message: 'the link could not be opened' })
-    })
+    agenda.later(
+      dice.between(0, scenario.linksMs),
+      () => `${this.id} opens its links for g${gen}`,
+      () => {
+        const dead = neighbours.find((id) => this.#context.peer(id)?.alive !== true)
+        if (dead === undefined) this.take({ type: 'links-open', gen })
+        else
+          this.take({
+            type: 'trouble',
+            gen,
+            blamed: dead,
+            why: 'unopened',
+            code: 'link-timeout',
+            message: 'the link could not be opened',
+          })
+      },
+    )
   }
 
   /** R10: version and parameters change together, in one piece. */
   #apply({ record, version }: EffectOf<'apply'>, ring: RingWork | undefined): void {
     const fetched = this.#fetches.takeReduced(version)
     const sum = fetched ?? ring?.takeSum()
-    if (sum === undefined || this.replica === undefined) throw new Error(`internal: ${this.id} applies a sum that it does not have`)
+    if (sum === undefined || this.replica === undefined)
+      throw new Error(`internal: ${this.id} applies a sum that it does not have`)
     const early = fetched === undefined ? ring?.appliedEarly() : undefined
     this.#context.history.record(this.replica.version, record, version)
     this.replica = { version, counts: plus(early?.before ?? this.replica.counts, sum) }
     this.#larder.keep(version, sum)
   }
 
-  #report({ owner, gen, version }: EffectOf<'confirm'>  | EffectOf<'report-digest'>, type: 'confirm' | 'version-digest'): void {
+  #report(
+    { owner, gen, version }: EffectOf<'confirm'> | EffectOf<'report-digest'>,
+    type: 'confirm' | 'version-digest',
+  ): void {
     if (this.replica !== undefined) this.#send({ type, owner, gen, version, digest: digestOf(this.replica) })
   }
 
   missed(from: MemberId, gen: number): void {
-    this.take({ type: 'trouble', gen, blamed: from, why: 'silent', code: 'reduce-timeout', message: `no frames of ${from}` })
+    this.take({
+      type: 'trouble',
+      gen,
+      blamed: from,
+      why: 'silent',
+      code: 'reduce-timeout',
+      message: `no frames of ${from}`,
+    })
   }
 
   /** Another member's process is gone: its neighbours see the link break. */
   noticeDeathOf(other: MemberId): void {
     const { agenda, dice } = this.#context
-    agenda.later(dice.between(0, LINK_NOTICE_MS), () => `${this.id} sees its link to ${other} break`, () => {
-      const { ring } = this.core
-      if (ring !== undefined && neighbours(ring).includes(other)) this.take({ type: 'trouble', gen: ring.gen, blamed: other, why: 'closed', code: 'link-lost', message: 'the link broke' })
-    })
+    agenda.later(
+      dice.between(0, LINK_NOTICE_MS),
+      () => `${this.id} sees its link to ${other} break`,
+      () => {
+        const { ring } = this.core
+        if (ring !== undefined && neighbours(ring).includes(other))
+          this.take({
+            type: 'trouble',
+            gen: ring.gen,
+            blamed: other,
+            why: 'closed',
+            code: 'link-lost',
+            message: 'the link broke',
+          })
+      },
+    )
   }
 
   frameArrived(from: MemberId, bytes: Uint8Array): void {
@@ -303,7 +384,8 @@ export class VolunteerProcess implements Peer {
     const ring = [this.#lingering, this.#ring].find((work) => work?.isFor(bytes) === true)
     if (ring === undefined) return
     const { forward, refused } = ring.accept(from, bytes, this.replica)
-    if (refused !== undefined) return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
+    if (refused !== undefined)
+      return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
     this.#context.touched()
     sendFrames(this.#context, this, forward, ring)
     const { type, hop } = unpackFrame(bytes)

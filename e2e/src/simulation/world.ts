@@ -30,7 +30,10 @@ const LONG_ABSENCES = 0.25
 const CUT_MS = 1500
 /** ms of silence after which a socket or a link counts as dead */
 const SILENCE_MS = 5000
-/** ms within which members are cut off one after another, and as long again until they are back: below SILENCE_MS together */
+/**
+ * ms within which members are cut off one after another, and as long again until they are back: below SILENCE_MS
+ * together
+ */
 const SWIZZLE_MS = 1200
 /** ms until a coordinator that was replaced learns of it from its lease */
 const DEPOSED_MS = 15_000
@@ -68,10 +71,20 @@ export class World implements Context, Victims {
     this.dice = new Dice(scenario.seed)
     this.agenda = new Agenda(this.dice, scenario.network === 'fifo')
     this.history = new History(scenario.config.genesis, scenario.config, violations)
-    this.chronicle = new Chronicle(scenario.config, { history: this.history, violations, counts: this.counts, blobs: this.#blobs })
+    this.chronicle = new Chronicle(scenario.config, {
+      history: this.history,
+      violations,
+      counts: this.counts,
+      blobs: this.#blobs,
+    })
     this.faults = new Faults(this, this)
     this.#startCoordinator()
-    for (let seat = 0; seat < scenario.seats; seat++) this.agenda.later(this.dice.pick([0, 0, 5000]) ?? 0, () => `seat ${seat} is taken`, () => this.#arrive(seat))
+    for (let seat = 0; seat < scenario.seats; seat++)
+      this.agenda.later(
+        this.dice.pick([0, 0, 5000]) ?? 0,
+        () => `seat ${seat} is taken`,
+        () => this.#arrive(seat),
+      )
   }
 
   trace(line: () => string): void {
@@ -94,7 +107,7 @@ export class World implements Context, Victims {
     const idle = !this.agenda.busy
     const then = this.agenda.now + this.dice.between(1, idle ? IDLE_TICK_MS : BUSY_TICK_MS)
     const overdue = this.agenda.takeOverdue(then)
-    if (overdue !== undefined) return this.trace(overdue.what), overdue.act()
+    if (overdue !== undefined) return (this.trace(overdue.what), overdue.act())
     this.agenda.now = then
     for (const coordinator of this.#coordinators) coordinator.tick()
   }
@@ -149,22 +162,41 @@ export class World implements Context, Victims {
   }
 
   #startCoordinator(): void {
-    const records = { journal: this.journal, chronicle: this.chronicle, blobs: this.#blobs, watch: (process: CoordinatorProcess, entry: JournalEntry) => this.#watch(process, entry), switchJob: (process: CoordinatorProcess) => this.#switchJob(process) }
+    const records = {
+      journal: this.journal,
+      chronicle: this.chronicle,
+      blobs: this.#blobs,
+      watch: (process: CoordinatorProcess, entry: JournalEntry) => this.#watch(process, entry),
+      switchJob: (process: CoordinatorProcess) => this.#switchJob(process),
+    }
     const process = new CoordinatorProcess(this, records, ++this.#started)
     this.#coordinators.push(process)
     this.trace(() => `${process.name} starts with ${this.journal.entries.length} journal entries`)
     const { gapMs } = this.scenario
     if (gapMs === 0) process.start()
-    else this.agenda.later(this.dice.between(0, gapMs), () => `${process.name} listens`, () => process.start())
+    else
+      this.agenda.later(
+        this.dice.between(0, gapMs),
+        () => `${process.name} listens`,
+        () => process.start(),
+      )
     this.#restartWhenDead()
   }
 
-  /** All members take part in another job for a while. What was committed is in a checkpoint, unless that took too long. */
+  /**
+   * All members take part in another job for a while. What was committed is in a checkpoint, unless that took too long.
+   */
   #switchJob(process: CoordinatorProcess): void {
     const { state, parkedInTime } = process
     const works = state.phase.type === 'ring' || state.phase.type === 'async'
-    if (works && parkedInTime && !this.chronicle.hasCheckpoint(this.chronicle.head)) this.violations.report('lost-work', `the run pauses for another job and its version ${this.chronicle.head.v} is in no checkpoint`)
-    for (const volunteer of this.volunteers) if (volunteer.alive && volunteer.connection?.coordinator === process) volunteer.visitAnotherJob(this.#keep(volunteer))
+    if (works && parkedInTime && !this.chronicle.hasCheckpoint(this.chronicle.head))
+      this.violations.report(
+        'lost-work',
+        `the run pauses for another job and its version ${this.chronicle.head.v} is in no checkpoint`,
+      )
+    for (const volunteer of this.volunteers)
+      if (volunteer.alive && volunteer.connection?.coordinator === process)
+        volunteer.visitAnotherJob(this.#keep(volunteer))
   }
 
   /** Its state for the next visit of its seat. */
@@ -185,17 +217,25 @@ export class World implements Context, Victims {
 
   /** A supervisor: whenever no process is left, one starts. */
   #restartWhenDead(): void {
-    this.agenda.later(this.dice.between(0, RESTART_MS), () => '', () => {
-      if (this.#coordinators.some((process) => process.alive)) return this.#restartWhenDead()
-      this.#startCoordinator()
-    })
+    this.agenda.later(
+      this.dice.between(0, RESTART_MS),
+      () => '',
+      () => {
+        if (this.#coordinators.some((process) => process.alive)) return this.#restartWhenDead()
+        this.#startCoordinator()
+      },
+    )
   }
 
   /** A second coordinator, while the first still runs and serves its sockets. */
   takeOver(): void {
     const deposed = this.coordinator()
     this.#startCoordinator()
-    this.agenda.later(this.dice.between(0, DEPOSED_MS), () => `${deposed?.name} learns that it was replaced`, () => deposed?.die('its lease ended'))
+    this.agenda.later(
+      this.dice.between(0, DEPOSED_MS),
+      () => `${deposed?.name} learns that it was replaced`,
+      () => deposed?.die('its lease ended'),
+    )
   }
 
   // ---- members ----
@@ -213,7 +253,11 @@ export class World implements Context, Victims {
   crash(volunteer: VolunteerProcess): void {
     volunteer.die()
     for (const other of this.volunteers) if (other.alive) other.noticeDeathOf(volunteer.id)
-    this.agenda.later(this.dice.between(0, this.#absence(RETURN_MS)), () => `seat ${volunteer.seat} is taken again`, () => this.#arrive(volunteer.seat))
+    this.agenda.later(
+      this.dice.between(0, this.#absence(RETURN_MS)),
+      () => `seat ${volunteer.seat} is taken again`,
+      () => this.#arrive(volunteer.seat),
+    )
   }
 
   departed(member: VolunteerEnd): void {
@@ -224,10 +268,14 @@ export class World implements Context, Victims {
   }
 
   reconnect(member: VolunteerEnd): void {
-    this.agenda.later(this.dice.between(0, this.#absence(RECONNECT_MS)), () => `${member.id} opens a socket`, () => {
-      const volunteer = this.#peers.get(member.id)
-      if (volunteer?.alive === true) this.#connect(volunteer)
-    })
+    this.agenda.later(
+      this.dice.between(0, this.#absence(RECONNECT_MS)),
+      () => `${member.id} opens a socket`,
+      () => {
+        const volunteer = this.#peers.get(member.id)
+        if (volunteer?.alive === true) this.#connect(volunteer)
+      },
+    )
   }
 
   #absence(ms: number): number {
@@ -237,17 +285,29 @@ export class World implements Context, Victims {
   suspend(volunteer: VolunteerProcess, ms: number): void {
     volunteer.asleep.begin()
     if (ms > SILENCE_MS)
-      this.agenda.later(SILENCE_MS, () => `${volunteer.id} is silent`, () => {
-        if (!volunteer.asleep.now) return
-        volunteer.connection?.break()
-        for (const other of this.volunteers) if (other.alive) other.noticeDeathOf(volunteer.id)
-      })
-    this.agenda.later(ms, () => `${volunteer.id} wakes up`, () => volunteer.asleep.end())
+      this.agenda.later(
+        SILENCE_MS,
+        () => `${volunteer.id} is silent`,
+        () => {
+          if (!volunteer.asleep.now) return
+          volunteer.connection?.break()
+          for (const other of this.volunteers) if (other.alive) other.noticeDeathOf(volunteer.id)
+        },
+      )
+    this.agenda.later(
+      ms,
+      () => `${volunteer.id} wakes up`,
+      () => volunteer.asleep.end(),
+    )
   }
 
   stick(volunteer: VolunteerProcess, ms: number): void {
     volunteer.stuck.begin()
-    this.agenda.later(ms, () => `${volunteer.id} computes again`, () => volunteer.stuck.end())
+    this.agenda.later(
+      ms,
+      () => `${volunteer.id} computes again`,
+      () => volunteer.stuck.end(),
+    )
   }
 
   outage(ms: number): void {
@@ -258,8 +318,16 @@ export class World implements Context, Victims {
   swizzle(): void {
     const alive = this.volunteers.filter((volunteer) => volunteer.alive)
     for (const { id } of alive) {
-      this.agenda.later(this.dice.between(0, SWIZZLE_MS), () => `nothing reaches ${id}, and nothing of it others`, () => this.agenda.stop(id))
-      this.agenda.later(SWIZZLE_MS + LATENCY_MS + this.dice.between(0, SWIZZLE_MS), () => `${id} can be reached again`, () => this.agenda.release(id))
+      this.agenda.later(
+        this.dice.between(0, SWIZZLE_MS),
+        () => `nothing reaches ${id}, and nothing of it others`,
+        () => this.agenda.stop(id),
+      )
+      this.agenda.later(
+        SWIZZLE_MS + LATENCY_MS + this.dice.between(0, SWIZZLE_MS),
+        () => `${id} can be reached again`,
+        () => this.agenda.release(id),
+      )
     }
   }
 
@@ -268,7 +336,9 @@ export class World implements Context, Victims {
     const processes = this.#coordinators.filter((process) => process.alive && process.listens)
     const coordinator = this.dice.chance(0.1) ? this.dice.pick(processes) : processes.at(-1)
     if (coordinator === undefined || this.agenda.now < this.#noNetworkUntil) return this.reconnect(volunteer)
-    volunteer.connect(new Connection({ member: volunteer, coordinator, number: ++this.#connections }, this.agenda, this.dice))
+    volunteer.connect(
+      new Connection({ member: volunteer, coordinator, number: ++this.#connections }, this.agenda, this.dice),
+    )
   }
 
   // ---- links and blocks ----
@@ -285,10 +355,14 @@ export class World implements Context, Victims {
     this.#cuts.add(link)
     this.agenda.lose(`${from}⇢${to}`)
     const gen = this.peer(to)?.core.ring?.gen
-    this.agenda.later(this.dice.between(0, CUT_MS), () => `the link ${link} works again`, () => {
-      this.#cuts.delete(link)
-      if (gen !== undefined) this.peer(to)?.missed(from, gen)
-    })
+    this.agenda.later(
+      this.dice.between(0, CUT_MS),
+      () => `the link ${link} works again`,
+      () => {
+        this.#cuts.delete(link)
+        if (gen !== undefined) this.peer(to)?.missed(from, gen)
+      },
+    )
   }
 
   has(defect: Defect, { seat }: { readonly seat: number }): boolean {

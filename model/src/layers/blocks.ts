@@ -29,23 +29,32 @@ export function readParallel(fields: Fields, read: ReadLayers): ParallelLayer {
 
 export function readMultiheadAttention(fields: Fields): MultiheadAttentionLayer {
   return {
-    type: 'multihead_attention', name: fields.name('name'), heads: fields.integer('heads', SIZE),
-    causal: fields.boolean('causal', false), bias: fields.boolean('bias', true),
+    type: 'multihead_attention',
+    name: fields.name('name'),
+    heads: fields.integer('heads', SIZE),
+    causal: fields.boolean('causal', false),
+    bias: fields.boolean('bias', true),
   }
 }
 
 export function readGpt(fields: Fields): GptLayer {
   const channels = fields.integer('channels', SIZE)
   return {
-    type: 'gpt', channels,
-    blocks: fields.integer('blocks', { min: 1, max: MAX_BLOCKS }), heads: fields.integer('heads', SIZE),
-    context: fields.integer('context', SIZE), vocab: fields.integer('vocab', SIZE),
+    type: 'gpt',
+    channels,
+    blocks: fields.integer('blocks', { min: 1, max: MAX_BLOCKS }),
+    heads: fields.integer('heads', SIZE),
+    context: fields.integer('context', SIZE),
+    vocab: fields.integer('vocab', SIZE),
     mlp: fields.integer('mlp', { ...SIZE, otherwise: MLP_RATIO * channels }),
     activation: fields.choice('activation', ['gelu', 'gelu_tanh', 'relu', 'silu'], 'gelu_tanh'),
-    norm: fields.choice('norm', ['layernorm', 'rmsnorm'], 'layernorm'), eps: fields.positive('eps', 1e-5),
+    norm: fields.choice('norm', ['layernorm', 'rmsnorm'], 'layernorm'),
+    eps: fields.positive('eps', 1e-5),
     positions: fields.choice('positions', ['learned'], 'learned'),
-    attention_bias: fields.boolean('attention_bias', true), tied_head: fields.boolean('tied_head', true),
-    dropout: fields.fraction('dropout') ?? 0, names: readNames(fields),
+    attention_bias: fields.boolean('attention_bias', true),
+    tied_head: fields.boolean('tied_head', true),
+    dropout: fields.fraction('dropout') ?? 0,
+    names: readNames(fields),
   }
 }
 
@@ -53,10 +62,13 @@ function readNames(fields: Fields): GptNames {
   const names = fields.object('names')
   if (names === undefined) return GPT_NAMES
   const block = names.take('block') ?? GPT_NAMES.block
-  if (typeof block !== 'string' || !/^[A-Za-z_][A-Za-z0-9_.]{0,40}\{i\}$/.test(block)) throw names.refuse('block', 'a name that ends in {i}, such as "h.{i}"', block)
+  if (typeof block !== 'string' || !/^[A-Za-z_][A-Za-z0-9_.]{0,40}\{i\}$/.test(block))
+    throw names.refuse('block', 'a name that ends in {i}, such as "h.{i}"', block)
   const read = {
-    tokens: names.name('tokens', GPT_NAMES.tokens), positions: names.name('positions', GPT_NAMES.positions),
-    block, final_norm: names.name('final_norm', GPT_NAMES.final_norm),
+    tokens: names.name('tokens', GPT_NAMES.tokens),
+    positions: names.name('positions', GPT_NAMES.positions),
+    block,
+    final_norm: names.name('final_norm', GPT_NAMES.final_norm),
   }
   names.requireAllRead()
   return read

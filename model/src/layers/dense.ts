@@ -6,8 +6,11 @@ import type { AddLayer, ConcatLayer, FlattenLayer, LinearLayer } from '../spec.t
 import { type LayerRule, NO_PARAMETERS, requireInputs, SIZE, weightAndBias } from './rule.ts'
 
 export const linear: LayerRule<LinearLayer> = {
-  read: fields => ({
-    type: 'linear', name: fields.name('name'), out: fields.integer('out', SIZE), bias: fields.boolean('bias', true),
+  read: (fields) => ({
+    type: 'linear',
+    name: fields.name('name'),
+    out: fields.integer('out', SIZE),
+    bias: fields.boolean('bias', true),
     ...fields.present('in', fields.optionalInteger('in', SIZE)),
   }),
   shape(layer, [x], place) {
@@ -19,7 +22,10 @@ export const linear: LayerRule<LinearLayer> = {
     if (weight === undefined) throw new Error('internal: a linear layer without a weight')
     if (tied !== undefined) return [{ ...weight, name: tied, tied: true }, ...rest]
     if (deviation === undefined) return [weight, ...rest]
-    return [{ ...weight, initial: { type: 'normal', deviation } }, ...rest.map(bias0 => ({ ...bias0, initial: { type: 'constant', value: 0 } as const }))]
+    return [
+      { ...weight, initial: { type: 'normal', deviation } },
+      ...rest.map((bias0) => ({ ...bias0, initial: { type: 'constant', value: 0 } as const })),
+    ]
   },
   multiplyAdds: (_, x, y) => elementCount(y) * lastSize(x),
 }
@@ -35,7 +41,10 @@ export const add: LayerRule<AddLayer> = {
   read: () => ({ type: 'add' }),
   shape(_, [x, ...others], place) {
     for (const other of others)
-      if (other.join() !== x.join()) throw invalid(`${place} adds its branches and expects one shape of them all; it gets [${x.join(', ')}] and [${other.join(', ')}]`)
+      if (other.join() !== x.join())
+        throw invalid(
+          `${place} adds its branches and expects one shape of them all; it gets [${x.join(', ')}] and [${other.join(', ')}]`,
+        )
     return x
   },
   parameters: NO_PARAMETERS,
@@ -49,7 +58,9 @@ export const concat: LayerRule<ConcatLayer> = {
     const [[, ...rest]] = inputs
     for (const other of inputs)
       if (other.slice(1).join() !== rest.join())
-        throw invalid(`${place} joins its branches along the first dimension and expects the others to agree; it gets ${inputs.map(x => `[${x.join(', ')}]`).join(' and ')}`)
+        throw invalid(
+          `${place} joins its branches along the first dimension and expects the others to agree; it gets ${inputs.map((x) => `[${x.join(', ')}]`).join(' and ')}`,
+        )
     return [inputs.reduce((sum, [first = 1]) => sum + first, 0), ...rest]
   },
   parameters: NO_PARAMETERS,

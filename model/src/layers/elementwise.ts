@@ -18,11 +18,11 @@ export function activation<T extends ActivationType>(type: T): LayerRule<Activat
 }
 
 export const leakyRelu: LayerRule<LeakyReluLayer> = {
-  read: fields => ({ type: 'leaky_relu', negative_slope: fields.positive('negative_slope', NEGATIVE_SLOPE) }),
+  read: (fields) => ({ type: 'leaky_relu', negative_slope: fields.positive('negative_slope', NEGATIVE_SLOPE) }),
   ...sameShape,
 }
 
 export const dropout: LayerRule<DropoutLayer> = {
-  read: fields => ({ type: 'dropout', p: fields.fraction('p') ?? 0.5 }),
+  read: (fields) => ({ type: 'dropout', p: fields.fraction('p') ?? 0.5 }),
   ...sameShape,
 }

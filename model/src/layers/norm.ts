@@ -15,8 +15,11 @@ const OPERATIONS = 5
 const cost = (_: unknown, __: unknown, y: readonly number[]) => OPERATIONS * elementCount(y)
 
 export const batchnorm2d: LayerRule<BatchNorm2dLayer> = {
-  read: fields => ({
-    type: 'batchnorm2d', name: fields.name('name'), eps: fields.positive('eps', EPS), momentum: fields.fraction('momentum') ?? STATISTICS_MOMENTUM,
+  read: (fields) => ({
+    type: 'batchnorm2d',
+    name: fields.name('name'),
+    eps: fields.positive('eps', EPS),
+    momentum: fields.fraction('momentum') ?? STATISTICS_MOMENTUM,
   }),
   shape(_, [x], place) {
     requireImage(place, x)
@@ -24,32 +27,52 @@ export const batchnorm2d: LayerRule<BatchNorm2dLayer> = {
   },
   parameters: ({ name, momentum }, [channels = 1]) => {
     const statistic = (role: string, suffix: string, value: number): ParameterSpec => ({
-      role, name: `${name}.${suffix}`, shape: [channels], kind: 'statistic', initial: { type: 'constant', value }, momentum,
+      role,
+      name: `${name}.${suffix}`,
+      shape: [channels],
+      kind: 'statistic',
+      initial: { type: 'constant', value },
+      momentum,
     })
-    return [...scaleAndShift(name, channels), statistic('runningMean', 'running_mean', 0), statistic('runningVariance', 'running_var', 1)]
+    return [
+      ...scaleAndShift(name, channels),
+      statistic('runningMean', 'running_mean', 0),
+      statistic('runningVariance', 'running_var', 1),
+    ]
   },
   multiplyAdds: cost,
 }
 
 export const layernorm: LayerRule<LayerNormLayer> = {
-  read: fields => ({ type: 'layernorm', name: fields.name('name'), eps: fields.positive('eps', EPS), bias: fields.boolean('bias', true) }),
+  read: (fields) => ({
+    type: 'layernorm',
+    name: fields.name('name'),
+    eps: fields.positive('eps', EPS),
+    bias: fields.boolean('bias', true),
+  }),
   shape: (_, [x]) => x,
   parameters: ({ name, bias }, x) => scaleAndShift(name, lastSize(x), bias),
   multiplyAdds: cost,
 }
 
 export const rmsnorm: LayerRule<RmsNormLayer> = {
-  read: fields => ({ type: 'rmsnorm', name: fields.name('name'), eps: fields.positive('eps', RMS_EPS) }),
+  read: (fields) => ({ type: 'rmsnorm', name: fields.name('name'), eps: fields.positive('eps', RMS_EPS) }),
   shape: (_, [x]) => x,
   parameters: ({ name }, x) => scaleAndShift(name, lastSize(x), false),
   multiplyAdds: cost,
 }
 
 export const groupnorm: LayerRule<GroupNormLayer> = {
-  read: fields => ({ type: 'groupnorm', name: fields.name('name'), groups: fields.integer('groups', SIZE), eps: fields.positive('eps', EPS) }),
+  read: (fields) => ({
+    type: 'groupnorm',
+    name: fields.name('name'),
+    groups: fields.integer('groups', SIZE),
+    eps: fields.positive('eps', EPS),
+  }),
   shape(layer, [x], place) {
     const { channels } = requireImage(place, x)
-    if (channels % layer.groups !== 0) throw invalid(`${place} expects channels divisible by its ${layer.groups} groups and gets ${channels}`)
+    if (channels % layer.groups !== 0)
+      throw invalid(`${place} expects channels divisible by its ${layer.groups} groups and gets ${channels}`)
     return x
   },
   parameters: ({ name }, [channels = 1]) => scaleAndShift(name, channels),

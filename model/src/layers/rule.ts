@@ -6,8 +6,9 @@ import { type Fields, invalid } from '../fields.ts'
 import { MAX_KERNEL, MAX_SIZE } from '../limits.ts'
 
 /**
- * What a tensor of the flat vector is: 'trained' ones follow the optimizer, 'undecayed' too but without its weight decay
- * where the job asks for that, 'statistic' ones follow what training measures, such as the running mean of a batch norm.
+ * What a tensor of the flat vector is: 'trained' ones follow the optimizer, 'undecayed' too but without its weight
+ * decay where the job asks for that, 'statistic' ones follow what training measures, such as the running mean of a
+ * batch norm.
  */
 export type ParameterKind = 'trained' | 'undecayed' | 'statistic'
 
@@ -50,22 +51,30 @@ export const NO_PARAMETERS = (): ParameterSpec[] => []
 export function weightAndBias(name: string, shape: Shape, bias: boolean): ParameterSpec[] {
   const initial: Initial = { type: 'uniform', fanIn: elementCount(shape.slice(1)) }
   const weight: ParameterSpec = { role: 'weight', name: `${name}.weight`, shape, kind: 'trained', initial }
-  return bias ? [weight, { role: 'bias', name: `${name}.bias`, shape: shape.slice(0, 1), kind: 'undecayed', initial }] : [weight]
+  return bias
+    ? [weight, { role: 'bias', name: `${name}.bias`, shape: shape.slice(0, 1), kind: 'undecayed', initial }]
+    : [weight]
 }
 
 /** Scale 1 and shift 0 of a normalisation. */
 export function scaleAndShift(name: string, size: number, shift = true): ParameterSpec[] {
   const one = (role: string, value: number): ParameterSpec => ({
-    role, name: `${name}.${role}`, shape: [size], kind: 'undecayed', initial: { type: 'constant', value },
+    role,
+    name: `${name}.${role}`,
+    shape: [size],
+    kind: 'undecayed',
+    initial: { type: 'constant', value },
   })
   return shift ? [one('weight', 1), one('bias', 0)] : [one('weight', 1)]
 }
 
 export function requireInputs(place: string, expected: number | undefined, found: number, what: string): void {
-  if (expected !== undefined && expected !== found) throw invalid(`${place} expects ${expected} ${what} and gets ${found}`)
+  if (expected !== undefined && expected !== found)
+    throw invalid(`${place} expects ${expected} ${what} and gets ${found}`)
 }
 
 export function requireImage(place: string, x: Shape): { channels: number; height: number; width: number } {
-  if (x.length !== 3) throw invalid(`${place} expects an image (channels, height, width) and gets the shape [${x.join(', ')}]`)
+  if (x.length !== 3)
+    throw invalid(`${place} expects an image (channels, height, width) and gets the shape [${x.join(', ')}]`)
   return imageSizes(x)
 }

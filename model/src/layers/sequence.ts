@@ -10,34 +10,58 @@ const EMBEDDING_DEVIATION = 0.02
 
 // ids (…) → (…, channels)
 export const embedding: LayerRule<EmbeddingLayer> = {
-  read: fields => ({ type: 'embedding', name: fields.name('name'), vocab: fields.integer('vocab', SIZE), channels: fields.integer('channels', SIZE) }),
+  read: (fields) => ({
+    type: 'embedding',
+    name: fields.name('name'),
+    vocab: fields.integer('vocab', SIZE),
+    channels: fields.integer('channels', SIZE),
+  }),
   shape: ({ channels }, [x]) => [...x, channels],
-  parameters: ({ name, vocab, channels, parameter }) => [{
-    role: 'weight', name: parameter ?? `${name}.weight`, shape: [vocab, channels], kind: 'trained', initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
-  }],
+  parameters: ({ name, vocab, channels, parameter }) => [
+    {
+      role: 'weight',
+      name: parameter ?? `${name}.weight`,
+      shape: [vocab, channels],
+      kind: 'trained',
+      initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+    },
+  ],
   multiplyAdds: (_, __, y) => elementCount(y),
 }
 
 // x (T, channels) + weight (context, channels), the first T rows
 export const positions: LayerRule<PositionsLayer> = {
-  read: fields => ({ type: 'positions', name: fields.name('name'), context: fields.integer('context', SIZE) }),
+  read: (fields) => ({ type: 'positions', name: fields.name('name'), context: fields.integer('context', SIZE) }),
   shape({ context }, [x], place) {
     const { length } = requireSequence(place, x)
     if (length > context) throw invalid(`${place} has ${context} positions and gets a sequence of ${length}`)
     return x
   },
-  parameters: ({ name, context, parameter }, x) => [{
-    role: 'weight', name: parameter ?? `${name}.weight`, shape: [context, lastSize(x)], kind: 'trained', initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
-  }],
+  parameters: ({ name, context, parameter }, x) => [
+    {
+      role: 'weight',
+      name: parameter ?? `${name}.weight`,
+      shape: [context, lastSize(x)],
+      kind: 'trained',
+      initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+    },
+  ],
   multiplyAdds: (_, __, y) => elementCount(y),
 }
 
 // x (T, 3 · channels): queries, keys and values of all heads side by side → (T, channels)
 export const attention: LayerRule<AttentionLayer> = {
-  read: fields => ({ type: 'attention', heads: fields.integer('heads', SIZE), causal: fields.boolean('causal', false) }),
+  read: (fields) => ({
+    type: 'attention',
+    heads: fields.integer('heads', SIZE),
+    causal: fields.boolean('causal', false),
+  }),
   shape({ heads }, [x], place) {
     const { length, channels } = requireSequence(place, x)
-    if (channels % (3 * heads) !== 0) throw invalid(`${place} expects queries, keys and values for ${heads} heads, a last dimension divisible by ${3 * heads}, and gets ${channels}`)
+    if (channels % (3 * heads) !== 0)
+      throw invalid(
+        `${place} expects queries, keys and values for ${heads} heads, a last dimension divisible by ${3 * heads}, and gets ${channels}`,
+      )
     return [length, channels / 3]
   },
   parameters: NO_PARAMETERS,

@@ -1,5 +1,5 @@
-// The table of operators that a model is expanded into: type → its rule. Adding an operator is adding a row here, an op in
-// the volunteer's graph and kernels. Blocks that consist of several operators are in expand.ts.
+// The table of operators that a model is expanded into: type → its rule. Adding an operator is adding a row here, an op
+// in the volunteer's graph and kernels. Blocks that consist of several operators are in expand.ts.
 
 import type { OperatorLayer } from '../spec.ts'
 import { add, concat, flatten, linear } from './dense.ts'
@@ -12,7 +12,20 @@ import { conv2d, globalavgpool, pool2d } from './window.ts'
 export type OperatorType = OperatorLayer['type']
 
 export const LAYERS: { readonly [T in OperatorType]: LayerRule<Extract<OperatorLayer, { type: T }>> } = {
-  linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, positions, attention, add, concat,
+  linear,
+  conv2d,
+  flatten,
+  globalavgpool,
+  dropout,
+  batchnorm2d,
+  layernorm,
+  rmsnorm,
+  groupnorm,
+  embedding,
+  positions,
+  attention,
+  add,
+  concat,
   maxpool2d: pool2d('maxpool2d'),
   avgpool2d: pool2d('avgpool2d'),
   relu: activation('relu'),
@@ -25,7 +38,9 @@ export const LAYERS: { readonly [T in OperatorType]: LayerRule<Extract<OperatorL
   leaky_relu: leakyRelu,
 }
 
-/** The row of this layer. The table pairs each type with its own rule, which the compiler cannot follow through a union. */
+/**
+ * The row of this layer. The table pairs each type with its own rule, which the compiler cannot follow through a union.
+ */
 export function ruleOf({ type }: { readonly type: OperatorType }): LayerRule<OperatorLayer> {
   return LAYERS[type] as unknown as LayerRule<OperatorLayer>
 }

@@ -1,11 +1,15 @@
-// The blocks of transformers, unfolded into operators. Source of the form: GPT-2 (Radford et al., 2019), names as in nanoGPT.
+// The blocks of transformers, unfolded into operators. Source of the form: GPT-2 (Radford et al., 2019), names as in
+// nanoGPT.
 
 import type { Expansion, Value } from '../expand.ts'
 import { invalid } from '../fields.ts'
 import type { GptLayer, LinearLayer, MultiheadAttentionLayer, OperatorLayer } from '../spec.ts'
 import { requireSequence } from './sequence.ts'
 
-/** Initial weights of GPT-2; those that end a residual branch are divided by √(2 · blocks), so that the sum keeps its size. */
+/**
+ * Initial weights of GPT-2; those that end a residual branch are divided by √(2 · blocks), so that the sum keeps its
+ * size.
+ */
 const DEVIATION = 0.02
 
 interface AttentionParts {
@@ -19,13 +23,24 @@ interface AttentionParts {
 }
 
 // x (T, channels) → (T, channels)
-export function expandMultiheadAttention(to: Expansion, layer: MultiheadAttentionLayer, x: Value, place: string): Value {
+export function expandMultiheadAttention(
+  to: Expansion,
+  layer: MultiheadAttentionLayer,
+  x: Value,
+  place: string,
+): Value {
   return expandAttention(to, layer, x, place)
 }
 
-function expandAttention(to: Expansion, { name, heads, causal, bias, deviation, projectionDeviation }: AttentionParts, x: Value, place: string): Value {
+function expandAttention(
+  to: Expansion,
+  { name, heads, causal, bias, deviation, projectionDeviation }: AttentionParts,
+  x: Value,
+  place: string,
+): Value {
   const { channels } = requireSequence(place, to.shapeOf(x))
-  if (channels % heads !== 0) throw invalid(`${place} expects channels divisible by its ${heads} heads and gets ${channels}`)
+  if (channels % heads !== 0)
+    throw invalid(`${place} expects channels divisible by its ${heads} heads and gets ${channels}`)
   const qkv = to.operator(linear(`${name}.qkv`, 3 * channels, { bias, deviation }), [x], place)
   const mixed = to.operator({ type: 'attention', heads, causal }, [qkv], place)
   return to.operator(linear(`${name}.proj`, channels, { bias, deviation: projectionDeviation }), [mixed], place)
@@ -34,8 +49,16 @@ function expandAttention(to: Expansion, { name, heads, causal, bias, deviation, 
 // ids (T,) → logits (T, vocab)
 export function expandGpt(to: Expansion, layer: GptLayer, ids: Value, place: string): Value {
   const { names, vocab, channels, context, blocks, tied_head: tied } = layer
-  const tokens = to.operator({ type: 'embedding', name: names.tokens, vocab, channels, parameter: names.tokens }, [ids], place)
-  const placed = to.operator({ type: 'positions', name: names.positions, context, parameter: names.positions }, [tokens], place)
+  const tokens = to.operator(
+    { type: 'embedding', name: names.tokens, vocab, channels, parameter: names.tokens },
+    [ids],
+    place,
+  )
+  const placed = to.operator(
+    { type: 'positions', name: names.positions, context, parameter: names.positions },
+    [tokens],
+    place,
+  )
   let x = drop(to, layer, placed, place)
   for (let i = 0; i < blocks; i++) x = expandBlock(to, layer, { x, name: names.block.replace('{i}', String(i)), place })
   const normed = to.operator(norm(layer, names.final_norm), [x], place)
@@ -43,16 +66,31 @@ export function expandGpt(to: Expansion, layer: GptLayer, ids: Value, place: str
   return to.operator(tied ? { ...head, tied: names.tokens } : head, [normed], place)
 }
 
-function expandBlock(to: Expansion, layer: GptLayer, { x, name, place }: { x: Value; name: string; place: string }): Value {
+function expandBlock(
+  to: Expansion,
+  layer: GptLayer,
+  { x, name, place }: { x: Value; name: string; place: string },
+): Value {
   const { heads, attention_bias: bias, blocks, mlp, channels } = layer
   const projectionDeviation = DEVIATION / Math.sqrt(2 * blocks)
   const attended = expandAttention(
-    to, { name: `${name}.attn`, heads, causal: true, bias, deviation: DEVIATION, projectionDeviation }, to.operator(norm(layer, `${name}.ln1`), [x], place), place,
+    to,
+    { name: `${name}.attn`, heads, causal: true, bias, deviation: DEVIATION, projectionDeviation },
+    to.operator(norm(layer, `${name}.ln1`), [x], place),
+    place,
   )
   const middle = to.operator({ type: 'add' }, [x, drop(to, layer, attended, place)], place)
-  const hidden = to.operator(linear(`${name}.mlp.fc`, mlp, { bias, deviation: DEVIATION }), [to.operator(norm(layer, `${name}.ln2`), [middle], place)], place)
+  const hidden = to.operator(
+    linear(`${name}.mlp.fc`, mlp, { bias, deviation: DEVIATION }),
+    [to.operator(norm(layer, `${name}.ln2`), [middle], place)],
+    place,
+  )
   const active = to.operator({ type: layer.activation }, [hidden], place)
-  const out = to.operator(linear(`${name}.mlp.proj`, channels, { bias, deviation: projectionDeviation }), [active], place)
+  const out = to.operator(
+    linear(`${name}.mlp.proj`, channels, { bias, deviation: projectionDeviation }),
+    [active],
+    place,
+  )
   return to.operator({ type: 'add' }, [middle, drop(to, layer, out, place)], place)
 }
 
@@ -64,6 +102,10 @@ function norm({ norm: type, eps, attention_bias: bias }: GptLayer, name: string)
   return type === 'rmsnorm' ? { type, name, eps } : { type, name, eps, bias }
 }
 
-function linear(name: string, out: number, { bias, deviation }: { bias: boolean; deviation: number | undefined }): LinearLayer {
+function linear(
+  name: string,
+  out: number,
+  { bias, deviation }: { bias: boolean; deviation: number | undefined },
+): LinearLayer {
   return { type: 'linear', name, out, bias, ...(deviation === undefined ? {} : { deviation }) }
 }

@@ -7,15 +7,22 @@ import type { Conv2dLayer, GlobalAvgPoolLayer, PoolLayer, PoolType } from '../sp
 import { KERNEL, type LayerRule, NO_PARAMETERS, requireImage, requireInputs, SIZE, weightAndBias } from './rule.ts'
 
 export const conv2d: LayerRule<Conv2dLayer> = {
-  read: fields => ({
-    type: 'conv2d', name: fields.name('name'), out: fields.integer('out', SIZE),
-    ...readWindow(fields, 1), groups: fields.integer('groups', { ...SIZE, otherwise: 1 }), bias: fields.boolean('bias', true),
+  read: (fields) => ({
+    type: 'conv2d',
+    name: fields.name('name'),
+    out: fields.integer('out', SIZE),
+    ...readWindow(fields, 1),
+    groups: fields.integer('groups', { ...SIZE, otherwise: 1 }),
+    bias: fields.boolean('bias', true),
     ...fields.present('in', fields.optionalInteger('in', SIZE)),
   }),
   shape(layer, [x], place) {
     const { channels } = requireImage(place, x)
     requireInputs(place, layer.in, channels, 'input channels')
-    for (const [what, count] of [['input', channels], ['output', layer.out]] as const)
+    for (const [what, count] of [
+      ['input', channels],
+      ['output', layer.out],
+    ] as const)
       if (count % layer.groups !== 0)
         throw invalid(`${place} expects ${what} channels divisible by its ${layer.groups} groups and gets ${count}`)
     return requireWindows(place, conv2dShape(x, layer.out, layer), x, layer)
@@ -27,7 +34,7 @@ export const conv2d: LayerRule<Conv2dLayer> = {
 
 export function pool2d<T extends PoolType>(type: T): LayerRule<PoolLayer<T>> {
   return {
-    read: fields => ({ type, ...readWindow(fields, 'kernel') }),
+    read: (fields) => ({ type, ...readWindow(fields, 'kernel') }),
     shape(layer, [x], place) {
       requireImage(place, x)
       if (2 * layer.padding > layer.kernel)
@@ -55,8 +62,15 @@ function readWindow(fields: Fields, stride: number | 'kernel') {
   }
 }
 
-function requireWindows(place: string, y: Shape, x: Shape, { kernel, padding }: { kernel: number; padding: number }): Shape {
-  if (y.some(size => size < 1))
-    throw invalid(`${place} expects an image of at least ${kernel} × ${kernel} with its padding of ${padding} and gets the shape [${x.join(', ')}]`)
+function requireWindows(
+  place: string,
+  y: Shape,
+  x: Shape,
+  { kernel, padding }: { kernel: number; padding: number },
+): Shape {
+  if (y.some((size) => size < 1))
+    throw invalid(
+      `${place} expects an image of at least ${kernel} × ${kernel} with its padding of ${padding} and gets the shape [${x.join(', ')}]`,
+    )
   return y
 }

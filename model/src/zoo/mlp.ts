@@ -12,9 +12,16 @@ export interface MlpOptions {
 
 /** @example mlp({ input: [1, 28, 28], hidden: [64], classes: 10, inputScale: 1 / 255 }) */
 export function mlp({ input, hidden, classes, inputScale = 1 }: MlpOptions): ModelSpec {
-  const hiddenLayers = hidden.flatMap((out, index) => [{ type: 'linear', name: `fc${index + 1}`, out }, { type: 'relu' }])
+  const hiddenLayers = hidden.flatMap((out, index) => [
+    { type: 'linear', name: `fc${index + 1}`, out },
+    { type: 'relu' },
+  ])
   const head = { type: 'linear', name: `fc${hidden.length + 1}`, out: classes }
   return parseModelSpec({
-    name: 'mlp', input, layers: [{ type: 'flatten' }, ...hiddenLayers, head], loss: 'cross_entropy', inputScale,
+    name: 'mlp',
+    input,
+    layers: [{ type: 'flatten' }, ...hiddenLayers, head],
+    loss: 'cross_entropy',
+    inputScale,
   })
 }

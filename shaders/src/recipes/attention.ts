@@ -11,7 +11,11 @@ export function attentionForward(dims: AttentionDims, capacity: number): Recipe 
     passes: [
       { ...products.pairs, entryPoint: 'scores', bindings: [qkv, ofOperand('probabilities', pairs('p', 'write'))] },
       { ...rows, entryPoint: 'softmax', bindings: [ofOperand('probabilities', pairs('p', 'update'))] },
-      { ...products.vectors, entryPoint: 'mix_values', bindings: [qkv, ofOperand('probabilities', pairs('p', 'read')), mixed('y', 'write')] },
+      {
+        ...products.vectors,
+        entryPoint: 'mix_values',
+        bindings: [qkv, ofOperand('probabilities', pairs('p', 'read')), mixed('y', 'write')],
+      },
     ],
   }
 }
@@ -38,18 +42,32 @@ type Unbound = Omit<Pass, 'entryPoint' | 'bindings'>
 function parts({ length, heads, headSize, causal }: AttentionDims, capacity: number) {
   const file = 'attention'
   const constants = {
-    T: length, HEADS: heads, D: headSize, CAUSAL: causal ? 1 : 0, SCALE: real(1 / Math.sqrt(headSize)),
-    T_TILES: tiles(length), D_TILES: tiles(headSize),
+    T: length,
+    HEADS: heads,
+    D: headSize,
+    CAUSAL: causal ? 1 : 0,
+    SCALE: real(1 / Math.sqrt(headSize)),
+    T_TILES: tiles(length),
+    D_TILES: tiles(headSize),
   }
   const tokens = capacity * length
-  const tile = (rowTiles: number, columnTiles: number): Unbound =>
-    ({ file, constants, workgroup: TILE_WORKGROUP, threads: samples => samples * heads * rowTiles * columnTiles })
+  const tile = (rowTiles: number, columnTiles: number): Unbound => ({
+    file,
+    constants,
+    workgroup: TILE_WORKGROUP,
+    threads: (samples) => samples * heads * rowTiles * columnTiles,
+  })
   return {
     qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),
     dqkv: matrix('dqkv', 'write', tokens * 3 * heads, headSize),
     pairs: (name: string, access: 'read' | 'write' | 'update') => matrix(name, access, tokens * heads, length),
     mixed: (name: string, access: 'read' | 'write') => matrix(name, access, tokens * heads, headSize),
     products: { pairs: tile(tiles(length), tiles(length)), vectors: tile(tiles(length), tiles(headSize)) },
-    rows: { file, constants, workgroup: STREAM_WORKGROUP, threads: (samples: number) => samples * heads * length } satisfies Unbound,
+    rows: {
+      file,
+      constants,
+      workgroup: STREAM_WORKGROUP,
+      threads: (samples: number) => samples * heads * length,
+    } satisfies Unbound,
   }
 }

@@ -1,7 +1,17 @@
 // Batch norm and group norm for software adapters: sums in two stages, everything else four elements per invocation.
 
 import type { ChannelNormDims, KernelOperands, StatisticsDims } from '../kernels.ts'
-import { array, BUSY_STREAM, matrix, real, roundUp, STREAM_WORKGROUP, type Binding, type Pass, type Recipe } from '../recipe.ts'
+import {
+  array,
+  BUSY_STREAM,
+  matrix,
+  real,
+  roundUp,
+  STREAM_WORKGROUP,
+  type Binding,
+  type Pass,
+  type Recipe,
+} from '../recipe.ts'
 
 const streamPass = { file: 'channel-norm', workgroup: STREAM_WORKGROUP } as const
 
@@ -13,14 +23,26 @@ type BackwardOperands = KernelOperands<'batchnorm2d.backward', unknown>
 export function channelNormForward(scope: Scope) {
   return (dims: ChannelNormDims, capacity: number): Recipe => {
     const parts = partsOf(scope, dims, capacity)
-    const measure: Pass = { ...parts.perPiece, entryPoint: 'measure', bindings: [parts.x, array('pieces', 'write', parts.scratch.pieces)] }
+    const measure: Pass = {
+      ...parts.perPiece,
+      entryPoint: 'measure',
+      bindings: [parts.x, array('pieces', 'write', parts.scratch.pieces)],
+    }
     const combine: Pass = {
-      ...parts.perStatistic, entryPoint: 'combine',
+      ...parts.perStatistic,
+      entryPoint: 'combine',
       bindings: [array('pieces', 'read', parts.scratch.pieces), ...parts.statistics('write')],
     }
     const normalize: Pass = {
-      ...parts.perQuad, entryPoint: 'normalize',
-      bindings: [parts.x, parts.weight, array('bias', 'read', dims.channels), ...parts.statistics('read'), parts.planes('y', 'write')],
+      ...parts.perQuad,
+      entryPoint: 'normalize',
+      bindings: [
+        parts.x,
+        parts.weight,
+        array('bias', 'read', dims.channels),
+        ...parts.statistics('read'),
+        parts.planes('y', 'write'),
+      ],
     }
     return { scratch: parts.scratch, passes: [measure, combine, normalize] }
   }
@@ -33,19 +55,33 @@ export function channelNormBackward(scope: Scope) {
     const pieces = array('pieces', 'read', parts.scratch.pieces)
     const dy = parts.planes('dy', 'read')
     const measure: Pass = {
-      ...parts.perPiece, entryPoint: 'measure_gradient',
+      ...parts.perPiece,
+      entryPoint: 'measure_gradient',
       bindings: [parts.x, dy, ...parts.statistics('read'), array('pieces', 'write', parts.scratch.pieces)],
     }
     const parameters: Pass = {
-      ...parts.perChannel, entryPoint: 'parameter_gradient',
+      ...parts.perChannel,
+      entryPoint: 'parameter_gradient',
       bindings: [pieces, array('dweight', 'update', dims.channels), array('dbias', 'update', dims.channels)],
     }
     if (dx === undefined) return { scratch: parts.scratch, passes: [measure, parameters] }
     const averages = 2 * parts.statisticCount
-    const combine: Pass = { ...parts.perStatistic, entryPoint: 'combine_gradient', bindings: [pieces, parts.weight, array('averages', 'write', averages)] }
+    const combine: Pass = {
+      ...parts.perStatistic,
+      entryPoint: 'combine_gradient',
+      bindings: [pieces, parts.weight, array('averages', 'write', averages)],
+    }
     const input: Pass = {
-      ...parts.perQuad, entryPoint: 'input_gradient',
-      bindings: [parts.x, dy, parts.weight, ...parts.statistics('read'), array('averages', 'read', averages), parts.planes('dx', 'write')],
+      ...parts.perQuad,
+      entryPoint: 'input_gradient',
+      bindings: [
+        parts.x,
+        dy,
+        parts.weight,
+        ...parts.statistics('read'),
+        array('averages', 'read', averages),
+        parts.planes('dx', 'write'),
+      ],
     }
     return { scratch: { ...parts.scratch, averages }, passes: [measure, parameters, combine, input] }
   }
@@ -54,17 +90,30 @@ export function channelNormBackward(scope: Scope) {
 // x (B, C, plane), weight, bias, mean, variance (C,) → y (B, C, plane)
 export function batchnorm2dEvaluate(dims: ChannelNormDims, capacity: number): Recipe {
   const parts = partsOf('batch', dims, capacity)
-  const vectors = ['bias', 'mean', 'variance'].map(name => array(name, 'read', dims.channels))
-  return { scratch: {}, passes: [{ ...parts.perQuad, entryPoint: 'evaluate', bindings: [parts.x, parts.weight, ...vectors, parts.planes('y', 'write')] }] }
+  const vectors = ['bias', 'mean', 'variance'].map((name) => array(name, 'read', dims.channels))
+  return {
+    scratch: {},
+    passes: [
+      {
+        ...parts.perQuad,
+        entryPoint: 'evaluate',
+        bindings: [parts.x, parts.weight, ...vectors, parts.planes('y', 'write')],
+      },
+    ],
+  }
 }
 
 // mean, inverse (C,) → dmean, dvariance (C,)
 export function batchnorm2dStatistics({ channels, plane, eps, targets }: StatisticsDims): Recipe {
   const bindings = [
-    ...['mean', 'inverse'].map(name => array(name, 'read', channels)), ...['dmean', 'dvariance'].map(name => array(name, 'update', channels)),
+    ...['mean', 'inverse'].map((name) => array(name, 'read', channels)),
+    ...['dmean', 'dvariance'].map((name) => array(name, 'update', channels)),
   ]
   const constants = { CHANNELS: channels, PLANE: plane, TARGETS: targets, EPS: real(eps) }
-  return { scratch: {}, passes: [{ ...streamPass, entryPoint: 'report', constants, bindings, threads: () => channels }] }
+  return {
+    scratch: {},
+    passes: [{ ...streamPass, entryPoint: 'report', constants, bindings, threads: () => channels }],
+  }
 }
 
 function partsOf(scope: Scope, { channels, plane, groupChannels, eps }: ChannelNormDims, capacity: number) {
@@ -73,15 +122,27 @@ function partsOf(scope: Scope, { channels, plane, groupChannels, eps }: ChannelN
   const [pieces, quads, groups] = [Math.ceil(plane / piece), Math.ceil(plane / 4), channels / groupChannels]
   const statisticCount = scope === 'batch' ? channels : capacity * groups
   const constants = {
-    CHANNELS: channels, PLANE: plane, GROUP_CHANNELS: groupChannels, WHOLE_BATCH: scope === 'batch' ? 1 : 0, PIECE: piece, PIECES: pieces, QUADS: quads, EPS: real(eps),
+    CHANNELS: channels,
+    PLANE: plane,
+    GROUP_CHANNELS: groupChannels,
+    WHOLE_BATCH: scope === 'batch' ? 1 : 0,
+    PIECE: piece,
+    PIECES: pieces,
+    QUADS: quads,
+    EPS: real(eps),
   }
   const pass = (threads: Pass['threads']) => ({ ...streamPass, constants, threads })
   const planes = (name: string, access: Binding['access']) => matrix(name, access, capacity * channels, plane)
   return {
-    statisticCount, planes, x: planes('x', 'read'), weight: array('weight', 'read', channels),
-    statistics: (access: 'read' | 'write') => ['mean', 'inverse'].map(name => array(name, access, statisticCount)),
+    statisticCount,
+    planes,
+    x: planes('x', 'read'),
+    weight: array('weight', 'read', channels),
+    statistics: (access: 'read' | 'write') => ['mean', 'inverse'].map((name) => array(name, access, statisticCount)),
     scratch: { pieces: capacity * channels * pieces * 2 },
-    perPiece: pass(samples => samples * channels * pieces), perStatistic: pass(samples => (scope === 'batch' ? channels : samples * groups)),
-    perChannel: pass(() => channels), perQuad: pass(samples => samples * channels * quads),
+    perPiece: pass((samples) => samples * channels * pieces),
+    perStatistic: pass((samples) => (scope === 'batch' ? channels : samples * groups)),
+    perChannel: pass(() => channels),
+    perQuad: pass((samples) => samples * channels * quads),
   }
 }

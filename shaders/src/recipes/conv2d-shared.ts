@@ -1,4 +1,5 @@
-// Convolution in workgroup memory, for GPUs: implicit matrix products in all three directions (kernels/conv2d-shared.wgsl).
+// Convolution in workgroup memory, for GPUs: implicit matrix products in all three directions
+// (kernels/conv2d-shared.wgsl).
 
 import type { Conv2dDims } from '../kernels.ts'
 import { array, matrix, optional, roundUp, type Pass } from '../recipe.ts'
@@ -6,23 +7,42 @@ import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
 import { sumPartialsPass } from './conv2d-lines.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import {
-  SHARED_TILES, sharedConstants, sharedGroups, sharedTileFits, sharedTileName, sharedTileSuits, sharedWorkgroup, splitSum, type ProductSize, type SharedTile,
+  SHARED_TILES,
+  sharedConstants,
+  sharedGroups,
+  sharedTileFits,
+  sharedTileName,
+  sharedTileSuits,
+  sharedWorkgroup,
+  splitSum,
+  type ProductSize,
+  type SharedTile,
 } from './tiles.ts'
 
 /** Workgroups that fill a GPU of 100 and more cores. */
 const BUSY_GROUPS = 256
 
 export const CONV2D_FORWARD_SHARED: readonly Variant<'conv2d.forward'>[] = variants(forward, outputProduct)
-export const CONV2D_INPUT_GRADIENT_SHARED: readonly Variant<'conv2d.inputGradient'>[] = variants(inputGradient, inputProduct)
-export const CONV2D_PARAMETER_GRADIENT_SHARED: readonly Variant<'conv2d.parameterGradient'>[] =
-  variants(parameterGradient, (dims, capacity, tile) => ({ ...tapProduct(dims), batch: dims.groups * splitOf(tile, dims, capacity).splits }))
+export const CONV2D_INPUT_GRADIENT_SHARED: readonly Variant<'conv2d.inputGradient'>[] = variants(
+  inputGradient,
+  inputProduct,
+)
+export const CONV2D_PARAMETER_GRADIENT_SHARED: readonly Variant<'conv2d.parameterGradient'>[] = variants(
+  parameterGradient,
+  (dims, capacity, tile) => ({ ...tapProduct(dims), batch: dims.groups * splitOf(tile, dims, capacity).splits }),
+)
 
 function variants<K extends 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.parameterGradient'>(
-  make: (tile: SharedTile) => MakeRecipe<K>, sizeOf: (dims: Conv2dDims, capacity: number, tile: SharedTile) => ProductSize,
+  make: (tile: SharedTile) => MakeRecipe<K>,
+  sizeOf: (dims: Conv2dDims, capacity: number, tile: SharedTile) => ProductSize,
 ) {
-  return SHARED_TILES.map(tile => ({
-    family: 'shared' as const, name: sharedTileName(tile), recipe: make(tile), fits: sharedTileFits(tile),
-    suits: (dims: Conv2dDims, capacity: number, traits: AdapterTraits) => sharedTileSuits(tile, sharedGroups(tile, sizeOf(dims, capacity, tile)), traits),
+  return SHARED_TILES.map((tile) => ({
+    family: 'shared' as const,
+    name: sharedTileName(tile),
+    recipe: make(tile),
+    fits: sharedTileFits(tile),
+    suits: (dims: Conv2dDims, capacity: number, traits: AdapterTraits) =>
+      sharedTileSuits(tile, sharedGroups(tile, sizeOf(dims, capacity, tile)), traits),
   }))
 }
 
@@ -39,7 +59,11 @@ function tapProduct(dims: Conv2dDims): ProductSize {
 }
 
 function splitOf(tile: SharedTile, dims: Conv2dDims, capacity: number) {
-  return splitSum(capacity * roundUp(dims.outHeight * dims.outWidth, 4), { pieces: sharedGroups(tile, tapProduct(dims)), wanted: BUSY_GROUPS, slab: tile.slab })
+  return splitSum(capacity * roundUp(dims.outHeight * dims.outWidth, 4), {
+    pieces: sharedGroups(tile, tapProduct(dims)),
+    wanted: BUSY_GROUPS,
+    slab: tile.slab,
+  })
 }
 
 // x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W')
@@ -48,15 +72,27 @@ function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
     const pass = productPass(tile, dims, outputProduct(dims, capacity))
     return {
       scratch: {},
-      passes: [withFinish({
-        ...pass, entryPoint: 'forward',
-        bindings: [
-          array('x', 'read', capacity * dims.channels * dims.height * dims.width), matrix('weight', 'read', dims.out, tapsOf(dims)),
-          optional('bias', 'read', dims.out, bias),
-          ...finishedMatrix('y', { rows: capacity * dims.out, columns: dims.outHeight * dims.outWidth, residual, activation: dims.activation }),
-        ],
-        threads: samples => sharedGroups(tile, outputProduct(dims, samples)) * pass.workgroup,
-      }, dims)],
+      passes: [
+        withFinish(
+          {
+            ...pass,
+            entryPoint: 'forward',
+            bindings: [
+              array('x', 'read', capacity * dims.channels * dims.height * dims.width),
+              matrix('weight', 'read', dims.out, tapsOf(dims)),
+              optional('bias', 'read', dims.out, bias),
+              ...finishedMatrix('y', {
+                rows: capacity * dims.out,
+                columns: dims.outHeight * dims.outWidth,
+                residual,
+                activation: dims.activation,
+              }),
+            ],
+            threads: (samples) => sharedGroups(tile, outputProduct(dims, samples)) * pass.workgroup,
+          },
+          dims,
+        ),
+      ],
     }
   }
 }
@@ -67,14 +103,25 @@ function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
     const pass = productPass(tile, dims, inputProduct(dims, capacity))
     return {
       scratch: {},
-      passes: [withFinish({
-        ...pass, entryPoint: 'input_gradient',
-        bindings: [
-          array('weight', 'read', dims.out * tapsOf(dims)), array('dy', 'read', capacity * dims.out * dims.outHeight * dims.outWidth),
-          ...gradientMatrix('dx', { rows: capacity * dims.channels, columns: dims.height * dims.width, derivative: dims.derivative }),
-        ],
-        threads: samples => sharedGroups(tile, inputProduct(dims, samples)) * pass.workgroup,
-      }, dims)],
+      passes: [
+        withFinish(
+          {
+            ...pass,
+            entryPoint: 'input_gradient',
+            bindings: [
+              array('weight', 'read', dims.out * tapsOf(dims)),
+              array('dy', 'read', capacity * dims.out * dims.outHeight * dims.outWidth),
+              ...gradientMatrix('dx', {
+                rows: capacity * dims.channels,
+                columns: dims.height * dims.width,
+                derivative: dims.derivative,
+              }),
+            ],
+            threads: (samples) => sharedGroups(tile, inputProduct(dims, samples)) * pass.workgroup,
+          },
+          dims,
+        ),
+      ],
     }
   }
 }
@@ -86,10 +133,13 @@ function parameterGradient(tile: SharedTile): MakeRecipe<'conv2d.parameterGradie
     const pass = productPass(tile, dims, tapProduct(dims))
     const tapsPadded = roundUp(tapsOf(dims) + 1, 4)
     const partials: Pass = {
-      ...pass, entryPoint: 'partial_gradient', constants: { ...pass.constants, SPLITS: splits, POSITIONS_PER_SPLIT: stepsPerSplit },
+      ...pass,
+      entryPoint: 'partial_gradient',
+      constants: { ...pass.constants, SPLITS: splits, POSITIONS_PER_SPLIT: stepsPerSplit },
       bindings: [
         array('x', 'read', capacity * dims.channels * dims.height * dims.width),
-        matrix('dy', 'read', capacity * dims.out, dims.outHeight * dims.outWidth), matrix('partials', 'write', splits * dims.out, tapsPadded),
+        matrix('dy', 'read', capacity * dims.out, dims.outHeight * dims.outWidth),
+        matrix('partials', 'write', splits * dims.out, tapsPadded),
       ],
       threads: () => sharedGroups(tile, { ...tapProduct(dims), batch: dims.groups * splits }) * pass.workgroup,
     }
@@ -98,14 +148,32 @@ function parameterGradient(tile: SharedTile): MakeRecipe<'conv2d.parameterGradie
   }
 }
 
-function productPass(tile: SharedTile, dims: Conv2dDims, { m, n }: ProductSize): Pick<Pass, 'file' | 'uses' | 'workgroup' | 'constants'> {
+function productPass(
+  tile: SharedTile,
+  dims: Conv2dDims,
+  { m, n }: ProductSize,
+): Pick<Pass, 'file' | 'uses' | 'workgroup' | 'constants'> {
   return {
-    file: 'conv2d-shared', uses: ['tile-product'], workgroup: sharedWorkgroup(tile),
+    file: 'conv2d-shared',
+    uses: ['tile-product'],
+    workgroup: sharedWorkgroup(tile),
     constants: {
-      ...sharedConstants(tile), TILES_M: Math.ceil(m / tile.m), TILES_N: Math.ceil(n / tile.n),
-      CHANNELS: dims.channels, HEIGHT: dims.height, WIDTH: dims.width, OUT: dims.out, OUT_HEIGHT: dims.outHeight, OUT_WIDTH: dims.outWidth,
-      KERNEL: dims.kernel, STRIDE: dims.stride, PADDING: dims.padding, GROUPS: dims.groups, TAPS: tapsOf(dims),
-      CHANNELS_PER_GROUP: dims.channels / dims.groups, OUT_PER_GROUP: dims.out / dims.groups,
+      ...sharedConstants(tile),
+      TILES_M: Math.ceil(m / tile.m),
+      TILES_N: Math.ceil(n / tile.n),
+      CHANNELS: dims.channels,
+      HEIGHT: dims.height,
+      WIDTH: dims.width,
+      OUT: dims.out,
+      OUT_HEIGHT: dims.outHeight,
+      OUT_WIDTH: dims.outWidth,
+      KERNEL: dims.kernel,
+      STRIDE: dims.stride,
+      PADDING: dims.padding,
+      GROUPS: dims.groups,
+      TAPS: tapsOf(dims),
+      CHANNELS_PER_GROUP: dims.channels / dims.groups,
+      OUT_PER_GROUP: dims.out / dims.groups,
     },
   }
 }

@@ -10,10 +10,19 @@ export function dropoutForward({ size, node, p }: DropoutDims, capacity: number)
   const { threshold, scale } = dropoutRule(p)
   return {
     scratch: {},
-    passes: [{
-      file: 'dropout', entryPoint: 'forward', constants: { NODE: node, QUADS: quads, THRESHOLD: threshold, SCALE: real(scale) },
-      bindings: [matrix('x', 'read', capacity, size), array('keys', 'read', capacity, 'i32'), matrix('y', 'write', capacity, size)],
-      workgroup: STREAM_WORKGROUP, threads: samples => samples * quads,
-    }],
+    passes: [
+      {
+        file: 'dropout',
+        entryPoint: 'forward',
+        constants: { NODE: node, QUADS: quads, THRESHOLD: threshold, SCALE: real(scale) },
+        bindings: [
+          matrix('x', 'read', capacity, size),
+          array('keys', 'read', capacity, 'i32'),
+          matrix('y', 'write', capacity, size),
+        ],
+        workgroup: STREAM_WORKGROUP,
+        threads: (samples) => samples * quads,
+      },
+    ],
   }
 }

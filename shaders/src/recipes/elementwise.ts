@@ -39,10 +39,28 @@ export function leakyReluBackward(dims: LeakyReluDims, capacity: number): Recipe
 
 type MakeRecipe = (dims: ElementwiseDims, capacity: number) => Recipe
 
-function onePass(file: ElementwiseFile, entryPoint: string, access: Record<string, 'read' | 'write'>, more: Record<string, Constant> = {}): MakeRecipe {
+function onePass(
+  file: ElementwiseFile,
+  entryPoint: string,
+  access: Record<string, 'read' | 'write'>,
+  more: Record<string, Constant> = {},
+): MakeRecipe {
   return ({ size }, capacity) => {
     const bindings = Object.entries(access).map(([name, how]) => array(name, how, capacity * size, 'vec4f'))
     const threads = (samples: number) => Math.ceil((samples * size) / 4)
-    return { scratch: {}, passes: [{ file, uses: ['activations'], entryPoint, constants: { SIZE: size, ...more }, bindings, workgroup: STREAM_WORKGROUP, threads }] }
+    return {
+      scratch: {},
+      passes: [
+        {
+          file,
+          uses: ['activations'],
+          entryPoint,
+          constants: { SIZE: size, ...more },
+          bindings,
+          workgroup: STREAM_WORKGROUP,
+          threads,
+        },
+      ],
+    }
   }
 }

@@ -1,5 +1,5 @@
-// Encodings of a gradient before it is read back. No model calls these kernels, so they are in none of its tables: their
-// reference is what volunteer/src/collective encodes on the CPU, and the runner knows when they pay.
+// Encodings of a gradient before it is read back. No model calls these kernels, so they are in none of its tables:
+// their reference is what volunteer/src/collective encodes on the CPU, and the runner knows when they pay.
 
 import { array, STREAM_WORKGROUP, type Binding, type Pass } from '../recipe.ts'
 
@@ -22,9 +22,20 @@ export function encodePasses(encoding: 'f16' | 'int8', { floats, blocks, words }
   const next = array('next', 'update', floats, 'i32')
   const [parts, codes] = [array('parts', 'update', blocks, 'i32'), array('words', 'update', words, 'i32')]
   if (encoding === 'int8') return [pass('encode_int8', [table, ...sums, next, codes])]
-  return [pass('sum_f16', [table, ...sums, next, parts]), pass('powers_f16', [table, parts, codes]), pass('encode_f16', [table, next, codes])]
+  return [
+    pass('sum_f16', [table, ...sums, next, parts]),
+    pass('powers_f16', [table, parts, codes]),
+    pass('encode_f16', [table, next, codes]),
+  ]
 }
 
 function pass(entryPoint: string, bindings: readonly Binding[]): Pass {
-  return { file: 'encode', entryPoint, constants: {}, bindings, workgroup: STREAM_WORKGROUP, threads: (blocks) => blocks }
+  return {
+    file: 'encode',
+    entryPoint,
+    constants: {},
+    bindings,
+    workgroup: STREAM_WORKGROUP,
+    threads: (blocks) => blocks,
+  }
 }

@@ -27,9 +27,18 @@ export function flashAttentionBackward(dims: AttentionDims, capacity: number): R
 
 function parts({ length, heads, headSize, causal }: AttentionDims, capacity: number) {
   const tokens = capacity * length
-  const constants = { T: length, HEADS: heads, QUADS: Math.ceil(headSize / 4), CAUSAL: causal ? 1 : 0, SCALE: real(1 / Math.sqrt(headSize)) }
+  const constants = {
+    T: length,
+    HEADS: heads,
+    QUADS: Math.ceil(headSize / 4),
+    CAUSAL: causal ? 1 : 0,
+    SCALE: real(1 / Math.sqrt(headSize)),
+  }
   const pass: Omit<Pass, 'entryPoint' | 'bindings'> = {
-    file: 'flash-attention', constants, workgroup: STREAM_WORKGROUP, threads: samples => samples * heads * length,
+    file: 'flash-attention',
+    constants,
+    workgroup: STREAM_WORKGROUP,
+    threads: (samples) => samples * heads * length,
   }
   return {
     qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),

@@ -7,7 +7,19 @@ import { array, matrix, STREAM_WORKGROUP, TILE_WORKGROUP, type Recipe } from '..
 export function globalavgpoolForward({ channels, plane }: GlobalAvgPoolDims, capacity: number): Recipe {
   const bindings = [matrix('x', 'read', capacity * channels, plane), array('y', 'write', capacity * channels)]
   const threads = (samples: number) => samples * channels
-  return { scratch: {}, passes: [{ file: 'globalavgpool', entryPoint: 'forward', constants: { CHANNELS: channels, PLANE: plane }, bindings, workgroup: TILE_WORKGROUP, threads }] }
+  return {
+    scratch: {},
+    passes: [
+      {
+        file: 'globalavgpool',
+        entryPoint: 'forward',
+        constants: { CHANNELS: channels, PLANE: plane },
+        bindings,
+        workgroup: TILE_WORKGROUP,
+        threads,
+      },
+    ],
+  }
 }
 
 // dy (B, C) → dx (B, C, plane)
@@ -16,5 +28,10 @@ export function globalavgpoolBackward({ channels, plane }: GlobalAvgPoolDims, ca
   const bindings = [array('dy', 'read', capacity * channels), matrix('dx', 'write', capacity * channels, plane)]
   const constants = { CHANNELS: channels, PLANE: plane, QUADS: quads }
   const threads = (samples: number) => samples * channels * quads
-  return { scratch: {}, passes: [{ file: 'globalavgpool', entryPoint: 'backward', constants, bindings, workgroup: STREAM_WORKGROUP, threads }] }
+  return {
+    scratch: {},
+    passes: [
+      { file: 'globalavgpool', entryPoint: 'backward', constants, bindings, workgroup: STREAM_WORKGROUP, threads },
+    ],
+  }
 }

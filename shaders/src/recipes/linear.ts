@@ -4,28 +4,44 @@ import type { KernelOperands, LinearDims } from '../kernels.ts'
 import { matrix, optional, roundUp, STREAM_WORKGROUP, TILE_WORKGROUP, type Pass, type Recipe } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
-import { REGISTER_TILES, registerThreads, registerTileName, registerTileSuits, splitSum, type RegisterTile, type Split } from './tiles.ts'
+import {
+  REGISTER_TILES,
+  registerThreads,
+  registerTileName,
+  registerTileSuits,
+  splitSum,
+  type RegisterTile,
+  type Split,
+} from './tiles.ts'
 
 /** Invocations that keep every core of a software adapter busy: 16 workgroups. */
 const BUSY_THREADS = 16 * TILE_WORKGROUP
 
-export const LINEAR_FORWARD: readonly Variant<'linear.forward'>[] = REGISTER_TILES.map(tile => ({
-  family: 'register', name: registerTileName(tile), recipe: forward(tile),
+export const LINEAR_FORWARD: readonly Variant<'linear.forward'>[] = REGISTER_TILES.map((tile) => ({
+  family: 'register',
+  name: registerTileName(tile),
+  recipe: forward(tile),
   suits: ({ rows, out }, capacity, traits) => registerTileSuits(tile, { m: capacity * rows, n: out, batch: 1 }, traits),
 }))
 
-export const LINEAR_INPUT_GRADIENT: readonly Variant<'linear.inputGradient'>[] = REGISTER_TILES.map(tile => ({
-  family: 'register', name: registerTileName(tile), recipe: inputGradient(tile),
+export const LINEAR_INPUT_GRADIENT: readonly Variant<'linear.inputGradient'>[] = REGISTER_TILES.map((tile) => ({
+  family: 'register',
+  name: registerTileName(tile),
+  recipe: inputGradient(tile),
   suits: (dims, capacity, traits) => registerTileSuits(tile, { m: capacity * dims.rows, n: dims.in, batch: 1 }, traits),
 }))
 
 export const LINEAR_PARAMETER_GRADIENT: readonly Variant<'linear.parameterGradient'>[] = [
   ...REGISTER_TILES.map((tile): Variant<'linear.parameterGradient'> => ({
-    family: 'register', name: registerTileName(tile), recipe: parameterGradient(tile, wholeSum),
+    family: 'register',
+    name: registerTileName(tile),
+    recipe: parameterGradient(tile, wholeSum),
     suits: (dims, _, traits) => registerTileSuits(tile, { m: dims.out, n: dims.in, batch: 1 }, traits),
   })),
   ...REGISTER_TILES.slice(0, 1).map((tile): Variant<'linear.parameterGradient'> => ({
-    family: 'register', name: `${registerTileName(tile)} split`, recipe: parameterGradient(tile, busySplit),
+    family: 'register',
+    name: `${registerTileName(tile)} split`,
+    recipe: parameterGradient(tile, busySplit),
     suits: (dims, capacity) => busySplit(tile, dims, capacity).splits > 1,
   })),
 ]
@@ -34,14 +50,22 @@ export const LINEAR_PARAMETER_GRADIENT: readonly Variant<'linear.parameterGradie
 function forward(tile: RegisterTile): MakeRecipe<'linear.forward'> {
   return (dims, capacity, { bias, residual }) => {
     const rows = capacity * dims.rows
-    return only(withFinish({
-      ...tilePass(dims, tile), entryPoint: 'forward',
-      bindings: [
-        matrix('x', 'read', rows, dims.in), matrix('weight', 'read', dims.out, dims.in), optional('bias', 'read', dims.out, bias),
-        ...finishedMatrix('y', { rows, columns: dims.out, residual, activation: dims.activation }),
-      ],
-      threads: samples => registerThreads(tile, { m: samples * dims.rows, n: dims.out, batch: 1 }),
-    }, dims))
+    return only(
+      withFinish(
+        {
+          ...tilePass(dims, tile),
+          entryPoint: 'forward',
+          bindings: [
+            matrix('x', 'read', rows, dims.in),
+            matrix('weight', 'read', dims.out, dims.in),
+            optional('bias', 'read', dims.out, bias),
+            ...finishedMatrix('y', { rows, columns: dims.out, residual, activation: dims.activation }),
+          ],
+          threads: (samples) => registerThreads(tile, { m: samples * dims.rows, n: dims.out, batch: 1 }),
+        },
+        dims,
+      ),
+    )
   }
 }
 
@@ -49,14 +73,21 @@ function forward(tile: RegisterTile): MakeRecipe<'linear.forward'> {
 function inputGradient(tile: RegisterTile): MakeRecipe<'linear.inputGradient'> {
   return (dims, capacity) => {
     const rows = capacity * dims.rows
-    return only(withFinish({
-      ...tilePass(dims, tile), entryPoint: 'input_gradient',
-      bindings: [
-        matrix('weight', 'read', dims.out, dims.in), matrix('dy', 'read', rows, dims.out),
-        ...gradientMatrix('dx', { rows, columns: dims.in, derivative: dims.derivative }),
-      ],
-      threads: samples => registerThreads(tile, { m: samples * dims.rows, n: dims.in, batch: 1 }),
-    }, dims))
+    return only(
+      withFinish(
+        {
+          ...tilePass(dims, tile),
+          entryPoint: 'input_gradient',
+          bindings: [
+            matrix('weight', 'read', dims.out, dims.in),
+            matrix('dy', 'read', rows, dims.out),
+            ...gradientMatrix('dx', { rows, columns: dims.in, derivative: dims.derivative }),
+          ],
+          threads: (samples) => registerThreads(tile, { m: samples * dims.rows, n: dims.in, batch: 1 }),
+        },
+        dims,
+      ),
+    )
   }
 }
 
@@ -67,7 +98,11 @@ function wholeSum(_: RegisterTile, { rows }: LinearDims, capacity: number): Spli
 }
 
 function busySplit(tile: RegisterTile, dims: LinearDims, capacity: number): Split {
-  return splitSum(capacity * dims.rows, { pieces: registerThreads(tile, { m: dims.out, n: dims.in, batch: 1 }), wanted: BUSY_THREADS, slab: 4 })
+  return splitSum(capacity * dims.rows, {
+    pieces: registerThreads(tile, { m: dims.out, n: dims.in, batch: 1 }),
+    wanted: BUSY_THREADS,
+    slab: 4,
+  })
 }
 
 // x (R, in), dy (R, out) → dweight (out, in), dbias (out,)
@@ -78,7 +113,8 @@ function parameterGradient(tile: RegisterTile, splitRule: SplitRule): MakeRecipe
     const common = tilePass(dims, tile, split)
     const { target, scratch, sumPasses } = weightGradientTarget(dims, split)
     const weightPass: Pass = {
-      ...common, entryPoint: 'weight_gradient',
+      ...common,
+      entryPoint: 'weight_gradient',
       bindings: [matrix('x', 'read', rows, dims.in), matrix('dy', 'read', rows, dims.out), target],
       threads: () => registerThreads(tile, { m: dims.out, n: dims.in, batch: split.splits }),
     }
@@ -93,7 +129,10 @@ export function weightGradientTarget(dims: LinearDims, { splits }: Split, name =
   const columns = roundUp(dims.in, 4)
   const parts = matrix('parts', 'read', splits * dims.out, columns)
   const sum: Pass = {
-    file: 'linear', workgroup: STREAM_WORKGROUP, entryPoint: 'sum_parts', constants: { OUT: dims.out, IN_QUADS: columns / 4, SPLITS: splits },
+    file: 'linear',
+    workgroup: STREAM_WORKGROUP,
+    entryPoint: 'sum_parts',
+    constants: { OUT: dims.out, IN_QUADS: columns / 4, SPLITS: splits },
     bindings: [parts, dweight],
     threads: () => (dims.out * columns) / 4,
   }
@@ -102,22 +141,42 @@ export function weightGradientTarget(dims: LinearDims, { splits }: Split, name =
 }
 
 /** Its own pass: four outputs per invocation, over all rows. */
-export function biasPasses(dims: LinearDims, capacity: number, { dbias }: KernelOperands<'linear.parameterGradient', unknown>): Pass[] {
+export function biasPasses(
+  dims: LinearDims,
+  capacity: number,
+  { dbias }: KernelOperands<'linear.parameterGradient', unknown>,
+): Pass[] {
   if (dbias === undefined) return []
-  return [{
-    file: 'linear', workgroup: TILE_WORKGROUP, entryPoint: 'bias_gradient', constants: { ROWS: dims.rows, OUT: dims.out },
-    bindings: [matrix('dy', 'read', capacity * dims.rows, dims.out), optional('dbias', 'update', dims.out, dbias)],
-    threads: () => Math.ceil(dims.out / 4),
-  }]
+  return [
+    {
+      file: 'linear',
+      workgroup: TILE_WORKGROUP,
+      entryPoint: 'bias_gradient',
+      constants: { ROWS: dims.rows, OUT: dims.out },
+      bindings: [matrix('dy', 'read', capacity * dims.rows, dims.out), optional('dbias', 'update', dims.out, dbias)],
+      threads: () => Math.ceil(dims.out / 4),
+    },
+  ]
 }
 
-function tilePass(dims: LinearDims, { rows, columns, workgroup }: RegisterTile, split?: Split): Pick<Pass, 'file' | 'workgroup' | 'constants'> {
+function tilePass(
+  dims: LinearDims,
+  { rows, columns, workgroup }: RegisterTile,
+  split?: Split,
+): Pick<Pass, 'file' | 'workgroup' | 'constants'> {
   const inTiles = Math.ceil(dims.in / columns)
   const outTiles = split ? Math.ceil(dims.out / rows) : Math.ceil(dims.out / columns)
   return {
-    file: 'linear', workgroup,
+    file: 'linear',
+    workgroup,
     constants: {
-      ROWS: dims.rows, IN: dims.in, OUT: dims.out, TILE_ROWS: rows, TILE_COLUMNS: columns, IN_TILES: inTiles, OUT_TILES: outTiles,
+      ROWS: dims.rows,
+      IN: dims.in,
+      OUT: dims.out,
+      TILE_ROWS: rows,
+      TILE_COLUMNS: columns,
+      IN_TILES: inTiles,
+      OUT_TILES: outTiles,
       ...(split ? { SPLITS: split.splits, ROWS_PER_SPLIT: split.stepsPerSplit } : {}),
     },
   }

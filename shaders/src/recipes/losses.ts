@@ -31,9 +31,24 @@ function partByPart(dims: CrossEntropyDims, capacity: number): Recipe {
   return {
     scratch: { parts: length, log_sums: rows },
     passes: [
-      { ...common, entryPoint: 'look_at_part', bindings: [x, array('parts', 'write', length, 'vec4f')], threads: samples => samples * dims.rows * partCount },
-      { ...common, entryPoint: 'join_parts', bindings: [x, labels, array('parts', 'read', length, 'vec4f'), ...sums, array('log_sums', 'write', rows)], threads: samples => samples * dims.rows },
-      { ...common, entryPoint: 'gradient', bindings: [x, labels, array('log_sums', 'read', rows), dx], threads: samples => samples * dims.rows * quads },
+      {
+        ...common,
+        entryPoint: 'look_at_part',
+        bindings: [x, array('parts', 'write', length, 'vec4f')],
+        threads: (samples) => samples * dims.rows * partCount,
+      },
+      {
+        ...common,
+        entryPoint: 'join_parts',
+        bindings: [x, labels, array('parts', 'read', length, 'vec4f'), ...sums, array('log_sums', 'write', rows)],
+        threads: (samples) => samples * dims.rows,
+      },
+      {
+        ...common,
+        entryPoint: 'gradient',
+        bindings: [x, labels, array('log_sums', 'read', rows), dx],
+        threads: (samples) => samples * dims.rows * quads,
+      },
     ],
   }
 }
@@ -41,11 +56,20 @@ function partByPart(dims: CrossEntropyDims, capacity: number): Recipe {
 function crossEntropyParts({ rows: perSample, classes, smoothing = 0, ignored }: CrossEntropyDims, capacity: number) {
   const rows = capacity * perSample
   // labels are compared as u32: a negative one by its two's complement
-  const constants = { ROWS: perSample, CLASSES: classes, SMOOTHING: real(smoothing), IGNORING: ignored === undefined ? 0 : 1, IGNORED: (ignored ?? 0) >>> 0 }
+  const constants = {
+    ROWS: perSample,
+    CLASSES: classes,
+    SMOOTHING: real(smoothing),
+    IGNORING: ignored === undefined ? 0 : 1,
+    IGNORED: (ignored ?? 0) >>> 0,
+  }
   return {
-    rows, pass: { file: 'cross-entropy', constants } as const,
-    x: matrix('x', 'read', rows, classes), labels: ofOperand('target', array('labels', 'read', rows, 'i32')),
-    sums: [array('loss', 'write', rows), array('correct', 'write', rows)], dx: matrix('dx', 'write', rows, classes),
+    rows,
+    pass: { file: 'cross-entropy', constants } as const,
+    x: matrix('x', 'read', rows, classes),
+    labels: ofOperand('target', array('labels', 'read', rows, 'i32')),
+    sums: [array('loss', 'write', rows), array('correct', 'write', rows)],
+    dx: matrix('dx', 'write', rows, classes),
   }
 }
 
@@ -61,8 +85,14 @@ export function bceWithLogitsLoss({ size }: ElementwiseDims, capacity: number): 
 
 function perSample(file: 'mse' | 'bce-with-logits', size: number, capacity: number, counts: boolean): Recipe {
   const bindings = [
-    array('x', 'read', capacity * size), ofOperand('target', array('wanted', 'read', capacity * size)),
-    array('loss', 'write', capacity), ...(counts ? [array('correct', 'write', capacity)] : []), array('dx', 'write', capacity * size),
+    array('x', 'read', capacity * size),
+    ofOperand('target', array('wanted', 'read', capacity * size)),
+    array('loss', 'write', capacity),
+    ...(counts ? [array('correct', 'write', capacity)] : []),
+    array('dx', 'write', capacity * size),
   ]
-  return { scratch: {}, passes: [{ ...rowPass, file, constants: { SIZE: size }, bindings, threads: samples => samples }] }
+  return {
+    scratch: {},
+    passes: [{ ...rowPass, file, constants: { SIZE: size }, bindings, threads: (samples) => samples }],
+  }
 }

@@ -8,17 +8,19 @@ import { gradientMatrix, withFinish } from './finish.ts'
 export function maxpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
   return onePass('maxpool2d', 'forward', dims, {
     bindings: [array('x', 'read', capacity * inputSize(dims)), array('y', 'write', capacity * outputSize(dims))],
-    threads: samples => samples * outputSize(dims),
+    threads: (samples) => samples * outputSize(dims),
   })
 }
 
 // x (B, C, H, W) → y (B, C, H', W'), four elements of a line per invocation
 export function avgpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
   const inPairs = dims.kernel === 2 && dims.stride === 2 && dims.padding === 0
-  const x = inPairs ? matrix('x', 'read', capacity * dims.channels * dims.height, dims.width) : array('x', 'read', capacity * inputSize(dims))
+  const x = inPairs
+    ? matrix('x', 'read', capacity * dims.channels * dims.height, dims.width)
+    : array('x', 'read', capacity * inputSize(dims))
   return onePass('avgpool2d', inPairs ? 'forward_pairs' : 'forward', dims, {
     bindings: [x, matrix('y', 'write', capacity * dims.channels * dims.outHeight, dims.outWidth)],
-    threads: samples => samples * dims.channels * dims.outHeight * Math.ceil(dims.outWidth / 4),
+    threads: (samples) => samples * dims.channels * dims.outHeight * Math.ceil(dims.outWidth / 4),
   })
 }
 
@@ -26,9 +28,11 @@ export function avgpool2dForward(dims: Pool2dDims, capacity: number): Recipe {
 export function maxpool2dBackward(dims: Pool2dDims & DerivativeDims, capacity: number): Recipe {
   return onePass('maxpool2d', 'backward', dims, {
     bindings: [
-      array('x', 'read', capacity * inputSize(dims)), array('dy', 'read', capacity * outputSize(dims)), ...inputGradient(dims, capacity),
+      array('x', 'read', capacity * inputSize(dims)),
+      array('dy', 'read', capacity * outputSize(dims)),
+      ...inputGradient(dims, capacity),
     ],
-    threads: samples => inputQuads(dims, samples),
+    threads: (samples) => inputQuads(dims, samples),
   })
 }
 
@@ -36,11 +40,14 @@ export function maxpool2dBackward(dims: Pool2dDims & DerivativeDims, capacity: n
 export function avgpool2dBackward(dims: Pool2dDims & DerivativeDims, capacity: number): Recipe {
   return onePass('avgpool2d', 'backward', dims, {
     bindings: [array('dy', 'read', capacity * outputSize(dims)), ...inputGradient(dims, capacity)],
-    threads: samples => inputQuads(dims, samples),
+    threads: (samples) => inputQuads(dims, samples),
   })
 }
 
-function inputGradient({ channels, height, width, derivative }: Pool2dDims & DerivativeDims, capacity: number): MatrixBinding[] {
+function inputGradient(
+  { channels, height, width, derivative }: Pool2dDims & DerivativeDims,
+  capacity: number,
+): MatrixBinding[] {
   return gradientMatrix('dx', { rows: capacity * channels * height, columns: width, derivative })
 }
 
@@ -50,12 +57,28 @@ function inputQuads({ channels, height, width }: Pool2dDims, samples: number): n
 
 type Rest = Pick<Recipe['passes'][number], 'bindings' | 'threads'>
 
-function onePass(file: 'maxpool2d' | 'avgpool2d', entryPoint: string, dims: Pool2dDims & DerivativeDims, rest: Rest): Recipe {
+function onePass(
+  file: 'maxpool2d' | 'avgpool2d',
+  entryPoint: string,
+  dims: Pool2dDims & DerivativeDims,
+  rest: Rest,
+): Recipe {
   const constants = {
-    CHANNELS: dims.channels, HEIGHT: dims.height, WIDTH: dims.width, OUT_HEIGHT: dims.outHeight, OUT_WIDTH: dims.outWidth,
-    KERNEL: dims.kernel, STRIDE: dims.stride, PADDING: dims.padding, IN_QUADS: Math.ceil(dims.width / 4), OUT_QUADS: Math.ceil(dims.outWidth / 4),
+    CHANNELS: dims.channels,
+    HEIGHT: dims.height,
+    WIDTH: dims.width,
+    OUT_HEIGHT: dims.outHeight,
+    OUT_WIDTH: dims.outWidth,
+    KERNEL: dims.kernel,
+    STRIDE: dims.stride,
+    PADDING: dims.padding,
+    IN_QUADS: Math.ceil(dims.width / 4),
+    OUT_QUADS: Math.ceil(dims.outWidth / 4),
   }
-  return { scratch: {}, passes: [withFinish({ file, entryPoint, constants, workgroup: STREAM_WORKGROUP, ...rest }, dims)] }
+  return {
+    scratch: {},
+    passes: [withFinish({ file, entryPoint, constants, workgroup: STREAM_WORKGROUP, ...rest }, dims)],
+  }
 }
 
 function inputSize({ channels, height, width }: Pool2dDims): number {

@@ -13,8 +13,25 @@ export function softmaxBackward(dims: RowDims, capacity: number): Recipe {
   return onePass('backward', dims, capacity, { y: 'read', dy: 'read', dx: 'write' })
 }
 
-function onePass(entryPoint: string, { rows, columns }: RowDims, capacity: number, access: Record<string, 'read' | 'write'>): Recipe {
+function onePass(
+  entryPoint: string,
+  { rows, columns }: RowDims,
+  capacity: number,
+  access: Record<string, 'read' | 'write'>,
+): Recipe {
   const bindings = Object.entries(access).map(([name, how]) => matrix(name, how, capacity * rows, columns))
   const threads = (samples: number) => samples * rows
-  return { scratch: {}, passes: [{ file: 'softmax', entryPoint, constants: { ROWS: rows, COLUMNS: columns }, bindings, workgroup: TILE_WORKGROUP, threads }] }
+  return {
+    scratch: {},
+    passes: [
+      {
+        file: 'softmax',
+        entryPoint,
+        constants: { ROWS: rows, COLUMNS: columns },
+        bindings,
+        workgroup: TILE_WORKGROUP,
+        threads,
+      },
+    ],
+  }
 }

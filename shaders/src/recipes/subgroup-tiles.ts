@@ -1,5 +1,5 @@
-// Tiles of the matrix kernels whose joint operand travels through a subgroup (kernels/subgroup-product.wgsl): for software
-// adapters, whose subgroups are the lanes of the CPU's vectors. When each is worth a try.
+// Tiles of the matrix kernels whose joint operand travels through a subgroup (kernels/subgroup-product.wgsl): for
+// software adapters, whose subgroups are the lanes of the CPU's vectors. When each is worth a try.
 
 import type { AdapterTraits } from '../variants.ts'
 import { BUSY_GROUPS } from './tiles.ts'
@@ -21,8 +21,8 @@ export interface SubgroupProduct {
 }
 
 /**
- * Speed relative to the best, as measured on products of 512 × 512: four lanes on SwiftShader, eight on lavapipe. Tiles of 32 rows
- * are no faster and take lavapipe twice as long to compile, which is seconds.
+ * Speed relative to the best, as measured on products of 512 × 512: four lanes on SwiftShader, eight on lavapipe. Tiles
+ * of 32 rows are no faster and take lavapipe twice as long to compile, which is seconds.
  */
 const MEASURED: readonly (SubgroupTile & { readonly speed: number })[] = [
   { lanes: 8, rows: 16, columns: 4, speed: 1 },
@@ -50,9 +50,13 @@ export function subgroupTileFits({ lanes }: SubgroupTile): (traits: AdapterTrait
 }
 
 /** `ways`: the products that variants compute with their tiles, of which `product` is one. */
-export function subgroupTileSuits(tile: SubgroupTile, product: SubgroupProduct, ways: readonly SubgroupProduct[] = [product]): boolean {
+export function subgroupTileSuits(
+  tile: SubgroupTile,
+  product: SubgroupProduct,
+  ways: readonly SubgroupProduct[] = [product],
+): boolean {
   const tiles = MEASURED.filter(({ lanes }) => lanes === tile.lanes)
-  const best = Math.min(...tiles.flatMap(other => ways.map(way => estimate(other, way))))
+  const best = Math.min(...tiles.flatMap((other) => ways.map((way) => estimate(other, way))))
   const own = tiles.find(({ rows, columns }) => rows === tile.rows && columns === tile.columns)
   return own !== undefined && estimate(own, product) <= NEAR * best
 }

@@ -22,7 +22,10 @@ const SMALL_WORKGROUP = 8
 /** Workgroups that keep the cores of a software adapter busy to the end. */
 export const BUSY_GROUPS = 16
 
-/** lavapipe: two to three times faster through subgroups in every product measured, and seconds to compile what is not used. */
+/**
+ * lavapipe: two to three times faster through subgroups in every product measured, and seconds to compile what is not
+ * used.
+ */
 const ALWAYS_BETTER_LANES = 8
 
 /** Better ones first, where they suit: larger tiles read less, smaller ones leave fewer invocations idle. */
@@ -41,11 +44,20 @@ export function registerThreads({ rows, columns }: RegisterTile, { m, n, batch }
   return Math.ceil(m / rows) * Math.ceil(n / columns) * batch
 }
 
-/** Whether there is work for every core; the smallest tiles and, where memory is read in lines, whole workgroups always suit. */
-export function registerTileSuits(tile: RegisterTile, size: ProductSize, { software, subgroupSize }: AdapterTraits): boolean {
+/**
+ * Whether there is work for every core; the smallest tiles and, where memory is read in lines, whole workgroups always
+ * suit.
+ */
+export function registerTileSuits(
+  tile: RegisterTile,
+  size: ProductSize,
+  { software, subgroupSize }: AdapterTraits,
+): boolean {
   if (software && subgroupSize === ALWAYS_BETTER_LANES) return false
   if (tile.workgroup === TILE_WORKGROUP) return !software || registerThreads(tile, size) >= BUSY_GROUPS * TILE_WORKGROUP
-  return software && (tile === REGISTER_TILES.at(-1) || registerThreads(tile, size) >= BUSY_GROUPS / 4 * SMALL_WORKGROUP)
+  return (
+    software && (tile === REGISTER_TILES.at(-1) || registerThreads(tile, size) >= (BUSY_GROUPS / 4) * SMALL_WORKGROUP)
+  )
 }
 
 /** A workgroup's results (m × n), those of one invocation, and the steps of k that it keeps at once. */
@@ -86,7 +98,9 @@ export function sharedBytes({ m, n, slab }: SharedTile): number {
 }
 
 export function sharedTileFits(tile: SharedTile): (traits: AdapterTraits) => boolean {
-  return traits => sharedBytes(tile) <= traits.maxComputeWorkgroupStorageSize && sharedWorkgroup(tile) <= traits.maxComputeInvocationsPerWorkgroup
+  return (traits) =>
+    sharedBytes(tile) <= traits.maxComputeWorkgroupStorageSize &&
+    sharedWorkgroup(tile) <= traits.maxComputeInvocationsPerWorkgroup
 }
 
 /** Never on software adapters, where a barrier costs more than it saves. */
@@ -114,7 +128,10 @@ export interface Split {
 const SHORTEST_PART = 64
 
 /** As many parts as make `wanted` pieces of work out of `pieces`, each of whole slabs. */
-export function splitSum(steps: number, { pieces, wanted, slab }: { readonly pieces: number; readonly wanted: number; readonly slab: number }): Split {
+export function splitSum(
+  steps: number,
+  { pieces, wanted, slab }: { readonly pieces: number; readonly wanted: number; readonly slab: number },
+): Split {
   const splits = Math.max(1, Math.min(Math.ceil(wanted / pieces), Math.floor(steps / SHORTEST_PART)))
   const stepsPerSplit = Math.ceil(steps / splits / slab) * slab
   return { splits: Math.ceil(steps / stepsPerSplit), stepsPerSplit }

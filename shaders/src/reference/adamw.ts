@@ -36,8 +36,10 @@ export function adam(settings: AdamSettings, from: AdamVectors, gradient: Float3
   const { beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink, decay } = adamScalars(settings)
   const scalars = [beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink]
   const vectors = [
-    { slot: SLOT.parameters, from: from.parameters, to: to.parameters }, { slot: SLOT.gradient, from: gradient },
-    { slot: SLOT.mean, from: from.mean, to: to.mean }, { slot: SLOT.square, from: from.square, to: to.square },
+    { slot: SLOT.parameters, from: from.parameters, to: to.parameters },
+    { slot: SLOT.gradient, from: gradient },
+    { slot: SLOT.mean, from: from.mean, to: to.mean },
+    { slot: SLOT.square, from: from.square, to: to.square },
   ]
   if (decay === 0) run('adam', scalars, vectors)
   else run('adamJoined', [...scalars, decay], vectors)
@@ -62,7 +64,11 @@ export function plainAdam(settings: AdamSettings, from: AdamVectors, gradient: F
 
 function adamScalars({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }: AdamSettings) {
   return {
-    beta1: f32(beta1), rest1: f32(1 - beta1), beta2: f32(beta2), rest2: f32(1 - beta2), eps: f32(eps),
+    beta1: f32(beta1),
+    rest1: f32(1 - beta1),
+    beta2: f32(beta2),
+    rest2: f32(1 - beta2),
+    eps: f32(eps),
     stepSize: f32(lr / (1 - beta1Power)),
     rootCorrection: f32(Math.sqrt(1 - beta2Power)),
     shrink: decoupled ? f32(1 - lr * weightDecay) : 1,

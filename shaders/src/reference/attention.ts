@@ -1,11 +1,17 @@
-// Plain attention. qkv (B, T, 3, H, D) → probabilities (B, H, T, T) = softmax(q · kᵀ/√D), y (B, T, H, D) = probabilities · v.
-// The flash kernels compute the same and keep ln Σ exp(scores) in the place of the probabilities.
+// Plain attention. qkv (B, T, 3, H, D) → probabilities (B, H, T, T) = softmax(q · kᵀ/√D), y (B, T, H, D) =
+// probabilities · v. The flash kernels compute the same and keep ln Σ exp(scores) in the place of the probabilities.
 
 import type { AttentionDims, KernelOperands } from '../kernels.ts'
 
-type Operands<K extends 'attention.forward' | 'attention.backward' | 'flash_attention.forward' | 'flash_attention.backward'> = KernelOperands<K, Float32Array>
+type Operands<
+  K extends 'attention.forward' | 'attention.backward' | 'flash_attention.forward' | 'flash_attention.backward',
+> = KernelOperands<K, Float32Array>
 
-export function attentionForward(dims: AttentionDims, samples: number, { qkv, probabilities, y }: Operands<'attention.forward'>): void {
+export function attentionForward(
+  dims: AttentionDims,
+  samples: number,
+  { qkv, probabilities, y }: Operands<'attention.forward'>,
+): void {
   for (const head of headsOf(dims, samples))
     for (let t = 0; t < dims.length; t++) {
       const p = attend(dims, head, qkv, t).probabilities
@@ -14,7 +20,11 @@ export function attentionForward(dims: AttentionDims, samples: number, { qkv, pr
     }
 }
 
-export function attentionBackward(dims: AttentionDims, samples: number, { qkv, probabilities, dy, dqkv }: Operands<'attention.backward'>): void {
+export function attentionBackward(
+  dims: AttentionDims,
+  samples: number,
+  { qkv, probabilities, dy, dqkv }: Operands<'attention.backward'>,
+): void {
   const kept = (head: Head, t: number) => {
     const start = (head.index * dims.length + t) * dims.length
     return probabilities.subarray(start, start + dims.length)
@@ -22,7 +32,11 @@ export function attentionBackward(dims: AttentionDims, samples: number, { qkv, p
   backward(dims, samples, { qkv, dy, dqkv }, kept)
 }
 
-export function flashAttentionForward(dims: AttentionDims, samples: number, { qkv, y, logSums }: Operands<'flash_attention.forward'>): void {
+export function flashAttentionForward(
+  dims: AttentionDims,
+  samples: number,
+  { qkv, y, logSums }: Operands<'flash_attention.forward'>,
+): void {
   for (const head of headsOf(dims, samples))
     for (let t = 0; t < dims.length; t++) {
       const { probabilities, logSum } = attend(dims, head, qkv, t)
@@ -31,7 +45,11 @@ export function flashAttentionForward(dims: AttentionDims, samples: number, { qk
     }
 }
 
-export function flashAttentionBackward(dims: AttentionDims, samples: number, { qkv, dy, dqkv }: Operands<'flash_attention.backward'>): void {
+export function flashAttentionBackward(
+  dims: AttentionDims,
+  samples: number,
+  { qkv, dy, dqkv }: Operands<'flash_attention.backward'>,
+): void {
   backward(dims, samples, { qkv, dy, dqkv }, (head, t) => attend(dims, head, qkv, t).probabilities)
 }
 
@@ -56,7 +74,12 @@ function headsOf({ length, heads, headSize }: AttentionDims, samples: number): H
   })
 }
 
-function attend({ length, headSize, causal }: AttentionDims, head: Head, qkv: Float32Array, t: number): { probabilities: Float32Array; logSum: number } {
+function attend(
+  { length, headSize, causal }: AttentionDims,
+  head: Head,
+  qkv: Float32Array,
+  t: number,
+): { probabilities: Float32Array; logSum: number } {
   const query = head.row(qkv, 0, t)
   const seen = causal ? t + 1 : length
   const scores = Array.from({ length: seen }, (_, k) => dot(query, head.row(qkv, 1, k)) / Math.sqrt(headSize))
@@ -79,7 +102,12 @@ interface Gradients {
 }
 
 // dv = pᵀ dy;  ds = p (dp − Σ p dp)/√D with dp = dy · vᵀ;  dq = ds · k;  dk = dsᵀ q
-function backward(dims: AttentionDims, samples: number, { qkv, dy, dqkv }: Gradients, probabilitiesOf: (head: Head, t: number) => Float32Array): void {
+function backward(
+  dims: AttentionDims,
+  samples: number,
+  { qkv, dy, dqkv }: Gradients,
+  probabilitiesOf: (head: Head, t: number) => Float32Array,
+): void {
   const { length, heads, headSize } = dims
   dqkv.fill(0, 0, samples * length * 3 * heads * headSize)
   for (const head of headsOf(dims, samples))

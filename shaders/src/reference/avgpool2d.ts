@@ -16,7 +16,11 @@ export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Op
   })
 }
 
-export function avgpool2dBackward(dims: Pool2dDims & DerivativeDims, samples: number, { dy, activated, dx }: Operands<'backward'>): void {
+export function avgpool2dBackward(
+  dims: Pool2dDims & DerivativeDims,
+  samples: number,
+  { dy, activated, dx }: Operands<'backward'>,
+): void {
   const share = 1 / (dims.kernel * dims.kernel)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
   forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {

@@ -1,11 +1,15 @@
-// Plain binary cross-entropy of a sigmoid. x and target (B, size) → loss (B,), correct (B,) = outputs on the right side of ½,
-// dx (B, size) = sigmoid(x) − target. A target of exactly ½ has no right side.
+// Plain binary cross-entropy of a sigmoid. x and target (B, size) → loss (B,), correct (B,) = outputs on the right side
+// of ½, dx (B, size) = sigmoid(x) − target. A target of exactly ½ has no right side.
 
 import type { ElementwiseDims, KernelOperands } from '../kernels.ts'
 
 type Operands = KernelOperands<'bce_with_logits.loss', Float32Array>
 
-export function bceWithLogitsLoss({ size }: ElementwiseDims, samples: number, { x, target, loss, correct, dx }: Operands): void {
+export function bceWithLogitsLoss(
+  { size }: ElementwiseDims,
+  samples: number,
+  { x, target, loss, correct, dx }: Operands,
+): void {
   for (let sample = 0; sample < samples; sample++) {
     let [sum, right] = [0, 0]
     for (let i = sample * size; i < (sample + 1) * size; i++) {

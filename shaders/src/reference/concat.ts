@@ -4,11 +4,20 @@ import type { ConcatDims, KernelOperands } from '../kernels.ts'
 
 type Operands<K extends 'forward' | 'backward'> = KernelOperands<`concat.${K}`, Float32Array>
 
-export function concatForward({ size, offset, total }: ConcatDims, samples: number, { x, y }: Operands<'forward'>): void {
-  for (let sample = 0; sample < samples; sample++) y.set(x.subarray(sample * size, (sample + 1) * size), sample * total + offset)
+export function concatForward(
+  { size, offset, total }: ConcatDims,
+  samples: number,
+  { x, y }: Operands<'forward'>,
+): void {
+  for (let sample = 0; sample < samples; sample++)
+    y.set(x.subarray(sample * size, (sample + 1) * size), sample * total + offset)
 }
 
-export function concatBackward({ size, offset, total }: ConcatDims, samples: number, { dy, dx }: Operands<'backward'>): void {
+export function concatBackward(
+  { size, offset, total }: ConcatDims,
+  samples: number,
+  { dy, dx }: Operands<'backward'>,
+): void {
   for (let sample = 0; sample < samples; sample++)
     dx.set(dy.subarray(sample * total + offset, sample * total + offset + size), sample * size)
 }

@@ -1,6 +1,6 @@
 // Plain convolution. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W').
-// For each sample and group the input is unfolded: the line of a tap, one of the C/g·K·K weights of a filter, holds what that
-// weight is multiplied by in each output cell. All three directions are then products of lines.
+// For each sample and group the input is unfolded: the line of a tap, one of the C/g·K·K weights of a filter, holds
+// what that weight is multiplied by in each output cell. All three directions are then products of lines.
 
 import type { Conv2dDims, DerivativeDims, FinishDims, KernelOperands } from '../kernels.ts'
 import { finish, finishGradient } from './finish.ts'
@@ -9,7 +9,11 @@ import { positionsInside, type WindowAxis } from './window.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`conv2d.${K}`, Float32Array>
 
-export function conv2dForward(dims: Conv2dDims & FinishDims, samples: number, { x, weight, bias, residual, y }: Operands<'forward'>): void {
+export function conv2dForward(
+  dims: Conv2dDims & FinishDims,
+  samples: number,
+  { x, weight, bias, residual, y }: Operands<'forward'>,
+): void {
   const filters = rowsOf(weight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
   forEachGroup(dims, samples, y, ({ channel, outputs }) => {
@@ -22,7 +26,11 @@ export function conv2dForward(dims: Conv2dDims & FinishDims, samples: number, { 
   finish(dims, { size: samples * dims.out * dims.outHeight * dims.outWidth, residual, y })
 }
 
-export function conv2dInputGradient(dims: Conv2dDims & DerivativeDims, samples: number, { weight, dy, activated, dx }: Operands<'inputGradient'>): void {
+export function conv2dInputGradient(
+  dims: Conv2dDims & DerivativeDims,
+  samples: number,
+  { weight, dy, activated, dx }: Operands<'inputGradient'>,
+): void {
   const filters = rowsOf(weight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
@@ -36,7 +44,11 @@ export function conv2dInputGradient(dims: Conv2dDims & DerivativeDims, samples: 
   finishGradient(dims, { size: samples * dims.channels * dims.height * dims.width, activated, dx })
 }
 
-export function conv2dParameterGradient(dims: Conv2dDims, samples: number, { x, dy, dweight, dbias }: Operands<'parameterGradient'>): void {
+export function conv2dParameterGradient(
+  dims: Conv2dDims,
+  samples: number,
+  { x, dy, dweight, dbias }: Operands<'parameterGradient'>,
+): void {
   const gradients = rowsOf(dweight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
   forEachGroup(dims, samples, dy, ({ channel, outputs }) => {
@@ -70,7 +82,10 @@ function forEachGroup(dims: Conv2dDims, samples: number, y: Float32Array, visit:
   const rows = rowsOf(y, samples * dims.out, dims.outHeight * dims.outWidth)
   for (let i = 0; i < samples * dims.groups; i++) {
     const outputs = rows.slice(i * outPerGroup, (i + 1) * outPerGroup)
-    visit({ channel: (i * dims.channels) / dims.groups, outputs: outputs.map((row, k) => ({ o: (i % dims.groups) * outPerGroup + k, row })) })
+    visit({
+      channel: (i * dims.channels) / dims.groups,
+      outputs: outputs.map((row, k) => ({ o: (i % dims.groups) * outPerGroup + k, row })),
+    })
   }
 }
 
@@ -86,7 +101,8 @@ function unfold(dims: Conv2dDims, x: Float32Array, channel: number, lines: reado
 function addFolded(dims: Conv2dDims, lines: readonly Float32Array[], channel: number, x: Float32Array): void {
   forEachPiece(dims, channel, ({ tap, xStart, yStart, length }) => {
     const line = lines[tap]
-    for (let i = 0; i < length; i++) x[xStart + i * dims.stride] = (x[xStart + i * dims.stride] ?? 0) + (line?.[yStart + i] ?? 0)
+    for (let i = 0; i < length; i++)
+      x[xStart + i * dims.stride] = (x[xStart + i * dims.stride] ?? 0) + (line?.[yStart + i] ?? 0)
   })
 }
 

@@ -5,7 +5,11 @@ import type { CrossEntropyDims, KernelOperands } from '../kernels.ts'
 
 type Operands = KernelOperands<'cross_entropy.loss', Float32Array, Int32Array>
 
-export function crossEntropyLoss(dims: CrossEntropyDims, samples: number, { x, target, loss, correct, dx }: Operands): void {
+export function crossEntropyLoss(
+  dims: CrossEntropyDims,
+  samples: number,
+  { x, target, loss, correct, dx }: Operands,
+): void {
   const { classes, smoothing = 0, ignored } = dims
   const spread = smoothing / classes
   for (let row = 0; row < samples * dims.rows; row++) {
@@ -17,7 +21,8 @@ export function crossEntropyLoss(dims: CrossEntropyDims, samples: number, { x, t
     const top = logits[best] ?? 0
     const logSum = top + Math.log(logits.reduce((total, value) => total + Math.exp(value - top), 0))
     const wanted = (i: number) => spread + (i === label ? 1 - smoothing : 0)
-    const surprise = logSum - (1 - smoothing) * (logits[label] ?? NaN) - spread * logits.reduce((total, value) => total + value, 0)
+    const surprise =
+      logSum - (1 - smoothing) * (logits[label] ?? NaN) - spread * logits.reduce((total, value) => total + value, 0)
     loss[row] = counts ? surprise : 0
     correct[row] = counts && best === label ? 1 : 0
     for (let i = 0; i < classes; i++) gradient[i] = counts ? Math.exp((logits[i] ?? 0) - logSum) - wanted(i) : 0

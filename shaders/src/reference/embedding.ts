@@ -4,7 +4,11 @@ import type { EmbeddingDims, KernelOperands } from '../kernels.ts'
 
 type Operands<K extends 'forward' | 'parameterGradient'> = KernelOperands<`embedding.${K}`, Float32Array, Int32Array>
 
-export function embeddingForward({ tokens, channels }: EmbeddingDims, samples: number, { ids, weight, y }: Operands<'forward'>): void {
+export function embeddingForward(
+  { tokens, channels }: EmbeddingDims,
+  samples: number,
+  { ids, weight, y }: Operands<'forward'>,
+): void {
   for (let row = 0; row < samples * tokens; row++) {
     const start = (ids[row] ?? 0) * channels
     y.set(weight.subarray(start, start + channels), row * channels)
@@ -12,7 +16,11 @@ export function embeddingForward({ tokens, channels }: EmbeddingDims, samples: n
 }
 
 // dweight[ids] += dy
-export function embeddingParameterGradient({ tokens, channels }: EmbeddingDims, samples: number, { ids, dy, dweight }: Operands<'parameterGradient'>): void {
+export function embeddingParameterGradient(
+  { tokens, channels }: EmbeddingDims,
+  samples: number,
+  { ids, dy, dweight }: Operands<'parameterGradient'>,
+): void {
   for (let row = 0; row < samples * tokens; row++) {
     const start = (ids[row] ?? 0) * channels
     for (let c = 0; c < channels; c++) dweight[start + c] = (dweight[start + c] ?? 0) + (dy[row * channels + c] ?? 0)

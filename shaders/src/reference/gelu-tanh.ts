@@ -6,12 +6,20 @@ import { mapElements, mapGradientOfInput } from './elementwise.ts'
 const ROOT = Math.sqrt(2 / Math.PI)
 const CUBIC = 0.044715
 
-export function geluTanhForward(dims: ElementwiseDims, samples: number, { x, y }: KernelOperands<'gelu_tanh.forward', Float32Array>): void {
-  mapElements(samples * dims.size, x, y, value => value * shareOf(value))
+export function geluTanhForward(
+  dims: ElementwiseDims,
+  samples: number,
+  { x, y }: KernelOperands<'gelu_tanh.forward', Float32Array>,
+): void {
+  mapElements(samples * dims.size, x, y, (value) => value * shareOf(value))
 }
 
-export function geluTanhBackward(dims: ElementwiseDims, samples: number, operands: KernelOperands<'gelu_tanh.backward', Float32Array>): void {
-  mapGradientOfInput(samples * dims.size, operands, x => {
+export function geluTanhBackward(
+  dims: ElementwiseDims,
+  samples: number,
+  operands: KernelOperands<'gelu_tanh.backward', Float32Array>,
+): void {
+  mapGradientOfInput(samples * dims.size, operands, (x) => {
     const share = shareOf(x)
     return share + 2 * x * share * (1 - share) * ROOT * (1 + 3 * CUBIC * x * x)
   })

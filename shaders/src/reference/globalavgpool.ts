@@ -4,11 +4,19 @@ import type { GlobalAvgPoolDims, KernelOperands } from '../kernels.ts'
 
 type Operands<K extends 'forward' | 'backward'> = KernelOperands<`globalavgpool.${K}`, Float32Array>
 
-export function globalavgpoolForward({ channels, plane }: GlobalAvgPoolDims, samples: number, { x, y }: Operands<'forward'>): void {
+export function globalavgpoolForward(
+  { channels, plane }: GlobalAvgPoolDims,
+  samples: number,
+  { x, y }: Operands<'forward'>,
+): void {
   for (let p = 0; p < samples * channels; p++)
     y[p] = x.subarray(p * plane, (p + 1) * plane).reduce((sum, value) => sum + value, 0) / plane
 }
 
-export function globalavgpoolBackward({ channels, plane }: GlobalAvgPoolDims, samples: number, { dy, dx }: Operands<'backward'>): void {
+export function globalavgpoolBackward(
+  { channels, plane }: GlobalAvgPoolDims,
+  samples: number,
+  { dy, dx }: Operands<'backward'>,
+): void {
   for (let p = 0; p < samples * channels; p++) dx.fill((dy[p] ?? 0) / plane, p * plane, (p + 1) * plane)
 }

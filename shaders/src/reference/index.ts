@@ -6,15 +6,20 @@ import { attentionBackward, attentionForward, flashAttentionBackward, flashAtten
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import { bceWithLogitsLoss } from './bce-with-logits.ts'
 import {
-  batchnorm2dBackward, batchnorm2dEvaluate, batchnorm2dForward, batchnorm2dStatistics, groupnormBackward, groupnormForward,
+  batchnorm2dBackward,
+  batchnorm2dEvaluate,
+  batchnorm2dForward,
+  batchnorm2dStatistics,
+  groupnormBackward,
+  groupnormForward,
 } from './channel-norm.ts'
 import { concatBackward, concatForward } from './concat.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
 import { crossEntropyLoss } from './cross-entropy.ts'
-import { embeddingForward, embeddingParameterGradient } from './embedding.ts'
 import { dropoutForward } from './dropout.ts'
-import { geluBackward, geluForward } from './gelu.ts'
+import { embeddingForward, embeddingParameterGradient } from './embedding.ts'
 import { geluTanhBackward, geluTanhForward } from './gelu-tanh.ts'
+import { geluBackward, geluForward } from './gelu.ts'
 import { globalavgpoolBackward, globalavgpoolForward } from './globalavgpool.ts'
 import { leakyReluBackward, leakyReluForward } from './leaky-relu.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './linear.ts'
@@ -29,8 +34,11 @@ import { siluBackward, siluForward } from './silu.ts'
 import { softmaxBackward, softmaxForward } from './softmax.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
 
-type Reference<K extends KernelName> =
-  (dims: KernelDims<K>, samples: number, operands: KernelOperands<K, Float32Array, Int32Array>) => void
+type Reference<K extends KernelName> = (
+  dims: KernelDims<K>,
+  samples: number,
+  operands: KernelOperands<K, Float32Array, Int32Array>,
+) => void
 
 export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'linear.forward': linearForward,

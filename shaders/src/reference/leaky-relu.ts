@@ -3,10 +3,18 @@
 import type { KernelOperands, LeakyReluDims } from '../kernels.ts'
 import { mapElements, mapGradient } from './elementwise.ts'
 
-export function leakyReluForward({ size, slope }: LeakyReluDims, samples: number, { x, y }: KernelOperands<'leaky_relu.forward', Float32Array>): void {
-  mapElements(samples * size, x, y, value => (value > 0 ? value : slope * value))
+export function leakyReluForward(
+  { size, slope }: LeakyReluDims,
+  samples: number,
+  { x, y }: KernelOperands<'leaky_relu.forward', Float32Array>,
+): void {
+  mapElements(samples * size, x, y, (value) => (value > 0 ? value : slope * value))
 }
 
-export function leakyReluBackward({ size, slope }: LeakyReluDims, samples: number, operands: KernelOperands<'leaky_relu.backward', Float32Array>): void {
+export function leakyReluBackward(
+  { size, slope }: LeakyReluDims,
+  samples: number,
+  operands: KernelOperands<'leaky_relu.backward', Float32Array>,
+): void {
   mapGradient(samples * size, operands, (y, dy) => (y > 0 ? dy : slope * dy))
 }

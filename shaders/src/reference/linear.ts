@@ -6,7 +6,11 @@ import { addScaled, dot, rowsOf } from './rows.ts'
 
 type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`linear.${K}`, Float32Array>
 
-export function linearForward(dims: LinearDims & FinishDims, samples: number, { x, weight, bias, residual, y }: Operands<'forward'>): void {
+export function linearForward(
+  dims: LinearDims & FinishDims,
+  samples: number,
+  { x, weight, bias, residual, y }: Operands<'forward'>,
+): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(x, samples * dims.rows, dims.in).entries())
     for (const [o, weightRow] of weights.entries()) y[r * dims.out + o] = dot(row, weightRow) + (bias?.[o] ?? 0)
@@ -14,7 +18,11 @@ export function linearForward(dims: LinearDims & FinishDims, samples: number, { 
 }
 
 // dx (R, in) = dy (R, out) · weight (out, in) · derivative(activated)
-export function linearInputGradient(dims: LinearDims & DerivativeDims, samples: number, { weight, dy, activated, dx }: Operands<'inputGradient'>): void {
+export function linearInputGradient(
+  dims: LinearDims & DerivativeDims,
+  samples: number,
+  { weight, dy, activated, dx }: Operands<'inputGradient'>,
+): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(dx, samples * dims.rows, dims.in).entries()) {
     row.fill(0)
@@ -24,7 +32,11 @@ export function linearInputGradient(dims: LinearDims & DerivativeDims, samples: 
 }
 
 // dweight (out, in) += dyᵀ (out, R) · x (R, in);  dbias (out,) += Σ_R dy
-export function linearParameterGradient(dims: LinearDims, samples: number, { x, dy, dweight, dbias }: Operands<'parameterGradient'>): void {
+export function linearParameterGradient(
+  dims: LinearDims,
+  samples: number,
+  { x, dy, dweight, dbias }: Operands<'parameterGradient'>,
+): void {
   const gradients = rowsOf(dweight, dims.out, dims.in)
   for (const [r, row] of rowsOf(x, samples * dims.rows, dims.in).entries())
     for (const [o, gradient] of gradients.entries()) {

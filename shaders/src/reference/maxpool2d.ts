@@ -1,4 +1,5 @@
-// Plain max pooling. x (B, C, H, W) → y (B, C, H', W'). Cells outside the input never win; the first of equal cells does.
+// Plain max pooling. x (B, C, H, W) → y (B, C, H', W'). Cells outside the input never win; the first of equal cells
+// does.
 
 import type { DerivativeDims, KernelOperands, Pool2dDims } from '../kernels.ts'
 import { finishGradient } from './finish.ts'
@@ -7,12 +8,18 @@ import { forEachWindow, type Window } from './pool2d.ts'
 type Operands<K extends 'forward' | 'backward'> = KernelOperands<`maxpool2d.${K}`, Float32Array>
 
 export function maxpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Operands<'forward'>): void {
-  forEachWindow(dims, samples, window => { y[window.output] = x[largest(x, dims.width, window)] ?? 0 })
+  forEachWindow(dims, samples, (window) => {
+    y[window.output] = x[largest(x, dims.width, window)] ?? 0
+  })
 }
 
-export function maxpool2dBackward(dims: Pool2dDims & DerivativeDims, samples: number, { x, dy, activated, dx }: Operands<'backward'>): void {
+export function maxpool2dBackward(
+  dims: Pool2dDims & DerivativeDims,
+  samples: number,
+  { x, dy, activated, dx }: Operands<'backward'>,
+): void {
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
-  forEachWindow(dims, samples, window => {
+  forEachWindow(dims, samples, (window) => {
     const cell = largest(x, dims.width, window)
     dx[cell] = (dx[cell] ?? 0) + (dy[window.output] ?? 0)
   })

@@ -2,7 +2,11 @@
 
 import type { ElementwiseDims, KernelOperands } from '../kernels.ts'
 
-export function mseLoss(dims: ElementwiseDims, samples: number, { x, target, loss, dx }: KernelOperands<'mse.loss', Float32Array>): void {
+export function mseLoss(
+  dims: ElementwiseDims,
+  samples: number,
+  { x, target, loss, dx }: KernelOperands<'mse.loss', Float32Array>,
+): void {
   for (let sample = 0; sample < samples; sample++) {
     let sum = 0
     for (let i = sample * dims.size; i < (sample + 1) * dims.size; i++) {

@@ -18,7 +18,12 @@ export function forEachWindow(dims: Pool2dDims, samples: number, visit: (window:
       const rows = cellsInside(line, kernel, { size: dims.height, outSize: outHeight, stride, padding })
       for (let column = 0; column < outWidth; column++) {
         const columns = cellsInside(column, kernel, { size: dims.width, outSize: outWidth, stride, padding })
-        visit({ output: (channel * outHeight + line) * outWidth + column, plane: channel * dims.height * dims.width, rows, columns })
+        visit({
+          output: (channel * outHeight + line) * outWidth + column,
+          plane: channel * dims.height * dims.width,
+          rows,
+          columns,
+        })
       }
     }
 }

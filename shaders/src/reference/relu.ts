@@ -4,10 +4,18 @@
 import type { ElementwiseDims, KernelOperands } from '../kernels.ts'
 import { mapElements, mapGradient } from './elementwise.ts'
 
-export function reluForward(dims: ElementwiseDims, samples: number, { x, y }: KernelOperands<'relu.forward', Float32Array>): void {
-  mapElements(samples * dims.size, x, y, value => (value < 0 ? 0 : value))
+export function reluForward(
+  dims: ElementwiseDims,
+  samples: number,
+  { x, y }: KernelOperands<'relu.forward', Float32Array>,
+): void {
+  mapElements(samples * dims.size, x, y, (value) => (value < 0 ? 0 : value))
 }
 
-export function reluBackward(dims: ElementwiseDims, samples: number, operands: KernelOperands<'relu.backward', Float32Array>): void {
+export function reluBackward(
+  dims: ElementwiseDims,
+  samples: number,
+  operands: KernelOperands<'relu.backward', Float32Array>,
+): void {
   mapGradient(samples * dims.size, operands, (y, dy) => (y <= 0 ? 0 : dy))
 }

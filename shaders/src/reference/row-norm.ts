@@ -5,14 +5,22 @@ import type { KernelOperands, RowNormDims } from '../kernels.ts'
 
 type Floats = Float32Array
 
-export function layernormForward(dims: RowNormDims, samples: number, { x, weight, bias, y, mean, inverse }: KernelOperands<'layernorm.forward', Floats>): void {
+export function layernormForward(
+  dims: RowNormDims,
+  samples: number,
+  { x, weight, bias, y, mean, inverse }: KernelOperands<'layernorm.forward', Floats>,
+): void {
   forEachRow(dims, samples, (row, start) => {
-    mean[row] = average(dims.columns, i => x[start + i] ?? 0)
+    mean[row] = average(dims.columns, (i) => x[start + i] ?? 0)
     normalize(dims, { row, start }, { x, mean, weight, bias, y, inverse })
   })
 }
 
-export function rmsnormForward(dims: RowNormDims, samples: number, operands: KernelOperands<'rmsnorm.forward', Floats>): void {
+export function rmsnormForward(
+  dims: RowNormDims,
+  samples: number,
+  operands: KernelOperands<'rmsnorm.forward', Floats>,
+): void {
   forEachRow(dims, samples, (row, start) => normalize(dims, { row, start }, operands))
 }
 
@@ -21,32 +29,51 @@ interface Place {
   readonly start: number
 }
 
-type Normalization = KernelOperands<'rmsnorm.forward', Floats> & { readonly mean?: Floats; readonly bias?: Floats | undefined }
+type Normalization = KernelOperands<'rmsnorm.forward', Floats> & {
+  readonly mean?: Floats
+  readonly bias?: Floats | undefined
+}
 
-function normalize({ columns, eps }: RowNormDims, { row, start }: Place, { x, mean, weight, bias, y, inverse }: Normalization): void {
+function normalize(
+  { columns, eps }: RowNormDims,
+  { row, start }: Place,
+  { x, mean, weight, bias, y, inverse }: Normalization,
+): void {
   const middle = mean?.[row] ?? 0
-  inverse[row] = 1 / Math.sqrt(average(columns, i => ((x[start + i] ?? 0) - middle) ** 2) + eps)
+  inverse[row] = 1 / Math.sqrt(average(columns, (i) => ((x[start + i] ?? 0) - middle) ** 2) + eps)
   for (let i = 0; i < columns; i++)
     y[start + i] = ((x[start + i] ?? 0) - middle) * (inverse[row] ?? 0) * (weight[i] ?? 0) + (bias?.[i] ?? 0)
 }
 
 type InputGradient = KernelOperands<'rmsnorm.inputGradient', Floats> & { readonly mean?: Floats }
 
-// With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's doing.
-export function rowNormInputGradient(dims: RowNormDims, samples: number, { x, weight, dy, mean, inverse, dx }: InputGradient): void {
+// With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's
+// doing.
+export function rowNormInputGradient(
+  dims: RowNormDims,
+  samples: number,
+  { x, weight, dy, mean, inverse, dx }: InputGradient,
+): void {
   const { columns } = dims
   forEachRow(dims, samples, (row, start) => {
     const normalized = (i: number) => ((x[start + i] ?? 0) - (mean?.[row] ?? 0)) * (inverse[row] ?? 0)
     const g = (i: number) => (dy[start + i] ?? 0) * (weight[i] ?? 0)
     const shift = mean ? average(columns, g) : 0
-    const slope = average(columns, i => g(i) * normalized(i))
+    const slope = average(columns, (i) => g(i) * normalized(i))
     for (let i = 0; i < columns; i++) dx[start + i] = (inverse[row] ?? 0) * (g(i) - shift - normalized(i) * slope)
   })
 }
 
-type ParameterGradient = KernelOperands<'rmsnorm.parameterGradient', Floats> & { readonly mean?: Floats; readonly dbias?: Floats | undefined }
+type ParameterGradient = KernelOperands<'rmsnorm.parameterGradient', Floats> & {
+  readonly mean?: Floats
+  readonly dbias?: Floats | undefined
+}
 
-export function rowNormParameterGradient(dims: RowNormDims, samples: number, { x, dy, mean, inverse, dweight, dbias }: ParameterGradient): void {
+export function rowNormParameterGradient(
+  dims: RowNormDims,
+  samples: number,
+  { x, dy, mean, inverse, dweight, dbias }: ParameterGradient,
+): void {
   for (let i = 0; i < dims.columns; i++) {
     let [weightSum, biasSum] = [0, 0]
     forEachRow(dims, samples, (row, start) => {
@@ -59,7 +86,11 @@ export function rowNormParameterGradient(dims: RowNormDims, samples: number, { x
   }
 }
 
-function forEachRow({ rows, columns }: RowNormDims, samples: number, visit: (row: number, start: number) => void): void {
+function forEachRow(
+  { rows, columns }: RowNormDims,
+  samples: number,
+  visit: (row: number, start: number) => void,
+): void {
   for (let row = 0; row < samples * rows; row++) visit(row, row * columns)
 }
 

@@ -1,6 +1,6 @@
 // Stochastic gradient descent with PyTorch's semantics (dampening 0), bit-exact on every machine:
-// each operation is one IEEE f32 operation, because the result of a double +, −, ×, ÷ or √ of f32 operands rounds to the f32 result.
-// Out of place: `out…` may be the same arrays as the inputs.
+// each operation is one IEEE f32 operation, because the result of a double +, −, ×, ÷ or √ of f32 operands rounds to
+// the f32 result. Out of place: `out…` may be the same arrays as the inputs.
 
 import { sgdName, SLOT } from './simd-kernels.ts'
 import { simd } from './simd.ts'
@@ -27,10 +27,15 @@ export function sgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Ar
   const moving = hasVelocity(from) && hasVelocity(to)
   const [lr, momentum, decay] = [f32(settings.lr), f32(settings.momentum), f32(settings.weightDecay)]
   const kernel = sgdName({ moving, nesterov: settings.nesterov, decayed: decay !== 0 })
-  run(kernel, [lr, momentum, decay], [
-    { slot: SLOT.parameters, from: from.parameters, to: to.parameters }, { slot: SLOT.gradient, from: gradient },
-    ...(moving ? [{ slot: SLOT.velocity, from: from.velocity, to: to.velocity }] : []),
-  ])
+  run(
+    kernel,
+    [lr, momentum, decay],
+    [
+      { slot: SLOT.parameters, from: from.parameters, to: to.parameters },
+      { slot: SLOT.gradient, from: gradient },
+      ...(moving ? [{ slot: SLOT.velocity, from: from.velocity, to: to.velocity }] : []),
+    ],
+  )
 }
 
 /** The same bits in plain TypeScript: what the formula means, and the way where WebAssembly SIMD is missing. */
@@ -39,7 +44,12 @@ export function plainSgd(settings: SgdSettings, from: SgdVectors, gradient: Floa
   else sgdAtRest(settings, from.parameters, gradient, to.parameters)
 }
 
-function sgdAtRest(settings: SgdSettings, parameters: Float32Array, gradient: Float32Array, outParameters: Float32Array): void {
+function sgdAtRest(
+  settings: SgdSettings,
+  parameters: Float32Array,
+  gradient: Float32Array,
+  outParameters: Float32Array,
+): void {
   const lr = f32(settings.lr)
   const decay = f32(settings.weightDecay)
   for (let i = 0; i < parameters.length; i++) {

@@ -1,10 +1,13 @@
-// The optimizers' formulas for WebAssembly SIMD, operation for operation those of adamw.ts, sgd.ts and sum-of-squares.ts,
-// and their run over whole vectors: block by block through a buffer that stays in the cache, so that the vectors
-// themselves may live anywhere. A test holds the two sides to the same bits.
+// The optimizers' formulas for WebAssembly SIMD, operation for operation those of adamw.ts, sgd.ts and
+// sum-of-squares.ts, and their run over whole vectors: block by block through a buffer that stays in the cache, so that
+// the vectors themselves may live anywhere. A test holds the two sides to the same bits.
 
 import { BLOCK, formula, simdModule, SLOTS, type Kernel } from './simd-module.ts'
 
-/** Where a kernel finds its vectors in a block. Each is read before it is written, so the new values take the place of the old. */
+/**
+ * Where a kernel finds its vectors in a block. Each is read before it is written, so the new values take the place of
+ * the old.
+ */
 export const SLOT = { parameters: 0, gradient: 1, mean: 2, velocity: 2, square: 3 } as const
 
 // scalars: β₁, 1−β₁, β₂, 1−β₂, step size, √(1−β₂ᵗ), eps, shrink, and weight decay where it joins the gradient
@@ -13,12 +16,20 @@ function adamKernel(joined: boolean): Kernel {
   const f = formula(scalars)
   const [g, m, v] = [f.local(0), f.local(1), f.local(2)]
   const [beta1, rest1, beta2, rest2] = [f.scalar(0), f.scalar(1), f.scalar(2), f.scalar(3)]
-  const [stepSize, rootCorrection, eps, shrink, decay] = [f.scalar(4), f.scalar(5), f.scalar(6), f.scalar(7), f.scalar(8)]
+  const [stepSize, rootCorrection, eps, shrink, decay] = [
+    f.scalar(4),
+    f.scalar(5),
+    f.scalar(6),
+    f.scalar(7),
+    f.scalar(8),
+  ]
   const old = f.load(SLOT.parameters)
   const raw = f.load(SLOT.gradient)
   const denominator = f.add(f.divide(f.root(v), rootCorrection), eps)
   return {
-    name: joined ? 'adamJoined' : 'adam', scalars, locals: 3,
+    name: joined ? 'adamJoined' : 'adam',
+    scalars,
+    locals: 3,
     body: [
       f.keep(0, joined ? f.add(raw, f.multiply(decay, old)) : raw),
       f.keep(1, f.add(f.multiply(beta1, f.load(SLOT.mean)), f.multiply(rest1, g))),
@@ -36,10 +47,14 @@ function sgdKernel({ moving, nesterov, decayed }: SgdVariant): Kernel {
   const [lr, momentum, decay] = [f.scalar(0), f.scalar(1), f.scalar(2)]
   const [g, v] = [f.local(0), f.local(1)]
   const [old, raw] = [f.load(SLOT.parameters), f.load(SLOT.gradient)]
-  const velocity = moving ? [f.keep(1, f.add(f.multiply(momentum, f.load(SLOT.velocity)), g)), f.store(SLOT.velocity, v)] : []
+  const velocity = moving
+    ? [f.keep(1, f.add(f.multiply(momentum, f.load(SLOT.velocity)), g)), f.store(SLOT.velocity, v)]
+    : []
   const direction = !moving ? g : nesterov ? f.add(g, f.multiply(momentum, v)) : v
   return {
-    name: sgdName({ moving, nesterov, decayed }), scalars: 3, locals: 2,
+    name: sgdName({ moving, nesterov, decayed }),
+    scalars: 3,
+    locals: 2,
     body: [
       f.keep(0, decayed ? f.add(raw, f.multiply(decay, old)) : raw),
       ...velocity,
@@ -62,7 +77,8 @@ function kernels(): Kernel[] {
   const f = formula(1)
   const both = [false, true]
   const sgds = both.flatMap((decayed) => [
-    { moving: false, nesterov: false, decayed }, ...both.map((nesterov) => ({ moving: true, nesterov, decayed })),
+    { moving: false, nesterov: false, decayed },
+    ...both.map((nesterov) => ({ moving: true, nesterov, decayed })),
   ])
   return [
     ...both.map(adamKernel),
@@ -87,7 +103,10 @@ export function createSimdRun(): SimdRun {
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(simdModule(kernels())))
   const memory = exports['blocks']
   if (!(memory instanceof WebAssembly.Memory)) throw new Error('internal: the module has no memory')
-  const slots = Array.from({ length: SLOTS }, (_, i) => new Float32Array(memory.buffer, i * BLOCK * Float32Array.BYTES_PER_ELEMENT, BLOCK))
+  const slots = Array.from(
+    { length: SLOTS },
+    (_, i) => new Float32Array(memory.buffer, i * BLOCK * Float32Array.BYTES_PER_ELEMENT, BLOCK),
+  )
   return (kernel, scalars, vectors) => {
     const walk = exports[kernel]
     if (typeof walk !== 'function') throw new Error(`internal: no SIMD kernel "${kernel}"`)
@@ -102,7 +121,11 @@ export function createSimdRun(): SimdRun {
   }
 }
 
-function copyOut(block: Float32Array | undefined, to: Float32Array, { start, end }: { readonly start: number; readonly end: number }): void {
+function copyOut(
+  block: Float32Array | undefined,
+  to: Float32Array,
+  { start, end }: { readonly start: number; readonly end: number },
+): void {
   if (block === undefined) throw new Error('internal: no such slot')
   to.set(end - start === BLOCK ? block : block.subarray(0, end - start), start)
 }

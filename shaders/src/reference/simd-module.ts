@@ -1,8 +1,10 @@
 // A WebAssembly module written from formulas: each kernel walks over blocks of f32 vectors, four elements at a time.
-// Its arithmetic is exact IEEE f32 (+, −, ×, ÷, √), as the WebAssembly specification demands, so it gives the bits of the
-// plain TypeScript beside it. Knows nothing of optimizers; the numbers are from the specification's binary format.
+// Its arithmetic is exact IEEE f32 (+, −, ×, ÷, √), as the WebAssembly specification demands, so it gives the bits of
+// the plain TypeScript beside it. Knows nothing of optimizers; the numbers are from the specification's binary format.
 
-/** Elements of one block. Seven vectors of it fit a second-level cache of 512 KiB, and a copy of it is worth its call. */
+/**
+ * Elements of one block. Seven vectors of it fit a second-level cache of 512 KiB, and a copy of it is worth its call.
+ */
 export const BLOCK = 4096
 const BLOCK_BYTES = BLOCK * Float32Array.BYTES_PER_ELEMENT
 /** Vectors of a block that the memory has room for; a kernel reads and writes them in place. */
@@ -31,7 +33,10 @@ const LOCAL = { get: 0x20, set: 0x21 } as const
 const MEMORY = { load: [SIMD, 0x00], store: [SIMD, 0x0b], alignment: 4 } as const
 const SPLAT = [SIMD, 0x13] as const
 
-/** Locals of every kernel: its parameters (bytes to walk, then the scalars), the position, the scalars as vectors, its own. */
+/**
+ * Locals of every kernel: its parameters (bytes to walk, then the scalars), the position, the scalars as vectors, its
+ * own.
+ */
 const BYTES = 0
 
 export interface Formula {
@@ -61,7 +66,10 @@ export function formula(scalars: number): Formula {
     load: (slot) => [...get(position), ...MEMORY.load, ...place(slot)],
     scalar: (index) => get(vector + index),
     local: (index) => get(own + index),
-    add: binary(OP.add), subtract: binary(OP.subtract), multiply: binary(OP.multiply), divide: binary(OP.divide),
+    add: binary(OP.add),
+    subtract: binary(OP.subtract),
+    multiply: binary(OP.multiply),
+    divide: binary(OP.divide),
     root: (a) => [...a, SIMD, ...unsigned(OP.root)],
     keep: (index, value) => [...value, LOCAL.set, ...unsigned(own + index)],
     store: (slot, value) => [...get(position), ...value, ...MEMORY.store, ...place(slot)],
@@ -71,23 +79,57 @@ export function formula(scalars: number): Formula {
 /** The module: memory `blocks`, and each kernel as a function of the number of bytes to walk and its scalars. */
 export function simdModule(kernels: readonly Kernel[]): Uint8Array<ArrayBuffer> {
   const pages = Math.ceil((SLOTS * BLOCK_BYTES) / PAGE_BYTES)
-  const signature = ({ scalars }: Kernel) => [TYPE.function, ...list([[TYPE.i32], ...Array.from({ length: scalars }, () => [TYPE.f32])]), ...list([])]
+  const signature = ({ scalars }: Kernel) => [
+    TYPE.function,
+    ...list([[TYPE.i32], ...Array.from({ length: scalars }, () => [TYPE.f32])]),
+    ...list([]),
+  ]
   const exported = (name: string, kind: number, index: number) => [...text(name), kind, ...unsigned(index)]
   return Uint8Array.from([
-    0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00, // "\0asm", version 1
+    0x00,
+    0x61,
+    0x73,
+    0x6d,
+    0x01,
+    0x00,
+    0x00,
+    0x00, // "\0asm", version 1
     ...section(SECTION.types, kernels.map(signature)),
-    ...section(SECTION.functions, kernels.map((_, i) => unsigned(i))),
+    ...section(
+      SECTION.functions,
+      kernels.map((_, i) => unsigned(i)),
+    ),
     ...section(SECTION.memory, [[0x00, ...unsigned(pages)]]),
-    ...section(SECTION.exports, [exported('blocks', 0x02, 0), ...kernels.map(({ name }, i) => exported(name, 0x00, i))]),
+    ...section(SECTION.exports, [
+      exported('blocks', 0x02, 0),
+      ...kernels.map(({ name }, i) => exported(name, 0x00, i)),
+    ]),
     ...section(SECTION.code, kernels.map(code)),
   ])
 }
 
 function code({ scalars, locals, body }: Kernel): number[] {
   const position = scalars + 1
-  const declared = list([[1, TYPE.i32], [...unsigned(scalars + locals), TYPE.v128]])
-  const splats = Array.from({ length: scalars }, (_, i) => [LOCAL.get, ...unsigned(1 + i), ...SPLAT, LOCAL.set, ...unsigned(position + 1 + i)]).flat()
-  const advance = [LOCAL.get, ...unsigned(position), I32.constant, VECTOR_BYTES, I32.add, LOCAL.set, ...unsigned(position)]
+  const declared = list([
+    [1, TYPE.i32],
+    [...unsigned(scalars + locals), TYPE.v128],
+  ])
+  const splats = Array.from({ length: scalars }, (_, i) => [
+    LOCAL.get,
+    ...unsigned(1 + i),
+    ...SPLAT,
+    LOCAL.set,
+    ...unsigned(position + 1 + i),
+  ]).flat()
+  const advance = [
+    LOCAL.get,
+    ...unsigned(position),
+    I32.constant,
+    VECTOR_BYTES,
+    I32.add,
+    LOCAL.set,
+    ...unsigned(position),
+  ]
   const more = [LOCAL.get, ...unsigned(position), LOCAL.get, BYTES, I32.lessUnsigned, CONTROL.branchIf, 0]
   const loop = [CONTROL.loop, CONTROL.noResult, ...body.flat(), ...advance, ...more, CONTROL.end]
   const whole = [...declared, ...splats, ...loop, CONTROL.end]

@@ -1,5 +1,5 @@
-// Whether the exact optimizers run on WebAssembly SIMD here, decided once. Where they cannot, plain TypeScript gives the same
-// bits several times slower, which is said once.
+// Whether the exact optimizers run on WebAssembly SIMD here, decided once. Where they cannot, plain TypeScript gives
+// the same bits several times slower, which is said once.
 
 import { createSimdRun, type SimdRun } from './simd-kernels.ts'
 
@@ -16,7 +16,9 @@ function tryToCreate(): SimdRun | undefined {
     return createSimdRun()
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
-    console.warn(`Optimizer steps are computed without WebAssembly SIMD, which is slower and gives the same bits: ${why}`)
+    console.warn(
+      `Optimizer steps are computed without WebAssembly SIMD, which is slower and gives the same bits: ${why}`,
+    )
     return undefined
   }
 }

@@ -1,4 +1,5 @@
-// The mean gradient and its norm, for clipping. The norm is summed in double precision, the rest is exact f32: the same bits on every machine.
+// The mean gradient and its norm, for clipping. The norm is summed in double precision, the rest is exact f32: the same
+// bits on every machine.
 
 import { simd } from './simd.ts'
 
@@ -6,8 +7,8 @@ import { simd } from './simd.ts'
 const NORM_EPSILON = 1e-6
 
 /**
- * Element i belongs to partial sum i mod 4, and these are added at the end: in an order of its own that is the same everywhere,
- * and four times faster than one sum, whose additions have to wait for each other.
+ * Element i belongs to partial sum i mod 4, and these are added at the end: in an order of its own that is the same
+ * everywhere, and four times faster than one sum, whose additions have to wait for each other.
  */
 export function sumOfSquares(values: Float32Array): number {
   let [a, b, c, d] = [0, 0, 0, 0]

@@ -1,7 +1,8 @@
-// The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: everybody sends each owner its part of the
-// gradient, the owner adds the parts and sends the sum to all (DESIGN §4.1; the shape of hivemind's butterfly). The same bytes
-// as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member sends, by name.
-// What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of them.
+// The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: everybody sends each owner its
+// part of the gradient, the owner adds the parts and sends the sum to all (DESIGN §4.1; the shape of hivemind's
+// butterfly). The same bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no
+// honest member sends, by name. What frames hold is the business of step-sum.ts: here is how they travel, and what an
+// owner makes of them.
 import type { Frame, Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import type { Feedback } from './encoding.ts'
@@ -25,7 +26,9 @@ export interface Addressed {
   readonly frame: Frame
 }
 
-/** @example for (const { to, frame } of reduce.contribute(gradient, manifest)) await links[to].send(packFrame(frame)) */
+/**
+ * @example for (const { to, frame } of reduce.contribute(gradient, manifest)) await links[to].send(packFrame(frame))
+ */
 export class ButterflyReduce {
   readonly #options: ButterflyOptions
   readonly #self: number
@@ -43,7 +46,9 @@ export class ButterflyReduce {
   readonly #received: number[]
 
   constructor(options: ButterflyOptions) {
-    const { position: { index, size } } = options
+    const {
+      position: { index, size },
+    } = options
     if (size < 2) throw new Error('internal: one member alone has nobody to exchange with')
     this.#options = options
     this.#self = index
@@ -69,7 +74,8 @@ export class ButterflyReduce {
   get waitsFor(): number[] {
     const { all } = this.#sum.chunks
     const mine = all.filter((chunk) => this.#isMine(chunk)).length
-    const isWhole = (place: number): boolean => this.#received[place] === 1 + mine + all.filter(({ segment }) => segment === place).length
+    const isWhole = (place: number): boolean =>
+      this.#received[place] === 1 + mine + all.filter(({ segment }) => segment === place).length
     return this.#received.flatMap((_, place) => (place === this.#self || isWhole(place) ? [] : [place]))
   }
 
@@ -83,40 +89,58 @@ export class ButterflyReduce {
     return this.#sum.manifests
   }
 
-  /** One bucket of this member's share, once, as soon as it is final; all else is as with `contribute` and in ring-reduce.ts. */
-  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback, encoded: readonly Uint8Array[] = []): Addressed[] {
+  /**
+   * One bucket of this member's share, once, as soon as it is final; all else is as with `contribute` and in
+   * ring-reduce.ts.
+   */
+  contributeBucket(
+    bucket: number,
+    gradient: Float32Array,
+    feedback?: Feedback,
+    encoded: readonly Uint8Array[] = [],
+  ): Addressed[] {
     this.#sum.own.put(bucket, gradient, feedback)
     const others = this.#sum.chunks.of(bucket).filter((chunk) => !this.#isMine(chunk))
-    const slices = others.map((chunk, i) => ({ to: chunk.segment, frame: this.#chunkFrame('partial', chunk, this.#sum.leaving(chunk, encoded[i])) }))
+    const slices = others.map((chunk, i) => ({
+      to: chunk.segment,
+      frame: this.#chunkFrame('partial', chunk, this.#sum.leaving(chunk, encoded[i])),
+    }))
     return [...slices, ...this.#completed(bucket)]
   }
 
   /**
-   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames' payloads
-   * until the reduce is over: they are views, not copies.
-   * @throws GridError 'gradient-not-finite' (the own gradient), 'message-malformed' or 'message-too-large' (the manifest);
-   * RankFailure as `accept`. The reduce is over then
+   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames'
+   * payloads until the reduce is over: they are views, not copies.
+   * @throws GridError 'gradient-not-finite' (the own gradient), 'message-malformed' or 'message-too-large' (the
+   * manifest); RankFailure as `accept`. The reduce is over then
    */
   contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
-    const left = (): Addressed[] => this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
+    const left = (): Addressed[] =>
+      this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
     const [own, frames] = this.#sum.contribute(manifest, left)
     return [...this.#toAll(own), ...frames]
   }
 
   /**
-   * Takes a frame of the member in place `from`, in any order, also before `contribute`; repeated frames change nothing.
-   * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite': `from` sent what
-   * does not fit, and nothing changed. RankFailure 'gradient-not-finite' or 'gradient-outlier': of all that came for a part,
-   * what the member in place `rank` sent makes no sum; the reduce is over then
+   * Takes a frame of the member in place `from`, in any order, also before `contribute`; repeated frames change
+   * nothing.
+   * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite': `from`
+   * sent what does not fit, and nothing changed. RankFailure 'gradient-not-finite' or 'gradient-outlier': of all that
+   * came for a part, what the member in place `rank` sent makes no sum; the reduce is over then
    */
   accept(frame: Frame, from: number): Addressed[] {
     this.#sum.requireStep(frame)
-    if (!(from >= 0 && from < this.#size) || from === this.#self || frame.hop !== 0) throw malformed(frame, `no frame of member ${from} comes here at this hop`)
+    if (!(from >= 0 && from < this.#size) || from === this.#self || frame.hop !== 0)
+      throw malformed(frame, `no frame of member ${from} comes here at this hop`)
     switch (frame.type) {
-      case 'partial': return this.#acceptPartial(frame, from)
-      case 'reduced': return this.#acceptReduced(frame, from)
-      case 'manifest': return this.#acceptManifest(frame, from)
-      default: throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
+      case 'partial':
+        return this.#acceptPartial(frame, from)
+      case 'reduced':
+        return this.#acceptReduced(frame, from)
+      case 'manifest':
+        return this.#acceptManifest(frame, from)
+      default:
+        throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
     }
   }
 
@@ -135,19 +159,24 @@ export class ButterflyReduce {
     if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
     if (this.#hasCome(chunk, from)) return []
     // Our share has not left yet, so nobody can know this sum: it is made up.
-    if (!this.#sum.own.has(chunk.bucket)) throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
+    if (!this.#sum.own.has(chunk.bucket))
+      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
     this.#sum.decode(frame, this.#sum.in(chunk))
     this.#came(chunk, from)
     return []
   }
 
   #acceptManifest(frame: Frame, from: number): Addressed[] {
-    if (frame.bucket !== from || frame.offset !== 0) throw malformed(frame, `member ${from} sends its own manifest and no other`)
+    if (frame.bucket !== from || frame.offset !== 0)
+      throw malformed(frame, `member ${from} sends its own manifest and no other`)
     if (this.#sum.takeManifest(from, frame)) this.#countFrom(from)
     return []
   }
 
-  /** The sum of the own part of a bucket, once every slice of it is here: added in the order of places, whenever they came. */
+  /**
+   * The sum of the own part of a bucket, once every slice of it is here: added in the order of places, whenever they
+   * came.
+   */
   #completed(bucket: number): Addressed[] {
     if (this.#missing.get(bucket) !== 0) return []
     const chunks = this.#ownChunks(bucket)
@@ -172,20 +201,32 @@ export class ButterflyReduce {
     const { weights = norms.map(() => 1), harmless = () => 0 } = this.#options
     const outlier = farOutside({ norms, weights, self: this.#self, harmless })
     if (outlier === undefined) return
-    throw new RankFailure(outlier.place, 'gradient-outlier', `sent a slice of bucket ${chunks[0]?.bucket} that is ${outlier.times.toPrecision(2)} times as long as the others let expect`)
+    throw new RankFailure(
+      outlier.place,
+      'gradient-outlier',
+      `sent a slice of bucket ${chunks[0]?.bucket} that is ${outlier.times.toPrecision(2)} times as long as the others let expect`,
+    )
   }
 
   /** All slices are finite, their sum is not: whoever sent the longest is the likeliest cause. */
   #blameLargest(chunk: Chunk): RankFailure {
     const norms = this.#normsOf([chunk]).map((norm, place) => (place === this.#self ? -1 : norm))
-    return new RankFailure(norms.indexOf(Math.max(...norms)), 'gradient-not-finite', `sent the longest slice of bucket ${chunk.bucket}, whose sum overflowed`)
+    return new RankFailure(
+      norms.indexOf(Math.max(...norms)),
+      'gradient-not-finite',
+      `sent the longest slice of bucket ${chunk.bucket}, whose sum overflowed`,
+    )
   }
 
   #normsOf(chunks: readonly Chunk[]): number[] {
-    return Array.from({ length: this.#size }, (_, place) => Math.hypot(...chunks.map((chunk) => {
-      const slice = this.#contributionOf(place, chunk)
-      return normOf(slice, 0, slice.length)
-    })))
+    return Array.from({ length: this.#size }, (_, place) =>
+      Math.hypot(
+        ...chunks.map((chunk) => {
+          const slice = this.#contributionOf(place, chunk)
+          return normOf(slice, 0, slice.length)
+        }),
+      ),
+    )
   }
 
   #contributionOf(place: number, chunk: Chunk): Float32Array {

@@ -1,12 +1,16 @@
-// Where a volunteer lets its links be opened to, whatever the coordinator passes on: few addresses per connection, none of them a
-// name, and none in the volunteer's own network unless the coordinator is there, too. And which STUN and TURN servers it asks.
+// Where a volunteer lets its links be opened to, whatever the coordinator passes on: few addresses per connection, none
+// of them a name, and none in the volunteer's own network unless the coordinator is there, too. And which STUN and TURN
+// servers it asks.
 import type { SignallingAccess } from './peer-link.ts'
 
 /** Addresses of one other member: all interfaces of an ordinary machine, not a list of targets. */
 export const MAX_CANDIDATES = 20
 /** Below are the ports of services that a volunteer should not be made to knock at. */
 const LOWEST_PORT = 1024
-/** What a browser says in the place of a local address (draft-ietf-mmusic-mdns-ice-candidates): only the same network resolves it. */
+/**
+ * What a browser says in the place of a local address (draft-ietf-mmusic-mdns-ice-candidates): only the same network
+ * resolves it.
+ */
 const MDNS_NAME = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.local$/i
 
 /** Of one connection. `local`: addresses of the volunteer's own network are taken. */
@@ -45,7 +49,11 @@ export function isInOwnNetwork(coordinatorUrl: string): boolean {
 }
 
 /** STUN and TURN servers on the coordinator's own host, and on those that the volunteer's owner allows. */
-export function ownIceServers(servers: SignallingAccess['iceServers'], coordinatorUrl: string, allowed: readonly string[]): SignallingAccess['iceServers'] {
+export function ownIceServers(
+  servers: SignallingAccess['iceServers'],
+  coordinatorUrl: string,
+  allowed: readonly string[],
+): SignallingAccess['iceServers'] {
   const hosts = new Set([hostOf(coordinatorUrl), ...allowed.map((host) => host.toLowerCase())])
   return servers.filter(({ urls }) => hosts.has(iceHostOf(urls)))
 }
@@ -53,7 +61,10 @@ export function ownIceServers(servers: SignallingAccess['iceServers'], coordinat
 /** "turn:turn.example.org:3478?transport=udp" → "turn.example.org" */
 export function iceHostOf(url: string): string {
   const authority = url.replace(/^(stun|turn)s?:/i, '').replace(/\?.*$/, '')
-  return authority.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase()
+  return authority
+    .replace(/:\d+$/, '')
+    .replace(/^\[(.*)\]$/, '$1')
+    .toLowerCase()
 }
 
 function hostOf(url: string): string {
@@ -70,7 +81,12 @@ function isGlobal(address: string): boolean {
   if (octets === undefined) return isAddress(address) && /^[23][0-9a-f]{3}:/i.test(address)
   const [a = 0, b = 0] = octets
   if (a === 0 || a === 10 || a === 127 || a >= 224) return false
-  return !((a === 172 && b >= 16 && b < 32) || (a === 192 && b === 168) || (a === 169 && b === 254) || (a === 100 && b >= 64 && b < 128))
+  return !(
+    (a === 172 && b >= 16 && b < 32) ||
+    (a === 192 && b === 168) ||
+    (a === 169 && b === 254) ||
+    (a === 100 && b >= 64 && b < 128)
+  )
 }
 
 function octetsOf(text: string): number[] | undefined {

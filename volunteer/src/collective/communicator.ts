@@ -1,17 +1,26 @@
-// Collective operations for programs, in the words of torch.distributed. Every rank of a group calls the same operations in
-// the same order; each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md is the manual.
-// What happens on the wire is in exchange.ts; who sends what to whom is in moves.ts.
+// Collective operations for programs, in the words of torch.distributed. Every rank of a group calls the same
+// operations in the same order; each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md
+// is the manual. What happens on the wire is in exchange.ts; who sends what to whom is in moves.ts.
 import { GridError, SILENCE_MS } from '@starling-grid/protocol'
 import { allReduce, type AllReduceOptions } from './all-reduce.ts'
 import { type AlgorithmChoice, chooseAlgorithm, type LinkQuality } from './choose-algorithm.ts'
 import { plain } from './encoding.ts'
 import { ExchangeHub } from './exchange-hub.ts'
-import { type AlgorithmOptions, type CallOptions, cut, fingerprint, GroupRunner } from './group-runner.ts'
 import type { Segment } from './exchange.ts'
+import { type AlgorithmOptions, type CallOptions, cut, fingerprint, GroupRunner } from './group-runner.ts'
 import { measureLinks } from './measure-links.ts'
 import type { Mesh } from './mesh.ts'
 import type { Algorithm, Collective } from './moves.ts'
-import { copyOf, emptyLike, finish, type Movable, type Numbers, type ReduceOp, requireLength, requireReducible } from './numbers.ts'
+import {
+  copyOf,
+  emptyLike,
+  finish,
+  type Movable,
+  type Numbers,
+  type ReduceOp,
+  requireLength,
+  requireReducible,
+} from './numbers.ts'
 import { segmentStart } from './schedule.ts'
 
 /** Ranks of one mesh: each rank computes the moves of all. */
@@ -32,12 +41,19 @@ export interface ReduceOptions extends AlgorithmOptions {
   readonly op?: ReduceOp
 }
 
-/** @example const group = openCommunicator(networkMesh(network, members, rank)); const sum = await group.allReduce(gradient) */
+/**
+ * @example const group = openCommunicator(networkMesh(network, members, rank)); const sum = await
+ * group.allReduce(gradient)
+ */
 export function openCommunicator(mesh: Mesh, { silenceMs = SILENCE_MS }: CommunicatorOptions = {}): Communicator {
-  if (!(mesh.size >= 1 && mesh.size <= MAX_RANKS)) throw new GridError('usage', `a group has 1 to ${MAX_RANKS} ranks, got ${mesh.size}`)
+  if (!(mesh.size >= 1 && mesh.size <= MAX_RANKS))
+    throw new GridError('usage', `a group has 1 to ${MAX_RANKS} ranks, got ${mesh.size}`)
   const hub = new ExchangeHub(mesh, silenceMs)
   hub.links.start()
-  return new Communicator(hub, Array.from({ length: mesh.size }, (_, rank) => rank))
+  return new Communicator(
+    hub,
+    Array.from({ length: mesh.size }, (_, rank) => rank),
+  )
 }
 
 export class Communicator {
@@ -65,7 +81,10 @@ export class Communicator {
     return this.#hub.links.bytesSent
   }
 
-  /** To one rank. Messages between two ranks arrive in the order of the calls; resolves when the numbers may change again. */
+  /**
+   * To one rank. Messages between two ranks arrive in the order of the calls; resolves when the numbers may change
+   * again.
+   */
   async send(values: Movable, to: number, options: CallOptions = {}): Promise<void> {
     this.#requireOther(to)
     await this.#runner.message('send', values, to, options)
@@ -82,17 +101,26 @@ export class Communicator {
   async broadcast<T extends Movable>(values: T, { root = 0, ...options }: RootOptions = {}): Promise<T> {
     this.#requireRank(root)
     const algorithm = this.#runner.pick('broadcast', values.byteLength, options)
-    await this.#runner.run({ collective: 'broadcast', algorithm, root, length: values.length, codecs: plain(values), segment: cut(values) }, options)
+    await this.#runner.run(
+      { collective: 'broadcast', algorithm, root, length: values.length, codecs: plain(values), segment: cut(values) },
+      options,
+    )
     return values
   }
 
   /** The reduced values on the root, undefined on the others. */
-  async reduce<T extends Numbers>(values: T, { root = 0, op = 'sum', ...options }: ReduceOptions & RootOptions = {}): Promise<T | undefined> {
+  async reduce<T extends Numbers>(
+    values: T,
+    { root = 0, op = 'sum', ...options }: ReduceOptions & RootOptions = {},
+  ): Promise<T | undefined> {
     this.#requireRank(root)
     requireReducible(op, values)
     const algorithm = this.#runner.pick('reduce', values.byteLength, options)
     const sum = copyOf(values)
-    await this.#runner.run({ collective: 'reduce', algorithm, root, op, length: sum.length, codecs: plain(sum), segment: cut(sum) }, options)
+    await this.#runner.run(
+      { collective: 'reduce', algorithm, root, op, length: sum.length, codecs: plain(sum), segment: cut(sum) },
+      options,
+    )
     if (this.rank !== root) return undefined
     finish(op, sum, this.size)
     return sum
@@ -108,7 +136,10 @@ export class Communicator {
     requireReducible(op, values)
     const algorithm = this.#runner.pick('reduceScatter', values.byteLength, options)
     const sums = copyOf(values)
-    await this.#runner.run({ collective: 'reduceScatter', algorithm, op, length: sums.length, codecs: plain(sums), segment: cut(sums) }, options)
+    await this.#runner.run(
+      { collective: 'reduceScatter', algorithm, op, length: sums.length, codecs: plain(sums), segment: cut(sums) },
+      options,
+    )
     const own = sums.slice(this.partStart(sums.length, this.rank), this.partStart(sums.length, this.rank + 1)) as T
     finish(op, own, this.size)
     return own
@@ -131,24 +162,38 @@ export class Communicator {
     const all = this.rank === root ? emptyLike(values, length) : undefined
     all?.set(values, values.length * root)
     const segment = all === undefined ? () => ({ values, start: values.length * this.rank }) : cut(all)
-    await this.#runner.run({ collective: 'gather', algorithm: 'star', root, length, codecs: plain(values), segment }, options)
+    await this.#runner.run(
+      { collective: 'gather', algorithm: 'star', root, length, codecs: plain(values), segment },
+      options,
+    )
     return all
   }
 
   /** Part `rank` of the root's `values`, which is as long as all the ranks' `into` together. */
-  async scatter<T extends Movable>(into: T, { root = 0, values, ...options }: RootOptions & { readonly values?: T } = {}): Promise<T> {
+  async scatter<T extends Movable>(
+    into: T,
+    { root = 0, values, ...options }: RootOptions & { readonly values?: T } = {},
+  ): Promise<T> {
     this.#requireRank(root)
     const length = into.length * this.size
     if (this.rank === root) requireLength('values', values ?? emptyLike(into, 0), length)
-    const segment = values === undefined || this.rank !== root ? () => ({ values: into, start: into.length * this.rank }) : cut(values)
-    if (values !== undefined && this.rank === root) into.set(values.subarray(into.length * root, into.length * (root + 1)))
-    await this.#runner.run({ collective: 'scatter', algorithm: 'star', root, length, codecs: plain(into), segment }, options)
+    const segment =
+      values === undefined || this.rank !== root
+        ? () => ({ values: into, start: into.length * this.rank })
+        : cut(values)
+    if (values !== undefined && this.rank === root)
+      into.set(values.subarray(into.length * root, into.length * (root + 1)))
+    await this.#runner.run(
+      { collective: 'scatter', algorithm: 'star', root, length, codecs: plain(into), segment },
+      options,
+    )
     return into
   }
 
   /** Part b of `values` goes to rank b; the result holds what came from rank a as part a. */
   async allToAll<T extends Movable>(values: T, options: CallOptions = {}): Promise<T> {
-    if (values.length % this.size !== 0) throw new GridError('usage', `${values.length} numbers are not the same for each of ${this.size} ranks`)
+    if (values.length % this.size !== 0)
+      throw new GridError('usage', `${values.length} numbers are not the same for each of ${this.size} ranks`)
     const part = values.length / this.size
     const received = emptyLike(values, values.length)
     received.set(values.subarray(part * this.rank, part * (this.rank + 1)), part * this.rank)
@@ -157,7 +202,10 @@ export class Communicator {
       const [array, at] = from === this.rank ? [values, to] : [received, from]
       return { values: array.subarray(part * at, part * (at + 1)), start: part * index }
     }
-    await this.#runner.run({ collective: 'allToAll', algorithm: 'direct', length: values.length, codecs: plain(values), segment }, options)
+    await this.#runner.run(
+      { collective: 'allToAll', algorithm: 'direct', length: values.length, codecs: plain(values), segment },
+      options,
+    )
     return received
   }
 
@@ -166,14 +214,24 @@ export class Communicator {
     await this.allReduce(new Int32Array(1), { ...options, op: 'max', algorithm: 'recursive-doubling' })
   }
 
-  /** A group of some of the ranks, in this order. Called by these ranks, in the same order as other subgroups of theirs. */
+  /**
+   * A group of some of the ranks, in this order. Called by these ranks, in the same order as other subgroups of theirs.
+   */
   subgroup(ranks: readonly number[]): Communicator {
     for (const rank of ranks) this.#requireRank(rank)
-    if (!ranks.includes(this.rank) || new Set(ranks).size !== ranks.length) throw new GridError('usage', `a subgroup has each rank once, and this one (${this.rank}): got ${ranks.join(', ')}`)
+    if (!ranks.includes(this.rank) || new Set(ranks).size !== ranks.length)
+      throw new GridError(
+        'usage',
+        `a subgroup has each rank once, and this one (${this.rank}): got ${ranks.join(', ')}`,
+      )
     const key = ranks.join()
     const made = this.#subgroups.get(key) ?? 0
     this.#subgroups.set(key, made + 1)
-    const group = new Communicator(this.#hub, ranks.map((rank) => this.#runner.ranks[rank] ?? -1), fingerprint(`${this.#runner.group} ${key} ${made}`))
+    const group = new Communicator(
+      this.#hub,
+      ranks.map((rank) => this.#runner.ranks[rank] ?? -1),
+      fingerprint(`${this.#runner.group} ${key} ${made}`),
+    )
     group.#runner.link = this.link
     return group
   }
@@ -186,7 +244,13 @@ export class Communicator {
 
   /** What `auto` takes for a vector of so many bytes, and why. */
   choose(collective: Collective, bytes: number, among?: readonly Algorithm[]): AlgorithmChoice {
-    return chooseAlgorithm({ collective, bytes, size: this.size, link: this.link, ...(among === undefined ? {} : { among }) })
+    return chooseAlgorithm({
+      collective,
+      bytes,
+      size: this.size,
+      link: this.link,
+      ...(among === undefined ? {} : { among }),
+    })
   }
 
   /** Leaves the mesh, with all its groups. Ranks that still wait for this one fail: come to a `barrier` first. */
@@ -195,7 +259,8 @@ export class Communicator {
   }
 
   #requireRank(rank: number): void {
-    if (!(Number.isInteger(rank) && rank >= 0 && rank < this.size)) throw new GridError('usage', `a rank here is 0 to ${this.size - 1}, got ${rank}`)
+    if (!(Number.isInteger(rank) && rank >= 0 && rank < this.size))
+      throw new GridError('usage', `a rank here is 0 to ${this.size - 1}, got ${rank}`)
   }
 
   #requireOther(rank: number): void {

@@ -1,11 +1,15 @@
+import { leftFactors, multiplyOut, orthonormalize, outside, rightFactors } from './encode-power-sgd.ts'
+import { addTopK, encodeTopK, topKCount } from './encode-top-k.ts'
 // The all-reduces that send less than a code for every number: the largest ones only, or thin factors of matrices.
 // Made of plain collectives, which they are given; all ranks end with equal bytes.
 import { type PowerSgdEncoding, type TopKEncoding, withResidual } from './encoding.ts'
-import { leftFactors, multiplyOut, orthonormalize, outside, rightFactors } from './encode-power-sgd.ts'
-import { addTopK, encodeTopK, topKCount } from './encode-top-k.ts'
 
 /** Everybody gets everybody's k largest and adds them in the order of the ranks. `gather` is called at once. */
-export async function topKAllReduce(values: Float32Array, { share, feedback }: TopKEncoding, gather: (bytes: Uint8Array) => Promise<Uint8Array>): Promise<Float32Array> {
+export async function topKAllReduce(
+  values: Float32Array,
+  { share, feedback }: TopKEncoding,
+  gather: (bytes: Uint8Array) => Promise<Uint8Array>,
+): Promise<Float32Array> {
   const k = topKCount(values.length, share)
   const { next } = feedback
   withResidual(values, feedback.residual, next)
@@ -27,14 +31,23 @@ function keepFinite(residual: Float32Array): void {
   for (let i = 0; i < residual.length; i++) if ((residual[i] ?? 0) * 0 !== 0) residual[i] = 0
 }
 
-/** The three sums that PowerSGD makes of its parts, in their place: what is in no matrix, left factors, right factors. */
+/**
+ * The three sums that PowerSGD makes of its parts, in their place: what is in no matrix, left factors, right factors.
+ */
 export type PowerSgdStage = 'outside' | 'left' | 'right'
 
-export async function powerSgdAllReduce(values: Float32Array, { shape, state, next }: PowerSgdEncoding, sum: (stage: PowerSgdStage, part: Float32Array) => Promise<Float32Array>): Promise<Float32Array> {
+export async function powerSgdAllReduce(
+  values: Float32Array,
+  { shape, state, next }: PowerSgdEncoding,
+  sum: (stage: PowerSgdStage, part: Float32Array) => Promise<Float32Array>,
+): Promise<Float32Array> {
   const own = new Float32Array(values.length)
   withResidual(values, state.residual, own)
   const runs = outside(shape, values.length)
-  const [rest, p] = await Promise.all([sum('outside', joined(own, runs)), sum('left', leftFactors(shape, own, state.q))])
+  const [rest, p] = await Promise.all([
+    sum('outside', joined(own, runs)),
+    sum('left', leftFactors(shape, own, state.q)),
+  ])
   orthonormalize(shape, p)
   const ownQ = rightFactors(shape, own, p)
   const summing = sum('right', ownQ.slice())
@@ -48,7 +61,11 @@ export async function powerSgdAllReduce(values: Float32Array, { shape, state, ne
 }
 
 /** own − P·Qᵀ where there are matrices, nothing elsewhere. */
-function noteResidual(own: Float32Array, { shape, p, q }: Pick<PowerSgdEncoding, 'shape'> & { readonly p: Float32Array; readonly q: Float32Array }, residual: Float32Array): void {
+function noteResidual(
+  own: Float32Array,
+  { shape, p, q }: Pick<PowerSgdEncoding, 'shape'> & { readonly p: Float32Array; readonly q: Float32Array },
+  residual: Float32Array,
+): void {
   residual.set(own)
   multiplyOut(shape, { p, q }, residual)
   for (let i = 0; i < residual.length; i++) residual[i] = (own[i] ?? 0) - (residual[i] ?? 0)
@@ -74,4 +91,3 @@ function spread(parts: Float32Array, runs: Runs, into: Float32Array): void {
     at += end - first
   }
 }
-

@@ -4,7 +4,10 @@ import { requireBytes, scratchFloats, type Codec } from './encode.ts'
 import type { Movable } from './numbers.ts'
 
 const BYTES = 2
-/** f32 bit patterns, without sign: infinity; the first that rounds to an infinite half; 2⁻¹⁴, the smallest normal half; 2⁻²⁵. */
+/**
+ * f32 bit patterns, without sign: infinity; the first that rounds to an infinite half; 2⁻¹⁴, the smallest normal half;
+ * 2⁻²⁵.
+ */
 const INFINITE = 0x7f800000
 const OVERFLOWS = 0x477ff000
 const SMALLEST_NORMAL = 0x38800000
@@ -40,7 +43,8 @@ export function encodeF16(values: Movable): Uint8Array {
  * @throws GridError 'message-malformed'
  */
 export function decodeF16(bytes: Uint8Array, into: Float32Array): void {
-  const { buffer, byteOffset } = requireBytes(bytes, BYTES * into.length).byteOffset % BYTES === 0 ? bytes : bytes.slice()
+  const { buffer, byteOffset } =
+    requireBytes(bytes, BYTES * into.length).byteOffset % BYTES === 0 ? bytes : bytes.slice()
   const halves = new Uint16Array(buffer, byteOffset, into.length)
   const table = (floatsOfHalves ??= makeTable())
   for (let i = 0; i < into.length; i++) into[i] = table[halves[i] ?? 0] ?? 0

@@ -10,8 +10,8 @@ const SCALE_BYTES = 4
 const LARGEST = 127
 
 /**
- * `nearest` (ties away from zero) has the smaller error; `stochastic` is right on average, from the given 32 random bits a number.
- * Only the encoder rounds: members need not agree on it.
+ * `nearest` (ties away from zero) has the smaller error; `stochastic` is right on average, from the given 32 random
+ * bits a number. Only the encoder rounds: members need not agree on it.
  */
 export type Rounding = { readonly type: 'nearest' } | { readonly type: 'stochastic'; readonly random: () => number }
 
@@ -53,15 +53,18 @@ export function encodeInt8(values: Movable, rounding: Rounding): Uint8Array {
  * @throws GridError 'message-malformed'
  */
 export function decodeInt8(bytes: Uint8Array, into: Float32Array): void {
-  const { buffer, byteOffset } = requireBytes(bytes, int8Bytes(into.length)).byteOffset % SCALE_BYTES === 0 ? bytes : bytes.slice()
+  const { buffer, byteOffset } =
+    requireBytes(bytes, int8Bytes(into.length)).byteOffset % SCALE_BYTES === 0 ? bytes : bytes.slice()
   const scales = new Float32Array(buffer, byteOffset, Math.ceil(into.length / INT8_BLOCK))
   const codes = new Int8Array(buffer, byteOffset + scales.byteLength, into.length)
   for (let block = 0; block < scales.length; block++) {
     const scale = scales[block] ?? 0
-    if (scale < 0 || scale === Infinity) throw new GridError('message-malformed', `the scale of a block is positive or NaN, got ${scale}`)
+    if (scale < 0 || scale === Infinity)
+      throw new GridError('message-malformed', `the scale of a block is positive or NaN, got ${scale}`)
     for (let i = block * INT8_BLOCK, end = Math.min(i + INT8_BLOCK, into.length); i < end; i++) {
       const code = codes[i] ?? 0
-      if (code < -LARGEST) throw new GridError('message-malformed', `a code is from -${LARGEST} to ${LARGEST}, got ${code}`)
+      if (code < -LARGEST)
+        throw new GridError('message-malformed', `a code is from -${LARGEST} to ${LARGEST}, got ${code}`)
       into[i] = code * scale
     }
   }
@@ -87,5 +90,10 @@ function encodeBlock({ values, from, end, scale }: Block, codes: Int8Array, roun
       const exact = (values[i] ?? 0) / scale // storing cuts off what is behind the point
       codes[i] = exact < 0 ? Math.max(-LARGEST, exact - 0.5) : Math.min(LARGEST, exact + 0.5)
     }
-  else for (let i = from; i < end; i++) codes[i] = Math.max(-LARGEST, Math.min(LARGEST, Math.floor((values[i] ?? 0) / scale + rounding.random() / 2 ** 32)))
+  else
+    for (let i = from; i < end; i++)
+      codes[i] = Math.max(
+        -LARGEST,
+        Math.min(LARGEST, Math.floor((values[i] ?? 0) / scale + rounding.random() / 2 ** 32)),
+      )
 }

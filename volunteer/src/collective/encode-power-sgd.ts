@@ -1,6 +1,7 @@
-// PowerSGD: a gradient matrix M (rows × columns) travels as two thin ones, P (rows × r) and Q (columns × r), with M ≈ P·Qᵀ.
-// Both can be summed by an all-reduce. Vogels, Karimireddy and Jaggi, NeurIPS 2019, with their warm start and error feedback.
-// Sums are in double precision and stored as f32: JavaScript fixes both, so all ranks compute equal bytes.
+// PowerSGD: a gradient matrix M (rows × columns) travels as two thin ones, P (rows × r) and Q (columns × r), with M ≈
+// P·Qᵀ. Both can be summed by an all-reduce. Vogels, Karimireddy and Jaggi, NeurIPS 2019, with their warm start and
+// error feedback. Sums are in double precision and stored as f32: JavaScript fixes both, so all ranks compute equal
+// bytes.
 import { GridError, random32 } from '@starling-grid/protocol'
 
 export interface Matrix {
@@ -35,7 +36,10 @@ export function squareShape(length: number, rank: number): PowerSgdShape {
 export function startPowerSgd(shape: PowerSgdShape, length: number, seed: number): PowerSgdState {
   requireShape(shape, length)
   const random = random32(seed)
-  return { q: Float32Array.from({ length: rightLength(shape) }, () => random() / 2 ** 31 - 1), residual: new Float32Array(length) }
+  return {
+    q: Float32Array.from({ length: rightLength(shape) }, () => random() / 2 ** 31 - 1),
+    residual: new Float32Array(length),
+  }
 }
 
 export function leftLength({ matrices, rank }: PowerSgdShape): number {
@@ -48,12 +52,16 @@ export function rightLength({ matrices, rank }: PowerSgdShape): number {
 
 /** @throws GridError 'usage' when matrices overlap, are out of order, or reach beyond the vector */
 export function requireShape({ matrices, rank }: PowerSgdShape, length: number): void {
-  if (!Number.isInteger(rank) || rank < 1) throw new GridError('usage', `a rank is a whole number from 1 on, got ${rank}`)
+  if (!Number.isInteger(rank) || rank < 1)
+    throw new GridError('usage', `a rank is a whole number from 1 on, got ${rank}`)
   let free = 0
   for (const { start, rows, columns } of matrices) {
     const whole = [start, rows, columns].every(Number.isInteger) && rows > 0 && columns > 0
     if (!whole || start < free || start + rows * columns > length)
-      throw new GridError('usage', `a matrix of ${rows} × ${columns} at ${start} does not fit: the vector has ${length} numbers, and those before ${free} are taken`)
+      throw new GridError(
+        'usage',
+        `a matrix of ${rows} × ${columns} at ${start} does not fit: the vector has ${length} numbers, and those before ${free} are taken`,
+      )
     free = start + rows * columns
   }
 }
@@ -65,7 +73,8 @@ export function leftFactors(shape: PowerSgdShape, vector: Float32Array, q: Float
     for (let row = 0; row < rows; row++)
       for (let k = 0; k < shape.rank; k++) {
         let sum = 0
-        for (let column = 0; column < columns; column++) sum += (vector[start + row * columns + column] ?? 0) * (q[right + column * shape.rank + k] ?? 0)
+        for (let column = 0; column < columns; column++)
+          sum += (vector[start + row * columns + column] ?? 0) * (q[right + column * shape.rank + k] ?? 0)
         p[left + row * shape.rank + k] = sum
       }
   })
@@ -81,19 +90,25 @@ export function rightFactors(shape: PowerSgdShape, vector: Float32Array, p: Floa
       for (let column = 0; column < columns; column++) {
         const value = vector[start + row * columns + column] ?? 0
         const place = right + column * rank
-        for (let k = 0; k < rank; k++) sums[place + k] = (sums[place + k] ?? 0) + value * (p[left + row * rank + k] ?? 0)
+        for (let k = 0; k < rank; k++)
+          sums[place + k] = (sums[place + k] ?? 0) + value * (p[left + row * rank + k] ?? 0)
       }
   })
   return Float32Array.from(sums)
 }
 
 /** Writes P·Qᵀ to the places of the matrices; other numbers stay. */
-export function multiplyOut(shape: PowerSgdShape, { p, q }: { readonly p: Float32Array; readonly q: Float32Array }, into: Float32Array): void {
+export function multiplyOut(
+  shape: PowerSgdShape,
+  { p, q }: { readonly p: Float32Array; readonly q: Float32Array },
+  into: Float32Array,
+): void {
   walk(shape, ({ start, rows, columns }, left, right) => {
     for (let row = 0; row < rows; row++)
       for (let column = 0; column < columns; column++) {
         let sum = 0
-        for (let k = 0; k < shape.rank; k++) sum += (p[left + row * shape.rank + k] ?? 0) * (q[right + column * shape.rank + k] ?? 0)
+        for (let k = 0; k < shape.rank; k++)
+          sum += (p[left + row * shape.rank + k] ?? 0) * (q[right + column * shape.rank + k] ?? 0)
         into[start + row * columns + column] = sum
       }
   })
@@ -107,7 +122,8 @@ export function orthonormalize(shape: PowerSgdShape, p: Float32Array): void {
       for (let other = 0; other < k; other++) project(p, { left, rows, k, rank: shape.rank }, other)
       const after = norm(p, { left, rows, k, rank: shape.rank })
       const scale = after > DEPENDENT * before || after !== after ? 1 / after : 0
-      for (let row = 0; row < rows; row++) p[left + row * shape.rank + k] = (p[left + row * shape.rank + k] ?? 0) * scale
+      for (let row = 0; row < rows; row++)
+        p[left + row * shape.rank + k] = (p[left + row * shape.rank + k] ?? 0) * scale
     }
   })
 }
@@ -135,7 +151,8 @@ function norm(p: Float32Array, { left, rows, k, rank }: Column): number {
 function project(p: Float32Array, { left, rows, k, rank }: Column, other: number): void {
   let dot = 0
   for (let row = 0; row < rows; row++) dot += (p[left + row * rank + k] ?? 0) * (p[left + row * rank + other] ?? 0)
-  for (let row = 0; row < rows; row++) p[left + row * rank + k] = (p[left + row * rank + k] ?? 0) - dot * (p[left + row * rank + other] ?? 0)
+  for (let row = 0; row < rows; row++)
+    p[left + row * rank + k] = (p[left + row * rank + k] ?? 0) - dot * (p[left + row * rank + other] ?? 0)
 }
 
 /** Each matrix with the first numbers of its factors. */
@@ -151,6 +168,9 @@ function walk({ matrices, rank }: PowerSgdShape, visit: (matrix: Matrix, left: n
 /** The numbers that are in no matrix, as runs [first, end). */
 export function outside({ matrices }: PowerSgdShape, length: number): [first: number, end: number][] {
   const ends = matrices.map(({ start, rows, columns }) => start + rows * columns)
-  const runs = [...matrices.map(({ start }, i): [number, number] => [ends[i - 1] ?? 0, start]), [ends.at(-1) ?? 0, length] as [number, number]]
+  const runs = [
+    ...matrices.map(({ start }, i): [number, number] => [ends[i - 1] ?? 0, start]),
+    [ends.at(-1) ?? 0, length] as [number, number],
+  ]
   return runs.filter(([first, end]) => end > first)
 }

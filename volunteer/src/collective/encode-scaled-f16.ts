@@ -1,8 +1,8 @@
-// Half precision for numbers of any size, such as sums over many samples: a run shares one power of two, which brings its
-// largest number near the largest half. Layout: the power (f32), then the halves. Multiplying by it is exact.
+// Half precision for numbers of any size, such as sums over many samples: a run shares one power of two, which brings
+// its largest number near the largest half. Layout: the power (f32), then the halves. Multiplying by it is exact.
 import { GridError } from '@starling-grid/protocol'
-import { largestIn, requireBytes, scratchFloats, type Codec } from './encode.ts'
 import { decodeF16, encodeF16 } from './encode-f16.ts'
+import { largestIn, requireBytes, scratchFloats, type Codec } from './encode.ts'
 import type { Movable } from './numbers.ts'
 
 const SCALE_BYTES = 4
@@ -30,7 +30,8 @@ export function scaledF16Codec(): Codec {
     decode(bytes, count) {
       const { buffer, byteOffset } = requireBytes(bytes, SCALE_BYTES + HALF_BYTES * count)
       const scale = new DataView(buffer, byteOffset).getFloat32(0, true)
-      if (!(scale > 0 && scale < Infinity)) throw new GridError('message-malformed', `the scale of a run is positive and finite, got ${scale}`)
+      if (!(scale > 0 && scale < Infinity))
+        throw new GridError('message-malformed', `the scale of a run is positive and finite, got ${scale}`)
       const into = scratch(count)
       decodeF16(bytes.subarray(SCALE_BYTES), into)
       for (let i = 0; i < count; i++) into[i] = (into[i] ?? 0) * scale

@@ -42,15 +42,16 @@ export function addTopK(bytes: Uint8Array, into: Float32Array, k: number): void 
   let last = -1
   for (let i = 0; i < k; i++) {
     const place = places[i] ?? 0
-    if (place <= last || place >= into.length) throw new GridError('message-malformed', `places rise and end before ${into.length}, got ${place} after ${last}`)
+    if (place <= last || place >= into.length)
+      throw new GridError('message-malformed', `places rise and end before ${into.length}, got ${place} after ${last}`)
     into[place] = (into[place] ?? 0) + (values[i] ?? 0)
     last = place
   }
 }
 
 /**
- * The k-th largest magnitude as bits, and how many numbers of exactly this magnitude are among the k. Bits of positive floats
- * are in the order of the floats, so two counts of 16 bits each find it without sorting.
+ * The k-th largest magnitude as bits, and how many numbers of exactly this magnitude are among the k. Bits of positive
+ * floats are in the order of the floats, so two counts of 16 bits each find it without sorting.
  */
 function kthLargest(bits: Uint32Array, k: number): { readonly least: number; readonly ties: number } {
   const high = countFromTop(bits, k, (size) => size >>> HALF_BITS)
@@ -59,7 +60,11 @@ function kthLargest(bits: Uint32Array, k: number): { readonly least: number; rea
 }
 
 /** The bucket that the k-th number from the top is in, and its place in there. */
-function countFromTop(bits: Uint32Array, k: number, bucketOf: (size: number) => number): { readonly bucket: number; readonly left: number } {
+function countFromTop(
+  bits: Uint32Array,
+  k: number,
+  bucketOf: (size: number) => number,
+): { readonly bucket: number; readonly left: number } {
   const counts = new Uint32Array(HALVES)
   for (let i = 0; i < bits.length; i++) {
     const bucket = bucketOf((bits[i] ?? 0) & SIZE_MASK)

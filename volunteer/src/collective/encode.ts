@@ -1,5 +1,5 @@
-// How numbers look on the wire: the interface of the codecs that work chunk by chunk, and the plain one. Every member decodes
-// the same bytes to the same numbers: decoders use only operations that IEEE 754 fixes.
+// How numbers look on the wire: the interface of the codecs that work chunk by chunk, and the plain one. Every member
+// decodes the same bytes to the same numbers: decoders use only operations that IEEE 754 fixes.
 import { GridError } from '@starling-grid/protocol'
 import { bytesOf, kindOf, numbersIn, type Movable } from './numbers.ts'
 
@@ -34,7 +34,8 @@ export function plainCodec(values: Movable): Codec {
 
 /** @throws GridError 'message-malformed' */
 export function requireBytes(bytes: Uint8Array, expected: number): Uint8Array {
-  if (bytes.byteLength !== expected) throw new GridError('message-malformed', `expected ${expected} encoded bytes, got ${bytes.byteLength}`)
+  if (bytes.byteLength !== expected)
+    throw new GridError('message-malformed', `expected ${expected} encoded bytes, got ${bytes.byteLength}`)
   return bytes
 }
 

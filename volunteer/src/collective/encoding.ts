@@ -1,16 +1,16 @@
 // What the caller of an all-reduce says about encoding, and what follows from it: codecs, algorithms, bytes.
 import { GridError } from '@starling-grid/protocol'
-import { type Codec, plainCodec } from './encode.ts'
 import { f16Codec } from './encode-f16.ts'
 import { int8Codec, type Rounding } from './encode-int8.ts'
 import { leftLength, type PowerSgdShape, type PowerSgdState, requireShape } from './encode-power-sgd.ts'
 import { topKCount } from './encode-top-k.ts'
+import { type Codec, plainCodec } from './encode.ts'
 import type { Algorithm } from './moves.ts'
 import type { Movable, Numbers, ReduceOp } from './numbers.ts'
 
 /**
- * What encoding lost, carried into the next step. `residual` is read, `next` is written: the caller swaps them together with
- * the version (rule R10), and an operation that failed has changed nothing that counts.
+ * What encoding lost, carried into the next step. `residual` is read, `next` is written: the caller swaps them together
+ * with the version (rule R10), and an operation that failed has changed nothing that counts.
  */
 export interface Feedback {
   readonly residual: Float32Array
@@ -55,18 +55,21 @@ export interface Codecs {
 }
 
 /**
- * Integers of 8 bits are not added and encoded again at each hop of a ring, where errors would pile up: there partial sums
- * travel as f16. Directly, each rank's part is encoded once, and the owner adds them in f32.
+ * Integers of 8 bits are not added and encoded again at each hop of a ring, where errors would pile up: there partial
+ * sums travel as f16. Directly, each rank's part is encoded once, and the owner adds them in f32.
  */
 export function codecsOf(encoding: ChunkEncoding, algorithm: Algorithm, values: Numbers): Codecs {
   switch (encoding.type) {
-    case 'f32': return plain(values)
-    case 'f16': return bothWays(f16Codec())
+    case 'f32':
+      return plain(values)
+    case 'f16':
+      return bothWays(f16Codec())
     case 'int8': {
       const final = int8Codec(encoding.rounding)
       return { partial: algorithm === 'direct' ? final : f16Codec(), final }
     }
-    default: return encoding satisfies never
+    default:
+      return encoding satisfies never
   }
 }
 
@@ -79,7 +82,10 @@ function bothWays(codec: Codec): Codecs {
   return { partial: codec, final: codec }
 }
 
-/** Where each number is encoded once by one owner; elsewhere ranks would decode different bytes. Undefined: all algorithms. */
+/**
+ * Where each number is encoded once by one owner; elsewhere ranks would decode different bytes. Undefined: all
+ * algorithms.
+ */
 export function algorithmsFor(encoding: ChunkEncoding): readonly Algorithm[] | undefined {
   return encoding.type === 'f32' ? undefined : ['ring', 'direct']
 }
@@ -87,12 +93,18 @@ export function algorithmsFor(encoding: ChunkEncoding): readonly Algorithm[] | u
 /** What one rank's whole vector weighs when encoded. */
 export function encodedBytes(encoding: Encoding, length: number): number {
   switch (encoding.type) {
-    case 'f32': return 4 * length
-    case 'f16': return f16Codec().bytes(length)
-    case 'int8': return int8Codec().bytes(length)
-    case 'top-k': return 8 * topKCount(length, encoding.share)
-    case 'power-sgd': return 4 * (encoding.state.q.length + leftLength(encoding.shape))
-    default: return encoding satisfies never
+    case 'f32':
+      return 4 * length
+    case 'f16':
+      return f16Codec().bytes(length)
+    case 'int8':
+      return int8Codec().bytes(length)
+    case 'top-k':
+      return 8 * topKCount(length, encoding.share)
+    case 'power-sgd':
+      return 4 * (encoding.state.q.length + leftLength(encoding.shape))
+    default:
+      return encoding satisfies never
   }
 }
 
@@ -100,11 +112,14 @@ export function encodedBytes(encoding: Encoding, length: number): number {
 export function requireEncodable(encoding: Encoding, op: ReduceOp, values: Numbers): void {
   if (encoding.type === 'f32') return
   if (!(values instanceof Float32Array)) throw new GridError('unsupported', `${encoding.type} encodes floats only`)
-  if (op !== 'sum' && op !== 'mean') throw new GridError('unsupported', `${encoding.type} serves sums and means, not ${op}`)
-  if (encoding.type === 'top-k' && !(encoding.share > 0 && encoding.share <= 1)) throw new GridError('usage', `a share is above 0 and at most 1, got ${encoding.share}`)
+  if (op !== 'sum' && op !== 'mean')
+    throw new GridError('unsupported', `${encoding.type} serves sums and means, not ${op}`)
+  if (encoding.type === 'top-k' && !(encoding.share > 0 && encoding.share <= 1))
+    throw new GridError('usage', `a share is above 0 and at most 1, got ${encoding.share}`)
   if (encoding.type === 'power-sgd') requireShape(encoding.shape, values.length)
   for (const residual of residualsOf(encoding))
-    if (residual.length !== values.length) throw new GridError('usage', `the residual has ${residual.length} numbers, the vector ${values.length}`)
+    if (residual.length !== values.length)
+      throw new GridError('usage', `the residual has ${residual.length} numbers, the vector ${values.length}`)
 }
 
 function residualsOf(encoding: Encoding): readonly Float32Array[] {

@@ -1,6 +1,6 @@
-// All operations of one rank, in all its groups, over one set of links: gives frames to the operation that they belong to, keeps
-// those that came before their operation began, ends operations when a rank is lost, a time is up or a signal comes.
-// Links count the ranks of the whole mesh; an operation counts those of its group.
+// All operations of one rank, in all its groups, over one set of links: gives frames to the operation that they belong
+// to, keeps those that came before their operation began, ends operations when a rank is lost, a time is up or a signal
+// comes. Links count the ranks of the whole mesh; an operation counts those of its group.
 import { type ErrorCode, type Frame, GridError, packFrame } from '@starling-grid/protocol'
 import type { Exchange, PackFrame } from './exchange.ts'
 import type { Mesh } from './mesh.ts'
@@ -9,7 +9,10 @@ import { RankFailure } from './rank-failure.ts'
 import { RankLinks } from './rank-links.ts'
 import { keyOf, lineOf, refusalText, refusalOf, ticketOf, type Ticket, wordFrame } from './ticket.ts'
 
-/** Bytes that one rank may have waiting here for operations that have not begun: several groups with full pace (pace.ts). */
+/**
+ * Bytes that one rank may have waiting here for operations that have not begun: several groups with full pace
+ * (pace.ts).
+ */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 /** what keeping one frame costs besides its payload */
 const FRAME_COST_BYTES = 256
@@ -117,9 +120,13 @@ export class ExchangeHub {
     for (const peer of exchange.peers) {
       const rank = ranks[peer] ?? -1
       const lost = this.links.lost(rank)
-      if (lost !== undefined && exchange.needs(peer)) return this.#fail(running, new RankFailure(peer, lost.code, `was lost: ${lost.message}`))
+      if (lost !== undefined && exchange.needs(peer))
+        return this.#fail(running, new RankFailure(peer, lost.code, `was lost: ${lost.message}`))
       this.links.reach(rank)
-      if (exchange.bytesFrom(peer) > 0 && this.#pace.mustTell(rank, lineOf(ticket), ticket.sequence, exchange.bytesFrom(peer)))
+      if (
+        exchange.bytesFrom(peer) > 0 &&
+        this.#pace.mustTell(rank, lineOf(ticket), ticket.sequence, exchange.bytesFrom(peer))
+      )
         this.#say(rank, wordFrame(ticket, 'heartbeat'))
     }
     for (const { from, frame } of slot.early.splice(0)) {
@@ -135,7 +142,8 @@ export class ExchangeHub {
     if (ticket.kind === 'group' && frame.type !== 'refusal') this.#heardOf(from, ticket)
     const slot = this.#slots.get(keyOf(ticket))
     if (slot?.running !== undefined) return this.#give(slot.running, from, frame)
-    if (slot === undefined && ticket.sequence < (this.#next.get(lineOf(ticket)) ?? 0)) return // of an operation that ended here
+    // of an operation that ended here
+    if (slot === undefined && ticket.sequence < (this.#next.get(lineOf(ticket)) ?? 0)) return
     this.#account(from, costOf(frame))
     this.#slot(ticket).early.push({ from, frame })
   }
@@ -155,7 +163,8 @@ export class ExchangeHub {
     const { exchange, ranks } = running
     const peer = ranks.indexOf(from)
     // Not the group's fault: who sent it is dropped.
-    if (peer < 0) throw new GridError('message-unexpected', `rank ${from} of the mesh speaks in a group that it is not in`)
+    if (peer < 0)
+      throw new GridError('message-unexpected', `rank ${from} of the mesh speaks in a group that it is not in`)
     try {
       if (frame.type === 'refusal') throw refusalOf(frame, peer, ranks.length)
       exchange.accept(peer, frame)
@@ -208,9 +217,9 @@ export class ExchangeHub {
   }
 
   /**
-   * Looks at an operation whose last progress is so many halves of its time-out ago. Most who wait do so for one that waits as
-   * well. So each says at half time that it has begun; when the time is up, who has not begun is to blame; half a time-out
-   * later, if nobody with better knowledge ended it, whoever it waits for.
+   * Looks at an operation whose last progress is so many halves of its time-out ago. Most who wait do so for one that
+   * waits as well. So each says at half time that it has begun; when the time is up, who has not begun is to blame;
+   * half a time-out later, if nobody with better knowledge ended it, whoever it waits for.
    */
   #standsStill(running: Running, halves: number): void {
     const { ticket, ranks, exchange, timeoutMs } = running
@@ -218,13 +227,19 @@ export class ExchangeHub {
     const waitsFor = [...exchange.waitsFor()]
     const absent = waitsFor.filter((peer) => !this.#pace.hasBegun(ranks[peer] ?? -1, lineOf(ticket), ticket.sequence))
     const [blamed] = halves >= 3 ? [...absent, ...waitsFor] : absent
-    if (halves >= 2 && blamed !== undefined) return this.#fail(running, new RankFailure(blamed, 'reduce-timeout', `did not do its part within ${timeoutMs / 1000} s`))
-    for (const peer of exchange.peers) if (this.links.hasLink(ranks[peer] ?? -1)) this.#say(ranks[peer] ?? -1, wordFrame(ticket, 'heartbeat'))
+    if (halves >= 2 && blamed !== undefined)
+      return this.#fail(
+        running,
+        new RankFailure(blamed, 'reduce-timeout', `did not do its part within ${timeoutMs / 1000} s`),
+      )
+    for (const peer of exchange.peers)
+      if (this.links.hasLink(ranks[peer] ?? -1)) this.#say(ranks[peer] ?? -1, wordFrame(ticket, 'heartbeat'))
   }
 
   /** Ends an operation and tells the others in it, with the rank that is to blame: they would wait in vain. */
   #fail(running: Running, error: unknown): void {
-    if (!(error instanceof RankFailure)) return this.#giveUp(running, error, 'message-unexpected', 'failed') // a bug of ours
+    // a bug of ours
+    if (!(error instanceof RankFailure)) return this.#giveUp(running, error, 'message-unexpected', 'failed')
     running.end(error.in(running.name))
     this.#tellOthers(running, error)
   }
@@ -238,7 +253,8 @@ export class ExchangeHub {
   #tellOthers({ ranks, ticket }: Running, failure: RankFailure): void {
     const toTell = ticket.kind === 'group' ? ranks : [ticket.peer]
     for (const rank of toTell)
-      if (rank !== this.links.rank && this.links.hasLink(rank)) this.#say(rank, wordFrame(ticket, 'refusal', { hop: failure.rank, payload: refusalText(failure) }))
+      if (rank !== this.links.rank && this.links.hasLink(rank))
+        this.#say(rank, wordFrame(ticket, 'refusal', { hop: failure.rank, payload: refusalText(failure) }))
   }
 
   #say(rank: number, word: Frame): void {
@@ -257,7 +273,8 @@ export class ExchangeHub {
   #account(from: number, bytes: number): void {
     const waiting = (this.#waitingBytes.get(from) ?? 0) + bytes
     this.#waitingBytes.set(from, waiting)
-    if (waiting > MAX_WAITING_BYTES) throw new GridError('rate-exceeded', `more than ${MAX_WAITING_BYTES} bytes for operations that nobody began here`)
+    if (waiting > MAX_WAITING_BYTES)
+      throw new GridError('rate-exceeded', `more than ${MAX_WAITING_BYTES} bytes for operations that nobody began here`)
   }
 }
 

@@ -1,11 +1,11 @@
 // One collective operation as a machine of events: frames in, frames out, no I/O, no clock (moves.ts has the sources).
-// It works chunk by chunk: a chunk is passed on as soon as it was added, so that hops overlap. What a peer sends is checked
-// against the one thing that may come from it next before a byte is used; final bytes are forwarded unchanged.
+// It works chunk by chunk: a chunk is passed on as soon as it was added, so that hops overlap. What a peer sends is
+// checked against the one thing that may come from it next before a byte is used; final bytes are forwarded unchanged.
 import { type Frame, FRAME_HEADER_BYTES, type FrameType, isGridError, packFrame } from '@starling-grid/protocol'
 import type { Codec } from './encode.ts'
 import { letGo } from './let-go.ts'
-import { RankFailure } from './rank-failure.ts'
 import { combine, type Movable, type Numbers, type ReduceOp } from './numbers.ts'
+import { RankFailure } from './rank-failure.ts'
 import type { Step } from './steps.ts'
 
 export interface Segment {
@@ -57,7 +57,10 @@ interface Sending {
   readonly step: Step
 }
 
-/** @example for (let frame = exchange.nextFrame(peer); frame !== undefined; frame = exchange.nextFrame(peer)) await link.send(frame) */
+/**
+ * @example for (let frame = exchange.nextFrame(peer); frame !== undefined; frame = exchange.nextFrame(peer)) await
+ * link.send(frame)
+ */
 export class Exchange {
   /** all ranks that this one sends to or receives from */
   readonly peers: readonly number[]
@@ -110,14 +113,23 @@ export class Exchange {
     return (this.#outbox.get(peer)?.length ?? 0) > 0
   }
 
-  /** The next frame for `peer`, packed: the numbers may change from here on. Undefined when there is nothing to send to it now. */
+  /**
+   * The next frame for `peer`, packed: the numbers may change from here on. Undefined when there is nothing to send to
+   * it now.
+   */
   nextFrame(peer: number, pack: PackFrame = packFrame): Uint8Array<ArrayBuffer> | undefined {
     const sending = this.#outbox.get(peer)?.shift()
     if (sending === undefined) return undefined
     const { chunk, step } = sending
     const { group, sequence, fingerprint } = this.#options
     const frame = pack({
-      type: this.#frameType(step), generation: group, step: sequence, bucket: fingerprint, hop: step.round, offset: chunk.start, payload: this.#payload(chunk, step),
+      type: this.#frameType(step),
+      generation: group,
+      step: sequence,
+      bucket: fingerprint,
+      hop: step.round,
+      offset: chunk.start,
+      payload: this.#payload(chunk, step),
     })
     chunk.unsent--
     this.#advance(chunk)
@@ -130,15 +142,30 @@ export class Exchange {
    */
   accept(peer: number, frame: Frame): void {
     if (frame.bucket !== this.#options.fingerprint)
-      throw new RankFailure(peer, 'message-unexpected', 'runs another operation here, or this one with another length, algorithm or encoding')
+      throw new RankFailure(
+        peer,
+        'message-unexpected',
+        'runs another operation here, or this one with another length, algorithm or encoding',
+      )
     const chunk = this.#chunks.get(frame.offset)
-    if (chunk === undefined) throw new RankFailure(peer, 'message-malformed', `sent a chunk from number ${frame.offset} on, where none begins`)
-    const step = chunk.steps.find((one, i) => i >= chunk.cursor && isAnswered(one, peer, frame.hop) && !chunk.early.has(one))
+    if (chunk === undefined)
+      throw new RankFailure(peer, 'message-malformed', `sent a chunk from number ${frame.offset} on, where none begins`)
+    const step = chunk.steps.find(
+      (one, i) => i >= chunk.cursor && isAnswered(one, peer, frame.hop) && !chunk.early.has(one),
+    )
     if (step === undefined || this.#frameType(step) !== frame.type)
-      throw new RankFailure(peer, 'message-unexpected', `sent a ${frame.type} frame for number ${frame.offset} in round ${frame.hop}, where none is due`)
+      throw new RankFailure(
+        peer,
+        'message-unexpected',
+        `sent a ${frame.type} frame for number ${frame.offset} in round ${frame.hop}, where none is due`,
+      )
     const expected = this.#codec(step).bytes(chunk.values.length)
     if (frame.payload.byteLength !== expected)
-      throw new RankFailure(peer, 'message-malformed', `sent ${frame.payload.byteLength} bytes for the chunk at number ${frame.offset}, which has ${expected}`)
+      throw new RankFailure(
+        peer,
+        'message-malformed',
+        `sent ${frame.payload.byteLength} bytes for the chunk at number ${frame.offset}, which has ${expected}`,
+      )
     chunk.early.set(step, frame.payload)
     this.#advance(chunk)
   }
@@ -147,7 +174,16 @@ export class Exchange {
     const { chunkNumbers } = this.#options
     for (let from = 0; from < values.length; from += chunkNumbers) {
       const part = values.subarray(from, Math.min(from + chunkNumbers, values.length))
-      this.#chunks.set(start + from, { start: start + from, values: part, steps, cursor: 0, unsent: 0, early: new Map(), wire: undefined, finished: false })
+      this.#chunks.set(start + from, {
+        start: start + from,
+        values: part,
+        steps,
+        cursor: 0,
+        unsent: 0,
+        early: new Map(),
+        wire: undefined,
+        finished: false,
+      })
       for (const step of steps) this.#count(step, part.length)
     }
   }
@@ -231,10 +267,16 @@ function isAnswered({ kind, peer, round }: Step, from: number, hop: number): boo
 }
 
 /** Bytes that do not decode are their sender's fault, whenever that shows. */
-function decoded(codec: Codec, bytes: Uint8Array, { count, from }: { readonly count: number; readonly from: number }): Movable {
+function decoded(
+  codec: Codec,
+  bytes: Uint8Array,
+  { count, from }: { readonly count: number; readonly from: number },
+): Movable {
   try {
     return codec.decode(bytes, count)
   } catch (error) {
-    throw isGridError(error) ? new RankFailure(from, error.code, `sent what is no ${codec.name}: ${error.message}`) : error
+    throw isGridError(error)
+      ? new RankFailure(from, error.code, `sent what is no ${codec.name}: ${error.message}`)
+      : error
   }
 }

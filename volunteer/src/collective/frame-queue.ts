@@ -1,5 +1,6 @@
-// Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little else
-// is on its way, here and on the other links of this volunteer, so that a step of the ring waits for a few of its chunks at most.
+// Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little
+// else is on its way, here and on the other links of this volunteer, so that a step of the ring waits for a few of its
+// chunks at most.
 import { type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
@@ -9,7 +10,10 @@ const BULK: ReadonlySet<FrameType> = new Set(['chunk', 'hashes'])
 const BULK_WATER_BYTES = 128 * 1024
 /** ms between looks at what is under way: a link has no event for that. 128 KiB in each of them are 25 MB/s */
 const LOOK_MS = 5
-/** ms between bulk frames while other links carry frames of the ring: 1 MB/s, so that a ring that never rests starves nobody */
+/**
+ * ms between bulk frames while other links carry frames of the ring: 1 MB/s, so that a ring that never rests starves
+ * nobody
+ */
 const TRICKLE_MS = 60
 
 export class FrameQueue {
@@ -62,7 +66,8 @@ export class FrameQueue {
 
   #nextBulk(): Frame | undefined {
     const now = performance.now()
-    if (this.#link.bufferedBytes > BULK_WATER_BYTES || (now - this.#bulkAt < TRICKLE_MS && this.#othersBusy())) return undefined
+    if (this.#link.bufferedBytes > BULK_WATER_BYTES || (now - this.#bulkAt < TRICKLE_MS && this.#othersBusy()))
+      return undefined
     this.#bulkAt = now
     return this.#bulk.shift()
   }

@@ -1,5 +1,5 @@
-// The first frame of either side of a link. Who greets is known from signalling or from the relay, where the coordinator
-// vouches for the name; the greeting shows that frames pass: some channels open on one side only.
+// The first frame of either side of a link. Who greets is known from signalling or from the relay, where the
+// coordinator vouches for the name; the greeting shows that frames pass: some channels open on one side only.
 import { FRAME_HEADER_BYTES, GridError, type MemberId, packFrame, unpackFrame } from '@starling-grid/protocol'
 
 /** Bytes of a greeting: a header and a short JSON object. */
@@ -12,7 +12,8 @@ export function greeting(self: MemberId): Uint8Array<ArrayBuffer> {
 
 /** @throws GridError 'message-too-large', 'message-unexpected', 'message-malformed' or 'checksum' */
 export function requireGreeting(bytes: Uint8Array): void {
-  if (bytes.byteLength > MAX_GREETING_BYTES) throw new GridError('message-too-large', `a greeting has at most ${MAX_GREETING_BYTES} bytes`)
+  if (bytes.byteLength > MAX_GREETING_BYTES)
+    throw new GridError('message-too-large', `a greeting has at most ${MAX_GREETING_BYTES} bytes`)
   const { type } = unpackFrame(bytes)
   if (type !== 'greeting') throw new GridError('message-unexpected', `the first frame is a greeting, got ${type}`)
 }

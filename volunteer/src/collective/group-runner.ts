@@ -1,10 +1,10 @@
-// Runs one group's operations: takes their places in line, makes their exchanges, hands them to the hub. Between the words that
-// programs use (communicator.ts) and the machine that moves numbers (exchange.ts).
+// Runs one group's operations: takes their places in line, makes their exchanges, hands them to the hub. Between the
+// words that programs use (communicator.ts) and the machine that moves numbers (exchange.ts).
 import { GridError } from '@starling-grid/protocol'
 import { CHUNK_BYTES, chooseAlgorithm, type LinkQuality, USUAL_LINK } from './choose-algorithm.ts'
 import { type Codecs, plain } from './encoding.ts'
-import { Exchange, type Segment } from './exchange.ts'
 import type { ExchangeHub } from './exchange-hub.ts'
+import { Exchange, type Segment } from './exchange.ts'
 import { type Algorithm, algorithmsOf, type Collective, scheduleOf } from './moves.ts'
 import { emptyLike, type Movable, type ReduceOp } from './numbers.ts'
 import { segmentStart } from './schedule.ts'
@@ -71,17 +71,44 @@ export class GroupRunner {
   }
 
   /** @throws GridError 'unsupported' */
-  pick(collective: Collective, bytes: number, { algorithm = 'auto' }: AlgorithmOptions, among?: readonly Algorithm[]): Algorithm {
-    if (algorithm !== 'auto' && algorithmsOf(collective).includes(algorithm) && (among ?? [algorithm]).includes(algorithm)) return algorithm
-    if (algorithm !== 'auto') throw new GridError('unsupported', `this ${collective} runs as ${(among ?? algorithmsOf(collective)).join(' or ')}, not as ${algorithm}`)
-    return chooseAlgorithm({ collective, bytes, size: this.ranks.length, link: this.link, ...(among === undefined ? {} : { among }) }).algorithm
+  pick(
+    collective: Collective,
+    bytes: number,
+    { algorithm = 'auto' }: AlgorithmOptions,
+    among?: readonly Algorithm[],
+  ): Algorithm {
+    if (
+      algorithm !== 'auto' &&
+      algorithmsOf(collective).includes(algorithm) &&
+      (among ?? [algorithm]).includes(algorithm)
+    )
+      return algorithm
+    if (algorithm !== 'auto')
+      throw new GridError(
+        'unsupported',
+        `this ${collective} runs as ${(among ?? algorithmsOf(collective)).join(' or ')}, not as ${algorithm}`,
+      )
+    return chooseAlgorithm({
+      collective,
+      bytes,
+      size: this.ranks.length,
+      link: this.link,
+      ...(among === undefined ? {} : { among }),
+    }).algorithm
   }
 
   run(task: Task, options: CallOptions, ticket = this.ticket()): Promise<void> {
     const { collective, algorithm, root = 0, op = 'sum', length, codecs, segment, lost } = task
     const steps = this.#stepsOf(collective, algorithm, root)
     const agreed = [collective, algorithm, root, op, length, codecs.partial.name, codecs.final.name].join(' ')
-    const exchange = new Exchange({ ...this.#address(ticket, agreed), steps, segment: (index) => segment(index, steps.length), ...codecs, op, lost })
+    const exchange = new Exchange({
+      ...this.#address(ticket, agreed),
+      steps,
+      segment: (index) => segment(index, steps.length),
+      ...codecs,
+      op,
+      lost,
+    })
     return this.#start(collective, exchange, { ticket, options })
   }
 
@@ -89,34 +116,59 @@ export class GroupRunner {
     const all = emptyLike(values, values.length * this.ranks.length)
     all.set(values, values.length * this.rank)
     const algorithm = this.pick('allGather', all.byteLength, options)
-    await this.run({ collective: 'allGather', algorithm, length: all.length, codecs: plain(all), segment: cut(all) }, options)
+    await this.run(
+      { collective: 'allGather', algorithm, length: all.length, codecs: plain(all), segment: cut(all) },
+      options,
+    )
     return all
   }
 
   /** One side of a message between two ranks. */
   message(kind: 'send' | 'receive', values: Movable, peer: number, options: CallOptions): Promise<void> {
-    const ticket = this.#hub.take({ group: this.group, kind: kind === 'send' ? 'to' : 'from', peer: this.ranks[peer] ?? -1 })
+    const ticket = this.#hub.take({
+      group: this.group,
+      kind: kind === 'send' ? 'to' : 'from',
+      peer: this.ranks[peer] ?? -1,
+    })
     const codecs = plain(values)
     const exchange = new Exchange({
       ...this.#address(ticket, `message ${codecs.final.name} ${values.length}`),
-      steps: [[{ kind, peer, round: 0, effect: 'store' }]], segment: () => ({ values, start: 0 }), ...codecs, op: 'sum', pair: true,
+      steps: [[{ kind, peer, round: 0, effect: 'store' }]],
+      segment: () => ({ values, start: 0 }),
+      ...codecs,
+      op: 'sum',
+      pair: true,
     })
     return this.#start(kind, exchange, { ticket, options })
   }
 
-  #start(name: string, exchange: Exchange, { ticket, options }: { readonly ticket: Ticket; readonly options: CallOptions }): Promise<void> {
+  #start(
+    name: string,
+    exchange: Exchange,
+    { ticket, options }: { readonly ticket: Ticket; readonly options: CallOptions },
+  ): Promise<void> {
     const { signal, timeoutMs = TIMEOUT_MS } = options
-    if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)) throw new GridError('usage', `a time-out is above 0 and at most ${MAX_TIMEOUT_MS} ms, got ${timeoutMs}`)
+    if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS))
+      throw new GridError('usage', `a time-out is above 0 and at most ${MAX_TIMEOUT_MS} ms, got ${timeoutMs}`)
     return this.#hub.run({ ticket, name: `${name} ${ticket.sequence}`, exchange, ranks: this.ranks, timeoutMs, signal })
   }
 
-  #address({ group, sequence }: Ticket, agreed: string): { readonly group: number; readonly sequence: number; readonly fingerprint: number; readonly chunkNumbers: number } {
+  #address(
+    { group, sequence }: Ticket,
+    agreed: string,
+  ): {
+    readonly group: number
+    readonly sequence: number
+    readonly fingerprint: number
+    readonly chunkNumbers: number
+  } {
     return { group, sequence, fingerprint: fingerprint(agreed), chunkNumbers: CHUNK_NUMBERS }
   }
 
   #stepsOf(collective: Collective, algorithm: Algorithm, root: number): Step[][] {
     const key = `${collective} ${algorithm} ${root}`
-    const steps = this.#steps.get(key) ?? stepsOf(scheduleOf({ collective, algorithm, size: this.ranks.length, root }), this.rank)
+    const steps =
+      this.#steps.get(key) ?? stepsOf(scheduleOf({ collective, algorithm, size: this.ranks.length, root }), this.rank)
     this.#steps.set(key, steps)
     return steps
   }

@@ -1,7 +1,19 @@
 // Public face of the collectives: what programs use to reduce and move numbers among ranks (docs/COLLECTIVES.md).
 export type { AllReduceOptions } from './all-reduce.ts'
-export { type AlgorithmChoice, CHUNK_BYTES, chooseAlgorithm, type LinkQuality, type AlgorithmQuestion } from './choose-algorithm.ts'
-export { Communicator, type CommunicatorOptions, openCommunicator, type ReduceOptions, type RootOptions } from './communicator.ts'
+export {
+  type AlgorithmChoice,
+  CHUNK_BYTES,
+  chooseAlgorithm,
+  type LinkQuality,
+  type AlgorithmQuestion,
+} from './choose-algorithm.ts'
+export {
+  Communicator,
+  type CommunicatorOptions,
+  openCommunicator,
+  type ReduceOptions,
+  type RootOptions,
+} from './communicator.ts'
 export type { Rounding } from './encode-int8.ts'
 export { type Matrix, type PowerSgdShape, type PowerSgdState, squareShape, startPowerSgd } from './encode-power-sgd.ts'
 export { type Encoding, encodedBytes, type Feedback, startFeedback, swapped } from './encoding.ts'

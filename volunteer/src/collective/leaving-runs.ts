@@ -1,6 +1,6 @@
-// Which runs of a member's share leave it as they are: in the ring the segment that it begins with, in a butterfly all parts but its
-// own. What is added to others' numbers first is not among them. Pure; the runs are the chunks of ring-reduce.ts and
-// butterfly-reduce.ts.
+// Which runs of a member's share leave it as they are: in the ring the segment that it begins with, in a butterfly all
+// parts but its own. What is added to others' numbers first is not among them. Pure; the runs are the chunks of
+// ring-reduce.ts and butterfly-reduce.ts.
 import { type Exchange, FRAME_PAYLOAD_BYTES, type GradientEncoding } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 import { RingCodec } from './ring-codec.ts'
@@ -16,8 +16,22 @@ export interface LeavingOptions {
 }
 
 /** By bucket, in the order of the chunks. */
-export function leavingRuns({ exchange, position, buckets, encoding, chunkBytes = FRAME_PAYLOAD_BYTES }: LeavingOptions): FloatRange[][] {
-  const chunks = cutIntoChunks({ buckets, size: position.size, chunkFloats: new RingCodec(encoding).chunkFloats(chunkBytes) })
+export function leavingRuns({
+  exchange,
+  position,
+  buckets,
+  encoding,
+  chunkBytes = FRAME_PAYLOAD_BYTES,
+}: LeavingOptions): FloatRange[][] {
+  const chunks = cutIntoChunks({
+    buckets,
+    size: position.size,
+    chunkFloats: new RingCodec(encoding).chunkFloats(chunkBytes),
+  })
   const leaves = (segment: number): boolean => (segment === ownSegment(position)) === (exchange === 'ring')
-  return buckets.map((_, index) => chunks.flatMap(({ bucket, segment, start, floats }) => (bucket === index && leaves(segment) ? [{ start, end: start + floats }] : [])))
+  return buckets.map((_, index) =>
+    chunks.flatMap(({ bucket, segment, start, floats }) =>
+      bucket === index && leaves(segment) ? [{ start, end: start + floats }] : [],
+    ),
+  )
 }

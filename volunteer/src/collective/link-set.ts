@@ -1,6 +1,19 @@
-// The links of one volunteer, by member: opened on demand, kept across generations, heartbeats on all, dead ones closed.
-// Two members may dial each other at once; both links are kept then and either carries frames.
-import { describeError, type ErrorCode, type Frame, GridError, HEARTBEAT_MS, LINK_OPEN_MS, type LinkTrouble, MAX_REFUSALS, MAX_RING_MEMBERS, type MemberId, SILENCE_MS, unpackFrame } from '@starling-grid/protocol'
+// The links of one volunteer, by member: opened on demand, kept across generations, heartbeats on all, dead ones
+// closed. Two members may dial each other at once; both links are kept then and either carries frames.
+import {
+  describeError,
+  type ErrorCode,
+  type Frame,
+  GridError,
+  HEARTBEAT_MS,
+  LINK_OPEN_MS,
+  type LinkTrouble,
+  MAX_REFUSALS,
+  MAX_RING_MEMBERS,
+  type MemberId,
+  SILENCE_MS,
+  unpackFrame,
+} from '@starling-grid/protocol'
 import { FrameQueue } from './frame-queue.ts'
 import { LinkLatency } from './link-latency.ts'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
@@ -47,7 +60,12 @@ export class LinkSet {
   bytesReceived = 0
   #bytesSentBefore = 0
 
-  constructor(network: PeerNetwork, openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>, events: LinkSetEvents, linkOpenMs = LINK_OPEN_MS) {
+  constructor(
+    network: PeerNetwork,
+    openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>,
+    events: LinkSetEvents,
+    linkOpenMs = LINK_OPEN_MS,
+  ) {
     this.#network = network
     this.#openRelay = openRelay
     this.#events = events
@@ -94,7 +112,10 @@ export class LinkSet {
     this.#add(await (way === 'relay' ? this.#openRelay(member, signal) : this.#network.dial(member, signal)))
   }
 
-  /** Tries whether a direct link works again; frames go on taking the way that they take. @throws GridError 'link-timeout' */
+  /**
+   * Tries whether a direct link works again; frames go on taking the way that they take. @throws GridError
+   * 'link-timeout'
+   */
   async redial(member: MemberId, signal: AbortSignal): Promise<void> {
     if (!this.hasDirect(member)) this.#add(await this.#network.dial(member, signal))
   }
@@ -125,7 +146,8 @@ export class LinkSet {
 
   /** All links are lost, as after a silence: each is opened anew when it is needed. */
   giveUp(why: string): void {
-    for (const links of [...this.#open.values()]) for (const open of [...links]) this.#drop(open, 'silent', new GridError('link-lost', why))
+    for (const links of [...this.#open.values()])
+      for (const open of [...links]) this.#drop(open, 'silent', new GridError('link-lost', why))
   }
 
   close(): void {
@@ -142,7 +164,12 @@ export class LinkSet {
   #add(link: PeerLink): void {
     const links = this.#open.get(link.peer) ?? []
     if (this.#open.size >= MAX_LINKS && links.length === 0) return link.close('too many links')
-    const open: Open = { link, queue: new FrameQueue(link, () => this.#othersBusy(link)), latency: new LinkLatency(), heardAt: performance.now() }
+    const open: Open = {
+      link,
+      queue: new FrameQueue(link, () => this.#othersBusy(link)),
+      latency: new LinkLatency(),
+      heardAt: performance.now(),
+    }
     links.push(open)
     this.#open.set(link.peer, links)
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
@@ -168,7 +195,8 @@ export class LinkSet {
       if (frame.type === 'heartbeat') return this.#heardBeat(open, frame)
       if (frame.type !== 'greeting') this.#events.onFrame(open.link.peer, frame)
     } catch (error) {
-      const refusal = error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error })
+      const refusal =
+        error instanceof GridError ? error : new GridError('message-malformed', describeError(error), { cause: error })
       this.countRefusal(refusal.code, open.link.peer)
       this.#drop(open, 'refused', refusal)
     }
@@ -206,7 +234,8 @@ export class LinkSet {
     for (const links of [...this.#open.values()])
       for (const open of [...links]) {
         if (slept > HEARTBEAT_MS) open.heardAt += slept
-        if (now - open.heardAt > SILENCE_MS) this.#drop(open, 'silent', new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
+        if (now - open.heardAt > SILENCE_MS)
+          this.#drop(open, 'silent', new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
         else open.queue.add(open.latency.beat(now))
       }
   }
@@ -225,7 +254,10 @@ export class LinkSet {
       }
       const onLink = (): void => settle(resolve)
       const onAbort = (): void => settle(() => reject(signal.reason))
-      const late = new GridError('link-timeout', `no link from ${member.slice(0, 8)} within ${this.#linkOpenMs / 1000} s`)
+      const late = new GridError(
+        'link-timeout',
+        `no link from ${member.slice(0, 8)} within ${this.#linkOpenMs / 1000} s`,
+      )
       const timer = setTimeout(() => settle(() => reject(late)), this.#linkOpenMs)
       signal.addEventListener('abort', onAbort, { once: true })
       waiting.add(onLink)

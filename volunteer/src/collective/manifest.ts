@@ -16,5 +16,8 @@ export function decodeManifest(bytes: Uint8Array): Manifest {
 
 function requireSmall(bytes: Uint8Array): void {
   if (bytes.byteLength > MAX_MANIFEST_BYTES)
-    throw new GridError('message-too-large', `a manifest has at most ${MAX_MANIFEST_BYTES} bytes, got ${bytes.byteLength}`)
+    throw new GridError(
+      'message-too-large',
+      `a manifest has at most ${MAX_MANIFEST_BYTES} bytes, got ${bytes.byteLength}`,
+    )
 }

@@ -1,5 +1,5 @@
-// Latency and bandwidth of a group's links, measured between neighbours all at once, as a ring uses them; the slowest decides.
-// All ranks end with equal numbers, so that they choose equal algorithms from them.
+// Latency and bandwidth of a group's links, measured between neighbours all at once, as a ring uses them; the slowest
+// decides. All ranks end with equal numbers, so that they choose equal algorithms from them.
 import type { LinkQuality } from './choose-algorithm.ts'
 
 /** Small messages there and back: the fastest of them is the link, the others are what else the machine did. */

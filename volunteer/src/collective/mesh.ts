@@ -1,5 +1,5 @@
-// How the ranks of a group reach each other: one interface, and the one implementation over a peer network. The lower rank of
-// a pair dials, the higher one waits for it; links open when they are first needed.
+// How the ranks of a group reach each other: one interface, and the one implementation over a peer network. The lower
+// rank of a pair dials, the higher one waits for it; links open when they are first needed.
 import { type Frame, type MemberId, packFrame, unpackFrame } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
@@ -17,7 +17,15 @@ export interface Mesh {
 }
 
 /** Says nothing but "I am here". */
-export const SIGN_OF_LIFE: Frame = { type: 'heartbeat', generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload: new Uint8Array(0) }
+export const SIGN_OF_LIFE: Frame = {
+  type: 'heartbeat',
+  generation: 0,
+  step: 0,
+  bucket: 0,
+  hop: 0,
+  offset: 0,
+  payload: new Uint8Array(0),
+}
 
 /** @example const group = openCommunicator(networkMesh(network, members, members.indexOf(self))) */
 export function networkMesh(network: PeerNetwork, members: readonly MemberId[], rank: number): Mesh {

@@ -1,14 +1,23 @@
-// Who sends which part of a vector to whom in which round, for every collective and algorithm. Pure: the lists hold the moves
-// of all ranks, so that they can be checked without links; a rank takes its own from them (steps.ts).
+// Who sends which part of a vector to whom in which round, for every collective and algorithm. Pure: the lists hold the
+// moves of all ranks, so that they can be checked without links; a rank takes its own from them (steps.ts).
 //
-// A vector is cut into segments. In one round a rank sends what it held when the round began; what it receives is added to
-// its own or stored in its place. Rounds order the moves of one segment, they are no barrier: other segments do not wait.
+// A vector is cut into segments. In one round a rank sends what it held when the round began; what it receives is added
+// to its own or stored in its place. Rounds order the moves of one segment, they are no barrier: other segments do not
+// wait.
 //
-// Sources: ring, Patarasuk and Yuan, JPDC 69 (2009); recursive halving and doubling ("butterfly"), binomial trees and the
-// folding of the ranks beyond a power of two, Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005).
+// Sources: ring, Patarasuk and Yuan, JPDC 69 (2009); recursive halving and doubling ("butterfly"), binomial trees and
+// the folding of the ranks beyond a power of two, Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005).
 import { GridError } from '@starling-grid/protocol'
 
-export type Collective = 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast' | 'reduce' | 'gather' | 'scatter' | 'allToAll'
+export type Collective =
+  | 'allReduce'
+  | 'reduceScatter'
+  | 'allGather'
+  | 'broadcast'
+  | 'reduce'
+  | 'gather'
+  | 'scatter'
+  | 'allToAll'
 
 /**
  * ring: neighbours only. direct: everybody with everybody, two hops. butterfly: recursive halving, then doubling.
@@ -39,13 +48,20 @@ const SCHEDULES: Readonly<Record<Collective, Partial<Record<Algorithm, Maker>>>>
   allReduce: {
     ring: (size) => schedule(size, inTurn(ringReduceScatter(size), ringAllGather(size))),
     direct: (size) => schedule(size, inTurn(directReduceScatter(size), directAllGather(size))),
-    butterfly: (size) => schedule(largestPower(size), folded(size, largestPower(size), halvingAndDoubling(largestPower(size)))),
+    butterfly: (size) =>
+      schedule(largestPower(size), folded(size, largestPower(size), halvingAndDoubling(largestPower(size)))),
     'recursive-doubling': (size) => schedule(1, folded(size, 1, doubling(largestPower(size)))),
     tree: (size) => schedule(1, inTurn(treeReduce(size, 0), treeBroadcast(size, 0))),
     star: (size) => schedule(1, inTurn(starReduce(size, 0), starBroadcast(size, 0))),
   },
-  reduceScatter: { ring: (size) => schedule(size, ringReduceScatter(size)), direct: (size) => schedule(size, directReduceScatter(size)) },
-  allGather: { ring: (size) => schedule(size, ringAllGather(size)), direct: (size) => schedule(size, directAllGather(size)) },
+  reduceScatter: {
+    ring: (size) => schedule(size, ringReduceScatter(size)),
+    direct: (size) => schedule(size, directReduceScatter(size)),
+  },
+  allGather: {
+    ring: (size) => schedule(size, ringAllGather(size)),
+    direct: (size) => schedule(size, directAllGather(size)),
+  },
   broadcast: {
     ring: (size, root) => schedule(1, chainBroadcast(size, root)),
     tree: (size, root) => schedule(1, treeBroadcast(size, root)),
@@ -56,10 +72,28 @@ const SCHEDULES: Readonly<Record<Collective, Partial<Record<Algorithm, Maker>>>>
     tree: (size, root) => schedule(1, treeReduce(size, root)),
     star: (size, root) => schedule(1, starReduce(size, root)),
   },
-  gather: { star: (size, root) => schedule(size, others(size, root).map((rank) => store(0, rank, root, rank))) },
-  scatter: { star: (size, root) => schedule(size, others(size, root).map((rank) => store(0, root, rank, rank))) },
+  gather: {
+    star: (size, root) =>
+      schedule(
+        size,
+        others(size, root).map((rank) => store(0, rank, root, rank)),
+      ),
+  },
+  scatter: {
+    star: (size, root) =>
+      schedule(
+        size,
+        others(size, root).map((rank) => store(0, root, rank, rank)),
+      ),
+  },
   // Segment a·N + b is what rank a has for rank b.
-  allToAll: { direct: (size) => schedule(size * size, pairs(size).map(([from, to]) => store(0, from, to, from * size + to))) },
+  allToAll: {
+    direct: (size) =>
+      schedule(
+        size * size,
+        pairs(size).map(([from, to]) => store(0, from, to, from * size + to)),
+      ),
+  },
 }
 
 /** The algorithms that a collective has. */
@@ -71,9 +105,23 @@ export function algorithmsOf(collective: Collective): readonly Algorithm[] {
  * @throws GridError 'unsupported' when the collective has no such algorithm
  * @example const { segments, moves } = scheduleOf({ collective: 'allReduce', algorithm: 'ring', size: 4, root: 0 })
  */
-export function scheduleOf({ collective, algorithm, size, root }: { readonly collective: Collective; readonly algorithm: Algorithm; readonly size: number; readonly root: number }): Schedule {
+export function scheduleOf({
+  collective,
+  algorithm,
+  size,
+  root,
+}: {
+  readonly collective: Collective
+  readonly algorithm: Algorithm
+  readonly size: number
+  readonly root: number
+}): Schedule {
   const make = SCHEDULES[collective][algorithm]
-  if (make === undefined) throw new GridError('unsupported', `${collective} runs as ${algorithmsOf(collective).join(', ')}, not as ${algorithm}`)
+  if (make === undefined)
+    throw new GridError(
+      'unsupported',
+      `${collective} runs as ${algorithmsOf(collective).join(', ')}, not as ${algorithm}`,
+    )
   return make(size, root)
 }
 
@@ -127,12 +175,16 @@ function inTurn(...lists: readonly (readonly Move[])[]): Move[] {
 
 /** Round h: rank r sends segment r−1−h, so that rank r ends with the whole sum of segment r. */
 function ringReduceScatter(size: number): Move[] {
-  return upTo(size - 1).flatMap((round) => upTo(size).map((rank) => add(round, rank, (rank + 1) % size, (rank - 1 - round + size) % size)))
+  return upTo(size - 1).flatMap((round) =>
+    upTo(size).map((rank) => add(round, rank, (rank + 1) % size, (rank - 1 - round + size) % size)),
+  )
 }
 
 /** Round h: rank r sends segment r−h. */
 function ringAllGather(size: number): Move[] {
-  return upTo(size - 1).flatMap((round) => upTo(size).map((rank) => store(round, rank, (rank + 1) % size, (rank - round + size) % size)))
+  return upTo(size - 1).flatMap((round) =>
+    upTo(size).map((rank) => store(round, rank, (rank + 1) % size, (rank - round + size) % size)),
+  )
 }
 
 function directReduceScatter(size: number): Move[] {
@@ -153,7 +205,9 @@ function starBroadcast(size: number, root: number): Move[] {
 
 /** From the far end of the chain to the root; chunks follow each other, so that long vectors keep every link busy. */
 function chainReduce(size: number, root: number): Move[] {
-  return upTo(size - 1).map((round) => add(round, (root + size - 1 - round) % size, (root + size - 2 - round) % size, 0))
+  return upTo(size - 1).map((round) =>
+    add(round, (root + size - 1 - round) % size, (root + size - 2 - round) % size, 0),
+  )
 }
 
 function chainBroadcast(size: number, root: number): Move[] {
@@ -163,14 +217,18 @@ function chainBroadcast(size: number, root: number): Move[] {
 /** Counted from the root, ranks at odd multiples of 1, 2, 4 … pass their sum down and are done. */
 function treeReduce(size: number, root: number): Move[] {
   const rounds = treeRounds(size)
-  return upTo(rounds).flatMap((round) => leavers(size, round).map((place) => add(round, (root + place) % size, (root + place - 2 ** round) % size, 0)))
+  return upTo(rounds).flatMap((round) =>
+    leavers(size, round).map((place) => add(round, (root + place) % size, (root + place - 2 ** round) % size, 0)),
+  )
 }
 
 function treeBroadcast(size: number, root: number): Move[] {
   const rounds = treeRounds(size)
   return upTo(rounds).flatMap((round) => {
     const level = rounds - 1 - round
-    return leavers(size, level).map((place) => store(round, (root + place - 2 ** level) % size, (root + place) % size, 0))
+    return leavers(size, level).map((place) =>
+      store(round, (root + place - 2 ** level) % size, (root + place) % size, 0),
+    )
   })
 }
 
@@ -183,16 +241,31 @@ function doubling(power: number): Move[] {
   return upTo(treeRounds(power)).flatMap((round) => upTo(power).map((rank) => add(round, rank, rank ^ (2 ** round), 0)))
 }
 
-/** Partners at distance P/2 … 1 give each other one half of what they hold; then they collect the sums the same way back. */
+/**
+ * Partners at distance P/2 … 1 give each other one half of what they hold; then they collect the sums the same way
+ * back.
+ */
 function halvingAndDoubling(power: number): Move[] {
   const levels = treeRounds(power)
   const halving = upTo(levels).flatMap((round) => {
     const distance = power / 2 ** (round + 1)
-    return upTo(power).map((rank): Move => ({ ...block(rank ^ distance, distance), round, from: rank, to: rank ^ distance, effect: 'add' }))
+    return upTo(power).map((rank): Move => ({
+      ...block(rank ^ distance, distance),
+      round,
+      from: rank,
+      to: rank ^ distance,
+      effect: 'add',
+    }))
   })
   const collecting = upTo(levels).flatMap((round) => {
     const distance = 2 ** round
-    return upTo(power).map((rank): Move => ({ ...block(rank, distance), round, from: rank, to: rank ^ distance, effect: 'store' }))
+    return upTo(power).map((rank): Move => ({
+      ...block(rank, distance),
+      round,
+      from: rank,
+      to: rank ^ distance,
+      effect: 'store',
+    }))
   })
   return inTurn(halving, collecting)
 }
@@ -203,7 +276,10 @@ function block(rank: number, width: number): Pick<Move, 'first' | 'end'> {
   return { first, end: first + width }
 }
 
-/** Moves among a power of two, for any size: of the first ranks every even one gives its vector to the next, and gets the sum back. */
+/**
+ * Moves among a power of two, for any size: of the first ranks every even one gives its vector to the next, and gets
+ * the sum back.
+ */
 function folded(size: number, segments: number, moves: readonly Move[]): Move[] {
   const extra = size - largestPower(size)
   const active = (rank: number): number => (rank < extra ? 2 * rank + 1 : rank + extra)

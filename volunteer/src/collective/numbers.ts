@@ -50,12 +50,14 @@ export function finish(op: ReduceOp, values: Numbers, size: number): void {
 
 /** @throws GridError 'unsupported' for a mean of integers, which would round */
 export function requireReducible(op: ReduceOp, values: Numbers): void {
-  if (op === 'mean' && !(values instanceof Float32Array)) throw new GridError('unsupported', 'a mean needs floats: take the sum of integers and divide it')
+  if (op === 'mean' && !(values instanceof Float32Array))
+    throw new GridError('unsupported', 'a mean needs floats: take the sum of integers and divide it')
 }
 
 /** @throws GridError 'usage' */
 export function requireLength(name: string, values: Movable, length: number): void {
-  if (values.length !== length) throw new GridError('usage', `\`${name}\` needs ${length} numbers, got ${values.length}`)
+  if (values.length !== length)
+    throw new GridError('usage', `\`${name}\` needs ${length} numbers, got ${values.length}`)
 }
 
 /** The bytes of an array, not copied. */
@@ -67,5 +69,7 @@ export function bytesOf(values: Movable): Uint8Array {
 export function numbersIn(kind: 'f32' | 'i32' | 'u8', bytes: Uint8Array): Movable {
   if (kind === 'u8') return bytes
   const { buffer, byteOffset, byteLength } = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice()
-  return kind === 'f32' ? new Float32Array(buffer, byteOffset, byteLength / 4) : new Int32Array(buffer, byteOffset, byteLength / 4)
+  return kind === 'f32'
+    ? new Float32Array(buffer, byteOffset, byteLength / 4)
+    : new Int32Array(buffer, byteOffset, byteLength / 4)
 }

@@ -1,6 +1,6 @@
 // How far the ranks have come, so that nobody sends more than the other side can keep before it has come to the same
-// operation. Small messages go at once, a limited number of operations ahead; large ones wait until the receiver says that it
-// has begun. Pure: who is told what, and who may go; the frames are elsewhere (exchange-hub.ts).
+// operation. Small messages go at once, a limited number of operations ahead; large ones wait until the receiver says
+// that it has begun. Pure: who is told what, and who may go; the frames are elsewhere (exchange-hub.ts).
 import { GridError } from '@starling-grid/protocol'
 
 /** Payload bytes of one operation to one rank that go without asking: about what a link holds in flight anyway. */
@@ -12,7 +12,9 @@ const TELL_AFTER = MAX_AHEAD / 2
 /** Lines of operations that one peer may talk about: groups, and groups that were not made here yet. */
 const MAX_LINES = 1024
 
-/** Operations that both sides number in the same order: those of one group, or the messages between two of its ranks. */
+/**
+ * Operations that both sides number in the same order: those of one group, or the messages between two of its ranks.
+ */
 export type Line = string
 
 export class Pace {
@@ -29,7 +31,10 @@ export class Pace {
     return (this.#heard.get(peer)?.get(line) ?? -1) >= sequence
   }
 
-  /** Must `peer`, which sends `bytes` of it, hear that operation `sequence` has begun here? It counts as told from here on. */
+  /**
+   * Must `peer`, which sends `bytes` of it, hear that operation `sequence` has begun here? It counts as told from here
+   * on.
+   */
   mustTell(peer: number, line: Line, sequence: number, bytes: number): boolean {
     const told = this.#told.get(peer)?.get(line) ?? -1
     if (told >= sequence || (bytes <= EAGER_BYTES && sequence - told < TELL_AFTER)) return false
@@ -43,7 +48,8 @@ export class Pace {
    */
   heard(peer: number, line: Line, sequence: number): void {
     note(this.#heard, peer, line, sequence)
-    if ((this.#heard.get(peer)?.size ?? 0) > MAX_LINES) throw new GridError('rate-exceeded', `more than ${MAX_LINES} groups at once`)
+    if ((this.#heard.get(peer)?.size ?? 0) > MAX_LINES)
+      throw new GridError('rate-exceeded', `more than ${MAX_LINES} groups at once`)
   }
 }
 

@@ -1,5 +1,5 @@
-// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and through the
-// coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
+// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and through
+// the coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
 import type { MemberId } from '@starling-grid/protocol'
 
 /** One ordered, reliable pipe of frames to another volunteer. */
@@ -9,8 +9,8 @@ export interface PeerLink {
   readonly relayed: boolean
   /**
    * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
-   * Frames leave in the order of the calls. Until it resolves the bytes must stay as they are; then the link has copied what
-   * it needs, and the caller may use the memory again.
+   * Frames leave in the order of the calls. Until it resolves the bytes must stay as they are; then the link has copied
+   * what it needs, and the caller may use the memory again.
    * @throws GridError 'link-lost' once the link is closed or broken, 'message-too-large' above MAX_LINK_FRAME_BYTES
    */
   send(frame: Uint8Array<ArrayBuffer>): Promise<void>
@@ -18,11 +18,14 @@ export interface PeerLink {
   readonly bufferedBytes: number
   /**
    * Set once by the owner, as soon as it got the link: called per frame, in the order they were sent. Frames that came
-   * earlier are kept, up to a bound that closes the link, and delivered on setting it. Throwing closes the link. The bytes
-   * belong to the owner: the link uses their memory no more.
+   * earlier are kept, up to a bound that closes the link, and delivered on setting it. Throwing closes the link. The
+   * bytes belong to the owner: the link uses their memory no more.
    */
   onFrame: ((frame: Uint8Array) => void) | undefined
-  /** Called once, soon after the link closed for whatever reason (also by close()), or after it is set if that comes later. */
+  /**
+   * Called once, soon after the link closed for whatever reason (also by close()), or after it is set if that comes
+   * later.
+   */
   onClose: ((reason: string) => void) | undefined
   /** Frames that `send` accepted just before may be lost; sends that still wait are rejected. */
   close(reason: string): void

@@ -1,19 +1,24 @@
-// PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs and
-// Node; the platform injects the PeerJS class. Knows nothing of frames beyond the greeting (rtc-link.ts).
+// PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs
+// and Node; the platform injects the PeerJS class. Knows nothing of frames beyond the greeting (rtc-link.ts).
 import { GridError, LINK_OPEN_MS, type MemberId } from '@starling-grid/protocol'
+import { pause } from '../pause.ts'
 import { isInOwnNetwork } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
-import { pause } from '../pause.ts'
 
 /** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
 const TRY_MS = 4000
 /** Milliseconds before the next try, when the other side could not be reached through signalling. */
 const PAUSE_MS = 300
-/** Milliseconds before signalling is opened again after it broke; half of it is random, so that not all come at once. */
+/**
+ * Milliseconds before signalling is opened again after it broke; half of it is random, so that not all come at once.
+ */
 const SIGNALLING_RETRY_MS = 4000
-/** Links, open or opening, that one other member may have to us: the present one, a dead one not yet noticed, and spares. */
+/**
+ * Links, open or opening, that one other member may have to us: the present one, a dead one not yet noticed, and
+ * spares.
+ */
 const MAX_LINKS_PER_PEER = 4
 
 /** What is used of PeerJS' class Peer. */
@@ -125,7 +130,8 @@ class PeerJsNetwork implements PeerNetwork {
     old?.disconnect()
     client.on('connection', (connection) => this.#answer(connection))
     return new Promise((resolve, reject) => {
-      const fail = (why: string): void => reject(new GridError('coordinator-lost', `signalling at ${this.#access.url} failed: ${why}`))
+      const fail = (why: string): void =>
+        reject(new GridError('coordinator-lost', `signalling at ${this.#access.url} failed: ${why}`))
       const timer = setTimeout(() => fail(`no answer within ${LINK_OPEN_MS} ms`), LINK_OPEN_MS)
       client.on('open', () => {
         clearTimeout(timer)
@@ -155,15 +161,22 @@ class PeerJsNetwork implements PeerNetwork {
     const giveUp = new AbortController()
     this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
     try {
-      return this.#keep(await openRtcLink(connection, {
-        self: this.#access.self, dialled: true, milliseconds, signal: AbortSignal.any([signal, giveUp.signal, this.#stopping.signal]),
-      }))
+      return this.#keep(
+        await openRtcLink(connection, {
+          self: this.#access.self,
+          dialled: true,
+          milliseconds,
+          signal: AbortSignal.any([signal, giveUp.signal, this.#stopping.signal]),
+        }),
+      )
     } finally {
       this.#unreachable.delete(peer)
     }
   }
 
-  /** PeerJS reports a member that the coordinator cannot reach as an error of the client, with the id only in its text. */
+  /**
+   * PeerJS reports a member that the coordinator cannot reach as an error of the client, with the id only in its text.
+   */
   #noteUnreachable(error: { readonly type: string; readonly message: string }): void {
     if (error.type !== 'peer-unavailable') return
     for (const [peer, giveUp] of this.#unreachable) if (error.message.includes(peer)) giveUp(error.message)
@@ -171,11 +184,20 @@ class PeerJsNetwork implements PeerNetwork {
 
   #answer(connection: RtcConnection): void {
     const held = [...this.#links, ...this.#answering].filter(({ peer }) => peer === connection.peer).length
-    if (this.onLink === undefined || this.#stopping.signal.aborted || held >= MAX_LINKS_PER_PEER) return connection.close()
+    if (this.onLink === undefined || this.#stopping.signal.aborted || held >= MAX_LINKS_PER_PEER)
+      return connection.close()
     this.#answering.add(connection)
-    openRtcLink(connection, { self: this.#access.self, dialled: false, milliseconds: TRY_MS, signal: this.#stopping.signal })
+    openRtcLink(connection, {
+      self: this.#access.self,
+      dialled: false,
+      milliseconds: TRY_MS,
+      signal: this.#stopping.signal,
+    })
       .finally(() => this.#answering.delete(connection))
-      .then((link) => this.#accept(link), () => {}) // when it fails, the dialler notices and tries again
+      .then(
+        (link) => this.#accept(link),
+        () => {},
+      ) // when it fails, the dialler notices and tries again
   }
 
   #accept(link: ChannelLink): void {
@@ -197,5 +219,12 @@ function peerJsOptions({ url, path, token, iceServers }: SignallingAccess): Peer
   const { hostname, port, protocol } = new URL(url)
   const secure = protocol === 'https:'
   const defaultPort = secure ? 443 : 80
-  return { host: hostname, port: port === '' ? defaultPort : Number(port), path, secure, token: encodeURIComponent(token), config: { iceServers, local: isInOwnNetwork(url) } }
+  return {
+    host: hostname,
+    port: port === '' ? defaultPort : Number(port),
+    path,
+    secure,
+    token: encodeURIComponent(token),
+    config: { iceServers, local: isInOwnNetwork(url) },
+  }
 }

@@ -1,7 +1,10 @@
 // Why a collective operation ended: always with the rank that failed, so that a program can go on without it.
 import { type ErrorCode, GridError } from '@starling-grid/protocol'
 
-/** @example catch (error) { if (error instanceof RankFailure) survivors = survivors.filter((rank) => rank !== error.rank) } */
+/**
+ * @example catch (error) { if (error instanceof RankFailure) survivors = survivors.filter((rank) => rank !==
+ * error.rank) }
+ */
 export class RankFailure extends GridError {
   /** in the group that ran the operation */
   readonly rank: number

@@ -1,7 +1,15 @@
 // The links of one rank to the others: opened when first needed, drained under their own back-pressure, kept alive by
 // heartbeats, given up after silence. A rank that was lost stays lost: what it had received cannot be known any more.
 // Knows frames only as bytes to send and as checked frames that came.
-import { describeError, type Frame, FramePacker, GridError, HEARTBEAT_MS, packFrame, unpackFrame } from '@starling-grid/protocol'
+import {
+  describeError,
+  type Frame,
+  FramePacker,
+  GridError,
+  HEARTBEAT_MS,
+  packFrame,
+  unpackFrame,
+} from '@starling-grid/protocol'
 import type { PackFrame } from './exchange.ts'
 import { type Mesh, SIGN_OF_LIFE } from './mesh.ts'
 import type { PeerLink } from './peer-link.ts'
@@ -12,7 +20,9 @@ const LEAVING_MS = 2000
 const LOOK_MS = 5
 
 export interface RankLinkEvents {
-  /** the next bytes for a rank, which stay as they are until the next call; asked again and again while there are some */
+  /**
+   * the next bytes for a rank, which stay as they are until the next call; asked again and again while there are some
+   */
   nextFrame(rank: number, pack: PackFrame): Uint8Array<ArrayBuffer> | undefined
   /** a checked frame, heartbeats apart; throwing a GridError loses the rank */
   onFrame(rank: number, frame: Frame): void
@@ -56,8 +66,10 @@ export class RankLinks {
   async stop(): Promise<void> {
     if (this.#stopping.signal.aborted) return
     clearInterval(this.#beat)
-    const busy = (): boolean => this.#draining.size > 0 || [...this.#links.values()].some(({ bufferedBytes }) => bufferedBytes > 0)
-    for (const end = performance.now() + LEAVING_MS; busy() && performance.now() < end; ) await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+    const busy = (): boolean =>
+      this.#draining.size > 0 || [...this.#links.values()].some(({ bufferedBytes }) => bufferedBytes > 0)
+    for (const end = performance.now() + LEAVING_MS; busy() && performance.now() < end;)
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
     this.#stopping.abort(new GridError('cancelled', 'the group was closed'))
     for (const link of this.#links.values()) link.close('leaving')
     this.#mesh.stop()
@@ -113,7 +125,10 @@ export class RankLinks {
       this.#add(rank, link)
       return link
     } catch (error) {
-      this.#lose(rank, error instanceof GridError ? error : new GridError('link-lost', describeError(error), { cause: error }))
+      this.#lose(
+        rank,
+        error instanceof GridError ? error : new GridError('link-lost', describeError(error), { cause: error }),
+      )
       throw error
     }
   }
@@ -147,7 +162,9 @@ export class RankLinks {
     this.#events.onLost(rank, error)
   }
 
-  /** When our own beat is late, this machine slept or computed: what the others sent meanwhile has not been read yet. */
+  /**
+   * When our own beat is late, this machine slept or computed: what the others sent meanwhile has not been read yet.
+   */
   #heartbeat(): void {
     const now = performance.now()
     const late = now - this.#lastBeat > 2 * HEARTBEAT_MS
@@ -155,7 +172,8 @@ export class RankLinks {
     for (const [rank, link] of this.#links) {
       const heard = this.#heardAt.get(rank) ?? now
       if (late) this.#heardAt.set(rank, now)
-      else if (now - heard > this.#silenceMs) this.#lose(rank, new GridError('link-lost', `silent for ${this.#silenceMs / 1000} s`))
+      else if (now - heard > this.#silenceMs)
+        this.#lose(rank, new GridError('link-lost', `silent for ${this.#silenceMs / 1000} s`))
       // While frames wait, they are sign of life enough.
       if (link.bufferedBytes === 0) link.send(packFrame(SIGN_OF_LIFE)).catch(() => {})
     }

@@ -1,10 +1,17 @@
-// A link whose frames go through the coordinator, for two members that cannot reach each other (R18). Both ends dial; the
-// coordinator joins them. The same for tabs and Node: only the socket differs.
-import { describeError, GridError, LINK_OPEN_MS, LOW_WATER_BYTES, type MemberId, relayPath } from '@starling-grid/protocol'
+// A link whose frames go through the coordinator, for two members that cannot reach each other (R18). Both ends dial;
+// the coordinator joins them. The same for tabs and Node: only the socket differs.
+import {
+  describeError,
+  GridError,
+  LINK_OPEN_MS,
+  LOW_WATER_BYTES,
+  type MemberId,
+  relayPath,
+} from '@starling-grid/protocol'
+import { pause } from '../pause.ts'
 import { type Channel, ChannelLink } from './channel-link.ts'
 import { greeting, requireGreeting } from './greeting.ts'
 import type { PeerLink } from './peer-link.ts'
-import { pause } from '../pause.ts'
 
 /** ms before the next try: the coordinator may not yet know, or not any more, that this link is relayed */
 const PAUSE_MS = 300
@@ -40,7 +47,8 @@ export async function openRelayLink(access: RelayAccess, peer: MemberId, signal:
   const deadline = AbortSignal.any([signal, AbortSignal.timeout(linkOpenMs)])
   for (let reason = 'the coordinator did not answer'; ; await pause(PAUSE_MS, deadline)) {
     signal.throwIfAborted()
-    if (deadline.aborted) throw new GridError('link-timeout', `no relayed link to ${peer} within ${linkOpenMs} ms: ${reason}`)
+    if (deadline.aborted)
+      throw new GridError('link-timeout', `no relayed link to ${peer} within ${linkOpenMs} ms: ${reason}`)
     try {
       return await tryOnce(access, peer, deadline)
     } catch (error) {

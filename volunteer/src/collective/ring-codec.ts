@@ -1,11 +1,12 @@
-// Runs of floats as a member of the ring puts them on the wire, and what encoding loses of them: that stays with the member and
-// joins its next share (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a ring of two or more
-// every member encodes every float of a step exactly once, so one residual a float is enough. Knows nothing of hops and frames.
+// Runs of floats as a member of the ring puts them on the wire, and what encoding loses of them: that stays with the
+// member and joins its next share (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a
+// ring of two or more every member encodes every float of a step exactly once, so one residual a float is enough. Knows
+// nothing of hops and frames.
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
-import { plainCodec, scratchFloats, type Codec } from './encode.ts'
 import { INT8_BLOCK, int8Codec } from './encode-int8.ts'
 import { scaledF16Codec } from './encode-scaled-f16.ts'
+import { plainCodec, scratchFloats, type Codec } from './encode.ts'
 
 export class RingCodec {
   readonly #codec: Codec
@@ -44,8 +45,8 @@ export class RingCodec {
   }
 
   /**
-   * Writes what is lost to `lost`, which may be `values` itself. `keep`: `values` become what others decode. Without an encoding
-   * it is a view of `values`, and nothing is lost.
+   * Writes what is lost to `lost`, which may be `values` itself. `keep`: `values` become what others decode. Without an
+   * encoding it is a view of `values`, and nothing is lost.
    * @throws GridError 'gradient-not-finite' when the encoding cannot hold them
    */
   encode(values: Float32Array, lost: Float32Array | undefined, keep: boolean): Uint8Array {
@@ -66,9 +67,13 @@ export class RingCodec {
 
 function codecOf(encoding: GradientEncoding): Codec {
   switch (encoding) {
-    case 'f32': return plainCodec(new Float32Array(0))
-    case 'f16': return scaledF16Codec() // sums over a batch may be beyond 65504
-    case 'int8': return int8Codec()
-    default: return encoding satisfies never
+    case 'f32':
+      return plainCodec(new Float32Array(0))
+    case 'f16':
+      return scaledF16Codec() // sums over a batch may be beyond 65504
+    case 'int8':
+      return int8Codec()
+    default:
+      return encoding satisfies never
   }
 }

@@ -1,12 +1,21 @@
-// The ring all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock (schedule.ts has the source).
-// The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is forwarded as soon as
-// it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all members decode equal bytes.
-// What frames hold is the business of step-sum.ts: here is only how they travel.
+// The ring all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock (schedule.ts has the
+// source). The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is
+// forwarded as soon as it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all
+// members decode equal bytes. What frames hold is the business of step-sum.ts: here is only how they travel.
 import { type Frame, type FrameType, GridError, type Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import type { Feedback } from './encoding.ts'
 import { combine } from './numbers.ts'
-import { type Chunk, completedSegment, hops, manifestHop, ownSegment, partialHop, reducedHop, type RingPosition } from './schedule.ts'
+import {
+  type Chunk,
+  completedSegment,
+  hops,
+  manifestHop,
+  ownSegment,
+  partialHop,
+  reducedHop,
+  type RingPosition,
+} from './schedule.ts'
 import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
 import { StepSumBuilder } from './step-sum.ts'
 
@@ -61,12 +70,17 @@ export class RingReduce {
   }
 
   /**
-   * Adds this member's share of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the bucket's
-   * run is final. `feedback`: read, and its `next` written, of encodings that lose something; the same for all buckets of a step.
-   * `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of floats. Returns what the successor gets, in
-   * order; the rest is as with `contribute`.
+   * Adds this member's share of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the
+   * bucket's run is final. `feedback`: read, and its `next` written, of encodings that lose something; the same for all
+   * buckets of a step. `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of floats.
+   * Returns what the successor gets, in order; the rest is as with `contribute`.
    */
-  contributeBucket(bucket: number, gradient: Float32Array, feedback?: Feedback, encoded: readonly Uint8Array[] = []): Frame[] {
+  contributeBucket(
+    bucket: number,
+    gradient: Float32Array,
+    feedback?: Feedback,
+    encoded: readonly Uint8Array[] = [],
+  ): Frame[] {
     const { own, chunks } = this.#sum
     const range = own.put(bucket, gradient, feedback)
     const payloads = encoded.values()
@@ -77,34 +91,40 @@ export class RingReduce {
   }
 
   /**
-   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames' payloads
-   * until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
+   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames'
+   * payloads until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
    * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
    * 'message-too-large' (the manifest); the reduce is over then
    */
   contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Frame[] {
-    const left = (): Frame[] => this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
+    const left = (): Frame[] =>
+      this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
     const [own, frames] = this.#sum.contribute(manifest, left)
     return this.#position.size === 1 ? [] : [own, ...frames]
   }
 
   /**
-   * Takes a frame from the predecessor, in any order, also before `contribute`; repeated frames change nothing. Returns what
-   * goes on to the successor. A frame that throws changes nothing either.
+   * Takes a frame from the predecessor, in any order, also before `contribute`; repeated frames change nothing. Returns
+   * what goes on to the successor. A frame that throws changes nothing either.
    * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite'
    */
   accept(frame: Frame): Frame[] {
     this.#sum.requireStep(frame)
     switch (frame.type) {
-      case 'partial': return this.#acceptPartial(frame)
-      case 'reduced': return this.#acceptReduced(frame)
-      case 'manifest': return this.#acceptManifest(frame)
-      default: throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
+      case 'partial':
+        return this.#acceptPartial(frame)
+      case 'reduced':
+        return this.#acceptReduced(frame)
+      case 'manifest':
+        return this.#acceptManifest(frame)
+      default:
+        throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
     }
   }
 
   #contributeChunk(chunk: Chunk, encoded: Iterator<Uint8Array, undefined>): Frame[] {
-    if (chunk.segment !== ownSegment(this.#position)) return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
+    if (chunk.segment !== ownSegment(this.#position))
+      return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
     this.#states[chunk.index] = CHUNK.forwarded
     const { value } = encoded.next()
     return [this.#chunkFrame('partial', 0, chunk, this.#sum.leaving(chunk, value))]
@@ -124,11 +144,17 @@ export class RingReduce {
   #add(chunk: Chunk): Frame {
     const sum = this.#sum.in(chunk)
     combine('sum', sum, this.#sum.ownIn(chunk))
-    if (!allFinite(sum)) throw new GridError('gradient-not-finite', `the sum overflowed to NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`)
+    if (!allFinite(sum))
+      throw new GridError(
+        'gradient-not-finite',
+        `the sum overflowed to NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`,
+      )
     const completed = chunk.segment === completedSegment(this.#position)
     const payload = this.#sum.travelling(chunk, completed)
     this.#states[chunk.index] = completed ? CHUNK.whole : CHUNK.forwarded
-    return completed ? this.#chunkFrame('reduced', 0, chunk, payload) : this.#chunkFrame('partial', partialHop(this.#position, chunk.segment) + 1, chunk, payload)
+    return completed
+      ? this.#chunkFrame('reduced', 0, chunk, payload)
+      : this.#chunkFrame('partial', partialHop(this.#position, chunk.segment) + 1, chunk, payload)
   }
 
   #acceptReduced(frame: Frame): Frame[] {
@@ -136,7 +162,8 @@ export class RingReduce {
     const state = this.#states[chunk.index]
     if (state === CHUNK.whole) return []
     // Our share has not left yet, so nobody can know this sum: it is made up.
-    if (state !== CHUNK.forwarded) throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
+    if (state !== CHUNK.forwarded)
+      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
     this.#sum.decode(frame, this.#sum.in(chunk))
     this.#states[chunk.index] = CHUNK.whole
     this.#sum.came()
@@ -145,7 +172,10 @@ export class RingReduce {
 
   #acceptManifest(frame: Frame): Frame[] {
     const author = frame.bucket
-    const isDue = author < this.#position.size && frame.hop < hops(this.#position) && frame.hop === manifestHop(this.#position, author)
+    const isDue =
+      author < this.#position.size &&
+      frame.hop < hops(this.#position) &&
+      frame.hop === manifestHop(this.#position, author)
     if (!isDue || frame.offset !== 0) throw malformed(frame, `no manifest of member ${author} comes here at this hop`)
     return this.#sum.takeManifest(author, frame) ? this.#goesOn(frame) : []
   }
@@ -158,7 +188,8 @@ export class RingReduce {
   /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
   #chunkOf(frame: Frame, hopOf: (position: RingPosition, segment: number) => number): Chunk {
     const chunk = this.#sum.chunkOf(frame)
-    if (frame.hop >= hops(this.#position) || frame.hop !== hopOf(this.#position, chunk.segment)) throw malformed(frame, 'this segment does not come here at this hop')
+    if (frame.hop >= hops(this.#position) || frame.hop !== hopOf(this.#position, chunk.segment))
+      throw malformed(frame, 'this segment does not come here at this hop')
     return chunk
   }
 
@@ -167,10 +198,14 @@ export class RingReduce {
   }
 }
 
-/** Everybody's manifest but the own; partial sums of all segments but the own; sums of all but that which is completed here. */
+/**
+ * Everybody's manifest but the own; partial sums of all segments but the own; sums of all but that which is completed
+ * here.
+ */
 function framesToCome(position: RingPosition, chunks: readonly Chunk[]): number {
   if (position.size === 1) return 0
   let frames = hops(position)
-  for (const { segment } of chunks) frames += Number(segment !== ownSegment(position)) + Number(segment !== completedSegment(position))
+  for (const { segment } of chunks)
+    frames += Number(segment !== ownSegment(position)) + Number(segment !== completedSegment(position))
   return frames
 }

@@ -1,5 +1,6 @@
 // One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
-// The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side only.
+// The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
+// only.
 import { GridError, LOW_WATER_BYTES, describeError, memberId, type MemberId } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
 import { greeting, requireGreeting } from './greeting.ts'

@@ -1,8 +1,8 @@
 // Which part of the vector a ring member sends and receives at which hop. Pure; knows nothing of frames or links.
 //
 // A vector is cut into buckets, a bucket into N segments (N = ring size), a segment into chunks: the unit that travels.
-// Reduce-scatter, hop h = 0 … N−2: member r sends segment r−h to its successor and adds what it receives, segment r−1−h.
-// After it, member r holds the whole sum of segment r+1.
+// Reduce-scatter, hop h = 0 … N−2: member r sends segment r−h to its successor and adds what it receives, segment
+// r−1−h. After it, member r holds the whole sum of segment r+1.
 // All-gather, hop h = 0 … N−2: member r sends segment r+1−h and receives segment r−h. All indices are modulo N.
 // Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009);
 // made common in training by Baidu's ring-allreduce (2017) and Horovod (2018).
@@ -66,7 +66,9 @@ export interface CutOptions {
   readonly chunkFloats: number
 }
 
-/** All chunks, bucket by bucket. Segments of a bucket differ by at most one float; those of short buckets may be empty. */
+/**
+ * All chunks, bucket by bucket. Segments of a bucket differ by at most one float; those of short buckets may be empty.
+ */
 export function cutIntoChunks({ buckets, size, chunkFloats }: CutOptions): Chunk[] {
   const chunks: Chunk[] = []
   for (const [bucket, range] of buckets.entries()) {
@@ -108,10 +110,16 @@ export const BUCKET_FLOATS = 1024 * 1024
 
 /** The vector from its beginning, in buckets of so many floats. */
 export function evenBuckets(length: number, floats: number): FloatRange[] {
-  return Array.from({ length: Math.ceil(length / floats) }, (_, i) => ({ start: i * floats, end: Math.min((i + 1) * floats, length) }))
+  return Array.from({ length: Math.ceil(length / floats) }, (_, i) => ({
+    start: i * floats,
+    end: Math.min((i + 1) * floats, length),
+  }))
 }
 
-/** The first of `length` floats that is in `segment`, when they are cut into `size` segments that differ by at most one float. */
+/**
+ * The first of `length` floats that is in `segment`, when they are cut into `size` segments that differ by at most one
+ * float.
+ */
 export function segmentStart(length: number, size: number, segment: number): number {
   return Math.floor((segment * length) / size)
 }

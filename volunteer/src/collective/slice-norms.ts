@@ -1,10 +1,11 @@
-// Whose slice is far outside of what the others sent for the same part of a gradient (DESIGN §4.1, reliability.md §3). Pure.
+// Whose slice is far outside of what the others sent for the same part of a gradient (DESIGN §4.1, reliability.md §3).
+// Pure.
 
 /**
- * Times the others' median that a slice's norm may be. The parameter server of systems.md §C5 rejects from 10 on, which costs one
- * push; here it costs a generation. And it is not enough alone: when nearly everything is learned, a wrong label makes one
- * member's gradient thousands of times as long as those of others (test/slice-norms.test.ts measures it). So a slice must be beyond
- * `harmless` as well.
+ * Times the others' median that a slice's norm may be. The parameter server of systems.md §C5 rejects from 10 on, which
+ * costs one push; here it costs a generation. And it is not enough alone: when nearly everything is learned, a wrong
+ * label makes one member's gradient thousands of times as long as those of others (test/slice-norms.test.ts measures
+ * it). So a slice must be beyond `harmless` as well.
  */
 export const FAR_OUTSIDE = 1000
 /** Members besides the owner and the one that is judged: between two nobody can tell who is right. */
@@ -22,7 +23,12 @@ export interface Slices {
 }
 
 /** The place whose slice is far outside, and how many times the others' median it is. */
-export function farOutside({ norms, weights, self, harmless }: Slices): { readonly place: number; readonly times: number } | undefined {
+export function farOutside({
+  norms,
+  weights,
+  self,
+  harmless,
+}: Slices): { readonly place: number; readonly times: number } | undefined {
   let worst: { readonly place: number; readonly times: number } | undefined
   for (const [place, norm] of norms.entries()) {
     const times = place === self ? 0 : norm / usualFor(place, norms, weights)
@@ -32,11 +38,13 @@ export function farOutside({ norms, weights, self, harmless }: Slices): { readon
 }
 
 /**
- * What the others' norms let expect of one member; infinity where they are too few to say. Zeros say nothing: rows of a table are
- * often touched by one alone.
+ * What the others' norms let expect of one member; infinity where they are too few to say. Zeros say nothing: rows of a
+ * table are often touched by one alone.
  */
 export function usualFor(place: number, norms: readonly number[], weights: readonly number[]): number {
-  const expected = norms.flatMap((norm, i) => (i === place || norm === 0 ? [] : [norm * growth((weights[place] ?? 0) / (weights[i] ?? 0))]))
+  const expected = norms.flatMap((norm, i) =>
+    i === place || norm === 0 ? [] : [norm * growth((weights[place] ?? 0) / (weights[i] ?? 0))],
+  )
   if (expected.length < LEAST_OTHERS) return Number.POSITIVE_INFINITY
   return expected.sort((a, b) => a - b)[expected.length >> 1] ?? Number.POSITIVE_INFINITY
 }

@@ -1,6 +1,12 @@
-// What the reduces of a step have in common, whichever way their frames take (ring-reduce.ts, butterfly-reduce.ts): what they
-// are told, what a member puts in, and which frames fit nowhere. Knows nothing of who sends to whom.
-import { type Frame, type GradientEncoding, GridError, type Manifest, MAX_FRAME_PAYLOAD_BYTES } from '@starling-grid/protocol'
+// What the reduces of a step have in common, whichever way their frames take (ring-reduce.ts, butterfly-reduce.ts):
+// what they are told, what a member puts in, and which frames fit nowhere. Knows nothing of who sends to whom.
+import {
+  type Frame,
+  type GradientEncoding,
+  GridError,
+  type Manifest,
+  MAX_FRAME_PAYLOAD_BYTES,
+} from '@starling-grid/protocol'
 import { allFinite, type FloatRange } from '../floats.ts'
 import { type Feedback, withResidual } from './encoding.ts'
 import type { RingCodec } from './ring-codec.ts'
@@ -16,7 +22,10 @@ export interface StepReduceOptions {
   readonly length: number
   /** payload bytes of one frame */
   readonly chunkBytes?: number
-  /** what members contribute one by one: runs that make up the vector, in any order, equal on all members; absent: even ones */
+  /**
+   * what members contribute one by one: runs that make up the vector, in any order, equal on all members; absent: even
+   * ones
+   */
   readonly buckets?: readonly FloatRange[]
   /** how sums travel, equal on all members; absent: f32 */
   readonly encoding?: GradientEncoding
@@ -46,7 +55,15 @@ export class OwnShare {
   #feedback: Feedback | undefined
   #values: Float32Array | undefined
 
-  constructor({ buckets, length, lossless }: { readonly buckets: readonly FloatRange[]; readonly length: number; readonly lossless: boolean }) {
+  constructor({
+    buckets,
+    length,
+    lossless,
+  }: {
+    readonly buckets: readonly FloatRange[]
+    readonly length: number
+    readonly lossless: boolean
+  }) {
     this.#buckets = buckets
     this.#length = length
     this.#lossless = lossless
@@ -77,15 +94,19 @@ export class OwnShare {
   put(bucket: number, gradient: Float32Array, feedback: Feedback | undefined): FloatRange {
     const range = this.#buckets[bucket]
     if (range === undefined || this.has(bucket)) throw new Error(`internal: bucket ${bucket} is contributed once`)
-    if (gradient.length !== this.#length) throw new Error(`internal: the reduce has ${this.#length} floats, the gradient ${gradient.length}`)
-    if (!allFinite(gradient, range)) throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
+    if (gradient.length !== this.#length)
+      throw new Error(`internal: the reduce has ${this.#length} floats, the gradient ${gradient.length}`)
+    if (!allFinite(gradient, range))
+      throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
     this.#contributed[bucket] = true
     if (!this.#lossless) this.#feedback = feedback
     this.#values = withLost(gradient, this.#feedback, range)
     return range
   }
 
-  /** A run that was encoded where it was computed: what it lost is kept there. @throws GridError 'gradient-not-finite' */
+  /**
+   * A run that was encoded where it was computed: what it lost is kept there. @throws GridError 'gradient-not-finite'
+   */
   putEncoded({ start, floats }: Chunk, bytes: Uint8Array, codec: RingCodec): Uint8Array {
     codec.requireFinite(bytes, floats)
     this.lost?.fill(0, start, start + floats)
@@ -96,21 +117,35 @@ export class OwnShare {
 /** Gradient + residual, in the memory where what is lost of it will stand. */
 function withLost(gradient: Float32Array, feedback: Feedback | undefined, { start, end }: FloatRange): Float32Array {
   if (feedback === undefined) return gradient
-  withResidual(gradient.subarray(start, end), feedback.residual.subarray(start, end), feedback.next.subarray(start, end))
+  withResidual(
+    gradient.subarray(start, end),
+    feedback.residual.subarray(start, end),
+    feedback.next.subarray(start, end),
+  )
   return feedback.next
 }
 
-export function checkOptions({ position: { index, size }, length, chunkBytes = FLOAT_BYTES, buckets, into }: StepReduceOptions & { readonly buckets: readonly FloatRange[] }): void {
-  if (!(Number.isInteger(index) && index >= 0 && index < size)) throw new Error(`internal: no member ${index} among ${size}`)
+export function checkOptions({
+  position: { index, size },
+  length,
+  chunkBytes = FLOAT_BYTES,
+  buckets,
+  into,
+}: StepReduceOptions & { readonly buckets: readonly FloatRange[] }): void {
+  if (!(Number.isInteger(index) && index >= 0 && index < size))
+    throw new Error(`internal: no member ${index} among ${size}`)
   if (!(chunkBytes > 0 && chunkBytes <= MAX_FRAME_PAYLOAD_BYTES && chunkBytes % FLOAT_BYTES === 0))
     throw new Error(`internal: a chunk is a positive number of whole floats in a frame, got ${chunkBytes} bytes`)
   if (!tiles(buckets, length)) throw new Error(`internal: the buckets do not make up ${length} floats`)
-  if (into !== undefined && into.length !== length) throw new Error(`internal: the sum has ${length} floats, its array ${into.length}`)
+  if (into !== undefined && into.length !== length)
+    throw new Error(`internal: the sum has ${length} floats, its array ${into.length}`)
 }
 
 function tiles(buckets: readonly FloatRange[], length: number): boolean {
   const inOrder = [...buckets].sort((a, b) => a.start - b.start)
-  const isTiled = inOrder.every(({ start, end }, i) => Number.isInteger(end) && end > start && start === (inOrder[i - 1]?.end ?? 0))
+  const isTiled = inOrder.every(
+    ({ start, end }, i) => Number.isInteger(end) && end > start && start === (inOrder[i - 1]?.end ?? 0),
+  )
   return isTiled && (inOrder.at(-1)?.end ?? 0) === length
 }
 
@@ -119,5 +154,8 @@ export function unexpected(message: string): GridError {
 }
 
 export function malformed(frame: Frame, message: string): GridError {
-  return new GridError('message-malformed', `${frame.type} frame at bucket ${frame.bucket}, float ${frame.offset}, hop ${frame.hop}: ${message}`)
+  return new GridError(
+    'message-malformed',
+    `${frame.type} frame at bucket ${frame.bucket}, float ${frame.offset}, hop ${frame.hop}: ${message}`,
+  )
 }

@@ -1,12 +1,20 @@
-// The sum of one step while it is built, whichever way its frames take: the chunks, what a member puts in, what has come, how
-// chunks and manifests become frames and back, with every check that does not depend on the way. Ring and butterfly add which
-// frame goes where (ring-reduce.ts, butterfly-reduce.ts); nothing here knows of hops.
+// The sum of one step while it is built, whichever way its frames take: the chunks, what a member puts in, what has
+// come, how chunks and manifests become frames and back, with every check that does not depend on the way. Ring and
+// butterfly add which frame goes where (ring-reduce.ts, butterfly-reduce.ts); nothing here knows of hops.
 import { FRAME_PAYLOAD_BYTES, type Frame, type FrameType, GridError, type Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import { decodeManifest, encodeManifest } from './manifest.ts'
 import { RingCodec } from './ring-codec.ts'
 import { BUCKET_FLOATS, type Chunk, ChunkMap, evenBuckets } from './schedule.ts'
-import { checkOptions, malformed, OwnShare, type ReduceProgress, type StepReduceOptions, type StepSum, unexpected } from './step-reduce.ts'
+import {
+  checkOptions,
+  malformed,
+  OwnShare,
+  type ReduceProgress,
+  type StepReduceOptions,
+  type StepSum,
+  unexpected,
+} from './step-reduce.ts'
 
 export class StepSumBuilder implements StepSum {
   readonly chunks: ChunkMap
@@ -23,7 +31,13 @@ export class StepSumBuilder implements StepSum {
 
   /** `expected`: frames that come from others in the whole step, given all chunks. */
   constructor(options: StepReduceOptions, expected: (chunks: readonly Chunk[]) => number) {
-    const { position: { size }, length, buckets = evenBuckets(length, BUCKET_FLOATS), chunkBytes = FRAME_PAYLOAD_BYTES, encoding = 'f32' } = options
+    const {
+      position: { size },
+      length,
+      buckets = evenBuckets(length, BUCKET_FLOATS),
+      chunkBytes = FRAME_PAYLOAD_BYTES,
+      encoding = 'f32',
+    } = options
     checkOptions({ ...options, buckets })
     this.#options = options
     this.#codec = new RingCodec(encoding)
@@ -84,30 +98,48 @@ export class StepSumBuilder implements StepSum {
   requireStep(frame: Frame): void {
     const { generation, step } = this.#options
     if (frame.generation !== generation || frame.step !== step)
-      throw unexpected(`this is step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`)
+      throw unexpected(
+        `this is step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`,
+      )
   }
 
-  /** The chunk that a frame carries, when its place and length are those that the cut gives. @throws GridError 'message-malformed' */
+  /**
+   * The chunk that a frame carries, when its place and length are those that the cut gives. @throws GridError
+   * 'message-malformed'
+   */
   chunkOf(frame: Frame): Chunk {
     const chunk = this.chunks.at(frame)
     if (chunk === undefined) throw malformed(frame, 'no chunk begins there')
     const bytes = this.#codec.bytes(chunk.floats)
-    if (frame.payload.byteLength !== bytes) throw malformed(frame, `this chunk has ${bytes} bytes, got ${frame.payload.byteLength}`)
+    if (frame.payload.byteLength !== bytes)
+      throw malformed(frame, `this chunk has ${bytes} bytes, got ${frame.payload.byteLength}`)
     return chunk
   }
 
   /** @throws GridError 'message-malformed' or 'gradient-not-finite' */
   decode(frame: Frame, into: Float32Array): void {
     this.#codec.decode(frame.payload, into)
-    if (!allFinite(into)) throw new GridError('gradient-not-finite', `a ${frame.type} frame holds NaN or infinity in bucket ${frame.bucket}, floats ${frame.offset} to ${frame.offset + into.length}`)
+    if (!allFinite(into))
+      throw new GridError(
+        'gradient-not-finite',
+        `a ${frame.type} frame holds NaN or infinity in bucket ${frame.bucket}, floats ${frame.offset} to ${frame.offset + into.length}`,
+      )
   }
 
-  /** The own share of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError 'gradient-not-finite' */
+  /**
+   * The own share of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError
+   * 'gradient-not-finite'
+   */
   leaving(chunk: Chunk, encoded: Uint8Array | undefined): Uint8Array {
-    return encoded === undefined ? this.#encode(chunk, this.own.values, false) : this.own.putEncoded(chunk, encoded, this.#codec)
+    return encoded === undefined
+      ? this.#encode(chunk, this.own.values, false)
+      : this.own.putEncoded(chunk, encoded, this.#codec)
   }
 
-  /** The sum of a chunk as it travels. `complete`: it becomes what the others decode of it. @throws GridError 'gradient-not-finite' */
+  /**
+   * The sum of a chunk as it travels. `complete`: it becomes what the others decode of it. @throws GridError
+   * 'gradient-not-finite'
+   */
   travelling(chunk: Chunk, complete: boolean): Uint8Array {
     return this.#encode(chunk, this.values, complete)
   }
@@ -127,7 +159,11 @@ export class StepSumBuilder implements StepSum {
   }
 
   #encode({ start, floats }: Chunk, values: Float32Array, complete: boolean): Uint8Array {
-    return this.#codec.encode(values.subarray(start, start + floats), this.own.lost?.subarray(start, start + floats), complete)
+    return this.#codec.encode(
+      values.subarray(start, start + floats),
+      this.own.lost?.subarray(start, start + floats),
+      complete,
+    )
   }
 
   #requireDone(): void {

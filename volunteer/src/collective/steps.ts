@@ -9,14 +9,15 @@ export interface Step {
 }
 
 /**
- * For each segment the steps of `rank`. Within a round, sends come first: they carry what was held when the round began.
- * Receives are in the order of the ranks, so that sums do not depend on who was faster.
+ * For each segment the steps of `rank`. Within a round, sends come first: they carry what was held when the round
+ * began. Receives are in the order of the ranks, so that sums do not depend on who was faster.
  */
 export function stepsOf({ segments, moves }: Schedule, rank: number): Step[][] {
   const steps = Array.from({ length: segments }, (): Step[] => [])
   for (const { round, from, to, first, end, effect } of moves) {
     if (from !== rank && to !== rank) continue
-    const step: Step = from === rank ? { kind: 'send', peer: to, round, effect } : { kind: 'receive', peer: from, round, effect }
+    const step: Step =
+      from === rank ? { kind: 'send', peer: to, round, effect } : { kind: 'receive', peer: from, round, effect }
     for (let segment = first; segment < end; segment++) steps[segment]?.push(step)
   }
   for (const list of steps) list.sort(inOrder)

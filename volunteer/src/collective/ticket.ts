@@ -1,4 +1,5 @@
-// Which operation a frame belongs to, and the frames that speak about an operation instead of carrying its numbers. Pure.
+// Which operation a frame belongs to, and the frames that speak about an operation instead of carrying its numbers.
+// Pure.
 //
 //   partial, reduced   numbers of an operation of the whole group    generation = group, step = sequence
 //   chunk              numbers of a message between two ranks        the same
@@ -39,15 +40,21 @@ export function keyOf(ticket: Ticket): string {
 export function ticketOf(from: number, { type, generation: group, step: sequence, bucket }: Frame): Ticket {
   if (type === 'partial' || type === 'reduced') return { group, kind: 'group', peer: -1, sequence }
   if (type === 'chunk') return { group, kind: 'from', peer: from, sequence }
-  if (type !== 'heartbeat' && type !== 'refusal') throw new GridError('message-unexpected', `a ${type} frame has no place between the ranks of a group`)
+  if (type !== 'heartbeat' && type !== 'refusal')
+    throw new GridError('message-unexpected', `a ${type} frame has no place between the ranks of a group`)
   const kind = LINE_KINDS[bucket]
-  if (kind === undefined) throw new GridError('message-malformed', `a ${type} frame speaks of no kind of operation: ${bucket}`)
+  if (kind === undefined)
+    throw new GridError('message-malformed', `a ${type} frame speaks of no kind of operation: ${bucket}`)
   if (kind === 'group') return { group, kind, peer: -1, sequence }
   return { group, kind: kind === 'to' ? 'from' : 'to', peer: from, sequence }
 }
 
 /** A frame about an operation. */
-export function wordFrame({ group, kind, sequence }: Ticket, type: 'heartbeat' | 'refusal', { hop = 0, payload = NOTHING }: { readonly hop?: number; readonly payload?: Uint8Array } = {}): Frame {
+export function wordFrame(
+  { group, kind, sequence }: Ticket,
+  type: 'heartbeat' | 'refusal',
+  { hop = 0, payload = NOTHING }: { readonly hop?: number; readonly payload?: Uint8Array } = {},
+): Frame {
   return { type, generation: group, step: sequence, bucket: LINE_KINDS.indexOf(kind), hop, offset: 0, payload }
 }
 
@@ -56,11 +63,17 @@ export function refusalText({ code, what }: RankFailure): Uint8Array {
   return new TextEncoder().encode(`${code} ${what.slice(0, MAX_REASON)}`)
 }
 
-/** What rank `from` said when it ended an operation. Its text is a stranger's: shortened, without control characters. */
+/**
+ * What rank `from` said when it ended an operation. Its text is a stranger's: shortened, without control characters.
+ */
 export function refusalOf({ hop, payload }: Frame, from: number, size: number): RankFailure {
   if (hop >= size) return new RankFailure(from, 'message-malformed', `blames rank ${hop} in a group of ${size}`)
   const text = new TextDecoder().decode(payload.subarray(0, 4 * MAX_REASON))
   const [code = '', ...reason] = text.replace(/\p{C}/gu, ' ').split(' ')
   const said = hop === from ? '' : ` (says rank ${from})`
-  return new RankFailure(hop, isErrorCode(code) ? code : 'message-unexpected', `${reason.join(' ').slice(0, MAX_REASON)}${said}`)
+  return new RankFailure(
+    hop,
+    isErrorCode(code) ? code : 'message-unexpected',
+    `${reason.join(' ').slice(0, MAX_REASON)}${said}`,
+  )
 }

@@ -7,7 +7,10 @@ import { graphExecutor } from '../graph/graph-executor.ts'
 import { ReferenceRunner } from './runner.ts'
 
 export const REFERENCE_ADAPTER: AdapterDescription = {
-  name: 'plain TypeScript on the CPU', vendor: 'starling', software: true, executor: 'reference',
+  name: 'plain TypeScript on the CPU',
+  vendor: 'starling',
+  software: true,
+  executor: 'reference',
 }
 
 /** @example const executor = createReferenceExecutor(lenet5()) */

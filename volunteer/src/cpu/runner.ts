@@ -1,9 +1,10 @@
-// Runs a graph with the plain TypeScript references: slow, exact enough to be the truth for GPUs, and present everywhere.
+// Runs a graph with the plain TypeScript references: slow, exact enough to be the truth for GPUs, and present
+// everywhere.
 
 import { runReference, type KernelCall } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
-import { finalAfter } from '../graph/early-ranges.ts'
 import type { Graph } from '../graph/build.ts'
+import { finalAfter } from '../graph/early-ranges.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { tensorsOf, type Call } from '../graph/storages.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
@@ -49,10 +50,18 @@ export class ReferenceRunner implements GraphRunner {
     return done
   }
 
-  private async runNow({ samples, write, parts, read = [], clearGradient, gradientInto, early }: RunRequest): Promise<Float32Array[]> {
+  private async runNow({
+    samples,
+    write,
+    parts,
+    read = [],
+    clearGradient,
+    gradientInto,
+    early,
+  }: RunRequest): Promise<Float32Array[]> {
     for (const [tensor, values] of write) this.arrays.set(tensor.storage, values.slice())
     if (clearGradient) this.gradient.fill(0)
-    const calls = parts.flatMap(part => this.graph[part])
+    const calls = parts.flatMap((part) => this.graph[part])
     const ranges = (gradientInto && early?.ranges) ?? []
     const cuts = finalAfter(ranges, calls.map(writtenRanges))
     for (const [index, { start, end }] of ranges.entries()) {
@@ -63,11 +72,13 @@ export class ReferenceRunner implements GraphRunner {
     }
     for (const call of calls.slice(cuts.at(-1) ?? 0)) this.runCall(call, samples)
     if (ranges.length === 0) gradientInto?.set(this.gradient)
-    return read.map(tensor => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
+    return read.map((tensor) => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
   }
 
   private runCall(call: KernelCall<Tensor>, samples: number): void {
-    const operands = Object.fromEntries(Object.entries(call.operands).map(([name, tensor]) => [name, this.array(tensor, samples)]))
+    const operands = Object.fromEntries(
+      Object.entries(call.operands).map(([name, tensor]) => [name, this.array(tensor, samples)]),
+    )
     runReference({ ...call, operands } as KernelCall<Values>, samples)
   }
 
@@ -83,10 +94,14 @@ export class ReferenceRunner implements GraphRunner {
 }
 
 function writtenRanges(call: Call): FloatRange[] {
-  return tensorsOf(call).flatMap(({ role, offset, size }) => (role === 'parameterGradient' ? [{ start: offset, end: offset + size }] : []))
+  return tensorsOf(call).flatMap(({ role, offset, size }) =>
+    role === 'parameterGradient' ? [{ start: offset, end: offset + size }] : [],
+  )
 }
 
 /** Lets timers and sockets of this thread have their turn. */
 function breathe(): Promise<void> {
-  return new Promise(resolve => { setTimeout(resolve, 0) })
+  return new Promise((resolve) => {
+    setTimeout(resolve, 0)
+  })
 }

@@ -1,6 +1,17 @@
-// Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
-import { type BlockId, blockIndex, type BlockRange, type BlockRanges, blockRanges, elementsOf, epochOf, type JobTerms, rangeOf, trainingBlock } from '@starling-grid/protocol'
 import { randomWords } from '@starling-grid/model'
+// Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
+import {
+  type BlockId,
+  blockIndex,
+  type BlockRange,
+  type BlockRanges,
+  blockRanges,
+  elementsOf,
+  epochOf,
+  type JobTerms,
+  rangeOf,
+  trainingBlock,
+} from '@starling-grid/protocol'
 import type { Batch } from '../graph/executor.ts'
 import type { Shard, Shards } from './shards.ts'
 import { copyWindows, windowsOf } from './windows.ts'
@@ -25,7 +36,11 @@ export class Batches {
   readonly #onUnreadable: (blocks: readonly BlockId[], error: unknown) => void
 
   /** `onUnreadable`: these blocks of one shard could not be had */
-  constructor(terms: JobTerms, shards: Shards, onUnreadable: (blocks: readonly BlockId[], error: unknown) => void = () => undefined) {
+  constructor(
+    terms: JobTerms,
+    shards: Shards,
+    onUnreadable: (blocks: readonly BlockId[], error: unknown) => void = () => undefined,
+  ) {
     this.#onUnreadable = onUnreadable
     this.#terms = terms
     this.#shards = shards
@@ -44,14 +59,21 @@ export class Batches {
     return this.#terms.blockSamples * (this.#terms.dataset.vocabulary === undefined ? 1 : this.#elements)
   }
 
-  /** x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); of a text both (samples, context); groups and keys say what belongs to which block. */
+  /**
+   * x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); of a text both (samples, context);
+   * groups and keys say what belongs to which block.
+   */
   async of(blocks: readonly BlockId[]): Promise<Batch> {
     const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))
     const samples = ranges.reduce((sum, range) => sum + range.samples, 0)
     const batch = this.#empty(samples)
     let at = 0
     for (const [i, range] of ranges.entries()) {
-      this.#copy(await this.#shardOf(range, blocks, ranges), { range, block: blocks[i] ?? trainingBlock(0, 0) }, { ...batch, at })
+      this.#copy(
+        await this.#shardOf(range, blocks, ranges),
+        { range, block: blocks[i] ?? trainingBlock(0, 0) },
+        { ...batch, at },
+      )
       at += range.samples
     }
     return { ...batch, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
@@ -61,14 +83,20 @@ export class Batches {
     try {
       return await this.#shards.get(shard)
     } catch (error) {
-      this.#onUnreadable(blocks.filter((_, i) => ranges[i]?.shard === shard), error)
+      this.#onUnreadable(
+        blocks.filter((_, i) => ranges[i]?.shard === shard),
+        error,
+      )
       throw error
     }
   }
 
   /** without loading any of them */
   samplesOf(blocks: readonly BlockId[]): number {
-    return blocks.reduce((sum, block) => sum + rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block).samples, 0)
+    return blocks.reduce(
+      (sum, block) => sum + rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block).samples,
+      0,
+    )
   }
 
   /** `samples` training samples, to measure speed with: of the first shard that can be had and is whole. */
@@ -95,25 +123,35 @@ export class Batches {
   }
 
   /**
-   * What a model that draws random numbers draws from, one number per sample: made of the job's seed, the block with its epoch, and
-   * the sample's index in the block. Whoever computes the block, when, and beside which others, draws the same.
+   * What a model that draws random numbers draws from, one number per sample: made of the job's seed, the block with
+   * its epoch, and the sample's index in the block. Whoever computes the block, when, and beside which others, draws
+   * the same.
    */
   #keys(blocks: readonly BlockId[], ranges: readonly BlockRange[]): Int32Array {
-    return Int32Array.from(blocks.flatMap((block, b) => {
-      const stream = block.startsWith('v:') ? blockIndex(block) : randomWords(this.#terms.seed, epochOf(block))(blockIndex(block))
-      const word = randomWords(this.#terms.seed, stream)
-      return Array.from({ length: ranges[b]?.samples ?? 0 }, (_, i) => word(i))
-    }))
+    return Int32Array.from(
+      blocks.flatMap((block, b) => {
+        const stream = block.startsWith('v:')
+          ? blockIndex(block)
+          : randomWords(this.#terms.seed, epochOf(block))(blockIndex(block))
+        const word = randomWords(this.#terms.seed, stream)
+        return Array.from({ length: ranges[b]?.samples ?? 0 }, (_, i) => word(i))
+      }),
+    )
   }
 
   /** Tokens and their targets are integers, one target for each token; other samples have one class. */
   #empty(samples: number): Filling {
     const elements = samples * this.#elements
-    if (this.#terms.dataset.vocabulary !== undefined) return { samples, x: new Int32Array(elements), y: new Int32Array(elements) }
+    if (this.#terms.dataset.vocabulary !== undefined)
+      return { samples, x: new Int32Array(elements), y: new Int32Array(elements) }
     return { samples, x: new Float32Array(elements), y: new Int32Array(samples) }
   }
 
-  #copy(shard: Shard, { range, block }: { readonly range: BlockRange; readonly block: BlockId }, { x, y, at }: Filling & { readonly at: number }): void {
+  #copy(
+    shard: Shard,
+    { range, block }: { readonly range: BlockRange; readonly block: BlockId },
+    { x, y, at }: Filling & { readonly at: number },
+  ): void {
     if ('tokens' in shard) {
       if (!(x instanceof Int32Array)) throw new Error('internal: tokens in a batch of numbers')
       const text = { tokens: shard.tokens.length, context: this.#elements, seed: this.#terms.seed }

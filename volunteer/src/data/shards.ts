@@ -1,5 +1,16 @@
 // Shards: fetched from the coordinator once, checked against their SHA-256 name every time, kept in the host's cache.
-import { type DatasetManifest, GridError, hex, int32Values, readSafetensors, type Sha256, sha256Name, type ShardRef, type StoredTensor, windowPlaces } from '@starling-grid/protocol'
+import {
+  type DatasetManifest,
+  GridError,
+  hex,
+  int32Values,
+  readSafetensors,
+  type Sha256,
+  sha256Name,
+  type ShardRef,
+  type StoredTensor,
+  windowPlaces,
+} from '@starling-grid/protocol'
 import type { ShardCache } from '../host.ts'
 
 /** One shard, decoded: samples with a class each, or a piece of text. */
@@ -39,7 +50,8 @@ export class Shards {
     const loading = this.#load(ref)
     this.#decoded.set(ref.sha256, loading)
     loading.catch(() => this.#decoded.delete(ref.sha256))
-    if (this.#decoded.size > KEPT_SHARDS) for (const oldest of this.#decoded.keys()) return (this.#decoded.delete(oldest), loading)
+    if (this.#decoded.size > KEPT_SHARDS)
+      for (const oldest of this.#decoded.keys()) return (this.#decoded.delete(oldest), loading)
     return loading
   }
 
@@ -48,7 +60,11 @@ export class Shards {
     if (cached !== undefined && (await sha256Of(cached)) === ref.sha256) return this.#decode(ref, cached)
     const bytes = await this.#fetchBytes(ref.sha256)
     const found = await sha256Of(bytes)
-    if (found !== ref.sha256) throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} has other bytes (${found.slice(0, 12)}); ask the coordinator's operator to import the dataset again`)
+    if (found !== ref.sha256)
+      throw new GridError(
+        'shard-corrupt',
+        `shard ${ref.sha256.slice(0, 12)} has other bytes (${found.slice(0, 12)}); ask the coordinator's operator to import the dataset again`,
+      )
     await this.#cache.put(ref.sha256, bytes).catch(() => undefined) // a full cache costs a later download, nothing else
     return this.#decode(ref, bytes)
   }
@@ -59,16 +75,30 @@ export class Shards {
     const x = tensors.get('x')
     const y = tensors.get('y')
     const elements = ref.samples * this.#manifest.inputShape.reduce((product, size) => product * size, 1)
-    if (x?.dtype !== 'U8' || x.data.byteLength !== elements || y?.dtype !== 'I32' || y.data.byteLength !== 4 * ref.samples)
-      throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} should hold x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples})`)
+    if (
+      x?.dtype !== 'U8' ||
+      x.data.byteLength !== elements ||
+      y?.dtype !== 'I32' ||
+      y.data.byteLength !== 4 * ref.samples
+    )
+      throw new GridError(
+        'shard-corrupt',
+        `shard ${ref.sha256.slice(0, 12)} should hold x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples})`,
+      )
     return { x: x.data, y: int32Values(y) }
   }
 
   #decodeText(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): TextShard {
     const [context = 0] = this.#manifest.inputShape
     const stored = tensors.get('tokens')
-    if (stored?.dtype !== 'U16' || windowPlaces({ tokens: stored.data.byteLength / Uint16Array.BYTES_PER_ELEMENT, context }) === 0)
-      throw new GridError('shard-corrupt', `shard ${ref.sha256.slice(0, 12)} should hold tokens U16, more than the ${context} of a sample`)
+    if (
+      stored?.dtype !== 'U16' ||
+      windowPlaces({ tokens: stored.data.byteLength / Uint16Array.BYTES_PER_ELEMENT, context }) === 0
+    )
+      throw new GridError(
+        'shard-corrupt',
+        `shard ${ref.sha256.slice(0, 12)} should hold tokens U16, more than the ${context} of a sample`,
+      )
     const view = new DataView(stored.data.buffer, stored.data.byteOffset, stored.data.byteLength)
     return { tokens: Uint16Array.from({ length: stored.data.byteLength / 2 }, (_, i) => view.getUint16(2 * i, true)) }
   }
@@ -78,4 +108,3 @@ export class Shards {
 export async function sha256Of(bytes: Uint8Array): Promise<Sha256> {
   return sha256Name(hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as BufferSource))))
 }
-

@@ -12,9 +12,15 @@ export interface WindowsInto {
 }
 
 /** First tokens of a block's windows, the same for every volunteer. */
-export function windowsOf(block: BlockId, range: BlockRange, { tokens, context, seed }: { readonly tokens: number; readonly context: number; readonly seed: number }): number[] {
+export function windowsOf(
+  block: BlockId,
+  range: BlockRange,
+  { tokens, context, seed }: { readonly tokens: number; readonly context: number; readonly seed: number },
+): number[] {
   const shard = { tokens, context, samples: range.shard.samples }
-  return block.startsWith('v:') ? validationWindows(shard, range) : trainingWindows(shard, range, { seed, epoch: epochOf(block) })
+  return block.startsWith('v:')
+    ? validationWindows(shard, range)
+    : trainingWindows(shard, range, { seed, epoch: epochOf(block) })
 }
 
 export function copyWindows(tokens: Uint16Array, starts: readonly number[], { x, y, at, context }: WindowsInto): void {

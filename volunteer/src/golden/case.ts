@@ -1,7 +1,13 @@
 // A golden file as what it holds, and how far our numbers are from it. Knows nothing of files or terminals.
 
 import {
-  float32Values, GridError, int32Values, isGridError, readSafetensors, type AdapterDescription, type StoredTensor,
+  float32Values,
+  GridError,
+  int32Values,
+  isGridError,
+  readSafetensors,
+  type AdapterDescription,
+  type StoredTensor,
 } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
 import type { Precision } from '../graph/half.ts'
@@ -50,7 +56,10 @@ function parseDescription(text: string | undefined): Record<string, unknown> {
   throw new GridError('message-malformed', 'the file holds no golden case: its metadata lack a JSON object `case`')
 }
 
-/** Agreement with float64 where values between kernels are stored as f16: of single results, and of what a whole training run moved. */
+/**
+ * Agreement with float64 where values between kernels are stored as f16: of single results, and of what a whole
+ * training run moved.
+ */
 const HALF_TOLERANCE = 2e-2
 const HALF_FINAL_TOLERANCE = 5e-2
 
@@ -104,6 +113,6 @@ export function floatsOf(golden: GoldenCase, name: string): Float32Array {
 /** Floats or indices as stored; bytes become floats times `scale`. */
 export function valuesOf(golden: GoldenCase, name: string, scale = 1): Values {
   const tensor = tensorOf(golden, name)
-  if (tensor.dtype === 'U8') return Float32Array.from(tensor.data, byte => byte * scale)
+  if (tensor.dtype === 'U8') return Float32Array.from(tensor.data, (byte) => byte * scale)
   return tensor.dtype === 'I32' ? int32Values(tensor) : float32Values(tensor)
 }

@@ -6,9 +6,12 @@ import { floatsOf, tensorOf, type GoldenCase } from './case.ts'
 /** The case with its input as `in.x`, its gradient as `grad.x`, and everything in the shapes of our operators. */
 export function inOurLayout(golden: GoldenCase): GoldenCase {
   switch (golden.description['op']) {
-    case 'attention': return packedAttention(golden)
-    case 'embedding': return namedTable(golden)
-    default: return golden
+    case 'attention':
+      return packedAttention(golden)
+    case 'embedding':
+      return namedTable(golden)
+    default:
+      return golden
   }
 }
 
@@ -21,13 +24,19 @@ export interface Compared {
 /** What there is to compare of ∂/∂x: queries, keys and values each by themselves; nothing of token ids. */
 export function inputGradients(golden: GoldenCase, ours: Float32Array): Compared[] {
   switch (golden.description['op']) {
-    case 'embedding': return []
+    case 'embedding':
+      return []
     case 'attention': {
       const wanted = floatsOf(golden, 'grad.x')
       const rowLength = (tensorOf(golden, 'in.x').shape[2] ?? 0) / PARTS.length
-      return PARTS.map((part, i) => ({ what: `grad.${part}`, ours: everyThird(ours, rowLength, i), wanted: everyThird(wanted, rowLength, i) }))
+      return PARTS.map((part, i) => ({
+        what: `grad.${part}`,
+        ours: everyThird(ours, rowLength, i),
+        wanted: everyThird(wanted, rowLength, i),
+      }))
     }
-    default: return [{ what: 'grad.x', ours, wanted: floatsOf(golden, 'grad.x') }]
+    default:
+      return [{ what: 'grad.x', ours, wanted: floatsOf(golden, 'grad.x') }]
   }
 }
 
@@ -41,16 +50,19 @@ function everyThird(packed: Float32Array, rowLength: number, part: number): Floa
 function packedAttention(golden: GoldenCase): GoldenCase {
   const { layout, ...description } = golden.description
   if (layout !== 'b,h,t,d') return golden // parse refuses the attribute that it does not know
-  const joined = (prefix: string) => pack(PARTS.map(part => tensorOf(golden, `${prefix}.${part}`)))
+  const joined = (prefix: string) => pack(PARTS.map((part) => tensorOf(golden, `${prefix}.${part}`)))
   const tensors = new Map([
-    ['in.x', joined('in')], ['grad.x', joined('grad')], ['y', pack([tensorOf(golden, 'y')])], ['dy', pack([tensorOf(golden, 'dy')])],
+    ['in.x', joined('in')],
+    ['grad.x', joined('grad')],
+    ['y', pack([tensorOf(golden, 'y')])],
+    ['dy', pack([tensorOf(golden, 'dy')])],
   ])
   return { description: { ...description, heads: tensorOf(golden, 'in.q').shape[1] }, tensors }
 }
 
 function pack(parts: readonly StoredTensor[]): StoredTensor {
   const [b = 0, h = 0, t = 0, d = 0] = parts[0]?.shape ?? []
-  const values = parts.map(tensor => floatsOf({ description: {}, tensors: new Map([['part', tensor]]) }, 'part'))
+  const values = parts.map((tensor) => floatsOf({ description: {}, tensors: new Map([['part', tensor]]) }, 'part'))
   const packed = new Float32Array(b * t * parts.length * h * d)
   for (let at = 0; at < packed.length; at++) {
     const column = at % d

@@ -1,4 +1,5 @@
-// A golden case of one operator: a model of that one layer, or of a loss alone, run by the same graph and runner as training.
+// A golden case of one operator: a model of that one layer, or of a loss alone, run by the same graph and runner as
+// training.
 
 import { parseModelSpec, takesTokens, type Loss, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
@@ -8,7 +9,17 @@ import { LOSSES } from '../graph/losses.ts'
 import type { GraphPart } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import {
-  floatsOf, judge, orUnsupported, relativeError, tensorOf, toleranceFor, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
+  floatsOf,
+  judge,
+  orUnsupported,
+  relativeError,
+  tensorOf,
+  toleranceFor,
+  valuesOf,
+  type Comparison,
+  type GoldenBackend,
+  type GoldenCase,
+  type GoldenResult,
 } from './case.ts'
 import { inOurLayout, inputGradients } from './layouts.ts'
 
@@ -16,14 +27,29 @@ import { inOurLayout, inputGradients } from './layouts.ts'
 const EXACT_TOLERANCE = 1e-5
 /** … and operators that sum */
 const REDUCING_TOLERANCE = 1e-4
-const REDUCING_OPS = new Set(['linear', 'conv2d', 'cross_entropy', 'mse', 'softmax', 'layernorm', 'rmsnorm', 'groupnorm', 'batchnorm2d', 'attention', 'embedding', 'bce_with_logits'])
+const REDUCING_OPS = new Set([
+  'linear',
+  'conv2d',
+  'cross_entropy',
+  'mse',
+  'softmax',
+  'layernorm',
+  'rmsnorm',
+  'groupnorm',
+  'batchnorm2d',
+  'attention',
+  'embedding',
+  'bce_with_logits',
+])
 
 /** The layer's name in its one-layer model. */
 const LAYER_NAME = 'op'
 
 export async function runOpCase(golden: GoldenCase, backend: GoldenBackend): Promise<GoldenResult> {
   const { op } = golden.description
-  return orUnsupported(async () => judge(isLoss(op) ? await runLoss(golden, op, backend) : await runLayer(inOurLayout(golden), backend)))
+  return orUnsupported(async () =>
+    judge(isLoss(op) ? await runLoss(golden, op, backend) : await runLayer(inOurLayout(golden), backend)),
+  )
 }
 
 function isLoss(op: unknown): op is Loss {
@@ -34,21 +60,34 @@ async function runLayer(golden: GoldenCase, backend: GoldenBackend): Promise<Com
   const spec = oneLayerModel(golden)
   const graph = buildGraph(spec, { outputGradient: 'given', inputGradient: !takesTokens(spec) })
   const ran = await runGraph(golden, graph, backend, {
-    parts: ['forward', 'backward'], read: [graph.output, ...(graph.inputGradient ? [graph.inputGradient] : [])], write: [[graph.outputGradient, 'dy']],
+    parts: ['forward', 'backward'],
+    read: [graph.output, ...(graph.inputGradient ? [graph.inputGradient] : [])],
+    write: [[graph.outputGradient, 'dy']],
   })
   const tolerance = toleranceFor(backend, toleranceOf(golden))
   return [
     { what: 'y', error: relativeError(ran.read[0] ?? [], floatsOf(golden, 'y')), tolerance },
-    ...inputGradients(golden, ran.read[1] ?? new Float32Array()).map(({ what, ours, wanted }) => ({ what, error: relativeError(ours, wanted), tolerance })),
+    ...inputGradients(golden, ran.read[1] ?? new Float32Array()).map(({ what, ours, wanted }) => ({
+      what,
+      error: relativeError(ours, wanted),
+      tolerance,
+    })),
     ...learnedParameters(graph).map(({ name, offset, length }) => {
       const what = name.replace(LAYER_NAME, 'grad')
-      return { what, error: relativeError(ran.gradient.subarray(offset, offset + length), floatsOf(golden, what)), tolerance }
+      return {
+        what,
+        error: relativeError(ran.gradient.subarray(offset, offset + length), floatsOf(golden, what)),
+        tolerance,
+      }
     }),
   ]
 }
 
 /** Attributes of cases that say in words what our layer always does. */
-const IMPLIED: Readonly<Record<string, Readonly<Record<string, unknown>>>> = { softmax: { axis: -1 }, batchnorm2d: { training: true } }
+const IMPLIED: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  softmax: { axis: -1 },
+  batchnorm2d: { training: true },
+}
 /** Layers of which the tensors tell more than that they have a name. */
 const SIZED_BY_WEIGHT: readonly unknown[] = ['linear', 'conv2d']
 const WITH_OPTIONAL_BIAS: readonly unknown[] = [...SIZED_BY_WEIGHT, 'layernorm']
@@ -60,7 +99,8 @@ function oneLayerModel(golden: GoldenCase): ModelSpec {
   const own = Object.entries(attributes).filter(([name, value]) => !(name in implied && implied[name] === value))
   const weight = golden.tensors.get('in.weight')
   const learned = {
-    ...(weight ? { name: LAYER_NAME } : {}), ...(SIZED_BY_WEIGHT.includes(op) ? { out: weight?.shape[0] } : {}),
+    ...(weight ? { name: LAYER_NAME } : {}),
+    ...(SIZED_BY_WEIGHT.includes(op) ? { out: weight?.shape[0] } : {}),
     ...(WITH_OPTIONAL_BIAS.includes(op) ? { bias: golden.tensors.has('in.bias') } : {}),
   }
   const input = golden.tensors.get('in.x')?.shape.slice(1)
@@ -77,10 +117,15 @@ async function runLoss(golden: GoldenCase, loss: Loss, backend: GoldenBackend): 
   const { op: _, reduction, ...options } = golden.description
   if (reduction !== 'mean') throw new GridError('unsupported', `\`${loss}\` with \`reduction ${String(reduction)}\``)
   const input = tensorOf(golden, 'in.x').shape.slice(1)
-  const graph = buildGraph({ ...parseModelSpec({ input, layers: [{ type: 'relu' }], loss, ...options }), layers: [] }, { inputGradient: true })
+  const graph = buildGraph(
+    { ...parseModelSpec({ input, layers: [{ type: 'relu' }], loss, ...options }), layers: [] },
+    { inputGradient: true },
+  )
   if (!graph.lossTensors) throw new Error('internal: a loss graph without a loss')
   const ran = await runGraph(golden, graph, backend, {
-    parts: ['forward', 'loss', 'backward'], read: [graph.lossTensors.loss, inputGradientOf(graph)], write: [[graph.lossTensors.target, 'in.target']],
+    parts: ['forward', 'loss', 'backward'],
+    read: [graph.lossTensors.loss, inputGradientOf(graph)],
+    write: [[graph.lossTensors.target, 'in.target']],
   })
   const targets = countTargets(graph, valuesOf(golden, 'in.target'))
   const [lossRows = new Float32Array(), dx = new Float32Array()] = ran.read
@@ -89,7 +134,14 @@ async function runLoss(golden: GoldenCase, loss: Loss, backend: GoldenBackend): 
   const tolerance = toleranceFor(backend, toleranceOf(golden))
   return [
     { what: 'y', error: relativeError([mean], floatsOf(golden, 'y')), tolerance },
-    { what: 'grad.x', error: relativeError(dx.map(value => (value * dy) / targets), floatsOf(golden, 'grad.x')), tolerance },
+    {
+      what: 'grad.x',
+      error: relativeError(
+        dx.map((value) => (value * dy) / targets),
+        floatsOf(golden, 'grad.x'),
+      ),
+      tolerance,
+    },
   ]
 }
 
@@ -105,9 +157,14 @@ async function runGraph(golden: GoldenCase, graph: Graph, backend: GoldenBackend
   const runner = await backend.createRunner(graph, samples)
   try {
     runner.loadParameters(flatParameters(golden, graph))
-    const values = [[graph.input, 'in.x'] as const, ...write].map(([tensor, name]) => [tensor, valuesOf(golden, name)] as const)
+    const values = [[graph.input, 'in.x'] as const, ...write].map(
+      ([tensor, name]) => [tensor, valuesOf(golden, name)] as const,
+    )
     const gradient = new Float32Array(graph.parameterCount)
-    return { gradient, read: await runner.run({ samples, parts, read, write: values, clearGradient: true, gradientInto: gradient }) }
+    return {
+      gradient,
+      read: await runner.run({ samples, parts, read, write: values, clearGradient: true, gradientInto: gradient }),
+    }
   } finally {
     runner.destroy()
   }
@@ -115,7 +172,8 @@ async function runGraph(golden: GoldenCase, graph: Graph, backend: GoldenBackend
 
 function flatParameters(golden: GoldenCase, graph: Graph): Float32Array {
   const flat = new Float32Array(graph.parameterCount)
-  for (const { name, offset } of learnedParameters(graph)) flat.set(floatsOf(golden, name.replace(LAYER_NAME, 'in')), offset)
+  for (const { name, offset } of learnedParameters(graph))
+    flat.set(floatsOf(golden, name.replace(LAYER_NAME, 'in')), offset)
   return flat
 }
 

@@ -1,14 +1,31 @@
 // A golden training run: the same batches, the same optimizer, every loss and the final parameters compared.
 
 import {
-  initialVersionState, meanOfStep, nextVersion, parameterLayout, parseModelSpec, parseOptimizerSpec, type ModelSpec, type ParameterEntry,
+  initialVersionState,
+  meanOfStep,
+  nextVersion,
+  parameterLayout,
+  parseModelSpec,
+  parseOptimizerSpec,
+  type ModelSpec,
+  type ParameterEntry,
 } from '@starling-grid/model'
 import type { OptimizerSpec } from '@starling-grid/shaders'
 import { buildGraph } from '../graph/build.ts'
 import type { Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import {
-  floatsOf, judge, orUnsupported, relativeError, tensorOf, toleranceFor, valuesOf, type Comparison, type GoldenBackend, type GoldenCase, type GoldenResult,
+  floatsOf,
+  judge,
+  orUnsupported,
+  relativeError,
+  tensorOf,
+  toleranceFor,
+  valuesOf,
+  type Comparison,
+  type GoldenBackend,
+  type GoldenCase,
+  type GoldenResult,
 } from './case.ts'
 
 const LOSS_TOLERANCE = 1e-3
@@ -47,7 +64,12 @@ interface Trained {
   readonly final: Float32Array
 }
 
-async function train(golden: GoldenCase, spec: ModelSpec, optimizer: OptimizerSpec, executor: Executor): Promise<Trained> {
+async function train(
+  golden: GoldenCase,
+  spec: ModelSpec,
+  optimizer: OptimizerSpec,
+  executor: Executor,
+): Promise<Trained> {
   const layout = parameterLayout(spec)
   const version = initialVersionState(spec, optimizer, 0)
   const { parameters } = version
@@ -61,7 +83,11 @@ async function train(golden: GoldenCase, spec: ModelSpec, optimizer: OptimizerSp
     const sums = await executor.gradient(batchOf(golden, spec, step), gradient)
     losses.push(sums.lossSum / sums.targets)
     const { clip_norm: clipNorm } = golden.description
-    meanOfStep({ layout }, gradient, { targets: sums.targets, mean: gradient, clipNorm: typeof clipNorm === 'number' ? clipNorm : undefined })
+    meanOfStep({ layout }, gradient, {
+      targets: sums.targets,
+      mean: gradient,
+      clipNorm: typeof clipNorm === 'number' ? clipNorm : undefined,
+    })
     if (step === 0) firstGradient = gradient.slice(0, layout.trained)
     nextVersion({ layout, optimizer }, version, gradient, version)
   }
@@ -73,7 +99,11 @@ function batchOf(golden: GoldenCase, spec: ModelSpec, step: number) {
   return { samples: tensorOf(golden, `x.${step}`).shape[0] ?? 0, x, y: valuesOf(golden, `y.${step}`) }
 }
 
-function compare({ golden, backend }: { readonly golden: GoldenCase; readonly backend: GoldenBackend }, spec: ModelSpec, { losses, firstGradient, final }: Trained): Comparison[] {
+function compare(
+  { golden, backend }: { readonly golden: GoldenCase; readonly backend: GoldenBackend },
+  spec: ModelSpec,
+  { losses, firstGradient, final }: Trained,
+): Comparison[] {
   const wanted = floatsOf(golden, 'losses')
   const lossErrors = losses.map((loss, i) => relativeError([loss], [wanted[i] ?? NaN]))
   const init = flatten(golden, spec, 'init')
@@ -81,19 +111,29 @@ function compare({ golden, backend }: { readonly golden: GoldenCase; readonly ba
   const moved = (to: Float32Array) => to.map((value, i) => value - (init[i] ?? 0))
   return [
     { what: 'losses', error: Math.max(...lossErrors), tolerance: toleranceFor(backend, LOSS_TOLERANCE) },
-    { what: 'grad0', error: relativeError(firstGradient, flatten(golden, spec, 'grad0')), tolerance: toleranceFor(backend, GRADIENT_TOLERANCE) },
-    { what: 'final', error: relativeError(moved(final), moved(goal)), tolerance: toleranceFor(backend, FINAL_TOLERANCE, 'final') },
+    {
+      what: 'grad0',
+      error: relativeError(firstGradient, flatten(golden, spec, 'grad0')),
+      tolerance: toleranceFor(backend, GRADIENT_TOLERANCE),
+    },
+    {
+      what: 'final',
+      error: relativeError(moved(final), moved(goal)),
+      tolerance: toleranceFor(backend, FINAL_TOLERANCE, 'final'),
+    },
   ]
 }
 
 function flatten(golden: GoldenCase, spec: ModelSpec, prefix: string): Float32Array<ArrayBuffer> {
   const { trained, entries } = parameterLayout(spec)
   const flat = new Float32Array(trained)
-  for (const entry of entries) if (entry.kind !== 'statistic') flat.set(checked(floatsOf(golden, `${prefix}.${entry.name}`), entry), entry.offset)
+  for (const entry of entries)
+    if (entry.kind !== 'statistic') flat.set(checked(floatsOf(golden, `${prefix}.${entry.name}`), entry), entry.offset)
   return flat
 }
 
 function checked(values: Float32Array, { name, length }: ParameterEntry): Float32Array {
-  if (values.length !== length) throw new Error(`internal: \`${name}\` holds ${values.length} values, the model needs ${length}`)
+  if (values.length !== length)
+    throw new Error(`internal: \`${name}\` holds ${values.length} values, the model needs ${length}`)
   return values
 }

@@ -2,7 +2,14 @@
 // A plan's choices never change while it lives, so the order of its additions does not depend on timing.
 
 import { digest, type AdapterDescription } from '@starling-grid/protocol'
-import { candidatesFor, filesOf, KERNEL_URLS, type AdapterTraits, type Candidate, type KernelCall } from '@starling-grid/shaders'
+import {
+  candidatesFor,
+  filesOf,
+  KERNEL_URLS,
+  type AdapterTraits,
+  type Candidate,
+  type KernelCall,
+} from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import { firstGuess, shapeKey, type Choose } from '../graph/choice.ts'
 import { flopsOf } from '../graph/flops.ts'
@@ -47,7 +54,10 @@ const MOST_REPEATS = 32
 const ROUNDS = 3
 const HOPELESS = 1.5
 
-export async function tune({ budgetMs, cache, say = () => undefined }: TuningOptions, request: TuneRequest): Promise<Choose> {
+export async function tune(
+  { budgetMs, cache, say = () => undefined }: TuningOptions,
+  request: TuneRequest,
+): Promise<Choose> {
   const { traits, capacity } = request
   const calls = tunableCalls(request)
   const name = await cacheName(calls, request)
@@ -58,22 +68,29 @@ export async function tune({ budgetMs, cache, say = () => undefined }: TuningOpt
     if (performance.now() >= deadline) break
     if (!table.has(key)) table.set(key, await fastest(call, request, deadline))
   }
-  if (cache && table.size > known) await cache.put(name, new TextEncoder().encode(JSON.stringify(Object.fromEntries(table)))).catch((cause: unknown) => say(`Measured kernels could not be kept: ${String(cause)}.`))
+  if (cache && table.size > known)
+    await cache
+      .put(name, new TextEncoder().encode(JSON.stringify(Object.fromEntries(table))))
+      .catch((cause: unknown) => say(`Measured kernels could not be kept: ${String(cause)}.`))
   return chooseFrom(table, traits, capacity)
 }
 
 /** Distinct calls with more than one variant worth a try, those first that take longest. */
 function tunableCalls({ graph, capacity, traits }: TuneRequest): Map<string, KernelCall<Tensor>> {
   const { forward, backward } = fuseGraph(graph)
-  const calls = [...forward, ...backward].filter(call => worthTrying(call, capacity, traits).length > 1)
-  return new Map(calls.sort((a, b) => flopsOf(b, 1) - flopsOf(a, 1)).map(call => [shapeKey(call, capacity), call]))
+  const calls = [...forward, ...backward].filter((call) => worthTrying(call, capacity, traits).length > 1)
+  return new Map(calls.sort((a, b) => flopsOf(b, 1) - flopsOf(a, 1)).map((call) => [shapeKey(call, capacity), call]))
 }
 
 function worthTrying(call: KernelCall<Tensor>, capacity: number, traits: AdapterTraits): readonly Candidate[] {
   return candidatesFor(call, capacity, traits).filter(({ suits }) => suits)
 }
 
-async function fastest(call: KernelCall<Tensor>, { capacity, traits, prepare }: TuneRequest, deadline: number): Promise<Measured> {
+async function fastest(
+  call: KernelCall<Tensor>,
+  { capacity, traits, prepare }: TuneRequest,
+  deadline: number,
+): Promise<Measured> {
   const candidates = worthTrying(call, capacity, traits)
   const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
   const repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
@@ -81,7 +98,10 @@ async function fastest(call: KernelCall<Tensor>, { capacity, traits, prepare }: 
   for (const candidate of candidates) {
     if (times.length > 0 && performance.now() >= deadline) break
     const best = Math.min(...times.map(({ ms }) => ms))
-    const trial = await prepare(Array.from({ length: repeats }, () => call), () => ({ candidate, why: 'being measured' }))
+    const trial = await prepare(
+      Array.from({ length: repeats }, () => call),
+      () => ({ candidate, why: 'being measured' }),
+    )
     times.push({ variant: variantOf(candidate), ms: (await bestOf(trial, best * repeats)) / repeats })
     trial.destroy()
   }
@@ -100,7 +120,8 @@ function chooseFrom(table: TuningTable, traits: AdapterTraits, capacity: number)
   const otherwise = firstGuess(traits)
   return (call, samples) => {
     const measured = samples === capacity ? table.get(shapeKey(call, samples)) : undefined
-    const candidate = measured && candidatesFor(call, samples, traits).find(other => variantOf(other) === measured.variant)
+    const candidate =
+      measured && candidatesFor(call, samples, traits).find((other) => variantOf(other) === measured.variant)
     if (!measured || !candidate) return otherwise(call, samples)
     const next = measured.nextMs === undefined ? 'nothing else was tried' : `the next ${measured.nextMs.toFixed(3)} ms`
     return { candidate, why: `measured ${measured.ms.toFixed(3)} ms, ${next}` }
@@ -112,15 +133,26 @@ function variantOf({ family, name }: Candidate): string {
 }
 
 /** Adapter and kernel texts: other drivers and other kernels are measured anew. */
-async function cacheName(calls: ReadonlyMap<string, KernelCall<Tensor>>, { capacity, traits, adapter, readText }: TuneRequest) {
-  const passes = [...calls.values()].flatMap(call => worthTrying(call, capacity, traits).flatMap(({ recipe }) => recipe(capacity).passes))
+async function cacheName(
+  calls: ReadonlyMap<string, KernelCall<Tensor>>,
+  { capacity, traits, adapter, readText }: TuneRequest,
+) {
+  const passes = [...calls.values()].flatMap((call) =>
+    worthTrying(call, capacity, traits).flatMap(({ recipe }) => recipe(capacity).passes),
+  )
   const files = [...new Set(passes.flatMap(filesOf))].sort()
-  const texts = await Promise.all(files.map(file => readText(KERNEL_URLS[file])))
-  const bytes = new TextEncoder().encode(JSON.stringify(['tuning', adapter.name, adapter.vendor, [...traits.features].sort(), texts]))
+  const texts = await Promise.all(files.map((file) => readText(KERNEL_URLS[file])))
+  const bytes = new TextEncoder().encode(
+    JSON.stringify(['tuning', adapter.name, adapter.vendor, [...traits.features].sort(), texts]),
+  )
   return digest(bytes)
 }
 
-async function cached(cache: ShardCache, name: Parameters<ShardCache['get']>[0], say: (text: string) => void): Promise<Map<string, Measured>> {
+async function cached(
+  cache: ShardCache,
+  name: Parameters<ShardCache['get']>[0],
+  say: (text: string) => void,
+): Promise<Map<string, Measured>> {
   const bytes = await cache.get(name)
   if (!bytes) return new Map()
   const table = parseTable(bytes)

@@ -30,7 +30,10 @@ export class BufferOwner {
 /** The device has no memory for a plan; a smaller one may fit. */
 export class OutOfDeviceMemory extends GridError {
   constructor(bytes: number, message: string) {
-    super('adapter-limit', `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ${message}`)
+    super(
+      'adapter-limit',
+      `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ${message}`,
+    )
   }
 }
 

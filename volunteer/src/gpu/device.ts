@@ -1,4 +1,5 @@
-// What can happen to a device behind our back: it is lost, or a command turns out to be invalid. Both stop training loudly.
+// What can happen to a device behind our back: it is lost, or a command turns out to be invalid. Both stop training
+// loudly.
 
 import { GridError } from '@starling-grid/protocol'
 
@@ -13,7 +14,9 @@ export class DeviceWatch {
   constructor(device: GPUDevice) {
     this.device = device
     device.addEventListener('uncapturederror', this.onError)
-    void device.lost.then(({ message }) => { this.failure = deviceLost(message) })
+    void device.lost.then(({ message }) => {
+      this.failure = deviceLost(message)
+    })
   }
 
   /** Throws when the device can no longer be trusted. */

@@ -24,7 +24,9 @@ const WORD_BYTES = 4
 /** codes in a word */
 const PER_WORD = { int8: 4, f16: 2 } as const
 
-/** `lengths`: floats of each run; runs lie one after the other. Each begins at a whole word: scales first, then codes. */
+/**
+ * `lengths`: floats of each run; runs lie one after the other. Each begins at a whole word: scales first, then codes.
+ */
 export function encodingCut(encoding: LossyEncoding, lengths: readonly number[]): EncodingCut {
   const rows: number[] = []
   const runs: EncodedRun[] = []
@@ -36,7 +38,16 @@ export function encodingCut(encoding: LossyEncoding, lengths: readonly number[])
     for (let block = 0; block < blocks; block++) {
       const at = block * ENCODE_BLOCK
       const codes = words + scales + at / PER_WORD[encoding]
-      rows.push(floats + at, Math.min(ENCODE_BLOCK, length - at), codes, words + (encoding === 'int8' ? block : 0), first, block === 0 ? blocks : 0, 0, 0)
+      rows.push(
+        floats + at,
+        Math.min(ENCODE_BLOCK, length - at),
+        codes,
+        words + (encoding === 'int8' ? block : 0),
+        first,
+        block === 0 ? blocks : 0,
+        0,
+        0,
+      )
     }
     const bytes = WORD_BYTES * scales + (WORD_BYTES / PER_WORD[encoding]) * length
     runs.push({ byteOffset: WORD_BYTES * words, bytes })

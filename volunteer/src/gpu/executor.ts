@@ -33,9 +33,16 @@ export interface GpuExecutorOptions {
 
 /**
  * @throws GridError('adapter-limit') when the adapter cannot hold the model
- * @example const executor = await createGpuExecutor({ device, adapter, spec: lenet5(), readText: url => fetch(url).then(r => r.text()) })
+ * @example const executor = await createGpuExecutor({ device, adapter, spec: lenet5(), readText: url =>
+ * fetch(url).then(r => r.text()) })
  */
-export async function createGpuExecutor({ adapter, spec, choose: chosen, tuning, ...options }: GpuExecutorOptions): Promise<Executor> {
+export async function createGpuExecutor({
+  adapter,
+  spec,
+  choose: chosen,
+  tuning,
+  ...options
+}: GpuExecutorOptions): Promise<Executor> {
   const common = { ...options, software: adapter.software, graph: buildGraph(spec) }
   const choose = chosen ?? (tuning && (await tuneOn(tuning, adapter, common)))
   return graphExecutor(await createGpuRunner({ ...common, ...(choose ? { choose } : {}) }), adapter)

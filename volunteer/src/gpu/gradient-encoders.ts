@@ -1,5 +1,6 @@
-// The encoders of a gradient's early ranges, made when they are first ordered and again when the cut changes, and the losses that
-// they keep. On an adapter where encoding before read-back takes longer than encoding on the CPU there are none.
+// The encoders of a gradient's early ranges, made when they are first ordered and again when the cut changes, and the
+// losses that they keep. On an adapter where encoding before read-back takes longer than encoding on the CPU there are
+// none.
 
 import type { EncodeOrder } from '../graph/executor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
@@ -74,7 +75,9 @@ export class GradientEncoders {
     } catch (error) {
       if (!(error instanceof OutOfDeviceMemory)) throw error
       this.#pays = false
-      this.#parts.say?.('The adapter has no memory to encode gradients before they are read back; the CPU encodes them.')
+      this.#parts.say?.(
+        'The adapter has no memory to encode gradients before they are read back; the CPU encodes them.',
+      )
       return undefined
     }
   }
@@ -86,8 +89,11 @@ export class GradientEncoders {
   async #make({ encoding, runs }: EncodeOrder): Promise<Made> {
     this.destroy()
     const owner = new BufferOwner(this.#parts.device)
-    const make = (lengths: readonly number[]) => RunEncoder.create({ ...this.#parts, owner }, encoding, encodingCut(encoding, lengths))
-    const encoders = await Promise.all(runs.map((range) => (range.length === 0 ? undefined : make(range.map(({ start, end }) => end - start))))).catch((error: unknown) => {
+    const make = (lengths: readonly number[]) =>
+      RunEncoder.create({ ...this.#parts, owner }, encoding, encodingCut(encoding, lengths))
+    const encoders = await Promise.all(
+      runs.map((range) => (range.length === 0 ? undefined : make(range.map(({ start, end }) => end - start)))),
+    ).catch((error: unknown) => {
       owner.destroy()
       throw error
     })
@@ -100,15 +106,34 @@ export class GradientEncoders {
     const owner = new BufferOwner(this.#parts.device)
     const readback = new Readback(owner)
     const { cut, input, output } = largest
-    this.#parts.device.queue.writeBuffer(input, 0, Float32Array.from({ length: cut.floats }, (_, i) => Math.sin(i))) // zeros would take less
-    const encodedMs = await this.#fastest(readback, { source: output, bytes: 4 * cut.words, record: (encoder) => largest.record(encoder) })
-    const floatsMs = (await this.#fastest(readback, { source: input, bytes: 4 * cut.floats, record: () => undefined })) + (cpuMsPerMillion * cut.floats) / 1e6
+    this.#parts.device.queue.writeBuffer(
+      input,
+      0,
+      Float32Array.from({ length: cut.floats }, (_, i) => Math.sin(i)),
+    ) // zeros would take less
+    const encodedMs = await this.#fastest(readback, {
+      source: output,
+      bytes: 4 * cut.words,
+      record: (encoder) => largest.record(encoder),
+    })
+    const floatsMs =
+      (await this.#fastest(readback, { source: input, bytes: 4 * cut.floats, record: () => undefined })) +
+      (cpuMsPerMillion * cut.floats) / 1e6
     owner.destroy()
-    this.#parts.say?.(`${encoding} of ${cut.floats} floats takes ${encodedMs.toFixed(1)} ms on the adapter and ${floatsMs.toFixed(1)} ms on the CPU, read-back included.`)
+    this.#parts.say?.(
+      `${encoding} of ${cut.floats} floats takes ${encodedMs.toFixed(1)} ms on the adapter and ${floatsMs.toFixed(1)} ms on the CPU, read-back included.`,
+    )
     return encodedMs < floatsMs
   }
 
-  async #fastest(readback: Readback, { source, bytes, record }: { readonly source: GPUBuffer; readonly bytes: number; readonly record: (encoder: GPUCommandEncoder) => void }): Promise<number> {
+  async #fastest(
+    readback: Readback,
+    {
+      source,
+      bytes,
+      record,
+    }: { readonly source: GPUBuffer; readonly bytes: number; readonly record: (encoder: GPUCommandEncoder) => void },
+  ): Promise<number> {
     const { device } = this.#parts
     await device.queue.onSubmittedWorkDone()
     let fastest = Number.POSITIVE_INFINITY

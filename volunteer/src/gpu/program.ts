@@ -4,8 +4,8 @@ import { workgroupGrid, type Pass } from '@starling-grid/shaders'
 import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
 import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
-import { RunScalars, type RunValues } from './run-scalars.ts'
 import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
+import { RunScalars, type RunValues } from './run-scalars.ts'
 
 export interface ProgramBuffers {
   readonly parameters: GPUBuffer
@@ -29,11 +29,23 @@ export interface Program {
   encode(encoder: GPUComputePassEncoder, passes: readonly PlannedPass[], samples: number): void
 }
 
-export async function createProgram(device: GPUDevice, plan: Plan, owner: BufferOwner, readText: ReadText): Promise<Program> {
+export async function createProgram(
+  device: GPUDevice,
+  plan: Plan,
+  owner: BufferOwner,
+  readText: ReadText,
+): Promise<Program> {
   const planned = Object.values(plan.parts).flat()
   const scalars = new RunScalars(device, owner)
-  const compiled = await compilePasses(device, planned.map(({ pass }) => pass), { readText, immediates: scalars.immediate })
-  const bytes = plan.buffers.reduce((sum, size) => sum + size, 2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT)
+  const compiled = await compilePasses(
+    device,
+    planned.map(({ pass }) => pass),
+    { readText, immediates: scalars.immediate },
+  )
+  const bytes = plan.buffers.reduce(
+    (sum, size) => sum + size,
+    2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
+  )
   const buffers = await withMemoryCheck(device, bytes, () => createBuffers(plan, owner))
   const steps = new Map(planned.map((pass, i) => [pass, createStep({ device, scalars, buffers }, pass, compiled[i])]))
   return {
@@ -69,11 +81,19 @@ interface StepContext {
   readonly buffers: ProgramBuffers
 }
 
-function createStep({ device, scalars, buffers }: StepContext, { pass, resources }: PlannedPass, compiled: CompiledPass | undefined): Step {
+function createStep(
+  { device, scalars, buffers }: StepContext,
+  { pass, resources }: PlannedPass,
+  compiled: CompiledPass | undefined,
+): Step {
   if (!compiled) throw new Error('internal: a pass without a pipeline')
   const bindGroup = device.createBindGroup({
-    label: `${pass.file}.${pass.entryPoint}`, layout: compiled.layout,
-    entries: [...scalars.entries, ...resources.map((resource, i) => ({ binding: i + 1, resource: bindingOf(resource, buffers) }))],
+    label: `${pass.file}.${pass.entryPoint}`,
+    layout: compiled.layout,
+    entries: [
+      ...scalars.entries,
+      ...resources.map((resource, i) => ({ binding: i + 1, resource: bindingOf(resource, buffers) })),
+    ],
   })
   return { pass, pipeline: compiled.pipeline, bindGroup, last: { samples: 0, x: 0, y: 0 } }
 }

@@ -1,4 +1,5 @@
-// Brings results back through rings of mappable buffers, so that the next run is issued while the last one is still read.
+// Brings results back through rings of mappable buffers, so that the next run is issued while the last one is still
+// read.
 
 import type { BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
@@ -24,7 +25,9 @@ export class Readback {
     const ring = this.rings.get(bytes) ?? this.createRing(bytes)
     const buffer = ring.free.pop()
     if (buffer) return Promise.resolve(buffer)
-    return new Promise(resolve => { ring.waiting.push(resolve) })
+    return new Promise((resolve) => {
+      ring.waiting.push(resolve)
+    })
   }
 
   release(buffer: GPUBuffer, bytes: number): void {

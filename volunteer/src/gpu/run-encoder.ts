@@ -1,7 +1,14 @@
 // Encodes runs of floats on the device, and keeps there what encoding lost of them. Whose floats they are, and when the
 // loss is one of a committed step, is its caller's business.
 
-import { bindingBytes, boundBindings, encodePasses, workgroupGrid, type Binding, type Pass } from '@starling-grid/shaders'
+import {
+  bindingBytes,
+  boundBindings,
+  encodePasses,
+  workgroupGrid,
+  type Binding,
+  type Pass,
+} from '@starling-grid/shaders'
 import { type BufferOwner, withMemoryCheck } from './buffers.ts'
 import { type EncodingCut, type LossyEncoding } from './encoding-cut.ts'
 import { BUFFER_USAGE } from './flags.ts'
@@ -40,18 +47,35 @@ export class RunEncoder {
   #way: 0 | 1 = 0
 
   /** @throws OutOfDeviceMemory */
-  static async create({ device, owner, readText }: RunEncoderParts, encoding: LossyEncoding, cut: EncodingCut): Promise<RunEncoder> {
+  static async create(
+    { device, owner, readText }: RunEncoderParts,
+    encoding: LossyEncoding,
+    cut: EncodingCut,
+  ): Promise<RunEncoder> {
     const passes = encodePasses(encoding, cut)
     const scalars = new RunScalars(device, owner)
     const compiled = await compilePasses(device, passes, { readText, immediates: scalars.immediate })
-    const buffers = await withMemoryCheck(device, 4 * (FLOAT_BUFFERS * cut.floats + cut.words), () => createBuffers(owner, passes))
+    const buffers = await withMemoryCheck(device, 4 * (FLOAT_BUFFERS * cut.floats + cut.words), () =>
+      createBuffers(owner, passes),
+    )
     device.queue.writeBuffer(buffers.table, 0, cut.table)
     scalars.set(device.queue, { samples: cut.blocks, lossScale: 1, adds: false })
-    const way = (turned: 0 | 1) => passes.map((pass, i) => createStep({ device, scalars, buffers, turned, blocks: cut.blocks }, pass, compiled[i]))
+    const way = (turned: 0 | 1) =>
+      passes.map((pass, i) => createStep({ device, scalars, buffers, turned, blocks: cut.blocks }, pass, compiled[i]))
     return new RunEncoder({ cut, buffers, scalars, ways: [way(0), way(1)] })
   }
 
-  private constructor({ cut, buffers, scalars, ways }: { readonly cut: EncodingCut; readonly buffers: Buffers; readonly scalars: RunScalars; readonly ways: readonly [Step[], Step[]] }) {
+  private constructor({
+    cut,
+    buffers,
+    scalars,
+    ways,
+  }: {
+    readonly cut: EncodingCut
+    readonly buffers: Buffers
+    readonly scalars: RunScalars
+    readonly ways: readonly [Step[], Step[]]
+  }) {
     this.cut = cut
     this.#buffers = buffers
     this.#scalars = scalars
@@ -95,9 +119,19 @@ function createBuffers(owner: BufferOwner, passes: readonly Pass[]): Buffers {
   const make = (name: string): GPUBuffer => {
     const binding = bindings.get(name)
     if (!binding) throw new Error(`internal: no encoding kernel has ${name}`)
-    return owner.create(bindingBytes(binding), BUFFER_USAGE.STORAGE | BUFFER_USAGE.COPY_DST | BUFFER_USAGE.COPY_SRC, `encoding ${name}`)
+    return owner.create(
+      bindingBytes(binding),
+      BUFFER_USAGE.STORAGE | BUFFER_USAGE.COPY_DST | BUFFER_USAGE.COPY_SRC,
+      `encoding ${name}`,
+    )
   }
-  return { table: make('table'), x: make('x'), words: make('words'), losses: [make('residual'), make('next')], parts: bindings.has('parts') ? make('parts') : undefined }
+  return {
+    table: make('table'),
+    x: make('x'),
+    words: make('words'),
+    losses: [make('residual'), make('next')],
+    parts: bindings.has('parts') ? make('parts') : undefined,
+  }
 }
 
 interface StepContext {
@@ -108,18 +142,33 @@ interface StepContext {
   readonly blocks: number
 }
 
-function createStep({ device, scalars, buffers, turned, blocks }: StepContext, pass: Pass, compiled: CompiledPass | undefined): Step {
+function createStep(
+  { device, scalars, buffers, turned, blocks }: StepContext,
+  pass: Pass,
+  compiled: CompiledPass | undefined,
+): Step {
   if (!compiled) throw new Error('internal: a pass without a pipeline')
   const { table, x, words, losses, parts } = buffers
-  const byName = new Map<string, GPUBuffer | undefined>([['table', table], ['x', x], ['words', words], ['parts', parts], ['residual', losses[turned]], ['next', losses[turned === 0 ? 1 : 0]]])
+  const byName = new Map<string, GPUBuffer | undefined>([
+    ['table', table],
+    ['x', x],
+    ['words', words],
+    ['parts', parts],
+    ['residual', losses[turned]],
+    ['next', losses[turned === 0 ? 1 : 0]],
+  ])
   const bufferOf = ({ operand }: Binding): GPUBuffer => {
     const buffer = byName.get(operand)
     if (!buffer) throw new Error(`internal: ${operand} has no buffer`)
     return buffer
   }
   const bindGroup = device.createBindGroup({
-    label: `encode.${pass.entryPoint}`, layout: compiled.layout,
-    entries: [...scalars.entries, ...boundBindings(pass).map((binding, i) => ({ binding: i + 1, resource: { buffer: bufferOf(binding) } }))],
+    label: `encode.${pass.entryPoint}`,
+    layout: compiled.layout,
+    entries: [
+      ...scalars.entries,
+      ...boundBindings(pass).map((binding, i) => ({ binding: i + 1, resource: { buffer: bufferOf(binding) } })),
+    ],
   })
   return { pipeline: compiled.pipeline, bindGroup, grid: workgroupGrid(pass.threads(blocks), pass.workgroup) }
 }

@@ -1,5 +1,5 @@
-// The scalars of a run, which every shader knows as `run`: WGSL immediates where the device has them, which cost no write to
-// a buffer, else one uniform that is written when they change.
+// The scalars of a run, which every shader knows as `run`: WGSL immediates where the device has them, which cost no
+// write to a buffer, else one uniform that is written when they change.
 
 import type { BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
@@ -32,7 +32,9 @@ export class RunScalars {
 
   constructor(device: GPUDevice, owner: BufferOwner) {
     this.immediate = hasImmediates(device)
-    this.uniform = this.immediate ? undefined : owner.create(UNIFORM_BYTES, BUFFER_USAGE.UNIFORM | BUFFER_USAGE.COPY_DST, 'run')
+    this.uniform = this.immediate
+      ? undefined
+      : owner.create(UNIFORM_BYTES, BUFFER_USAGE.UNIFORM | BUFFER_USAGE.COPY_DST, 'run')
     this.entries = this.uniform ? [{ binding: 0, resource: { buffer: this.uniform } }] : []
   }
 

@@ -1,19 +1,19 @@
-// Runs a graph on a WebGPU device: per run, or piece of the gradient that is wanted early, one command buffer, one compute
-// pass and one submit, and nothing created.
+// Runs a graph on a WebGPU device: per run, or piece of the gradient that is wanted early, one command buffer, one
+// compute pass and one submit, and nothing created.
 
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { Choose } from '../graph/choice.ts'
 import type { EncodeOrder } from '../graph/executor.ts'
-import type { Precision } from '../graph/half.ts'
 import { gather } from '../graph/flat-views.ts'
+import type { Precision } from '../graph/half.ts'
 import { planGraph, type Plan } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { DeviceWatch } from './device.ts'
-import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
 import { MAP_READ_MODE } from './flags.ts'
+import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
 import type { ReadText } from './pipelines.ts'
 import { createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
@@ -52,11 +52,29 @@ export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRun
   }
 }
 
-function planFor({ device, graph, software = false, choose, precision = 'f32', recompute = false, maxMicroBatch = DEFAULT_MICRO_BATCH }: GpuRunnerOptions): Plan {
-  return planGraph(graph, { traits: traitsOf(device, software), limits: device.limits, maxMicroBatch, precision, recompute, ...(choose ? { choose } : {}) })
+function planFor({
+  device,
+  graph,
+  software = false,
+  choose,
+  precision = 'f32',
+  recompute = false,
+  maxMicroBatch = DEFAULT_MICRO_BATCH,
+}: GpuRunnerOptions): Plan {
+  return planGraph(graph, {
+    traits: traitsOf(device, software),
+    limits: device.limits,
+    maxMicroBatch,
+    precision,
+    recompute,
+    ...(choose ? { choose } : {}),
+  })
 }
 
-async function openRunner({ device, graph, readText, precision = 'f32', say }: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
+async function openRunner(
+  { device, graph, readText, precision = 'f32', say }: GpuRunnerOptions,
+  plan: Plan,
+): Promise<GpuRunner> {
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
@@ -74,7 +92,13 @@ export function traitsOf({ features, limits, adapterInfo }: GPUDevice, software:
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = limits
   const { subgroupMinSize, subgroupMaxSize } = adapterInfo
   const isFixed = features.has('subgroups') && subgroupMinSize === subgroupMaxSize
-  return { software, features: new Set(features), maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup, ...(isFixed ? { subgroupSize: subgroupMinSize } : {}) }
+  return {
+    software,
+    features: new Set(features),
+    maxComputeWorkgroupStorageSize,
+    maxComputeInvocationsPerWorkgroup,
+    ...(isFixed ? { subgroupSize: subgroupMinSize } : {}),
+  }
 }
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
@@ -136,7 +160,8 @@ export class GpuRunner implements GraphRunner {
   }
 
   async run(request: RunRequest): Promise<Float32Array[]> {
-    if (request.samples > this.capacity) throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
+    if (request.samples > this.capacity)
+      throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
     const reads = await this.inTurn(() => this.submit(request))
     return (await Promise.all(reads)).flat()
   }
@@ -154,7 +179,11 @@ export class GpuRunner implements GraphRunner {
   private inTurn<T>(task: () => Promise<T>): Promise<T> {
     this.waiting++
     const done = this.turn.then(task)
-    this.turn = done.catch(() => undefined).then(() => { this.waiting-- })
+    this.turn = done
+      .catch(() => undefined)
+      .then(() => {
+        this.waiting--
+      })
     return done
   }
 
@@ -169,13 +198,25 @@ export class GpuRunner implements GraphRunner {
     this.watch.check()
     const { encode } = request.early ?? {}
     const encoders = encode && (await this.watch.during(this.encodersFor(encode)))
-    const sections = sectionsOf(this.plan, request, encoders?.map(ready => ready?.encoder.cut))
+    const sections = sectionsOf(
+      this.plan,
+      request,
+      encoders?.map((ready) => ready?.encoder.cut),
+    )
     const reads: Promise<Float32Array[]>[] = []
     for (const [index, section] of sections.entries()) {
       const buffer = await this.readback.acquire(section.bytes)
       if (index === 0) this.prepare(request)
-      this.queue.submit([this.encode(section, buffer, { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true, ready: encoders?.[index] })])
-      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(({ values, encoded }) => (request.early?.onFinal(index, encoded), values))
+      this.queue.submit([
+        this.encode(section, buffer, {
+          samples: request.samples,
+          clearGradient: index === 0 && request.clearGradient === true,
+          ready: encoders?.[index],
+        }),
+      ])
+      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(
+        ({ values, encoded }) => (request.early?.onFinal(index, encoded), values),
+      )
       read.catch(() => undefined) // whoever waits for the run hears of it, also when a later submit fails first
       reads.push(read)
     }
@@ -187,24 +228,42 @@ export class GpuRunner implements GraphRunner {
     this.program.setScalars(this.queue, { samples, lossScale, adds: !clearGradient })
   }
 
-  private encode({ passes, copies, encoded }: Section, buffer: GPUBuffer, { samples, clearGradient, ready }: EncodeOptions): GPUCommandBuffer {
+  private encode(
+    { passes, copies, encoded }: Section,
+    buffer: GPUBuffer,
+    { samples, clearGradient, ready }: EncodeOptions,
+  ): GPUCommandBuffer {
     const encoder = this.watch.device.createCommandEncoder()
-    if (clearGradient) for (const { start, end } of this.plan.cleared) encoder.clearBuffer(this.program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
+    if (clearGradient)
+      for (const { start, end } of this.plan.cleared)
+        encoder.clearBuffer(this.program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
     if (passes.length > 0) {
       const pass = encoder.beginComputePass()
       this.program.encode(pass, passes, samples)
       pass.end()
     }
-    for (const { source, offset } of copies) if (source.bytes > 0) encoder.copyBufferToBuffer(this.bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
+    for (const { source, offset } of copies)
+      if (source.bytes > 0)
+        encoder.copyBufferToBuffer(this.bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
     if (encoded && ready) this.encodeRuns(encoder, encoded, ready)
     if (encoded && ready) encoder.copyBufferToBuffer(ready.encoder.output, 0, buffer, encoded.offset, encoded.bytes)
     return encoder.finish()
   }
 
-  private encodeRuns(encoder: GPUCommandEncoder, { inputs }: EncodedSection, { encoder: runs, forgets }: ReadyEncoder): void {
+  private encodeRuns(
+    encoder: GPUCommandEncoder,
+    { inputs }: EncodedSection,
+    { encoder: runs, forgets }: ReadyEncoder,
+  ): void {
     let at = 0
     for (const { deviceStart, length } of inputs) {
-      encoder.copyBufferToBuffer(this.program.buffers.gradient, FLOAT_BYTES * deviceStart, runs.input, at, FLOAT_BYTES * length)
+      encoder.copyBufferToBuffer(
+        this.program.buffers.gradient,
+        FLOAT_BYTES * deviceStart,
+        runs.input,
+        at,
+        FLOAT_BYTES * length,
+      )
       at += FLOAT_BYTES * length
     }
     if (forgets) runs.forget(encoder)
@@ -213,7 +272,9 @@ export class GpuRunner implements GraphRunner {
 
   /** `before`: the section before it, which is handed out first. */
   private async read(
-    { gradientInto }: RunRequest, { copies, bytes, gradient, encoded }: Section, { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
+    { gradientInto }: RunRequest,
+    { copies, bytes, gradient, encoded }: Section,
+    { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
   ): Promise<{ readonly values: Float32Array[]; readonly encoded?: readonly Uint8Array[] }> {
     try {
       await Promise.all([this.watch.during(buffer.mapAsync(MAP_READ_MODE)), before])
@@ -222,9 +283,12 @@ export class GpuRunner implements GraphRunner {
       const results = copies.map(({ source, offset }) => mapped.subarray(offset / 4, (offset + source.bytes) / 4))
       const piece = gradient && results.pop()
       if (gradientInto && gradient && piece) gather(this.plan.flat, gradient, piece, gradientInto)
-      if (!gradientInto || !encoded) return { values: results.map(result => result.slice()) }
+      if (!gradientInto || !encoded) return { values: results.map((result) => result.slice()) }
       placeFloats(encoded, results.splice(results.length - encoded.floats.length), gradientInto)
-      return { values: results.map(result => result.slice()), encoded: encoded.runs.map(run => new Uint8Array(range, encoded.offset + run.byteOffset, run.bytes).slice()) }
+      return {
+        values: results.map((result) => result.slice()),
+        encoded: encoded.runs.map((run) => new Uint8Array(range, encoded.offset + run.byteOffset, run.bytes).slice()),
+      }
     } finally {
       buffer.unmap()
       this.readback.release(buffer, bytes)
@@ -243,8 +307,11 @@ export class GpuRunner implements GraphRunner {
     this.queue.writeBuffer(this.bufferOf({ kind: 'pooled', ...place }), place.byteOffset, plain(values))
   }
 
-  private bufferOf(source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled'; readonly buffer: number }): GPUBuffer {
-    const buffer = source.kind === 'pooled' ? this.program.buffers.pooled[source.buffer] : this.program.buffers[source.kind]
+  private bufferOf(
+    source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled'; readonly buffer: number },
+  ): GPUBuffer {
+    const buffer =
+      source.kind === 'pooled' ? this.program.buffers.pooled[source.buffer] : this.program.buffers[source.kind]
     if (!buffer) throw new Error('internal: a resource without a buffer')
     return buffer
   }

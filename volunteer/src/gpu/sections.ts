@@ -1,5 +1,5 @@
-// A run cut into what is submitted at once: passes, and what is copied out after them. One section, unless pieces of the
-// gradient are wanted before the rest. Pure: it names buffers and touches none.
+// A run cut into what is submitted at once: passes, and what is copied out after them. One section, unless pieces of
+// the gradient are wanted before the rest. Pure: it names buffers and touches none.
 
 import type { FloatRange } from '../floats.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
@@ -21,7 +21,9 @@ export interface Section {
   readonly passes: readonly PlannedPass[]
   /** values that were asked for, then the gradient */
   readonly copies: readonly StagingCopy[]
-  /** of the staging buffer: it follows the capacity and not the samples, so that every run of a kind uses the same ring */
+  /**
+   * of the staging buffer: it follows the capacity and not the samples, so that every run of a kind uses the same ring
+   */
   readonly bytes: number
   /** of the layout: what the last copy brings */
   readonly gradient: FloatRange | undefined
@@ -42,34 +44,57 @@ export interface EncodedSection {
 }
 
 /** `cuts`: how runs of the early ranges are encoded, where they are. */
-export function sectionsOf(plan: Plan, { samples, parts, read = [], gradientInto, early }: RunRequest, cuts: readonly (EncodingCut | undefined)[] = []): Section[] {
-  const passes = parts.flatMap(part => plan.parts[part])
+export function sectionsOf(
+  plan: Plan,
+  { samples, parts, read = [], gradientInto, early }: RunRequest,
+  cuts: readonly (EncodingCut | undefined)[] = [],
+): Section[] {
+  const passes = parts.flatMap((part) => plan.parts[part])
   const ranges = gradientInto && (early?.ranges ?? [{ start: 0, end: gradientInto.length }])
-  if (!ranges) return [{ passes, ...staging(read.map(tensor => wanted(plan, tensor, samples))), gradient: undefined }]
-  const inDevice = ranges.map(range => deviceRange(plan.flat, range))
+  if (!ranges) return [{ passes, ...staging(read.map((tensor) => wanted(plan, tensor, samples))), gradient: undefined }]
+  const inDevice = ranges.map((range) => deviceRange(plan.flat, range))
   const ends = finalAfter(inDevice, passes.map(writtenRanges))
   return ranges.map((gradient, i) => {
     const isLast = i === ranges.length - 1
-    const values = isLast ? read.map(tensor => wanted(plan, tensor, samples)) : []
+    const values = isLast ? read.map((tensor) => wanted(plan, tensor, samples)) : []
     const ran = passes.slice(ends[i - 1] ?? 0, isLast ? undefined : ends[i])
     const cut = cuts[i]
     if (!cut) return { passes: ran, ...staging([...values, gradientCopy(inDevice[i])]), gradient }
-    return { passes: ran, gradient: undefined, ...encodedStaging(plan, values, { range: gradient, runs: early?.encode?.runs[i] ?? [], cut }) }
+    return {
+      passes: ran,
+      gradient: undefined,
+      ...encodedStaging(plan, values, { range: gradient, runs: early?.encode?.runs[i] ?? [], cut }),
+    }
   })
 }
 
-function encodedStaging({ flat }: Plan, values: readonly Wanted[], { range, runs, cut }: { readonly range: FloatRange; readonly runs: readonly FloatRange[]; readonly cut: EncodingCut }) {
-  const floats = between(range, runs).flatMap(rest => devicePieces(flat, rest))
-  const { copies, bytes } = staging([...values, ...floats.map(({ deviceStart, length }) => gradientCopy({ start: deviceStart, end: deviceStart + length }))])
-  const encoded = { inputs: runs.flatMap(run => devicePieces(flat, run)), floats, runs: cut.runs, offset: bytes, bytes: cut.words * FLOAT_BYTES }
+function encodedStaging(
+  { flat }: Plan,
+  values: readonly Wanted[],
+  { range, runs, cut }: { readonly range: FloatRange; readonly runs: readonly FloatRange[]; readonly cut: EncodingCut },
+) {
+  const floats = between(range, runs).flatMap((rest) => devicePieces(flat, rest))
+  const { copies, bytes } = staging([
+    ...values,
+    ...floats.map(({ deviceStart, length }) => gradientCopy({ start: deviceStart, end: deviceStart + length })),
+  ])
+  const encoded = {
+    inputs: runs.flatMap((run) => devicePieces(flat, run)),
+    floats,
+    runs: cut.runs,
+    offset: bytes,
+    bytes: cut.words * FLOAT_BYTES,
+  }
   return { copies, bytes: bytes + encoded.bytes, encoded }
 }
 
 /** What is left of a range beside runs of it. */
 function between({ start, end }: FloatRange, runs: readonly FloatRange[]): FloatRange[] {
   const inOrder = [...runs].sort((a, b) => a.start - b.start)
-  const edges = [start, ...inOrder.flatMap(run => [run.start, run.end]), end]
-  return edges.flatMap((edge, i) => (i % 2 === 0 && edge < (edges[i + 1] ?? edge) ? [{ start: edge, end: edges[i + 1] ?? edge }] : []))
+  const edges = [start, ...inOrder.flatMap((run) => [run.start, run.end]), end]
+  return edges.flatMap((edge, i) =>
+    i % 2 === 0 && edge < (edges[i + 1] ?? edge) ? [{ start: edge, end: edges[i + 1] ?? edge }] : [],
+  )
 }
 
 interface Wanted {
@@ -97,5 +122,7 @@ function staging(all: readonly Wanted[]): Pick<Section, 'copies' | 'bytes'> {
 }
 
 function writtenRanges({ resources }: PlannedPass): FloatRange[] {
-  return resources.flatMap(({ kind, byteOffset, bytes }) => (kind === 'gradient' ? [{ start: byteOffset / FLOAT_BYTES, end: (byteOffset + bytes) / FLOAT_BYTES }] : []))
+  return resources.flatMap(({ kind, byteOffset, bytes }) =>
+    kind === 'gradient' ? [{ start: byteOffset / FLOAT_BYTES, end: (byteOffset + bytes) / FLOAT_BYTES }] : [],
+  )
 }

@@ -13,12 +13,27 @@ export function tuneOn(tuning: TuningOptions, adapter: AdapterDescription, optio
   const traits = traitsOf(device, adapter.software)
   // Shapes hold the number of samples that the adapter has room for.
   const { capacity } = planGraph(graph, { traits, limits: device.limits, maxMicroBatch })
-  return tune(tuning, { graph, capacity, traits, adapter, readText, prepare: trialsOf({ ...options, maxMicroBatch: capacity }) })
+  return tune(tuning, {
+    graph,
+    capacity,
+    traits,
+    adapter,
+    readText,
+    prepare: trialsOf({ ...options, maxMicroBatch: capacity }),
+  })
 }
 
 function trialsOf(options: GpuRunnerOptions): PrepareTrial {
   return async (calls, choose) => {
-    const graph: Graph = { ...options.graph, forward: calls, evaluation: calls, loss: [], backward: [], lossTensors: undefined, inputGradient: undefined }
+    const graph: Graph = {
+      ...options.graph,
+      forward: calls,
+      evaluation: calls,
+      loss: [],
+      backward: [],
+      lossTensors: undefined,
+      inputGradient: undefined,
+    }
     const runner = await createGpuRunner({ ...options, graph, choose })
     return {
       async run() {

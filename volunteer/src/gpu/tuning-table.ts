@@ -1,5 +1,5 @@
-// What was measured, as it lies in the host's cache: shape of a call → its fastest variant. Whatever is odd about an entry
-// makes it worthless, never harmful: an unknown variant is not chosen.
+// What was measured, as it lies in the host's cache: shape of a call → its fastest variant. Whatever is odd about an
+// entry makes it worthless, never harmful: an unknown variant is not chosen.
 
 export interface Measured {
   /** `register 8×8` */
@@ -31,5 +31,9 @@ export function parseTable(bytes: Uint8Array): Map<string, Measured> | undefined
 function isMeasured(value: unknown): value is Measured {
   if (typeof value !== 'object' || value === null || !('variant' in value) || !('ms' in value)) return false
   const next: unknown = 'nextMs' in value ? value.nextMs : undefined
-  return typeof value.variant === 'string' && typeof value.ms === 'number' && (next === undefined || typeof next === 'number')
+  return (
+    typeof value.variant === 'string' &&
+    typeof value.ms === 'number' &&
+    (next === undefined || typeof next === 'number')
+  )
 }

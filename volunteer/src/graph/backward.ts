@@ -1,5 +1,5 @@
-// Backward derived from forward by the table: nodes in reverse, each giving its inputs their share of the gradient. A value
-// that several nodes read gets the sum of what they give.
+// Backward derived from forward by the table: nodes in reverse, each giving its inputs their share of the gradient. A
+// value that several nodes read gets the sum of what they give.
 
 import type { KernelCall } from '@starling-grid/shaders'
 import type { Node, NodeGradients } from './ops/op.ts'
@@ -61,7 +61,9 @@ class Derivation {
     const dy = this.gradientOf(node.y)
     if (!dy || !this.#learning.has(node.y.id)) return
     const op = opOf(node.layer.type)
-    const dinputs = node.inputs.map(input => (this.#learning.has(input.id) ? this.#gradientFor(node, input, dy) : undefined))
+    const dinputs = node.inputs.map((input) =>
+      this.#learning.has(input.id) ? this.#gradientFor(node, input, dy) : undefined,
+    )
     this.calls.push(...op.backward(node, { dy, dinputs, dparameters: this.#parameterGradients(node) }))
     for (const [i, input] of node.inputs.entries()) {
       const dx = dinputs[i]
@@ -72,12 +74,18 @@ class Derivation {
   #gradientFor({ layer, y }: Node, input: Tensor, dy: Tensor): Tensor {
     const op = opOf(layer.type)
     if (op.view) return this.#tensors.view(dy, input.shape)
-    return op.passesGradient && input.size === y.size ? dy : this.#tensors.create('activationGradient', `∂${input.name}`, input.shape)
+    return op.passesGradient && input.size === y.size
+      ? dy
+      : this.#tensors.create('activationGradient', `∂${input.name}`, input.shape)
   }
 
   #parameterGradients({ parameters }: Node): NodeGradients['dparameters'] {
-    return Object.fromEntries(Object.entries(parameters).map(([role, { name, shape, offset }]) =>
-      [role, this.#tensors.createFlat('parameterGradient', `∂${name}`, shape, offset)]))
+    return Object.fromEntries(
+      Object.entries(parameters).map(([role, { name, shape, offset }]) => [
+        role,
+        this.#tensors.createFlat('parameterGradient', `∂${name}`, shape, offset),
+      ]),
+    )
   }
 
   #sum(value: Tensor, a: Tensor, b: Tensor): Tensor {

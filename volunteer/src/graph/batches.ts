@@ -13,7 +13,9 @@ export function checkBatch(graph: Graph, batch: Batch): void {
   const target = graph.lossTensors?.target
   if (!target) throw new Error('internal: the graph has no loss')
   if (batch.y.length !== batch.samples * target.size)
-    throw new Error(`internal: ${batch.samples} samples need ${batch.samples * target.size} targets and have ${batch.y.length}`)
+    throw new Error(
+      `internal: ${batch.samples} samples need ${batch.samples * target.size} targets and have ${batch.y.length}`,
+    )
   const classes = lossRule(graph.spec.loss).target === 'classes' ? graph.output.shape.at(-1) : undefined
   if (classes !== undefined) checkClasses(batch.y, classes, graph.spec.ignore_index)
   else if (!(batch.y instanceof Float32Array)) throw new Error(`internal: targets of ${graph.spec.loss} must be floats`)
@@ -36,26 +38,45 @@ export function checkInput(graph: Graph, x: Batch['x'], samples: number): void {
 
 function checkIds(x: Batch['x'], vocab: number): void {
   if (!(x instanceof Int32Array)) throw new Error('internal: the model takes token ids, not floats')
-  const wrong = x.findIndex(id => id < 0 || id >= vocab)
-  if (wrong >= 0) throw new GridError('dataset-unreadable', `input ${wrong} is token ${x[wrong]}; the model knows tokens 0 to ${vocab - 1}`)
+  const wrong = x.findIndex((id) => id < 0 || id >= vocab)
+  if (wrong >= 0)
+    throw new GridError(
+      'dataset-unreadable',
+      `input ${wrong} is token ${x[wrong]}; the model knows tokens 0 to ${vocab - 1}`,
+    )
 }
 
 function checkClasses(y: Batch['y'], classes: number, ignored: number | undefined): void {
   if (!(y instanceof Int32Array)) throw new Error('internal: class targets must be integers')
-  const wrong = y.findIndex(label => label !== ignored && (label < 0 || label >= classes))
-  if (wrong >= 0) throw new GridError('dataset-unreadable', `target ${wrong} is class ${y[wrong]}; the model has classes 0 to ${classes - 1}`)
+  const wrong = y.findIndex((label) => label !== ignored && (label < 0 || label >= classes))
+  if (wrong >= 0)
+    throw new GridError(
+      'dataset-unreadable',
+      `target ${wrong} is class ${y[wrong]}; the model has classes 0 to ${classes - 1}`,
+    )
 }
 
 /** Where a batch may be cut: anywhere, or between its groups where the samples of one influence each other. */
-export function piecesOf({ mixesSamples, spec }: Graph, { samples, groups = [samples] }: Batch, capacity: number): { start: number; count: number }[] {
+export function piecesOf(
+  { mixesSamples, spec }: Graph,
+  { samples, groups = [samples] }: Batch,
+  capacity: number,
+): { start: number; count: number }[] {
   if (!mixesSamples) return microBatches(samples, capacity)
   const largest = Math.max(0, ...groups)
-  if (largest > capacity) throw new GridError('adapter-limit', `The model ${spec.name} normalises over whole blocks of ${largest} samples, and the adapter has room for ${capacity}. Submit the job with smaller blocks.`)
+  if (largest > capacity)
+    throw new GridError(
+      'adapter-limit',
+      `The model ${spec.name} normalises over whole blocks of ${largest} samples, and the adapter has room for ${capacity}. Submit the job with smaller blocks.`,
+    )
   let start = 0
-  return groups.map(count => ({ start: (start += count) - count, count }))
+  return groups.map((count) => ({ start: (start += count) - count, count }))
 }
 
-/** Samples that an executor takes at once beside its own choice: a model that normalises over a block needs the whole of it. */
+/**
+ * Samples that an executor takes at once beside its own choice: a model that normalises over a block needs the whole of
+ * it.
+ */
 export function microBatchFor(spec: ModelSpec, blockSamples: number): { readonly maxMicroBatch?: number } {
   const mixes = layerShapes(spec).some(({ layer }) => opOf(layer.type).mixesSamples)
   return mixes ? { maxMicroBatch: blockSamples } : {}

@@ -1,5 +1,5 @@
-// The first kernel that comes to a large gradient in a run writes it, instead of adding to zeros that were cleared before: on a
-// software adapter clearing and reading zeros is a tenth of a step whose model is mostly matrices.
+// The first kernel that comes to a large gradient in a run writes it, instead of adding to zeros that were cleared
+// before: on a software adapter clearing and reading zeros is a tenth of a step whose model is mostly matrices.
 
 import { boundBindings, type Binding } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
@@ -13,13 +13,15 @@ const LEAST_FLOATS = 65_536
 /** Later kernels that come to the same gradient, of a weight that two layers share, add to it as always. */
 export function beginGradients(drafts: readonly DraftPass[]): DraftPass[] {
   const begun = new Set<number>()
-  return drafts.map(draft => {
+  return drafts.map((draft) => {
     const bound = new Map(boundBindings(draft.pass).map((binding, i) => [binding, draft.operands[i]]))
     const bindings = draft.pass.bindings.map((binding): Binding => {
       const operand = bound.get(binding)
       if (!isGradient(operand) || begun.has(operand.offset)) return binding
       begun.add(operand.offset)
-      return binding.kind === 'matrix' && binding.covers && operand.size >= LEAST_FLOATS ? { ...binding, begins: true } : binding
+      return binding.kind === 'matrix' && binding.covers && operand.size >= LEAST_FLOATS
+        ? { ...binding, begins: true }
+        : binding
     })
     return { ...draft, pass: { ...draft.pass, bindings } }
   })
@@ -27,17 +29,21 @@ export function beginGradients(drafts: readonly DraftPass[]): DraftPass[] {
 
 /** What nobody begins, of the device's gradient; neighbours together. */
 export function clearedRanges(drafts: readonly DraftPass[], { views }: FlatViews): FloatRange[] {
-  const begun = new Set(drafts.flatMap(({ pass, operands }) => boundBindings(pass).flatMap((binding, i) => {
-    const operand = operands[i]
-    return binding.kind === 'matrix' && binding.begins && isGradient(operand) ? [operand.offset] : []
-  })))
+  const begun = new Set(
+    drafts.flatMap(({ pass, operands }) =>
+      boundBindings(pass).flatMap((binding, i) => {
+        const operand = operands[i]
+        return binding.kind === 'matrix' && binding.begins && isGradient(operand) ? [operand.offset] : []
+      }),
+    ),
+  )
   const ranges: { start: number; end: number }[] = []
   let neighbour: { end: number } | undefined
   for (const { offset, deviceOffset, length } of views.values()) {
     const range = { start: deviceOffset, end: deviceOffset + length }
     if (begun.has(offset)) neighbour = undefined
     else if (neighbour) neighbour.end = range.end
-    else ranges.push(neighbour = range)
+    else ranges.push((neighbour = range))
   }
   return ranges
 }

@@ -1,4 +1,5 @@
-// ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Knows nothing of devices.
+// ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Knows nothing of
+// devices.
 
 import { parameterLayout, tokenVocabulary, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import type { KernelCall } from '@starling-grid/shaders'
@@ -51,23 +52,37 @@ export function buildGraph(spec: ModelSpec, options: GraphOptions = {}): Graph {
   const keys = tensors.create('keys', 'keys', [1])
   const { nodes, output } = buildNodes(spec, { input, keys }, tensors)
   const end = options.outputGradient === 'given' ? openEnd(output, tensors) : lossEnd(spec, output, tensors)
-  const backward = deriveBackward(nodes, tensors, { input, output, outputGradient: end.outputGradient, inputGradient: options.inputGradient ?? false })
+  const backward = deriveBackward(nodes, tensors, {
+    input,
+    output,
+    outputGradient: end.outputGradient,
+    inputGradient: options.inputGradient ?? false,
+  })
   const layout = parameterLayout(spec)
   return {
-    spec, input, output, ...end, ...passesOf(nodes),
-    parameters: layout.entries, parameterCount: layout.total,
+    spec,
+    input,
+    output,
+    ...end,
+    ...passesOf(nodes),
+    parameters: layout.entries,
+    parameterCount: layout.total,
     vocab: tokenVocabulary(spec),
     keys: nodes.some(({ layer }) => opOf(layer.type).random) ? keys : undefined,
     mixesSamples: nodes.some(({ layer }) => opOf(layer.type).mixesSamples),
-    backward: backward.calls, inputGradient: backward.inputGradient,
+    backward: backward.calls,
+    inputGradient: backward.inputGradient,
     resident: options.keepInputs ? [input, ...(options.outputGradient === 'given' ? [end.outputGradient] : [])] : [],
   }
 }
 
 function passesOf(nodes: readonly Node[]): Pick<Graph, 'forward' | 'evaluation'> {
-  const forward = nodes.flatMap(node => opOf(node.layer.type).forward(node))
+  const forward = nodes.flatMap((node) => opOf(node.layer.type).forward(node))
   if (!nodes.some(({ layer }) => opOf(layer.type).evaluate)) return { forward, evaluation: forward }
-  return { forward, evaluation: nodes.flatMap(node => opOf(node.layer.type).evaluate?.(node) ?? opOf(node.layer.type).forward(node)) }
+  return {
+    forward,
+    evaluation: nodes.flatMap((node) => opOf(node.layer.type).evaluate?.(node) ?? opOf(node.layer.type).forward(node)),
+  }
 }
 
 type End = Pick<Graph, 'loss' | 'lossTensors' | 'outputGradient'>

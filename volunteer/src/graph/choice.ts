@@ -1,6 +1,12 @@
 // Which variant of a kernel a plan uses, and why. Pure: what was measured on an adapter comes in as a table.
 
-import { candidatesFor, type AdapterTraits, type Candidate, type KernelCall, type KernelFamily } from '@starling-grid/shaders'
+import {
+  candidatesFor,
+  type AdapterTraits,
+  type Candidate,
+  type KernelCall,
+  type KernelFamily,
+} from '@starling-grid/shaders'
 
 export interface Choice {
   readonly candidate: Candidate
@@ -18,16 +24,23 @@ export function firstGuess(traits: AdapterTraits): Choose {
     const candidates = candidatesFor(call, capacity, traits)
     const [candidate] = candidates
     if (!candidate) throw new Error(`internal: no variant of ${call.kernel} runs here`)
-    return { candidate, why: candidates.filter(({ suits }) => suits).length === 1 ? 'the only one that suits' : `first guess for ${kind}` }
+    return {
+      candidate,
+      why: candidates.filter(({ suits }) => suits).length === 1 ? 'the only one that suits' : `first guess for ${kind}`,
+    }
   }
 }
 
 /** Tests and measurements run a certain variant where a kernel has it: `8×4`, `shared`. */
-export function insistOn(wanted: { readonly family?: KernelFamily; readonly name?: string }, traits: AdapterTraits): Choose {
+export function insistOn(
+  wanted: { readonly family?: KernelFamily; readonly name?: string },
+  traits: AdapterTraits,
+): Choose {
   const otherwise = firstGuess(traits)
   return (call, capacity) => {
-    const candidate = candidatesFor(call, capacity, traits)
-      .find(({ family, name }) => family === (wanted.family ?? family) && name === (wanted.name ?? name))
+    const candidate = candidatesFor(call, capacity, traits).find(
+      ({ family, name }) => family === (wanted.family ?? family) && name === (wanted.name ?? name),
+    )
     return candidate ? { candidate, why: 'asked for' } : otherwise(call, capacity)
   }
 }

@@ -25,13 +25,18 @@ export interface DraftPass {
   readonly operands: readonly (Tensor | string)[]
 }
 
-/** In this order for lifetimes: what evaluation makes is overwritten by forward, and needed by the loss at the latest. */
+/**
+ * In this order for lifetimes: what evaluation makes is overwritten by forward, and needed by the loss at the latest.
+ */
 export const PARTS = ['evaluation', 'forward', 'loss', 'backward'] as const
 
 export function draftPasses(graph: Graph, choose: Choose, capacity: number): DraftPass[] {
-  const parts = PARTS.filter(part => part !== 'evaluation' || graph.evaluation !== graph.forward)
-  return parts.flatMap(part => graph[part].flatMap((call, index) =>
-    draftsOf({ part, call, callName: `${part}.${index}` }, choose(call, capacity), capacity)))
+  const parts = PARTS.filter((part) => part !== 'evaluation' || graph.evaluation !== graph.forward)
+  return parts.flatMap((part) =>
+    graph[part].flatMap((call, index) =>
+      draftsOf({ part, call, callName: `${part}.${index}` }, choose(call, capacity), capacity),
+    ),
+  )
 }
 
 interface PlacedCall {
@@ -50,18 +55,22 @@ function draftsOf({ part, call, callName }: PlacedCall, { candidate, why }: Choi
     if (Object.hasOwn(recipe.scratch, operand)) return `${callName}.${operand}`
     throw new Error(`internal: ${call.kernel} binds \`${operand}\`, which is neither operand nor scratch`)
   }
-  return recipe.passes.map(pass => ({ part, origin, pass, operands: boundBindings(pass).map(resolve) }))
+  return recipe.passes.map((pass) => ({ part, origin, pass, operands: boundBindings(pass).map(resolve) }))
 }
 
 /**
  * Passes that make the same scratch from the same tensors run once, and the scratch is kept until its last reader:
- * the backward of a convolution then finds its input as forward prepared it. Sound because tensors are written once per run.
+ * the backward of a convolution then finds its input as forward prepared it. Sound because tensors are written once per
+ * run.
  */
 export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
   const firstOf = new Map<string, DraftPass>()
   const sameAs = new Map<string, string>()
   return drafts.flatMap(({ operands, ...rest }) => {
-    const draft = { ...rest, operands: operands.map(operand => (typeof operand === 'string' ? sameAs.get(operand) ?? operand : operand)) }
+    const draft = {
+      ...rest,
+      operands: operands.map((operand) => (typeof operand === 'string' ? (sameAs.get(operand) ?? operand) : operand)),
+    }
     const key = draft.part === 'evaluation' ? undefined : derivation(draft)
     const first = key === undefined ? undefined : firstOf.get(key)
     if (key === undefined || !first) {
@@ -76,7 +85,9 @@ export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
 /** Equal for passes that write equal scratch; undefined where a pass writes a tensor. */
 function derivation(draft: DraftPass): string | undefined {
   const { pass, operands } = draft
-  const read = operands.filter((_, i) => !isWritten(pass, i)).map(operand => (typeof operand === 'string' ? operand : operand.storage))
+  const read = operands
+    .filter((_, i) => !isWritten(pass, i))
+    .map((operand) => (typeof operand === 'string' ? operand : operand.storage))
   if (writtenScratch(draft).length + read.length !== operands.length) return undefined
   return JSON.stringify([pass.file, pass.entryPoint, pass.constants, pass.bindings, read])
 }

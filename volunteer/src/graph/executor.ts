@@ -5,16 +5,24 @@ import type { FloatRange } from '../floats.ts'
 
 export type { AdapterDescription }
 
-/** `samples` inputs with their targets, dense, batch-major. Pixels are already scaled; token ids and classes are Int32. */
+/**
+ * `samples` inputs with their targets, dense, batch-major. Pixels are already scaled; token ids and classes are Int32.
+ */
 export interface Batch {
   readonly samples: number
   /** (samples, …input shape) */
   readonly x: Float32Array | Int32Array
-  /** cross_entropy: class indices (samples, …output shape without classes); other losses: values (samples, …output shape) */
+  /**
+   * cross_entropy: class indices (samples, …output shape without classes); other losses: values (samples, …output
+   * shape)
+   */
   readonly y: Int32Array | Float32Array
   /** samples of each block in order; models that normalise over a batch do so within each. Absent: one block */
   readonly groups?: readonly number[]
-  /** (samples,) any integers; what dropout draws from, so that a sample's mask does not depend on who computes it. Absent: 0, 1, … */
+  /**
+   * (samples,) any integers; what dropout draws from, so that a sample's mask does not depend on who computes it.
+   * Absent: 0, 1, …
+   */
   readonly keys?: Int32Array
 }
 
@@ -22,7 +30,9 @@ export interface Batch {
 export interface BatchSums {
   /** Σ loss over all targets */
   readonly lossSum: number
-  /** how many targets the loss summed over: what cross_entropy does not ignore; samples × outputs of the other losses */
+  /**
+   * how many targets the loss summed over: what cross_entropy does not ignore; samples × outputs of the other losses
+   */
   readonly targets: number
   /** cross_entropy: targets that are the arg-max; bce_with_logits: outputs on the right side of ½; mse: 0 */
   readonly correct: number
@@ -35,8 +45,8 @@ export interface EarlyRanges {
   /** Runs that would rather be bytes. An executor that cannot or need not encode ignores it. */
   readonly encode?: EncodeOrder
   /**
-   * `into` holds range `index` as it stays. In order, once each. A range that is never told of is final with the result.
-   * `encoded`: the bytes of its runs, in order; `into` then has zeros in their place.
+   * `into` holds range `index` as it stays. In order, once each. A range that is never told of is final with the
+   * result. `encoded`: the bytes of its runs, in order; `into` then has zeros in their place.
    */
   onFinal(index: number, encoded?: readonly Uint8Array[]): void
 }
@@ -47,8 +57,9 @@ export interface EncodeOrder {
   /** of each early range, in order; the same array as long as the cut stays the same */
   readonly runs: readonly (readonly FloatRange[])[]
   /**
-   * What encoding lost stays with the executor and joins the next gradient. Which loss that is: the one that the last order
-   * began with (the same number: that step was not committed), the one that it left (one more), or none (any other).
+   * What encoding lost stays with the executor and joins the next gradient. Which loss that is: the one that the last
+   * order began with (the same number: that step was not committed), the one that it left (one more), or none (any
+   * other).
    */
   readonly losses: number
   /** what the same takes on this machine's CPU: an executor that is slower leaves it there */

@@ -1,5 +1,5 @@
-// A plan in words and numbers: what runs, by which variant and why, what it moves and computes, and what memory it takes.
-// Pure. Costs are predictions from rough rates per class of adapter; measurements belong to benchmarks.
+// A plan in words and numbers: what runs, by which variant and why, what it moves and computes, and what memory it
+// takes. Pure. Costs are predictions from rough rates per class of adapter; measurements belong to benchmarks.
 
 import { bindingBytes, boundBindings, workgroupGrid, type AdapterTraits, type KernelCall } from '@starling-grid/shaders'
 import { PARTS } from './drafts.ts'
@@ -46,25 +46,40 @@ export interface Explanation {
   }
 }
 
-/** Sustained rates, rough: performance measurements of SwiftShader and lavapipe on two cores, and of a GPU of the middle class. */
+/**
+ * Sustained rates, rough: performance measurements of SwiftShader and lavapipe on two cores, and of a GPU of the middle
+ * class.
+ */
 const SOFTWARE_RATES = { flopsPerMs: 5e6, bytesPerMs: 2e6, dispatchMs: 0.015 }
 const GPU_RATES = { flopsPerMs: 5e9, bytesPerMs: 3e8, dispatchMs: 0.005 }
 
 /** What one training step of `samples` samples does. */
-export function explainPlan(plan: Plan, { samples, traits }: { readonly samples: number; readonly traits: AdapterTraits }): Explanation {
-  const parts = PARTS.filter(part => part !== 'evaluation')
-  const calls = parts.flatMap(part => [...byCall(plan.parts[part])].map(([name, passes]) => {
-    const call = plan.graph[part][Number(name.split('.')[1])]
-    if (!call) throw new Error(`internal: the plan runs ${name}, which the graph does not have`)
-    return explainCall(part, call, passes, { samples, traits })
-  }))
+export function explainPlan(
+  plan: Plan,
+  { samples, traits }: { readonly samples: number; readonly traits: AdapterTraits },
+): Explanation {
+  const parts = PARTS.filter((part) => part !== 'evaluation')
+  const calls = parts.flatMap((part) =>
+    [...byCall(plan.parts[part])].map(([name, passes]) => {
+      const call = plan.graph[part][Number(name.split('.')[1])]
+      if (!call) throw new Error(`internal: the plan runs ${name}, which the graph does not have`)
+      return explainCall(part, call, passes, { samples, traits })
+    }),
+  )
   const sum = (of: (call: ExplainedCall) => number) => calls.reduce((total, call) => total + of(call), 0)
   const activationBytes = poolBytes(plan)
   return {
-    samples, calls,
+    samples,
+    calls,
     totals: {
-      dispatches: sum(({ workgroups }) => workgroups.length), flops: sum(({ flops }) => flops), bytes: sum(({ bytes }) => bytes), predictedMs: sum(({ predictedMs }) => predictedMs),
-      activationBytes, leastBytes: plan.leastBytes, leastTensorBytes: plan.leastTensorBytes, ratio: activationBytes / plan.leastBytes,
+      dispatches: sum(({ workgroups }) => workgroups.length),
+      flops: sum(({ flops }) => flops),
+      bytes: sum(({ bytes }) => bytes),
+      predictedMs: sum(({ predictedMs }) => predictedMs),
+      activationBytes,
+      leastBytes: plan.leastBytes,
+      leastTensorBytes: plan.leastTensorBytes,
+      ratio: activationBytes / plan.leastBytes,
       parameterBytes: 2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
     },
   }
@@ -77,20 +92,40 @@ function byCall(passes: readonly PlannedPass[]): Map<string, PlannedPass[]> {
 }
 
 function explainCall(
-  part: GraphPart, call: KernelCall<Tensor>, passes: readonly PlannedPass[], { samples, traits }: { readonly samples: number; readonly traits: AdapterTraits },
+  part: GraphPart,
+  call: KernelCall<Tensor>,
+  passes: readonly PlannedPass[],
+  { samples, traits }: { readonly samples: number; readonly traits: AdapterTraits },
 ): ExplainedCall {
   const workgroups = passes.map(({ pass }) => {
     const { x, y } = workgroupGrid(pass.threads(samples), pass.workgroup)
     return x * y
   })
-  const bytes = passes.reduce((sum, { pass }) => sum + boundBindings(pass).reduce((total, binding) => total + bindingBytes(binding), 0), 0)
+  const bytes = passes.reduce(
+    (sum, { pass }) => sum + boundBindings(pass).reduce((total, binding) => total + bindingBytes(binding), 0),
+    0,
+  )
   const flops = flopsOf(call, samples)
   const { flopsPerMs, bytesPerMs, dispatchMs } = traits.software ? SOFTWARE_RATES : GPU_RATES
   const [{ origin: { variant, why } } = { origin: { variant: '', why: '' } }] = passes
-  return { part, kernel: call.kernel, epilogue: epilogueOf(call), variant, why, workgroups, bytes, flops, predictedMs: Math.max(flops / flopsPerMs, bytes / bytesPerMs) + passes.length * dispatchMs }
+  return {
+    part,
+    kernel: call.kernel,
+    epilogue: epilogueOf(call),
+    variant,
+    why,
+    workgroups,
+    bytes,
+    flops,
+    predictedMs: Math.max(flops / flopsPerMs, bytes / bytesPerMs) + passes.length * dispatchMs,
+  }
 }
 
 function epilogueOf({ dims, operands }: KernelCall<Tensor>): string[] {
   const { activation, derivative } = dims as { activation?: string; derivative?: string }
-  return [...('residual' in operands && operands.residual ? ['residual'] : []), ...(activation ? [activation] : []), ...(derivative ? [`${derivative}′`] : [])]
+  return [
+    ...('residual' in operands && operands.residual ? ['residual'] : []),
+    ...(activation ? [activation] : []),
+    ...(derivative ? [`${derivative}′`] : []),
+  ]
 }

@@ -45,7 +45,8 @@ export function deviceRange(flat: FlatViews, range: FloatRange): FloatRange {
 /** Device order → layout order, of one range: `device` holds its `deviceRange`. */
 export function gather(flat: FlatViews, range: FloatRange, device: Float32Array, into: Float32Array): void {
   const { start } = deviceRange(flat, range)
-  for (const { offset, length, deviceOffset } of viewsIn(flat, range)) into.set(device.subarray(deviceOffset - start, deviceOffset - start + length), offset)
+  for (const { offset, length, deviceOffset } of viewsIn(flat, range))
+    into.set(device.subarray(deviceOffset - start, deviceOffset - start + length), offset)
 }
 
 /** A run that lies without a gap in both orders. */

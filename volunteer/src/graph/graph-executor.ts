@@ -1,8 +1,8 @@
 // The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Knows nothing of devices.
 
+import { allFinite } from '../floats.ts'
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
 import type { Graph } from './build.ts'
-import { allFinite } from '../floats.ts'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
 import { afterGood, afterOverflow, FIRST_SCALE, type LossScale } from './loss-scale.ts'
 import { lossRule } from './losses.ts'
@@ -23,14 +23,21 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
       runner.loadParameters(flat)
     },
     async gradient(batch, into, early) {
-      if (into.length !== graph.parameterCount) throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
+      if (into.length !== graph.parameterCount)
+        throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
       checkBatch(graph, batch)
       if (batch.samples === 0) into.fill(0)
-      return inTurn(() => (runner.precision === 'f32' ? gradientOf(runner, batch, { into, lossScale: 1, early }) : scaledGradient(runner, batch, { into, scaling })))
+      return inTurn(() =>
+        runner.precision === 'f32'
+          ? gradientOf(runner, batch, { into, lossScale: 1, early })
+          : scaledGradient(runner, batch, { into, scaling }),
+      )
     },
     async evaluate(batch) {
       checkBatch(graph, batch)
-      return inTurn(() => sumOver(runner, batch, microBatches(batch.samples, runner.capacity), () => ({ parts: EVALUATE })))
+      return inTurn(() =>
+        sumOver(runner, batch, microBatches(batch.samples, runner.capacity), () => ({ parts: EVALUATE })),
+      )
     },
     async predict(x, samples) {
       checkInput(graph, x, samples)
@@ -46,18 +53,28 @@ interface GradientOptions {
   readonly early?: EarlyRanges | undefined
 }
 
-function gradientOf(runner: GraphRunner, batch: Batch, { into, lossScale, early }: GradientOptions): Promise<BatchSums> {
+function gradientOf(
+  runner: GraphRunner,
+  batch: Batch,
+  { into, lossScale, early }: GradientOptions,
+): Promise<BatchSums> {
   return sumOver(runner, batch, piecesOf(runner.graph, batch, runner.capacity), (first, last) => ({
-    parts: TRAIN, clearGradient: first, lossScale, ...(last ? { gradientInto: into, ...(early ? { early } : {}) } : {}),
+    parts: TRAIN,
+    clearGradient: first,
+    lossScale,
+    ...(last ? { gradientInto: into, ...(early ? { early } : {}) } : {}),
   }))
 }
 
 /**
  * A batch that overflows is computed again with half the scale: skipping it would lose samples that others count on.
- * A loss that is not finite is the model's doing and is passed on. Nothing is handed out early: what overflowed is known last.
+ * A loss that is not finite is the model's doing and is passed on. Nothing is handed out early: what overflowed is
+ * known last.
  */
 async function scaledGradient(
-  runner: GraphRunner, batch: Batch, { into, scaling }: { readonly into: Float32Array; readonly scaling: { now: LossScale } },
+  runner: GraphRunner,
+  batch: Batch,
+  { into, scaling }: { readonly into: Float32Array; readonly scaling: { now: LossScale } },
 ): Promise<BatchSums> {
   for (;;) {
     const { scale } = scaling.now
@@ -89,10 +106,16 @@ async function sumOver(runner: GraphRunner, batch: Batch, pieces: Pieces, option
   const keys = graph.keys && (batch.keys ?? Int32Array.from({ length: batch.samples }, (_, i) => i))
   const runs = pieces.map(({ start, count }, index) => {
     const write = [
-      [graph.input, slice(batch.x, start, count, graph.input.size)] as const, [target, slice(batch.y, start, count, target.size)] as const,
+      [graph.input, slice(batch.x, start, count, graph.input.size)] as const,
+      [target, slice(batch.y, start, count, target.size)] as const,
       ...(graph.keys && keys ? [[graph.keys, keys.subarray(start, start + count)] as const] : []),
     ]
-    return runner.run({ samples: count, write, read: [loss, correct], ...options(index === 0, index === pieces.length - 1) })
+    return runner.run({
+      samples: count,
+      write,
+      read: [loss, correct],
+      ...options(index === 0, index === pieces.length - 1),
+    })
   })
   return addUp(await Promise.all(runs), graph, batch)
 }
@@ -126,7 +149,7 @@ function slice(values: Batch['x'], start: number, count: number, size: number): 
 /** Runs tasks one after another: two batches at once would mix their gradients. */
 function turns(): <T>(task: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve()
-  return task => {
+  return (task) => {
     const next = last.then(task, task)
     last = next.catch(() => undefined)
     return next

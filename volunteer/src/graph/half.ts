@@ -1,5 +1,5 @@
-// Which values a plan with f16 storage keeps in half: what flows between kernels in forward and backward. What is written or
-// read from outside, what kernels keep as statistics, parameters and their gradients stay f32.
+// Which values a plan with f16 storage keeps in half: what flows between kernels in forward and backward. What is
+// written or read from outside, what kernels keep as statistics, parameters and their gradients stay f32.
 
 import { boundBindings, type Binding, type KernelCall, type Pass } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
@@ -9,29 +9,36 @@ import type { Tensor } from './tensor.ts'
 /** 'f16': values between kernels are stored as f16; arithmetic, sums, parameters and gradients are f32 either way. */
 export type Precision = 'f32' | 'f16'
 
-/** The names by which kernels know what flows; everything else (mean, probabilities, logSums …) needs its digits or its range. */
+/**
+ * The names by which kernels know what flows; everything else (mean, probabilities, logSums …) needs its digits or its
+ * range.
+ */
 const FLOWING = new Set(['x', 'y', 'dy', 'dx', 'a', 'b', 'residual', 'qkv', 'dqkv'])
 
 /** Storages of the values that are kept in half. */
 export function halfStorages(graph: Graph): ReadonlySet<number> {
   const half = new Set<number>()
-  const kept = new Set([graph.output, graph.inputGradient, graph.input].flatMap(tensor => (tensor ? [tensor.storage] : [])))
+  const kept = new Set(
+    [graph.output, graph.inputGradient, graph.input].flatMap((tensor) => (tensor ? [tensor.storage] : [])),
+  )
   for (const call of [...graph.forward, ...graph.evaluation, ...graph.loss, ...graph.backward])
     for (const [name, { storage, role, shared }] of tensorsOf(call)) {
       const flows = FLOWING.has(name) && !shared && (role === 'activation' || role === 'activationGradient')
       if (flows) half.add(storage)
       else kept.add(storage)
     }
-  return new Set([...half].filter(storage => !kept.has(storage)))
+  return new Set([...half].filter((storage) => !kept.has(storage)))
 }
 
 function tensorsOf({ operands }: KernelCall<Tensor>): [string, Tensor][] {
-  return Object.entries(operands as Readonly<Record<string, Tensor | undefined>>).flatMap(([name, tensor]) => (tensor ? [[name, tensor]] : []))
+  return Object.entries(operands as Readonly<Record<string, Tensor | undefined>>).flatMap(([name, tensor]) =>
+    tensor ? [[name, tensor]] : [],
+  )
 }
 
 /** The same passes with those values in half, and the gradient at the loss multiplied by the loss scale. */
 export function inHalf(drafts: readonly DraftPass[], half: ReadonlySet<number>): DraftPass[] {
-  return drafts.map(draft => ({ ...draft, pass: passInHalf(draft, half) }))
+  return drafts.map((draft) => ({ ...draft, pass: passInHalf(draft, half) }))
 }
 
 function passInHalf({ part, pass, operands }: DraftPass, half: ReadonlySet<number>): Pass {

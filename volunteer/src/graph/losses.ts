@@ -1,7 +1,8 @@
-// The losses: loss → what its target looks like, and the kernel that makes Σloss and the gradient it starts backward with.
+// The losses: loss → what its target looks like, and the kernel that makes Σloss and the gradient it starts backward
+// with.
 
-import { elementCount, lastSize, type KernelCall, type Shape } from '@starling-grid/shaders'
 import type { Loss, ModelSpec } from '@starling-grid/model'
+import { elementCount, lastSize, type KernelCall, type Shape } from '@starling-grid/shaders'
 import type { Tensor } from './tensor.ts'
 
 /** What a loss kernel reads and writes. */
@@ -29,9 +30,9 @@ export interface LossRule {
 // x (…, classes), target (…) of class indices
 const crossEntropy: LossRule = {
   target: 'classes',
-  targetShape: output => output.slice(0, -1),
+  targetShape: (output) => output.slice(0, -1),
   counts: true,
-  rows: output => elementCount(output) / lastSize(output),
+  rows: (output) => elementCount(output) / lastSize(output),
   kernel(operands, { label_smoothing: smoothing, ignore_index: ignored }) {
     const classes = lastSize(operands.x.shape)
     const options = { ...(smoothing === undefined ? {} : { smoothing }), ...(ignored === undefined ? {} : { ignored }) }
@@ -42,22 +43,30 @@ const crossEntropy: LossRule = {
 // x and target (…)
 const mse: LossRule = {
   target: 'values',
-  targetShape: output => output,
+  targetShape: (output) => output,
   counts: false,
   rows: () => 1,
-  kernel: ({ x, target, loss, dx }) => ({ kernel: 'mse.loss', dims: { size: x.size }, operands: { x, target, loss, dx } }),
+  kernel: ({ x, target, loss, dx }) => ({
+    kernel: 'mse.loss',
+    dims: { size: x.size },
+    operands: { x, target, loss, dx },
+  }),
 }
 
 // x and target (…), each target from 0 to 1; an output is correct on the side of ½ on which its target is
 const bceWithLogits: LossRule = {
   target: 'values',
-  targetShape: output => output,
+  targetShape: (output) => output,
   counts: true,
   rows: () => 1,
-  kernel: operands => ({ kernel: 'bce_with_logits.loss', dims: { size: operands.x.size }, operands }),
+  kernel: (operands) => ({ kernel: 'bce_with_logits.loss', dims: { size: operands.x.size }, operands }),
 }
 
-export const LOSSES: { readonly [L in Loss]: LossRule } = { cross_entropy: crossEntropy, mse, bce_with_logits: bceWithLogits }
+export const LOSSES: { readonly [L in Loss]: LossRule } = {
+  cross_entropy: crossEntropy,
+  mse,
+  bce_with_logits: bceWithLogits,
+}
 
 export function lossRule(loss: Loss): LossRule {
   return LOSSES[loss]

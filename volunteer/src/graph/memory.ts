@@ -1,6 +1,6 @@
 // Lifetimes → places in few buffers: values that are never needed at the same time share memory.
-// WebGPU forbids binding one buffer for reading and for writing in one dispatch, even at different places in it, so values
-// that meet that way lie in different buffers.
+// WebGPU forbids binding one buffer for reading and for writing in one dispatch, even at different places in it, so
+// values that meet that way lie in different buffers.
 import { random32 } from '@starling-grid/protocol'
 
 export interface Life {
@@ -44,7 +44,10 @@ interface OpenBuffer {
 
 /** A plan that takes at most this many times the least bytes is good enough. */
 const GOOD_ENOUGH = 1.005
-/** Values to place anew while a better plan is looked for: milliseconds for a small model, a tenth of a second for one with 500 values. */
+/**
+ * Values to place anew while a better plan is looked for: milliseconds for a small model, a tenth of a second for one
+ * with 500 values.
+ */
 const SEARCH_PLACINGS = 2000
 const SEARCH_SEED = 1
 
@@ -57,12 +60,15 @@ const ORDERS: readonly ((life: Life) => number)[] = [
 ]
 
 /**
- * Places one value after the other where memory grows least: in the lowest gap that is free for its whole life. Of several
- * orders the best is changed by one value at a time, as long as that helps. Equal lives have equal plans.
+ * Places one value after the other where memory grows least: in the lowest gap that is free for its whole life. Of
+ * several orders the best is changed by one value at a time, as long as that helps. Equal lives have equal plans.
  */
 export function assignBuffers(lives: readonly Life[], options: MemoryOptions = {}): MemoryPlan {
   const goodBytes = GOOD_ENOUGH * leastBytes(lives)
-  let best: { readonly order: readonly number[]; readonly plan: MemoryPlan } = { order: [], plan: { buffers: [Infinity], places: [] } }
+  let best: { readonly order: readonly number[]; readonly plan: MemoryPlan } = {
+    order: [],
+    plan: { buffers: [Infinity], places: [] },
+  }
   for (const next of orders(lives, () => best.order)) {
     if (bytesOf(best.plan) <= goodBytes) break
     const plan = placeInOrder(lives, next, options)
@@ -73,7 +79,10 @@ export function assignBuffers(lives: readonly Life[], options: MemoryOptions = {
 
 /** First each of the orders, then the best so far with one value elsewhere. */
 function* orders(lives: readonly Life[], best: () => readonly number[]): Generator<readonly number[]> {
-  for (const key of ORDERS) yield [...lives.entries()].sort(([, a], [, b]) => difference(key(a), key(b)) || b.bytes - a.bytes).map(([index]) => index)
+  for (const key of ORDERS)
+    yield [...lives.entries()]
+      .sort(([, a], [, b]) => difference(key(a), key(b)) || b.bytes - a.bytes)
+      .map(([index]) => index)
   const random = random32(SEARCH_SEED)
   for (let moves = Math.floor(SEARCH_PLACINGS / lives.length); moves > 0; moves--) {
     const order = [...best()]
@@ -91,7 +100,11 @@ function bytesOf({ buffers }: MemoryPlan): number {
   return buffers.reduce((sum, bytes) => sum + bytes, 0)
 }
 
-function placeInOrder(lives: readonly Life[], order: readonly number[], { apart = [], maxBufferBytes = Infinity }: MemoryOptions): MemoryPlan {
+function placeInOrder(
+  lives: readonly Life[],
+  order: readonly number[],
+  { apart = [], maxBufferBytes = Infinity }: MemoryOptions,
+): MemoryPlan {
   const buffers: OpenBuffer[] = []
   const places = new Array<Place>(lives.length)
   for (const index of order) {
@@ -110,26 +123,32 @@ function placeInOrder(lives: readonly Life[], order: readonly number[], { apart 
 /** The least memory that any plan for these lives takes: the most that is alive at one time. */
 export function leastBytes(lives: readonly Life[]): number {
   const starts = [...new Set(lives.map(({ first }) => first))]
-  const aliveAt = (time: number) => lives.reduce((sum, { first, last, bytes }) => (first <= time && time <= last ? sum + bytes : sum), 0)
+  const aliveAt = (time: number) =>
+    lives.reduce((sum, { first, last, bytes }) => (first <= time && time <= last ? sum + bytes : sum), 0)
   return Math.max(0, ...starts.map(aliveAt))
 }
 
 function bestPlace(
-  buffers: readonly OpenBuffer[], life: Life, { avoid, maxBufferBytes }: { readonly avoid: ReadonlySet<number> | undefined; readonly maxBufferBytes: number },
+  buffers: readonly OpenBuffer[],
+  life: Life,
+  { avoid, maxBufferBytes }: { readonly avoid: ReadonlySet<number> | undefined; readonly maxBufferBytes: number },
 ): Place | undefined {
   let best: { readonly place: Place; readonly growth: number } | undefined
   for (const [index, buffer] of buffers.entries()) {
-    if (buffer.placed.some(other => avoid?.has(other.index))) continue
+    if (buffer.placed.some((other) => avoid?.has(other.index))) continue
     const byteOffset = lowestGap(buffer.placed, life)
     const end = byteOffset + life.bytes
     const growth = Math.max(0, end - buffer.bytes)
-    if (end <= maxBufferBytes && growth < (best?.growth ?? life.bytes)) best = { place: { buffer: index, byteOffset }, growth }
+    if (end <= maxBufferBytes && growth < (best?.growth ?? life.bytes))
+      best = { place: { buffer: index, byteOffset }, growth }
   }
   return best?.place
 }
 
 function lowestGap(placed: readonly Placed[], life: Life): number {
-  const neighbours = placed.filter(other => other.first <= life.last && life.first <= other.last).sort((a, b) => a.byteOffset - b.byteOffset)
+  const neighbours = placed
+    .filter((other) => other.first <= life.last && life.first <= other.last)
+    .sort((a, b) => a.byteOffset - b.byteOffset)
   let offset = 0
   for (const other of neighbours) {
     if (offset + life.bytes <= other.byteOffset) return offset

@@ -1,14 +1,14 @@
 // Graph + capacity → static plan: every pass with the buffers that it binds. Made once; a run only replays it.
 // Pure: it knows the limits of an adapter and touches no device.
 
-import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
 import { GridError } from '@starling-grid/protocol'
-import type { Graph } from './build.ts'
+import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
+import type { FloatRange } from '../floats.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
+import type { Graph } from './build.ts'
 import { firstGuess, type Choose } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
-import type { FloatRange } from '../floats.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf, type Precision } from './half.ts'
 import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
@@ -79,9 +79,15 @@ const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
  * @throws GridError('adapter-limit') naming the limit when not even one sample fits
  */
-export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose = firstGuess(traits), precision = 'f32', recompute = false }: PlanOptions): Plan {
+export function planGraph(
+  whole: Graph,
+  { traits, limits, maxMicroBatch, choose = firstGuess(traits), precision = 'f32', recompute = false }: PlanOptions,
+): Plan {
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
-    throw new GridError('adapter-limit', `Values in f16 need the feature ${HALF_FEATURE}, which the adapter does not have. Use f32.`)
+    throw new GridError(
+      'adapter-limit',
+      `Values in f16 need the feature ${HALF_FEATURE}, which the adapter does not have. Use f32.`,
+    )
   const fused = separateEvaluation(fuseGraph(whole))
   const graph = recompute ? recomputeGraph(fused) : fused
   const half = precision === 'f16' ? halfStorages(graph) : undefined
@@ -89,12 +95,14 @@ export function planGraph(whole: Graph, { traits, limits, maxMicroBatch, choose 
     const exact = beginGradients(draftPasses(graph, choose, capacity))
     const drafts = half ? inHalf(exact, half) : exact
     // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
-    const plans = [shareScratch(drafts), drafts].map(passes => planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }))
-    const fitting = plans.filter(plan => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
+    const plans = [shareScratch(drafts), drafts].map((passes) =>
+      planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }),
+    )
+    const fitting = plans.filter((plan) => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
     const [best] = fitting.filter((plan, i) => poolBytes(plan) <= SHARED_SCRATCH_BYTES || i === fitting.length - 1)
     if (best) return best
     if (capacity > 1) continue
-    const [obstacle] = plans.map(plan => firstObstacle(plan, limits))
+    const [obstacle] = plans.map((plan) => firstObstacle(plan, limits))
     throw new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle}.`)
   }
 }
@@ -108,11 +116,11 @@ export function poolBytes({ buffers }: Plan): number {
 }
 
 function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): string | undefined {
-  const bound = PARTS.flatMap(part => parts[part].map(({ resources }) => resources))
+  const bound = PARTS.flatMap((part) => parts[part].map(({ resources }) => resources))
   const needs = {
-    maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap(resources => resources.map(({ bytes }) => bytes))),
+    maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap((resources) => resources.map(({ bytes }) => bytes))),
     maxBufferSize: Math.max(flat.deviceLength * Float32Array.BYTES_PER_ELEMENT, ...buffers),
-    maxStorageBuffersPerShaderStage: Math.max(0, ...bound.map(resources => resources.length)),
+    maxStorageBuffersPerShaderStage: Math.max(0, ...bound.map((resources) => resources.length)),
   }
   for (const [name, need] of Object.entries(needs)) {
     const has = limits[name as keyof PlanLimits]
@@ -121,23 +129,46 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): stri
   return undefined
 }
 
-function planCapacity(graph: Graph, drafts: readonly DraftPass[], { capacity, maxBufferBytes }: { readonly capacity: number; readonly maxBufferBytes: number }): Plan {
+function planCapacity(
+  graph: Graph,
+  drafts: readonly DraftPass[],
+  { capacity, maxBufferBytes }: { readonly capacity: number; readonly maxBufferBytes: number },
+): Plan {
   const pool = new Pool(graph, capacity)
   for (const [index, draft] of drafts.entries()) pool.use(draft, index)
   const memory = pool.assign(maxBufferBytes)
   const flat = flatViews(graph.parameters)
-  const planned = (part: GraphPart) => drafts.filter(draft => draft.part === part).map(({ pass, origin, operands }) => ({
-    pass, origin, resources: boundBindings(pass).map((binding, i) => resourceOf(operands[i], binding, flat, memory.placeOf)),
-  }))
+  const planned = (part: GraphPart) =>
+    drafts
+      .filter((draft) => draft.part === part)
+      .map(({ pass, origin, operands }) => ({
+        pass,
+        origin,
+        resources: boundBindings(pass).map((binding, i) => resourceOf(operands[i], binding, flat, memory.placeOf)),
+      }))
   const forward = planned('forward')
   return {
-    graph, capacity, flat, cleared: clearedRanges(drafts, flat), buffers: memory.buffers, leastBytes: memory.leastBytes, leastTensorBytes: memory.leastTensorBytes,
-    parts: { forward, evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'), loss: planned('loss'), backward: planned('backward') },
+    graph,
+    capacity,
+    flat,
+    cleared: clearedRanges(drafts, flat),
+    buffers: memory.buffers,
+    leastBytes: memory.leastBytes,
+    leastTensorBytes: memory.leastTensorBytes,
+    parts: {
+      forward,
+      evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'),
+      loss: planned('loss'),
+      backward: planned('backward'),
+    },
     placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
 }
 
-/** Collects the lives of everything that is not a view into a flat vector. Key: storage of a tensor, or name of a scratch buffer. */
+/**
+ * Collects the lives of everything that is not a view into a flat vector. Key: storage of a tensor, or name of a
+ * scratch buffer.
+ */
 class Pool {
   private readonly lives = new Map<number | string, { index: number; bytes: number; first: number; last: number }>()
   /** life → lives that are written where it is read, or the other way round */
@@ -161,7 +192,12 @@ class Pool {
       const operand = operands[i]
       if (operand === undefined) throw new Error('internal: a binding without an operand')
       if (typeof operand !== 'string' && isFlat(operand)) continue
-      const life = this.extend(typeof operand === 'string' ? operand : operand.storage, bindingBytes(binding), index, index)
+      const life = this.extend(
+        typeof operand === 'string' ? operand : operand.storage,
+        bindingBytes(binding),
+        index,
+        index,
+      )
       ;(binding.access === 'read' ? read : written).push(life)
     }
     for (const a of written) for (const b of read) if (a !== b) this.separate(a, b)
@@ -170,7 +206,9 @@ class Pool {
   assign(maxBufferBytes: number) {
     const lives: Life[] = [...this.lives.values()]
     const { buffers, places } = assignBuffers(lives, { apart: this.apart, maxBufferBytes })
-    const placeOf = new Map([...this.lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]))
+    const placeOf = new Map(
+      [...this.lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]),
+    )
     const tensors = [...this.lives].flatMap(([key, life]) => (typeof key === 'number' ? [life] : []))
     return { buffers, placeOf, leastBytes: leastBytes(lives), leastTensorBytes: leastBytes(tensors) }
   }
@@ -178,7 +216,11 @@ class Pool {
   private extend(key: number | string, bytes: number, first: number, last: number): number {
     const life = this.lives.get(key)
     if (life) {
-      Object.assign(life, { bytes: Math.max(life.bytes, bytes), first: Math.min(life.first, first), last: Math.max(life.last, last) })
+      Object.assign(life, {
+        bytes: Math.max(life.bytes, bytes),
+        first: Math.min(life.first, first),
+        last: Math.max(life.last, last),
+      })
       return life.index
     }
     const index = this.lives.size
@@ -197,13 +239,22 @@ function isFlat({ role }: Tensor): boolean {
   return role === 'parameter' || role === 'parameterGradient'
 }
 
-function resourceOf(operand: Tensor | string | undefined, binding: Binding, flat: FlatViews, placeOf: ReadonlyMap<number | string, Place>): Resource {
+function resourceOf(
+  operand: Tensor | string | undefined,
+  binding: Binding,
+  flat: FlatViews,
+  placeOf: ReadonlyMap<number | string, Place>,
+): Resource {
   if (operand === undefined) throw new Error('internal: a binding without an operand')
   const bytes = bindingBytes(binding)
   if (typeof operand !== 'string' && isFlat(operand)) {
     const view = flat.views.get(operand.offset)
     if (!view) throw new Error(`internal: ${operand.name} is not in the layout`)
-    return { kind: operand.role === 'parameter' ? 'parameters' : 'gradient', byteOffset: view.deviceOffset * Float32Array.BYTES_PER_ELEMENT, bytes }
+    return {
+      kind: operand.role === 'parameter' ? 'parameters' : 'gradient',
+      byteOffset: view.deviceOffset * Float32Array.BYTES_PER_ELEMENT,
+      bytes,
+    }
   }
   const place = placeOf.get(typeof operand === 'string' ? operand : operand.storage)
   if (place === undefined) throw new Error('internal: an operand without a buffer')

@@ -1,6 +1,7 @@
-// Recomputation: forward is cut where a single value crosses, about √n times, and only what crosses is kept. Backward runs the
-// calls of a segment again, the same kernels on the same values, just before it needs what they make: less memory, more time,
-// equal bits. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). Pure: call lists in, call lists out.
+// Recomputation: forward is cut where a single value crosses, about √n times, and only what crosses is kept. Backward
+// runs the calls of a segment again, the same kernels on the same values, just before it needs what they make: less
+// memory, more time, equal bits. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). Pure:
+// call lists in, call lists out.
 
 import type { Graph } from './build.ts'
 import { firstFreeStorage, renameStorages, storagesOf, tensorsOf, type Call } from './storages.ts'
@@ -13,9 +14,14 @@ export function recomputeGraph(graph: Graph): Graph {
   let { backward } = graph
   // The last segment's values are needed at once.
   for (const [index, segment] of segments.slice(0, -1).entries()) {
-    const later = new Set(segments.slice(index + 1).flat().flatMap(storagesOf))
+    const later = new Set(
+      segments
+        .slice(index + 1)
+        .flat()
+        .flatMap(storagesOf),
+    )
     const made = madeBy(segment, new Set(segments.slice(0, index).flat().flatMap(storagesOf)))
-    const inner = new Set([...made].filter(storage => !later.has(storage) && !outside.has(storage)))
+    const inner = new Set([...made].filter((storage) => !later.has(storage) && !outside.has(storage)))
     backward = withRecomputed(backward, { segment, made, inner, fresh })
   }
   return { ...graph, backward }
@@ -31,28 +37,40 @@ interface Recomputed {
 }
 
 function withRecomputed(backward: readonly Call[], { segment, made, inner, fresh }: Recomputed): readonly Call[] {
-  const wanted = new Set(backward.flatMap(storagesOf).filter(storage => inner.has(storage)))
-  const again = segment.toReversed().filter(call => {
-    const makes = storagesOf(call).filter(storage => made.has(storage))
-    if (!makes.some(storage => wanted.has(storage) && isFirst(segment, call, storage))) return false
-    for (const storage of makes) if (inner.has(storage)) wanted.add(storage)
-    return true
-  }).toReversed()
+  const wanted = new Set(backward.flatMap(storagesOf).filter((storage) => inner.has(storage)))
+  const again = segment
+    .toReversed()
+    .filter((call) => {
+      const makes = storagesOf(call).filter((storage) => made.has(storage))
+      if (!makes.some((storage) => wanted.has(storage) && isFirst(segment, call, storage))) return false
+      for (const storage of makes) if (inner.has(storage)) wanted.add(storage)
+      return true
+    })
+    .toReversed()
   if (again.length === 0) return backward
-  const rewritten = new Set(again.flatMap(call => storagesOf(call).filter(storage => made.has(storage) && isFirst(segment, call, storage))))
-  const copies = new Map([...rewritten].map(storage => [storage, fresh.next++]))
-  const renamed = backward.map(call => renameStorages(call, new Map([...copies].filter(([storage]) => inner.has(storage)))))
-  const at = backward.findIndex(call => storagesOf(call).some(storage => inner.has(storage)))
-  return [...renamed.slice(0, at), ...again.map(call => renameStorages(call, copies)), ...renamed.slice(at)]
+  const rewritten = new Set(
+    again.flatMap((call) => storagesOf(call).filter((storage) => made.has(storage) && isFirst(segment, call, storage))),
+  )
+  const copies = new Map([...rewritten].map((storage) => [storage, fresh.next++]))
+  const renamed = backward.map((call) =>
+    renameStorages(call, new Map([...copies].filter(([storage]) => inner.has(storage)))),
+  )
+  const at = backward.findIndex((call) => storagesOf(call).some((storage) => inner.has(storage)))
+  return [...renamed.slice(0, at), ...again.map((call) => renameStorages(call, copies)), ...renamed.slice(at)]
 }
 
 /** Whoever names a value first in forward makes it. */
 function isFirst(calls: readonly Call[], call: Call, storage: number): boolean {
-  return calls.find(other => storagesOf(other).includes(storage)) === call
+  return calls.find((other) => storagesOf(other).includes(storage)) === call
 }
 
 function madeBy(segment: readonly Call[], before: ReadonlySet<number>): ReadonlySet<number> {
-  return new Set(segment.flatMap(tensorsOf).filter(({ role, storage }) => role === 'activation' && !before.has(storage)).map(({ storage }) => storage))
+  return new Set(
+    segment
+      .flatMap(tensorsOf)
+      .filter(({ role, storage }) => role === 'activation' && !before.has(storage))
+      .map(({ storage }) => storage),
+  )
 }
 
 /** About √n segments, cut at the places nearest to even ones where one activation crosses. */
@@ -60,13 +78,24 @@ function cutForward({ forward }: Graph): readonly (readonly Call[])[] {
   const places = forward.flatMap((_, at) => (at > 0 && crossing(forward, at) === 1 ? [at] : []))
   const wanted = Math.max(2, Math.round(Math.sqrt(forward.length)))
   const even = Array.from({ length: wanted - 1 }, (_, i) => ((i + 1) * forward.length) / wanted)
-  const nearest = even.flatMap(to => places.toSorted((a, b) => Math.abs(a - to) - Math.abs(b - to)).slice(0, 1))
+  const nearest = even.flatMap((to) => places.toSorted((a, b) => Math.abs(a - to) - Math.abs(b - to)).slice(0, 1))
   const cuts = [0, ...[...new Set(nearest)].sort((a, b) => a - b), forward.length]
   return cuts.slice(1).map((end, i) => forward.slice(cuts[i], end))
 }
 
 /** Activations made before `at` and read from there on. */
 function crossing(forward: readonly Call[], at: number): number {
-  const before = new Set(forward.slice(0, at).flatMap(tensorsOf).filter(({ role }) => role === 'activation').map(({ storage }) => storage))
-  return new Set(forward.slice(at).flatMap(storagesOf).filter(storage => before.has(storage))).size
+  const before = new Set(
+    forward
+      .slice(0, at)
+      .flatMap(tensorsOf)
+      .filter(({ role }) => role === 'activation')
+      .map(({ storage }) => storage),
+  )
+  return new Set(
+    forward
+      .slice(at)
+      .flatMap(storagesOf)
+      .filter((storage) => before.has(storage)),
+  ).size
 }

@@ -1,5 +1,5 @@
-// An executor that survives the loss of its device once: it is opened anew, gets the last parameters, and repeats what failed.
-// A second loss is passed on, and the volunteer leaves with its name. Knows nothing of devices.
+// An executor that survives the loss of its device once: it is opened anew, gets the last parameters, and repeats what
+// failed. A second loss is passed on, and the volunteer leaves with its name. Knows nothing of devices.
 
 import { isGridError } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
@@ -38,17 +38,21 @@ class RenewedExecutor implements Executor {
   }
 
   gradient(batch: Batch, into: Float32Array, early?: EarlyRanges): Promise<BatchSums> {
-    if (!early) return this.#withDevice(executor => executor.gradient(batch, into))
+    if (!early) return this.#withDevice((executor) => executor.gradient(batch, into))
     const given = new Set<number>()
-    return this.#withDevice(executor => (given.size === 0 ? executor.gradient(batch, into, noting(early, given)) : rest(executor, batch, { into, early, given })))
+    return this.#withDevice((executor) =>
+      given.size === 0
+        ? executor.gradient(batch, into, noting(early, given))
+        : rest(executor, batch, { into, early, given }),
+    )
   }
 
   evaluate(batch: Batch): Promise<BatchSums> {
-    return this.#withDevice(executor => executor.evaluate(batch))
+    return this.#withDevice((executor) => executor.evaluate(batch))
   }
 
   predict(x: Batch['x'], samples: number): Promise<Float32Array> {
-    return this.#withDevice(executor => executor.predict(x, samples))
+    return this.#withDevice((executor) => executor.predict(x, samples))
   }
 
   destroy(): void {
@@ -94,6 +98,7 @@ interface Started {
 async function rest(executor: Executor, batch: Batch, { into, early, given }: Started): Promise<BatchSums> {
   const again = new Float32Array(into.length)
   const sums = await executor.gradient(batch, again)
-  for (const [index, { start, end }] of early.ranges.entries()) if (!given.has(index)) into.set(again.subarray(start, end), start)
+  for (const [index, { start, end }] of early.ranges.entries())
+    if (!given.has(index)) into.set(again.subarray(start, end), start)
   return sums
 }

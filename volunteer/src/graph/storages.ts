@@ -8,10 +8,12 @@ export type Call = KernelCall<Tensor>
 
 /** The call with some storages under other numbers. */
 export function renameStorages(call: Call, names: ReadonlyMap<number, number>): Call {
-  const renamed = Object.entries(call.operands as Readonly<Record<string, Tensor | undefined>>).map(([name, tensor]) => {
-    const storage = tensor && names.get(tensor.storage)
-    return [name, storage === undefined ? tensor : { ...tensor, storage }]
-  })
+  const renamed = Object.entries(call.operands as Readonly<Record<string, Tensor | undefined>>).map(
+    ([name, tensor]) => {
+      const storage = tensor && names.get(tensor.storage)
+      return [name, storage === undefined ? tensor : { ...tensor, storage }]
+    },
+  )
   // The compiler cannot follow that the operands keep their names.
   return { ...call, operands: Object.fromEntries(renamed) } as Call
 }
@@ -21,7 +23,7 @@ export function storagesOf(call: Call): number[] {
 }
 
 export function tensorsOf({ operands }: Call): Tensor[] {
-  return Object.values(operands as Readonly<Record<string, Tensor | undefined>>).flatMap(tensor => tensor ?? [])
+  return Object.values(operands as Readonly<Record<string, Tensor | undefined>>).flatMap((tensor) => tensor ?? [])
 }
 
 /** No tensor of the graph has this number or a larger one. */
@@ -31,8 +33,8 @@ export function firstFreeStorage({ forward, evaluation, loss, backward, input, o
 }
 
 /**
- * Evaluation with values of its own, but for the output: sharing them with forward, each would seem to live from one to the
- * other, and all at the same time.
+ * Evaluation with values of its own, but for the output: sharing them with forward, each would seem to live from one to
+ * the other, and all at the same time.
  */
 export function separateEvaluation(graph: Graph): Graph {
   if (graph.evaluation === graph.forward) return graph
@@ -40,5 +42,5 @@ export function separateEvaluation(graph: Graph): Graph {
   const names = new Map<number, number>()
   for (const { role, storage } of graph.evaluation.flatMap(tensorsOf))
     if (role === 'activation' && storage !== graph.output.storage && !names.has(storage)) names.set(storage, next++)
-  return { ...graph, evaluation: graph.evaluation.map(call => renameStorages(call, names)) }
+  return { ...graph, evaluation: graph.evaluation.map((call) => renameStorages(call, names)) }
 }

@@ -56,7 +56,8 @@ export class TensorFactory {
 
   /** The same elements under another shape. */
   view(source: Tensor, shape: Shape): Tensor {
-    if (elementCount(shape) !== source.size) throw new Error(`internal: [${shape.join(', ')}] is no view of ${source.name}`)
+    if (elementCount(shape) !== source.size)
+      throw new Error(`internal: [${shape.join(', ')}] is no view of ${source.name}`)
     return { ...source, id: this.next++, shape }
   }
 

@@ -1,5 +1,5 @@
-// The chunks of one state or reduced gradient while it is fetched: which are here, which are asked for. A chunk is here when
-// its SHA-256 is the one that the sources agreed on; what is here stays, whoever sent it and whoever goes away.
+// The chunks of one state or reduced gradient while it is fetched: which are here, which are asked for. A chunk is here
+// when its SHA-256 is the one that the sources agreed on; what is here stays, whoever sent it and whoever goes away.
 import { FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
 
 export const HASH_BYTES = 32
@@ -26,14 +26,18 @@ export function chunksOf(total: number): number {
 /** The hashes of all chunks, one after the other. */
 export async function hashChunks(bytes: Uint8Array): Promise<Uint8Array> {
   const hashes = new Uint8Array(HASH_BYTES * chunksOf(bytes.byteLength))
-  for (let i = 0; i < chunksOf(bytes.byteLength); i++) hashes.set(await sha256(bytes.subarray(i * FETCH_CHUNK_BYTES, (i + 1) * FETCH_CHUNK_BYTES)), HASH_BYTES * i)
+  for (let i = 0; i < chunksOf(bytes.byteLength); i++)
+    hashes.set(await sha256(bytes.subarray(i * FETCH_CHUNK_BYTES, (i + 1) * FETCH_CHUNK_BYTES)), HASH_BYTES * i)
   return hashes
 }
 
 /** The list that most sources gave; of equally common ones the first. */
 export function agreedList(lists: readonly HashList[]): HashList | undefined {
   const votes = (list: HashList): number => lists.filter((other) => sameList(list, other)).length
-  return lists.reduce<HashList | undefined>((best, list) => (best === undefined || votes(list) > votes(best) ? list : best), undefined)
+  return lists.reduce<HashList | undefined>(
+    (best, list) => (best === undefined || votes(list) > votes(best) ? list : best),
+    undefined,
+  )
 }
 
 export function sameList(a: HashList, b: HashList): boolean {
@@ -77,7 +81,10 @@ export class ChunkBoard {
   /** Its bytes are in place: true when they are the right ones. */
   async check(chunk: StateChunk): Promise<boolean> {
     const { index, from, length } = chunk
-    const right = sameBytes(await sha256(this.bytes.subarray(from, from + length)), this.list.hashes.subarray(HASH_BYTES * index, HASH_BYTES * (index + 1)))
+    const right = sameBytes(
+      await sha256(this.bytes.subarray(from, from + length)),
+      this.list.hashes.subarray(HASH_BYTES * index, HASH_BYTES * (index + 1)),
+    )
     if (right) this.#states[index] = STATE.here
     else this.giveBack(chunk)
     return right
@@ -87,7 +94,8 @@ export class ChunkBoard {
   async fill(from: number, bytes: Uint8Array): Promise<boolean> {
     if (from + bytes.byteLength !== this.list.total) return false
     this.bytes.set(bytes, from)
-    for (let index = 0; index < this.#states.length; index++) if (this.#states[index] !== STATE.here) await this.check(this.#chunk(index))
+    for (let index = 0; index < this.#states.length; index++)
+      if (this.#states[index] !== STATE.here) await this.check(this.#chunk(index))
     return this.done
   }
 

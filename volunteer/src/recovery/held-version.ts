@@ -1,7 +1,17 @@
-// The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either whole
-// or not there (R10), and the reduced gradients of the last steps, for members that are some steps behind (R7).
+// The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either
+// whole or not there (R10), and the reduced gradients of the last steps, for members that are some steps behind (R7).
 import {
-  decodeVersionState, emptyStates, encodeVersionState, initialVersionState, maxVersionBytes, meanOfStep, nextVersion, parameterLayout, type ModelSpec, type ParameterLayout, type VersionContent,
+  decodeVersionState,
+  emptyStates,
+  encodeVersionState,
+  initialVersionState,
+  maxVersionBytes,
+  meanOfStep,
+  nextVersion,
+  parameterLayout,
+  type ModelSpec,
+  type ParameterLayout,
+  type VersionContent,
 } from '@starling-grid/model'
 import { PLAN_WINDOW, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
@@ -16,7 +26,10 @@ export interface TrainingTerms {
   readonly clipNorm: number | undefined
 }
 
-/** Bytes of reduced gradients that are kept: several steps of any model that a tab can train, and below what it has in buffers anyway. */
+/**
+ * Bytes of reduced gradients that are kept: several steps of any model that a tab can train, and below what it has in
+ * buffers anyway.
+ */
 const KEPT_BYTES = 64 * 1024 * 1024
 
 export class HeldVersion {
@@ -57,26 +70,36 @@ export class HeldVersion {
     this.#version = version
   }
 
-  /** @throws GridError 'version-corrupt' when the bytes are not the whole state of `version`, or of any version of this model */
+  /**
+   * @throws GridError 'version-corrupt' when the bytes are not the whole state of `version`, or of any version of this
+   * model
+   */
   decode(bytes: Uint8Array, version?: VersionRef): VersionState & { readonly version: VersionRef } {
     return decodeVersionState(bytes, { ...this.#terms, layout: this.layout, ...(version ? { version } : {}) })
   }
 
   /**
-   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine (DESIGN §4.1.7): mean over the targets,
-   * clip, update into the spare copy, swap.
+   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine (DESIGN §4.1.7): mean over the
+   * targets, clip, update into the spare copy, swap.
    */
   apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {
     // the job's bound is on gradients, and members of a round kept to it in their inner steps
     const clipNorm = record.kind === 'round' ? undefined : this.#terms.clipNorm
     meanOfStep(this, sum, { targets: record.targets, mean: this.#mean, clipNorm })
-    nextVersion({ ...this.#terms, layout: this.layout }, this.#held, this.#mean, this.#spare, record.kind === 'round' ? 'round' : 'step')
+    nextVersion(
+      { ...this.#terms, layout: this.layout },
+      this.#held,
+      this.#mean,
+      this.#spare,
+      record.kind === 'round' ? 'round' : 'step',
+    )
     const old = this.#held
     this.#held = this.#spare
     this.#spare = old
     this.#version = version
     this.#reduced.push({ version, sum })
-    if (this.#reduced.length > Math.min(PLAN_WINDOW, Math.max(1, Math.floor(KEPT_BYTES / sum.byteLength)))) this.#reduced.shift()
+    if (this.#reduced.length > Math.min(PLAN_WINDOW, Math.max(1, Math.floor(KEPT_BYTES / sum.byteLength))))
+      this.#reduced.shift()
   }
 
   /** Σ gradients of the step that made `version`, if this member still has them. */

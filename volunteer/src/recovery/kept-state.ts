@@ -1,7 +1,17 @@
-// The last state that this volunteer held, in its host's cache, for when it comes back, and with it the proof that R4 asks for: the
-// committed version that was acknowledged last, and the records since. A cache may forget and may be damaged: what is read is compared
-// with its SHA-256, and whether its version is on the chain is the coordinator's to say.
-import { type Claim, ClaimSchema, digest, isGridError, type JobId, parse, parseJson, type Sha256 } from '@starling-grid/protocol'
+// The last state that this volunteer held, in its host's cache, for when it comes back, and with it the proof that R4
+// asks for: the committed version that was acknowledged last, and the records since. A cache may forget and may be
+// damaged: what is read is compared with its SHA-256, and whether its version is on the chain is the coordinator's to
+// say.
+import {
+  type Claim,
+  ClaimSchema,
+  digest,
+  isGridError,
+  type JobId,
+  parse,
+  parseJson,
+  type Sha256,
+} from '@starling-grid/protocol'
 import { sha256Of } from '../data/shards.ts'
 import type { ShardCache } from '../host.ts'
 
@@ -74,7 +84,11 @@ function decode(bytes: Uint8Array<ArrayBuffer>): Kept | undefined {
   const start = LENGTH_BYTES + new DataView(bytes.buffer).getUint32(0, true)
   if (start > bytes.byteLength) return undefined
   try {
-    const claim = parse(ClaimSchema, parseJson(new TextDecoder().decode(bytes.subarray(LENGTH_BYTES, start)), bytes.byteLength, 'a kept claim'), 'kept claim')
+    const claim = parse(
+      ClaimSchema,
+      parseJson(new TextDecoder().decode(bytes.subarray(LENGTH_BYTES, start)), bytes.byteLength, 'a kept claim'),
+      'kept claim',
+    )
     return { state: bytes.slice(start), claim }
   } catch (error) {
     if (!isGridError(error)) throw error

@@ -1,8 +1,27 @@
-// The asking side of a fetch (R7): hashes from up to three members that hold the version, then its chunks from those that agree,
-// in parallel. A member that goes away, lies or stalls costs the chunk that it was asked for, never what is here already.
-import { type ErrorCode, FetchRefusalSchema, type FetchRequest, type Frame, GridError, isErrorCode, type MemberId, parse, parseJson } from '@starling-grid/protocol'
+// The asking side of a fetch (R7): hashes from up to three members that hold the version, then its chunks from those
+// that agree, in parallel. A member that goes away, lies or stalls costs the chunk that it was asked for, never what is
+// here already.
+import {
+  type ErrorCode,
+  FetchRefusalSchema,
+  type FetchRequest,
+  type Frame,
+  GridError,
+  isErrorCode,
+  type MemberId,
+  parse,
+  parseJson,
+} from '@starling-grid/protocol'
 import { pause } from '../pause.ts'
-import { agreedList, ChunkBoard, chunksOf, HASH_BYTES, type HashList, sameList, type StateChunk } from './chunk-board.ts'
+import {
+  agreedList,
+  ChunkBoard,
+  chunksOf,
+  HASH_BYTES,
+  type HashList,
+  sameList,
+  type StateChunk,
+} from './chunk-board.ts'
 import { blank } from './state-server.ts'
 
 /** ms without an answer before a source counts as dead (R7: drop that source) */
@@ -60,7 +79,12 @@ export class StateFetch {
    * `rest`: the coordinator's copy from a byte on, when it has one: the last resort.
    * @throws GridError 'link-lost' when nobody could serve, 'checksum' when the coordinator's copy is another one
    */
-  async fetch(wanted: Wanted, sources: readonly MemberId[], signal: AbortSignal, rest?: (from: number) => Promise<Uint8Array>): Promise<Uint8Array<ArrayBuffer>> {
+  async fetch(
+    wanted: Wanted,
+    sources: readonly MemberId[],
+    signal: AbortSignal,
+    rest?: (from: number) => Promise<Uint8Array>,
+  ): Promise<Uint8Array<ArrayBuffer>> {
     const failures: string[] = []
     let left = [...sources]
     while (left.length > 0) {
@@ -72,7 +96,11 @@ export class StateFetch {
       for (const { reason } of failed) failures.push(reason)
       left = left.filter((source) => !failed.some((failure) => failure.source === source))
     }
-    if (rest === undefined) throw new GridError('link-lost', `nobody could send version ${wanted.version.v}: ${failures.join('; ') || 'no source was named'}`)
+    if (rest === undefined)
+      throw new GridError(
+        'link-lost',
+        `nobody could send version ${wanted.version.v}: ${failures.join('; ') || 'no source was named'}`,
+      )
     return this.#rest(wanted, rest)
   }
 
@@ -89,39 +117,53 @@ export class StateFetch {
   }
 
   /** Asks these members for what is missing, and returns those that failed. */
-  async #from(sources: readonly MemberId[], task: Task): Promise<{ readonly source: MemberId; readonly reason: string }[]> {
+  async #from(
+    sources: readonly MemberId[],
+    task: Task,
+  ): Promise<{ readonly source: MemberId; readonly reason: string }[]> {
     const failed: { readonly source: MemberId; readonly reason: string }[] = []
-    const fail = (source: MemberId, error: unknown): void => void failed.push({ source, reason: error instanceof Error ? error.message : String(error) })
+    const fail = (source: MemberId, error: unknown): void =>
+      void failed.push({ source, reason: error instanceof Error ? error.message : String(error) })
     const lists = await this.#gather(sources, task, fail)
     const agreed = agreedList([...lists.values()])
     if (agreed === undefined) return failed
     const board = this.#resume(task.wanted, agreed)
-    await Promise.all([...lists].map(async ([source, list]) => {
-      try {
-        if (!sameList(list, agreed)) throw new GridError('digest-mismatch', `${short(source)} holds other bytes than the rest`)
-        for (let chunk = board.take(); chunk !== undefined; chunk = board.take()) await this.#getChunk(source, { board, chunk, task })
-      } catch (error) {
-        fail(source, error)
-      }
-    }))
+    await Promise.all(
+      [...lists].map(async ([source, list]) => {
+        try {
+          if (!sameList(list, agreed))
+            throw new GridError('digest-mismatch', `${short(source)} holds other bytes than the rest`)
+          for (let chunk = board.take(); chunk !== undefined; chunk = board.take())
+            await this.#getChunk(source, { board, chunk, task })
+        } catch (error) {
+          fail(source, error)
+        }
+      }),
+    )
     return failed
   }
 
   /** The hash lists of those that answer, soon after the first. Who comes too late may be asked again. */
-  async #gather(sources: readonly MemberId[], task: Task, fail: (source: MemberId, error: unknown) => void): Promise<ReadonlyMap<MemberId, HashList>> {
+  async #gather(
+    sources: readonly MemberId[],
+    task: Task,
+    fail: (source: MemberId, error: unknown) => void,
+  ): Promise<ReadonlyMap<MemberId, HashList>> {
     const lists = new Map<MemberId, HashList>()
     const late = new AbortController()
     const signal = AbortSignal.any([task.signal, late.signal])
     let timer: ReturnType<typeof setTimeout> | undefined
-    await Promise.all(sources.map(async (source) => {
-      try {
-        await this.#parts.reach(source, signal)
-        lists.set(source, await this.#askHashes(source, { ...task, signal }))
-        timer ??= setTimeout(() => late.abort(new GridError('link-timeout', 'slower than the others')), GRACE_MS)
-      } catch (error) {
-        if (!late.signal.aborted) fail(source, error)
-      }
-    }))
+    await Promise.all(
+      sources.map(async (source) => {
+        try {
+          await this.#parts.reach(source, signal)
+          lists.set(source, await this.#askHashes(source, { ...task, signal }))
+          timer ??= setTimeout(() => late.abort(new GridError('link-timeout', 'slower than the others')), GRACE_MS)
+        } catch (error) {
+          if (!late.signal.aborted) fail(source, error)
+        }
+      }),
+    )
     clearTimeout(timer)
     return lists
   }
@@ -129,7 +171,12 @@ export class StateFetch {
   async #askHashes(source: MemberId, task: Task): Promise<HashList> {
     for (let tries = 1; ; tries++) {
       try {
-        return await this.#ask(source, task, { kind: task.wanted.kind, ask: 'hashes', version: task.wanted.version, from: 0, length: 0 }, (frame, resolve) => resolve(hashList(frame, task.wanted)))
+        return await this.#ask(
+          source,
+          task,
+          { kind: task.wanted.kind, ask: 'hashes', version: task.wanted.version, from: 0, length: 0 },
+          (frame, resolve) => resolve(hashList(frame, task.wanted)),
+        )
       } catch (error) {
         const busy = error instanceof GridError && error.code === 'rate-exceeded'
         if (!busy || task.signal.aborted || (task.impatient && tries >= BUSY_TRIES)) throw error
@@ -139,27 +186,50 @@ export class StateFetch {
     }
   }
 
-  async #getChunk(source: MemberId, { board, chunk, task }: { readonly board: ChunkBoard; readonly chunk: StateChunk; readonly task: Task }): Promise<void> {
+  async #getChunk(
+    source: MemberId,
+    { board, chunk, task }: { readonly board: ChunkBoard; readonly chunk: StateChunk; readonly task: Task },
+  ): Promise<void> {
     const { from, length } = chunk
     let next = from
     try {
-      await this.#ask<void>(source, task, { kind: task.wanted.kind, ask: 'bytes', version: task.wanted.version, from, length }, (frame, resolve) => {
-        const { bucket, offset, payload } = frame
-        if (frame.type === 'hashes') return // the answer to an older question
-        if (frame.type !== 'chunk' || bucket !== board.list.total || offset !== next || payload.byteLength === 0 || offset + payload.byteLength > from + length)
-          throw new GridError('message-malformed', `${payload.byteLength} bytes at ${offset} of ${bucket} are not what was asked for`)
-        board.bytes.set(payload, offset)
-        next += payload.byteLength
-        if (next === from + length) resolve()
-      })
-      if (!(await board.check(chunk))) throw new GridError('checksum', `a chunk from ${short(source)} does not match its hash`)
+      await this.#ask<void>(
+        source,
+        task,
+        { kind: task.wanted.kind, ask: 'bytes', version: task.wanted.version, from, length },
+        (frame, resolve) => {
+          const { bucket, offset, payload } = frame
+          if (frame.type === 'hashes') return // the answer to an older question
+          if (
+            frame.type !== 'chunk' ||
+            bucket !== board.list.total ||
+            offset !== next ||
+            payload.byteLength === 0 ||
+            offset + payload.byteLength > from + length
+          )
+            throw new GridError(
+              'message-malformed',
+              `${payload.byteLength} bytes at ${offset} of ${bucket} are not what was asked for`,
+            )
+          board.bytes.set(payload, offset)
+          next += payload.byteLength
+          if (next === from + length) resolve()
+        },
+      )
+      if (!(await board.check(chunk)))
+        throw new GridError('checksum', `a chunk from ${short(source)} does not match its hash`)
     } finally {
       board.giveBack(chunk) // unless it is here
     }
   }
 
   /** @throws GridError when the source refuses, stalls, is lost or answers nonsense; or the signal's reason */
-  #ask<T>(source: MemberId, { wanted, signal }: Task, request: FetchRequest, answer: (frame: Frame, resolve: (value: T) => void) => void): Promise<T> {
+  #ask<T>(
+    source: MemberId,
+    { wanted, signal }: Task,
+    request: FetchRequest,
+    answer: (frame: Frame, resolve: (value: T) => void) => void,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       const end = (act: () => void): void => {
         clearTimeout(timer)
@@ -168,7 +238,8 @@ export class StateFetch {
         act()
       }
       const abort = (): void => end(() => reject(signal.reason))
-      const stalled = (): void => end(() => reject(new GridError('link-timeout', `${short(source)} sent nothing for ${STALL_MS / 1000} s`)))
+      const stalled = (): void =>
+        end(() => reject(new GridError('link-timeout', `${short(source)} sent nothing for ${STALL_MS / 1000} s`)))
       const question: Question = {
         wanted,
         fail: (error) => end(() => reject(error)),
@@ -186,7 +257,11 @@ export class StateFetch {
       this.#questions.set(source, question)
       signal.addEventListener('abort', abort)
       if (signal.aborted) return abort()
-      this.#parts.send(source, { ...blank(wanted.generation), type: 'fetch', payload: new TextEncoder().encode(JSON.stringify(request)) })
+      this.#parts.send(source, {
+        ...blank(wanted.generation),
+        type: 'fetch',
+        payload: new TextEncoder().encode(JSON.stringify(request)),
+      })
     })
   }
 
@@ -195,7 +270,10 @@ export class StateFetch {
     if (board === undefined) return new Uint8Array(await rest(0))
     const from = board.firstMissing
     if (await board.fill(from, await rest(from))) return this.#finished(board)
-    throw new GridError('checksum', `the coordinator's copy of version ${wanted.version.v} is not the one that members hold`)
+    throw new GridError(
+      'checksum',
+      `the coordinator's copy of version ${wanted.version.v} is not the one that members hold`,
+    )
   }
 
   #board(wanted: Wanted): ChunkBoard | undefined {
@@ -220,17 +298,26 @@ export class StateFetch {
 function hashList(frame: Frame, { maxBytes }: Wanted): HashList {
   const { type, bucket: total, payload } = frame
   if (type !== 'hashes' || total === 0 || total > maxBytes || payload.byteLength !== HASH_BYTES * chunksOf(total))
-    throw new GridError('message-malformed', `a state of ${total} bytes with ${payload.byteLength / HASH_BYTES} hashes does not fit what was asked for`)
+    throw new GridError(
+      'message-malformed',
+      `a state of ${total} bytes with ${payload.byteLength / HASH_BYTES} hashes does not fit what was asked for`,
+    )
   return { total, hashes: payload.slice() }
 }
 
 function refusalIn(frame: Frame, from: MemberId): GridError {
   try {
-    const { code, message } = parse(FetchRefusalSchema, parseJson(new TextDecoder().decode(frame.payload), MAX_REFUSAL_BYTES, 'a refusal'), 'a refusal')
+    const { code, message } = parse(
+      FetchRefusalSchema,
+      parseJson(new TextDecoder().decode(frame.payload), MAX_REFUSAL_BYTES, 'a refusal'),
+      'a refusal',
+    )
     const known: ErrorCode = isErrorCode(code) ? code : 'message-unexpected'
     return new GridError(known, `${short(from)} cannot serve: ${message}`)
   } catch (error) {
-    return error instanceof GridError ? error : new GridError('message-malformed', `${short(from)} refused without a reason`)
+    return error instanceof GridError
+      ? error
+      : new GridError('message-malformed', `${short(from)} refused without a reason`)
   }
 }
 

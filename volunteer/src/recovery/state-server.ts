@@ -1,13 +1,25 @@
-// The serving side of a fetch (R7): hashes first, then runs of bytes of the one version that is held whole. A herd of newcomers
-// is told to wait: each costs this member a state's worth of upload.
-import { type ErrorCode, FetchSchema, FRAME_PAYLOAD_BYTES, type FetchRequest, type Frame, type MemberId, parse, parseJson } from '@starling-grid/protocol'
+// The serving side of a fetch (R7): hashes first, then runs of bytes of the one version that is held whole. A herd of
+// newcomers is told to wait: each costs this member a state's worth of upload.
+import {
+  type ErrorCode,
+  FetchSchema,
+  FRAME_PAYLOAD_BYTES,
+  type FetchRequest,
+  type Frame,
+  type MemberId,
+  parse,
+  parseJson,
+} from '@starling-grid/protocol'
 import { hashChunks } from './chunk-board.ts'
 
 /** Members that are served at once. */
 const MAX_ASKERS = 4
 /** ms without a question after which an asker has what it wants, or is gone */
 const ASKER_MS = 2000
-/** ms without a question after which the copy for newcomers is dropped: it is as large as all that training needs beside it */
+/**
+ * ms without a question after which the copy for newcomers is dropped: it is as large as all that training needs beside
+ * it
+ */
 const COPY_MS = 60_000
 /** Bytes of a request's JSON. */
 const MAX_REQUEST_BYTES = 1024
@@ -44,14 +56,29 @@ export class StateServer {
 
   /** @throws GridError when what came is no request */
   serve(from: MemberId, frame: Frame): void {
-    const request = parse(FetchSchema, parseJson(new TextDecoder().decode(frame.payload), MAX_REQUEST_BYTES, 'a fetch request'), 'a fetch request')
-    const mayServe = this.#parts.mayServe(request, frame.generation) || (this.#isCopied(request) && frame.generation === this.#parts.promised())
-    if (!mayServe) return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not held whole in this ballot`)
-    if (!this.#admit(from)) return this.#refuse(from, frame, 'rate-exceeded', `${MAX_ASKERS} members are being served; ask again in a moment`)
+    const request = parse(
+      FetchSchema,
+      parseJson(new TextDecoder().decode(frame.payload), MAX_REQUEST_BYTES, 'a fetch request'),
+      'a fetch request',
+    )
+    const mayServe =
+      this.#parts.mayServe(request, frame.generation) ||
+      (this.#isCopied(request) && frame.generation === this.#parts.promised())
+    if (!mayServe)
+      return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not held whole in this ballot`)
+    if (!this.#admit(from))
+      return this.#refuse(from, frame, 'rate-exceeded', `${MAX_ASKERS} members are being served; ask again in a moment`)
     const served = this.#find(request)
-    if (served === undefined) return this.#refuse(from, frame, 'base-stale', `the ${request.kind} of version ${request.version.v} is not kept`)
+    if (served === undefined)
+      return this.#refuse(from, frame, 'base-stale', `the ${request.kind} of version ${request.version.v} is not kept`)
     if (request.ask === 'hashes') return void this.#sendHashes(from, frame.generation, served)
-    if (request.from >= served.bytes.byteLength || request.length === 0) return this.#refuse(from, frame, 'message-malformed', `there are ${served.bytes.byteLength} bytes, asked for ${request.length} from ${request.from} on`)
+    if (request.from >= served.bytes.byteLength || request.length === 0)
+      return this.#refuse(
+        from,
+        frame,
+        'message-malformed',
+        `there are ${served.bytes.byteLength} bytes, asked for ${request.length} from ${request.from} on`,
+      )
     this.#sendBytes(from, frame.generation, { served, request })
   }
 
@@ -103,17 +130,36 @@ export class StateServer {
 
   async #sendHashes(to: MemberId, generation: number, served: Served): Promise<void> {
     served.hashes ??= hashChunks(served.bytes)
-    this.#parts.send(to, { ...blank(generation), type: 'hashes', bucket: served.bytes.byteLength, payload: await served.hashes })
+    this.#parts.send(to, {
+      ...blank(generation),
+      type: 'hashes',
+      bucket: served.bytes.byteLength,
+      payload: await served.hashes,
+    })
   }
 
-  #sendBytes(to: MemberId, generation: number, { served: { bytes }, request }: { readonly served: Served; readonly request: FetchRequest }): void {
+  #sendBytes(
+    to: MemberId,
+    generation: number,
+    { served: { bytes }, request }: { readonly served: Served; readonly request: FetchRequest },
+  ): void {
     const end = Math.min(bytes.byteLength, request.from + request.length)
     for (let offset = request.from; offset < end; offset += FRAME_PAYLOAD_BYTES)
-      this.#parts.send(to, { ...blank(generation), type: 'chunk', bucket: bytes.byteLength, offset, payload: bytes.subarray(offset, Math.min(end, offset + FRAME_PAYLOAD_BYTES)) })
+      this.#parts.send(to, {
+        ...blank(generation),
+        type: 'chunk',
+        bucket: bytes.byteLength,
+        offset,
+        payload: bytes.subarray(offset, Math.min(end, offset + FRAME_PAYLOAD_BYTES)),
+      })
   }
 
   #refuse(to: MemberId, { generation }: Frame, code: ErrorCode, message: string): void {
-    this.#parts.send(to, { ...blank(generation), type: 'refusal', payload: new TextEncoder().encode(JSON.stringify({ code, message })) })
+    this.#parts.send(to, {
+      ...blank(generation),
+      type: 'refusal',
+      payload: new TextEncoder().encode(JSON.stringify({ code, message })),
+    })
   }
 }
 

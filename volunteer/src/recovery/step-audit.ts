@@ -1,5 +1,6 @@
-// An audit of committed steps: follows the chain by its reduced gradients, as a newcomer does, and computes each step's gradient once
-// more from the blocks that its record names. What another block, or an old one, put into a sum shows here, and nowhere else.
+// An audit of committed steps: follows the chain by its reduced gradients, as a newcomer does, and computes each step's
+// gradient once more from the blocks that its record names. What another block, or an old one, put into a sum shows
+// here, and nowhere else.
 import { extend, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { bytesOf } from '../collective/numbers.ts'
 import type { Compute } from '../compute.ts'
@@ -47,12 +48,16 @@ export class StepAudit {
     this.#parts.held.adopt(state, version)
   }
 
-  /** Compares one step, and follows it. `sum`: Σ gradients that all members applied, whoever kept it; the record's digest proves it. */
+  /**
+   * Compares one step, and follows it. `sum`: Σ gradients that all members applied, whoever kept it; the record's
+   * digest proves it.
+   */
   async step(record: StepRecord, sum: Float32Array): Promise<StepVerdict> {
     const { held } = this.#parts
     const { v } = record
     if (held.version === undefined) throw new Error('internal: an audit without a version')
-    if ((await sha256Of(bytesOf(sum))) !== record.gradDigest) return { v, fault: 'the sum is not the one that the record names' }
+    if ((await sha256Of(bytesOf(sum))) !== record.gradDigest)
+      return { v, fault: 'the sum is not the one that the record names' }
     const why = this.#whyNot(record)
     const verdict = why === undefined ? await this.#compared(record, sum) : { v, skipped: why }
     held.apply(record, extend(held.version, record), sum)
@@ -74,7 +79,8 @@ export class StepAudit {
       const computed = await compute.heldGradient(lease, batch)
       if (computed === undefined) throw new Error('internal: the lease of an audit ended')
       const { deviation, cosine } = compare(lease.values, sum)
-      const fault = wrongCounts(record, { ...computed.sums, samples: batch.samples }) ?? wrongGradient(deviation, cosine)
+      const fault =
+        wrongCounts(record, { ...computed.sums, samples: batch.samples }) ?? wrongGradient(deviation, cosine)
       return { v: record.v, deviation, ...(fault === undefined ? {} : { fault }) }
     } finally {
       lease.end()
@@ -83,7 +89,8 @@ export class StepAudit {
 }
 
 function wrongCounts(record: StepRecord, found: BatchSums & { readonly samples: number }): string | undefined {
-  if (record.samples !== found.samples || record.targets !== found.targets) return `its blocks have ${found.samples} samples and ${found.targets} targets, its record ${record.samples} and ${record.targets}`
+  if (record.samples !== found.samples || record.targets !== found.targets)
+    return `its blocks have ${found.samples} samples and ${found.targets} targets, its record ${record.samples} and ${record.targets}`
   const farOff = Math.abs(record.lossSum - found.lossSum) > MOST_LOSS_DEVIATION * Math.abs(found.lossSum)
   return farOff ? `the loss of its blocks sums to ${found.lossSum}, its record says ${record.lossSum}` : undefined
 }

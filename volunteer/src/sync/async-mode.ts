@@ -1,17 +1,25 @@
-// Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients with the lease tokens, ask
-// for more (A2). One grant at a time; a new ballot or mode ends it. When grants come, and so who waits for whom, is the
-// coordinator's decision.
-import { type BlockId, describeError, type MemberId, type MessageTo, type Push, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
 import { type ParameterEntry, type ParameterLayout, type RowsByName, writeGradient } from '@starling-grid/model'
+// Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients with the lease tokens,
+// ask for more (A2). One grant at a time; a new ballot or mode ends it. When grants come, and so who waits for whom, is
+// the coordinator's decision.
+import {
+  type BlockId,
+  describeError,
+  type MemberId,
+  type MessageTo,
+  type Push,
+  type ToCoordinator,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { Compute, NamedParameters } from '../compute.ts'
-import type { GradientLease } from '../gradient-buffers.ts'
 import type { PushAnswer } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
 import { isFatal } from '../fatal.ts'
-import { backoffMs } from '../retry.ts'
-import { giveBack } from './validation.ts'
+import type { GradientLease } from '../gradient-buffers.ts'
 import type { Batch } from '../graph/executor.ts'
+import { backoffMs } from '../retry.ts'
 import { rowsOfBatch } from './pull-rows.ts'
+import { giveBack } from './validation.ts'
 
 export interface AsyncParts {
   readonly self: MemberId
@@ -76,7 +84,10 @@ export class AsyncMode {
   async #work({ modeEpoch, base, leases }: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
     const { compute, layout, self, tables, push, onActivity, onPushed } = this.#parts
     onActivity('exchanging', `fetching version ${base.v}`)
-    const { batch, parameters } = await this.#fetch(base, leases.map(({ block }) => block))
+    const { batch, parameters } = await this.#fetch(
+      base,
+      leases.map(({ block }) => block),
+    )
     if (lease.isOver) return
     onActivity('computing', `${batch.samples} samples at version ${base.v}`)
     const computed = await compute.pulledGradient(lease, parameters, batch)
@@ -85,14 +96,28 @@ export class AsyncMode {
     onActivity('exchanging', 'sending gradients to the parameter server')
     const answer = await lease.use((gradient) => {
       const { body, sparse } = writeGradient(gradient, layout, tables)
-      return push({ incarnation: self, modeEpoch, base, leases, samples: batch.samples, ...sums, ...(sparse.length === 0 ? {} : { sparse: [...sparse] }) }, body)
+      return push(
+        {
+          incarnation: self,
+          modeEpoch,
+          base,
+          leases,
+          samples: batch.samples,
+          ...sums,
+          ...(sparse.length === 0 ? {} : { sparse: [...sparse] }),
+        },
+        body,
+      )
     })
     this.#failures = 0
     if (answer?.verdict === 'received') onPushed(batch.samples, sums.lossSum / Math.max(sums.targets, 1))
   }
 
   /** At once, unless the rows to pull depend on the batch. */
-  async #fetch(base: VersionRef, blocks: readonly BlockId[]): Promise<{ readonly batch: Batch; readonly parameters: NamedParameters }> {
+  async #fetch(
+    base: VersionRef,
+    blocks: readonly BlockId[],
+  ): Promise<{ readonly batch: Batch; readonly parameters: NamedParameters }> {
     const { batches, lookups, pull } = this.#parts
     const loading = batches.of(blocks)
     const pulling = lookups.length === 0 ? pull(base) : loading.then((batch) => pull(base, rowsOfBatch(batch, lookups)))

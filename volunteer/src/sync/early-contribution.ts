@@ -2,14 +2,23 @@
 import type { MemberCore, RingView } from './member-state.ts'
 
 export interface StepInFlight extends Pick<MemberCore, 'promised' | 'version'> {
-  readonly ring: (Pick<RingView, 'gen' | 'stage'> & { readonly flight: Pick<NonNullable<RingView['flight']>, 'step' | 'stage'> | undefined }) | undefined
+  readonly ring:
+    | (Pick<RingView, 'gen' | 'stage'> & {
+        readonly flight: Pick<NonNullable<RingView['flight']>, 'step' | 'stage'> | undefined
+      })
+    | undefined
 }
 
 /**
- * The premise of R9 held when the step began: START of the promised generation, and the version before it held whole. It still
- * does while that step is in flight: the version changes at its end only, and a ballot ends the flight (R3).
+ * The premise of R9 held when the step began: START of the promised generation, and the version before it held whole.
+ * It still does while that step is in flight: the version changes at its end only, and a ballot ends the flight (R3).
  */
 export function mayContributeEarly({ ring, promised, version }: StepInFlight, gen: number, step: number): boolean {
-  const isInFlight = ring?.gen === gen && promised === gen && ring.stage === 'running' && ring.flight?.step === step && ring.flight.stage === 'computing'
+  const isInFlight =
+    ring?.gen === gen &&
+    promised === gen &&
+    ring.stage === 'running' &&
+    ring.flight?.step === step &&
+    ring.flight.stage === 'computing'
   return isInFlight && version?.v === step - 1
 }

@@ -1,5 +1,5 @@
-// What an executor is asked to encode of this member's gradient before it is read back, and with which losses of earlier steps
-// (docs/decisions/0009). Whether it does is its own decision.
+// What an executor is asked to encode of this member's gradient before it is read back, and with which losses of
+// earlier steps (docs/decisions/0009). Whether it does is its own decision.
 import { leavingRuns, type LeavingOptions } from '../collective/leaving-runs.ts'
 import { RingCodec } from '../collective/ring-codec.ts'
 import type { EncodeOrder } from '../graph/executor.ts'
@@ -20,10 +20,17 @@ export class EncodeOrders {
     this.#encoding = encoding
   }
 
-  /** A generation begins. Where this member keeps its place the runs stay the same, and with them what the executor has lost of them. */
+  /**
+   * A generation begins. Where this member keeps its place the runs stay the same, and with them what the executor has
+   * lost of them.
+   */
   open(place: Place): void {
     const known = this.#place
-    const isSame = known?.exchange === place.exchange && known.position.index === place.position.index && known.position.size === place.position.size && known.buckets === place.buckets
+    const isSame =
+      known?.exchange === place.exchange &&
+      known.position.index === place.position.index &&
+      known.position.size === place.position.size &&
+      known.buckets === place.buckets
     if (!isSame) this.#runs = place.position.size === 1 ? [] : leavingRuns({ ...place, encoding: this.#encoding })
     this.#place = place
   }
@@ -39,7 +46,10 @@ export class EncodeOrders {
 /** The second time: the first compiles. */
 function timeCpu(encoding: EncodeOrder['encoding']): number {
   const codec = new RingCodec(encoding)
-  const [values, lost] = [Float32Array.from({ length: TIMED_FLOATS }, (_, i) => Math.sin(i)), new Float32Array(TIMED_FLOATS)]
+  const [values, lost] = [
+    Float32Array.from({ length: TIMED_FLOATS }, (_, i) => Math.sin(i)),
+    new Float32Array(TIMED_FLOATS),
+  ]
   codec.encode(values, lost, false)
   const start = performance.now()
   codec.encode(values, lost, false)

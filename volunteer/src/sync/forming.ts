@@ -1,5 +1,14 @@
-// From FORM to CONFIRM on one member: which links to open, and how to reach the target (R7). Pure; member.ts decides the rest.
-import { extend, fold, type MemberId, type MessageTo, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+// From FORM to CONFIRM on one member: which links to open, and how to reach the target (R7). Pure; member.ts decides
+// the rest.
+import {
+  extend,
+  fold,
+  type MemberId,
+  type MessageTo,
+  sameVersion,
+  type StepRecord,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { type MemberCore, type MemberEffect, neighbours, type RingView } from './member-state.ts'
 
 /** FORM: who is in the ring, and the version that each must reach (R5, R7). */
@@ -8,11 +17,28 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
   const position = order.members.indexOf(core.id)
   const reached = fold(order.committed, order.records)
   if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
-  const ring: RingView = { ...order, position, linksOpen: false, stage: 'forming', plan: new Map(), moves: new Map(), until: Number.POSITIVE_INFINITY, flight: undefined, checkpoint: undefined, guests: new Map(), copyAt: undefined }
+  const ring: RingView = {
+    ...order,
+    position,
+    linksOpen: false,
+    stage: 'forming',
+    plan: new Map(),
+    moves: new Map(),
+    until: Number.POSITIVE_INFINITY,
+    flight: undefined,
+    checkpoint: undefined,
+    guests: new Map(),
+    copyAt: undefined,
+  }
   core.ring = ring
   core.learning = undefined
   if (order.anew) core.version = undefined
-  const links: MemberEffect = { type: 'open-links', gen: order.gen, neighbours: neighbours(ring), relayed: relayedNeighbours(ring) }
+  const links: MemberEffect = {
+    type: 'open-links',
+    gen: order.gen,
+    neighbours: neighbours(ring),
+    relayed: relayedNeighbours(ring),
+  }
   return [links, ...reach(core, ring)]
 }
 
@@ -22,13 +48,20 @@ function reach(core: MemberCore, ring: RingView): MemberEffect[] {
   if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
   const next = nextOnTheWay(core, ring)
   const sources = otherSources(core, ring)
-  if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost) return [{ type: 'fetch-reduced', gen, record: next.record, target: next.version, sources }]
+  if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost)
+    return [{ type: 'fetch-reduced', gen, record: next.record, target: next.version, sources }]
   if (core.off.has('R7-learner')) setVersion(core, target, ring)
   return fetchWhole(core, ring)
 }
 
-/** The record that follows what is held, when that is on the way to the target. Rule R7 switched off: a number is taken for a version. */
-function nextOnTheWay({ version, off }: MemberCore, { committed, records, target }: RingView): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
+/**
+ * The record that follows what is held, when that is on the way to the target. Rule R7 switched off: a number is taken
+ * for a version.
+ */
+function nextOnTheWay(
+  { version, off }: MemberCore,
+  { committed, records, target }: RingView,
+): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
   const place = (version?.v ?? -1) - committed.v
   const record = records[place]
   if (version === undefined || record === undefined) return undefined
@@ -53,7 +86,11 @@ function relayedNeighbours({ members, relayed, position }: RingView): MemberId[]
 }
 
 export function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
-  if (!sameVersion(fetched, ring.target) || (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))) return []
+  if (
+    !sameVersion(fetched, ring.target) ||
+    (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))
+  )
+    return []
   setVersion(core, ring.target, ring)
   return [{ type: 'adopt', version: ring.target }, ...confirmIfReady(core, ring)]
 }

@@ -1,6 +1,6 @@
-// The fragments of one member's local rounds: what each of them was when it left, and what the others get of it. An average is taken
-// over at the end of its round only, when it is committed: before, it may hold blocks that others will have to train again (I1).
-// Knows nothing of rings and ballots.
+// The fragments of one member's local rounds: what each of them was when it left, and what the others get of it. An
+// average is taken over at the end of its round only, when it is committed: before, it may hold blocks that others will
+// have to train again (I1). Knows nothing of rings and ballots.
 import type { FloatRange } from '../floats.ts'
 import { leavesAfter } from './local-fragments.ts'
 
@@ -62,16 +62,18 @@ export class FragmentStream {
   /** The share is done, and has so many targets: what did not leave yet does now. */
   end(targets: number): void {
     const round = this.#current
-    if (targets !== round.weight) throw new Error(`internal: a share of ${targets} targets was weighted as ${round.weight}`)
+    if (targets !== round.weight)
+      throw new Error(`internal: a share of ${targets} targets was weighted as ${round.weight}`)
     while (!this.whole) this.#leave(round)
   }
 
   /**
-   * The round is committed: `inner` becomes the new version, and keeps what it learned since each fragment left. That is in no
-   * difference yet, and will be in the next.
+   * The round is committed: `inner` becomes the new version, and keeps what it learned since each fragment left. That
+   * is in no difference yet, and will be in the next.
    */
   takeOver(version: Float32Array, inner: Float32Array): void {
-    for (let i = 0; i < inner.length; i++) inner[i] = Math.fround((version[i] ?? 0) + Math.fround((inner[i] ?? 0) - (this.#left[i] ?? 0)))
+    for (let i = 0; i < inner.length; i++)
+      inner[i] = Math.fround((version[i] ?? 0) + Math.fround((inner[i] ?? 0) - (this.#left[i] ?? 0)))
   }
 
   get #current(): StreamedRound {
@@ -80,18 +82,28 @@ export class FragmentStream {
   }
 
   #leave(round: StreamedRound): void {
-    for (const { start, end } of this.fragments[this.#count] ?? []) this.#left.set(round.inner.subarray(start, end), start)
+    for (const { start, end } of this.fragments[this.#count] ?? [])
+      this.#left.set(round.inner.subarray(start, end), start)
     this.#send(this.#count++, round)
   }
 
   #send(fragment: number, { base, weight, send }: StreamedRound): void {
-    for (const range of this.fragments[fragment] ?? []) weightedDifference(base, this.#left, { weight, into: this.difference, range })
+    for (const range of this.fragments[fragment] ?? [])
+      weightedDifference(base, this.#left, { weight, into: this.difference, range })
     send(fragment)
   }
 }
 
 /** Divided by Σ weights of all members it is the mean difference, each weighted by what it learned from. */
 // oxlint-disable-next-line max-params -- two vectors side by side read best in the order of the formula
-export function weightedDifference(base: Float32Array, local: Float32Array, { weight, into, range: { start, end } = { start: 0, end: into.length } }: { readonly weight: number; readonly into: Float32Array; readonly range?: FloatRange }): void {
+export function weightedDifference(
+  base: Float32Array,
+  local: Float32Array,
+  {
+    weight,
+    into,
+    range: { start, end } = { start: 0, end: into.length },
+  }: { readonly weight: number; readonly into: Float32Array; readonly range?: FloatRange },
+): void {
   for (let i = start; i < end; i++) into[i] = Math.fround(weight * Math.fround((base[i] ?? 0) - (local[i] ?? 0)))
 }

@@ -3,12 +3,21 @@ import type { ErrorCode, Frame, MemberId } from '@starling-grid/protocol'
 import { type MemberCore, senders } from './member-state.ts'
 
 /**
- * serve: somebody asks for state (the answer is a refusal unless it asks in the promised ballot); answer: to a question of
- * ours; reduce: part of the running step; ignore: there is no ring, or it was given up; a code: refused and counted.
+ * serve: somebody asks for state (the answer is a refusal unless it asks in the promised ballot); answer: to a question
+ * of ours; reduce: part of the running step; ignore: there is no ring, or it was given up; a code: refused and counted.
  */
-export type FrameFate = 'serve' | 'answer' | 'reduce' | 'ignore' | Extract<ErrorCode, 'generation-stale' | 'message-unexpected'>
+export type FrameFate =
+  | 'serve'
+  | 'answer'
+  | 'reduce'
+  | 'ignore'
+  | Extract<ErrorCode, 'generation-stale' | 'message-unexpected'>
 
-export function fateOf({ ring, promised }: MemberCore, from: MemberId, { type, generation }: Pick<Frame, 'type' | 'generation'>): FrameFate {
+export function fateOf(
+  { ring, promised }: MemberCore,
+  from: MemberId,
+  { type, generation }: Pick<Frame, 'type' | 'generation'>,
+): FrameFate {
   switch (type) {
     case 'fetch':
       return 'serve'

@@ -1,6 +1,6 @@
-// A newcomer catches up while the ring runs without it, so that nobody waits for it at the next ballot: it fetches a copy of a
-// committed version, then follows the steps since by their reduced gradients, each applied iff at its parent (R7). It is no
-// member before START and no source; what it claims is an old version, which R4 makes a learner's. Pure.
+// A newcomer catches up while the ring runs without it, so that nobody waits for it at the next ballot: it fetches a
+// copy of a committed version, then follows the steps since by their reduced gradients, each applied iff at its parent
+// (R7). It is no member before START and no source; what it claims is an old version, which R4 makes a learner's. Pure.
 import { extend, fold, type MessageTo, sameVersion, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore, MemberEffect } from './member-state.ts'
 
@@ -35,7 +35,13 @@ function onlyCommitted({ base, tail, version }: MemberCore): boolean {
 /** The state is here and whole: adopted at once, since nobody depends on what this newcomer holds. */
 export function learned(core: MemberCore, gen: number, version: VersionRef): MemberEffect[] {
   const { learning } = core
-  if (core.ring !== undefined || learning?.gen !== gen || learning.fetching === undefined || !sameVersion(version, learning.fetching)) return []
+  if (
+    core.ring !== undefined ||
+    learning?.gen !== gen ||
+    learning.fetching === undefined ||
+    !sameVersion(version, learning.fetching)
+  )
+    return []
   become(core, version)
   return [{ type: 'adopt', version }, ...ready(core, version)]
 }
@@ -55,10 +61,19 @@ function ready(core: MemberCore, version: VersionRef | null): MemberEffect[] {
 
 /** More steps were committed. */
 export function follow(core: MemberCore, { owner, gen, records, sources }: MessageTo<'follow'>): MemberEffect[] {
-  if (core.ring !== undefined || core.asyncEpoch !== undefined || gen < core.promised || core.version === undefined || !onlyCommitted(core)) return []
+  if (
+    core.ring !== undefined ||
+    core.asyncEpoch !== undefined ||
+    gen < core.promised ||
+    core.version === undefined ||
+    !onlyCommitted(core)
+  )
+    return []
   core.owner = owner
   core.promised = gen
-  if (core.learning?.gen !== gen) core.learning = { owner, gen, version: core.version, records: [], sources, fetching: undefined } // a ballot came between
+  if (core.learning?.gen !== gen)
+    // a ballot came between
+    core.learning = { owner, gen, version: core.version, records: [], sources, fetching: undefined }
   const { learning } = core
   const known = new Set(learning.records.map(({ v }) => v))
   learning.records = [...learning.records, ...records.filter(({ v }) => !known.has(v))]
@@ -81,7 +96,14 @@ function goOn(core: MemberCore): MemberEffect[] {
 export function followed(core: MemberCore, gen: number, fetched: VersionRef): MemberEffect[] {
   const { learning, version } = core
   const record = learning?.records.find(({ v }) => v === fetched.v)
-  if (core.ring !== undefined || learning?.gen !== gen || version === undefined || record === undefined || learning.fetching === undefined) return []
+  if (
+    core.ring !== undefined ||
+    learning?.gen !== gen ||
+    version === undefined ||
+    record === undefined ||
+    learning.fetching === undefined
+  )
+    return []
   const next = fold(version, [record])
   if (next === undefined || !sameVersion(next, fetched)) return []
   become(core, next)
@@ -101,5 +123,8 @@ export function learningFailed(core: MemberCore, gen: number): MemberEffect[] {
 export function copyDue({ ring, version }: MemberCore): MemberEffect[] {
   if (ring?.stage !== 'running' || version === undefined || ring.copyAt !== version.v) return []
   ring.copyAt = undefined
-  return [{ type: 'copy', version }, { type: 'send', message: { type: 'copied', owner: ring.owner, gen: ring.gen, version } }]
+  return [
+    { type: 'copy', version },
+    { type: 'send', message: { type: 'copied', owner: ring.owner, gen: ring.gen, version } },
+  ]
 }

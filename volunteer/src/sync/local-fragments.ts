@@ -1,5 +1,5 @@
-// Which parameters of a model travel together in a local round of several fragments, and after which inner step each fragment
-// leaves. Pure, and a function of the layout and the job alone: members must cut alike (gradient-buckets.ts).
+// Which parameters of a model travel together in a local round of several fragments, and after which inner step each
+// fragment leaves. Pure, and a function of the layout and the job alone: members must cut alike (gradient-buckets.ts).
 // Source: Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512).
 import type { FloatRange } from '../floats.ts'
 
@@ -10,12 +10,16 @@ export interface FragmentLayout {
 }
 
 /**
- * Whole layers, each into the fragment that has the fewest floats yet: layers of one size stride, as in the paper. A layer that is
- * larger than a fragment should be is cut first, since what counts is the largest fragment: it is the peak of bytes.
+ * Whole layers, each into the fragment that has the fewest floats yet: layers of one size stride, as in the paper. A
+ * layer that is larger than a fragment should be is cut first, since what counts is the largest fragment: it is the
+ * peak of bytes.
  */
 export function fragmentsOf({ entries, total }: FragmentLayout, count: number): FloatRange[][] {
   const most = Math.ceil(total / count)
-  const fragments = Array.from({ length: count }, (): { ranges: FloatRange[]; floats: number } => ({ ranges: [], floats: 0 }))
+  const fragments = Array.from({ length: count }, (): { ranges: FloatRange[]; floats: number } => ({
+    ranges: [],
+    floats: 0,
+  }))
   for (const range of layersOf(entries).flatMap((layer) => cut(layer, most))) {
     const least = fragments.reduce((a, b) => (b.floats < a.floats ? b : a))
     least.ranges.push(range)
@@ -38,7 +42,10 @@ function layersOf(entries: FragmentLayout['entries']): FloatRange[] {
 
 function cut({ start, end }: FloatRange, most: number): FloatRange[] {
   const pieces = Math.ceil((end - start) / most)
-  return Array.from({ length: pieces }, (_, i) => ({ start: start + Math.floor(((end - start) * i) / pieces), end: start + Math.floor(((end - start) * (i + 1)) / pieces) }))
+  return Array.from({ length: pieces }, (_, i) => ({
+    start: start + Math.floor(((end - start) * i) / pieces),
+    end: start + Math.floor(((end - start) * (i + 1)) / pieces),
+  }))
 }
 
 function joined(ranges: readonly FloatRange[]): FloatRange[] {
@@ -52,9 +59,12 @@ function joined(ranges: readonly FloatRange[]): FloatRange[] {
 }
 
 /**
- * Inner steps of a round after which fragment `index` leaves: one fragment every `steps / count` of them, and the last as long
- * before the end as half of that, so that its exchange has inner steps to hide behind, too.
+ * Inner steps of a round after which fragment `index` leaves: one fragment every `steps / count` of them, and the last
+ * as long before the end as half of that, so that its exchange has inner steps to hide behind, too.
  */
-export function leavesAfter(index: number, { count, steps }: { readonly count: number; readonly steps: number }): number {
+export function leavesAfter(
+  index: number,
+  { count, steps }: { readonly count: number; readonly steps: number },
+): number {
   return Math.min(steps, Math.max(1, Math.round(((index + 0.5) * steps) / count)))
 }

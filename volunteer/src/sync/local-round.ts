@@ -1,7 +1,8 @@
-// One round of local training on one member (DESIGN §4.3): H inner steps with the job's own optimizer on a private copy of the
-// parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a gradient (A7).
-// Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is in no version. In jobs with
-// fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy lives on, too.
+// One round of local training on one member (DESIGN §4.3): H inner steps with the job's own optimizer on a private copy
+// of the parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a
+// gradient (A7). Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is
+// in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy
+// lives on, too.
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
 import type { BlockId, Consumed, StepRecord, VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
@@ -37,7 +38,9 @@ export interface RoundOrder {
   current(): boolean
   /** what the private copy has learned from now: told at the next ballot */
   onLearned(consumed: Consumed): void
-  /** A fragment of `contribution` stays as it is from now on; absent: who contributes it waits for the end of the round. */
+  /**
+   * A fragment of `contribution` stays as it is from now on; absent: who contributes it waits for the end of the round.
+   */
   onFragment?(fragment: number): void
 }
 
@@ -60,7 +63,10 @@ interface Progress {
 /** `fragments`: into how many the model is cut; they leave one after the other. */
 export function openLocalRounds(parts: Omit<LocalRoundParts, 'stream'>, fragments = 1): LocalRounds {
   const { layout } = parts.rule
-  return new LocalRounds({ ...parts, stream: fragments === 1 ? undefined : new FragmentStream(fragmentsOf(layout, fragments), layout.total) })
+  return new LocalRounds({
+    ...parts,
+    stream: fragments === 1 ? undefined : new FragmentStream(fragmentsOf(layout, fragments), layout.total),
+  })
 }
 
 export class LocalRounds {
@@ -68,7 +74,10 @@ export class LocalRounds {
   readonly #inner: VersionContent
   readonly #mean: Float32Array
   #progress: Progress | undefined
-  /** gradients of inner steps, then the difference that they made: of the round under way, until it is over or the next begins */
+  /**
+   * gradients of inner steps, then the difference that they made: of the round under way, until it is over or the next
+   * begins
+   */
   #lease: GradientLease | undefined
   #last: Promise<unknown> = Promise.resolve()
   /** every share of the round under way arrived: what left of this member's is in the sum */
@@ -79,7 +88,10 @@ export class LocalRounds {
   constructor(parts: LocalRoundParts) {
     const { layout, optimizer } = parts.rule
     this.#parts = parts
-    this.#inner = { parameters: new Float32Array(layout.total), optimizerState: createOptimizerState(optimizer, layout.trained) }
+    this.#inner = {
+      parameters: new Float32Array(layout.total),
+      optimizerState: createOptimizerState(optimizer, layout.trained),
+    }
     this.#mean = new Float32Array(layout.total)
   }
 
@@ -139,7 +151,9 @@ export class LocalRounds {
     order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
     const steps = innerBatches(left, this.#parts.innerSteps, order.blocks.length)
-    const stream = this.#parts.stream && (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
+    const stream =
+      this.#parts.stream &&
+      (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
     for (const blocks of steps) {
       if (!order.current()) return undefined
       const finite = await this.#innerStep(blocks, progress, { ...order, lease })
@@ -148,7 +162,11 @@ export class LocalRounds {
       stream?.stepped(progress.steps)
     }
     stream?.end(progress.sums.targets)
-    if (this.#parts.stream === undefined) weightedDifference(order.parameters, this.#inner.parameters, { weight: progress.sums.targets, into: lease.values })
+    if (this.#parts.stream === undefined)
+      weightedDifference(order.parameters, this.#inner.parameters, {
+        weight: progress.sums.targets,
+        into: lease.values,
+      })
     return { samples: progress.samples, sums: progress.sums, finite: allFinite(this.contribution) }
   }
 
@@ -158,7 +176,11 @@ export class LocalRounds {
   }
 
   /** Undefined: there is nothing to learn from. */
-  async #stream(stream: FragmentStream, { parameters: base, blocks, onFragment, current }: RoundOrder, { made, left }: { readonly made: number; readonly left: number }): Promise<FragmentStream | undefined> {
+  async #stream(
+    stream: FragmentStream,
+    { parameters: base, blocks, onFragment, current }: RoundOrder,
+    { made, left }: { readonly made: number; readonly left: number },
+  ): Promise<FragmentStream | undefined> {
     if (blocks.length === 0) return undefined
     const weight = await this.#parts.targetsOf(blocks)
     const send = (fragment: number): void => void (current() && onFragment?.(fragment))
@@ -166,10 +188,14 @@ export class LocalRounds {
     return stream
   }
 
-  /** A7: inner progress outlives a new generation iff the base is the same version and the new share holds all that was learned. */
+  /**
+   * A7: inner progress outlives a new generation iff the base is the same version and the new share holds all that was
+   * learned.
+   */
   #resume({ base, parameters, blocks }: RoundOrder): Progress {
     const known = this.#progress
-    if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block))) return known
+    if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))
+      return known
     const stream = this.#parts.stream
     if (stream?.whole === true && this.#takesOver?.id === base.id) stream.takeOver(parameters, this.#inner.parameters)
     else this.#inner.parameters.set(parameters)
@@ -181,8 +207,15 @@ export class LocalRounds {
     return this.#progress
   }
 
-  /** Undefined: a ballot came meanwhile. What this member said of its progress then must stay true, so the step is not made. */
-  async #innerStep(blocks: readonly BlockId[], progress: Progress, order: RoundOrder & { readonly lease: GradientLease }): Promise<boolean | undefined> {
+  /**
+   * Undefined: a ballot came meanwhile. What this member said of its progress then must stay true, so the step is not
+   * made.
+   */
+  async #innerStep(
+    blocks: readonly BlockId[],
+    progress: Progress,
+    order: RoundOrder & { readonly lease: GradientLease },
+  ): Promise<boolean | undefined> {
     const { compute, batches, rule, clipNorm } = this.#parts
     const batch = await batches.of(blocks)
     const computed = await compute.localGradient(order.lease, this.#inner.parameters, batch)

@@ -1,6 +1,22 @@
 // What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
 // elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
-import type { BlameReason, BlockId, Consumed, ErrorCode, Manifest, MemberId, MessageFrom, MessageTo, PlanStep, RulesOff, Sha256, ShareMove, StepRecord, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type {
+  BlameReason,
+  BlockId,
+  Consumed,
+  ErrorCode,
+  Manifest,
+  MemberId,
+  MessageFrom,
+  MessageTo,
+  PlanStep,
+  RulesOff,
+  Sha256,
+  ShareMove,
+  StepRecord,
+  ToCoordinator,
+  VersionRef,
+} from '@starling-grid/protocol'
 import type { Learning } from './learner.ts'
 import type { Flight, GuestShare } from './share.ts'
 
@@ -26,7 +42,10 @@ export interface RingView {
   readonly sources: readonly MemberId[]
   readonly coordinatorHolds: boolean
   linksOpen: boolean
-  /** forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next ballot */
+  /**
+   * forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next
+   * ballot
+   */
   stage: 'forming' | 'ready' | 'running' | 'broken'
   readonly plan: Map<number, PlanStep & { readonly shares: readonly number[] }>
   /** no step after this one begins */
@@ -64,7 +83,26 @@ export interface MemberCore {
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<'freeze' | 'form' | 'start' | 'plan' | 'hold' | 'inquire' | 'release' | 'moved' | 'guest' | 'guest-take' | 'until' | 'ack' | 'checkpoint-at' | 'copy-at' | 'prefetch' | 'follow' | 'upload-request' | 'async'>
+export type RunOrder = MessageTo<
+  | 'freeze'
+  | 'form'
+  | 'start'
+  | 'plan'
+  | 'hold'
+  | 'inquire'
+  | 'release'
+  | 'moved'
+  | 'guest'
+  | 'guest-take'
+  | 'until'
+  | 'ack'
+  | 'checkpoint-at'
+  | 'copy-at'
+  | 'prefetch'
+  | 'follow'
+  | 'upload-request'
+  | 'async'
+>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: RunOrder }
@@ -81,33 +119,82 @@ export type MemberInput =
   /** the sum of guests that this member was given is here */
   | { readonly type: 'guest-fetched'; readonly gen: number; readonly id: number }
   /** own share of a step is computed; it was sealed before (share.ts) */
-  | { readonly type: 'computed'; readonly gen: number; readonly step: number; readonly manifest: Manifest; readonly finite: boolean }
+  | {
+      readonly type: 'computed'
+      readonly gen: number
+      readonly step: number
+      readonly manifest: Manifest
+      readonly finite: boolean
+    }
   /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */
-  | { readonly type: 'reduced'; readonly gen: number; readonly step: number; readonly manifests: readonly Manifest[]; readonly gradDigest: Sha256 }
+  | {
+      readonly type: 'reduced'
+      readonly gen: number
+      readonly step: number
+      readonly manifests: readonly Manifest[]
+      readonly gradDigest: Sha256
+    }
   /** the generation cannot go on from here; `alsoBlamed`: other neighbours with the same trouble */
-  | { readonly type: 'trouble'; readonly gen: number; readonly blamed: MemberId | null; readonly alsoBlamed?: readonly MemberId[]; readonly why: BlameReason; readonly code: ErrorCode; readonly message: string }
+  | {
+      readonly type: 'trouble'
+      readonly gen: number
+      readonly blamed: MemberId | null
+      readonly alsoBlamed?: readonly MemberId[]
+      readonly why: BlameReason
+      readonly code: ErrorCode
+      readonly message: string
+    }
 
 export type MemberEffect =
   | { readonly type: 'send'; readonly message: ToCoordinator }
   /** stop the ring and drop its frames, also those already buffered (R3) */
   | { readonly type: 'halt' }
   /** `relayed`: the neighbours that are reached through the coordinator (R18) */
-  | { readonly type: 'open-links'; readonly gen: number; readonly neighbours: readonly MemberId[]; readonly relayed: readonly MemberId[] }
-  | { readonly type: 'fetch-state'; readonly gen: number; readonly target: VersionRef; readonly sources: readonly MemberId[]; readonly coordinatorHolds: boolean }
-  | { readonly type: 'fetch-reduced'; readonly gen: number; readonly record: StepRecord; readonly target: VersionRef; readonly sources: readonly MemberId[] }
+  | {
+      readonly type: 'open-links'
+      readonly gen: number
+      readonly neighbours: readonly MemberId[]
+      readonly relayed: readonly MemberId[]
+    }
+  | {
+      readonly type: 'fetch-state'
+      readonly gen: number
+      readonly target: VersionRef
+      readonly sources: readonly MemberId[]
+      readonly coordinatorHolds: boolean
+    }
+  | {
+      readonly type: 'fetch-reduced'
+      readonly gen: number
+      readonly record: StepRecord
+      readonly target: VersionRef
+      readonly sources: readonly MemberId[]
+    }
   /** the staged state becomes the version, in one piece */
   | { readonly type: 'adopt'; readonly version: VersionRef }
   /** the staged sum goes through the optimizer and becomes the version, in one piece (R10) */
   | { readonly type: 'apply'; readonly record: StepRecord; readonly version: VersionRef }
   /** compute the digest of the held state and send CONFIRM (R7) */
   | { readonly type: 'confirm'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
-  | { readonly type: 'compute'; readonly gen: number; readonly step: number; readonly kind: 'ring' | 'round'; readonly blocks: readonly BlockId[] }
+  | {
+      readonly type: 'compute'
+      readonly gen: number
+      readonly step: number
+      readonly kind: 'ring' | 'round'
+      readonly blocks: readonly BlockId[]
+    }
   /** get the sum of guests from the coordinator (A1) */
   | { readonly type: 'fetch-guest'; readonly gen: number; readonly id: number }
   /** the share that waited is complete, or has more blocks: go on (share.ts) */
   | { readonly type: 'resume'; readonly gen: number; readonly step: number }
   /** tell how far this member is with a step (R17) */
-  | { readonly type: 'report-standing'; readonly owner: number; readonly gen: number; readonly step: number; readonly stage: MessageFrom<'standing'>['stage'] }
+  | {
+      readonly type: 'report-standing'
+      readonly owner: number
+      readonly gen: number
+      readonly step: number
+      readonly stage: MessageFrom<'standing'>['stage']
+    }
   /** the computed gradient goes into the ring (R9) */
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }
@@ -127,5 +214,7 @@ export function senders({ members, position, exchange }: Place): MemberId[] {
 export function neighbours(ring: Place): MemberId[] {
   const { members, position } = ring
   const next = members[(position + 1) % members.length]
-  return [...new Set([...(next === undefined ? [] : [next]), ...senders(ring)])].filter((id) => id !== members[position])
+  return [...new Set([...(next === undefined ? [] : [next]), ...senders(ring)])].filter(
+    (id) => id !== members[position],
+  )
 }

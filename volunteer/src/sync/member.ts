@@ -1,14 +1,60 @@
 // A member's side of the protocol: FREEZE → STATE, FORM → CONFIRM, START → steps (R3, R7, R9, R10). `react` changes the
-// state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once, before
-// any other input: what the member claims and what its parameters hold change together (I6).
-import { ALL_RULES_ON, type Claim, extend, fold, isLinkTrouble, type Manifest, type MemberId, type MessageFrom, type MessageTo, PLAN_WINDOW, type RulesOff, type Sha256, sameVersion, sharesOfStep, type StepRecord, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
-import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
+// state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once,
+// before any other input: what the member claims and what its parameters hold change together (I6).
+import {
+  ALL_RULES_ON,
+  type Claim,
+  extend,
+  fold,
+  isLinkTrouble,
+  type Manifest,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  PLAN_WINDOW,
+  type RulesOff,
+  type Sha256,
+  sameVersion,
+  sharesOfStep,
+  type StepRecord,
+  type ToCoordinator,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
 import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
-import { askForHelp, giveUpBlocks, guestHere, guestIn, holdBack, newFlight, noteGuest, takeMoves, wrongShare } from './share.ts'
+import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
+import {
+  askForHelp,
+  giveUpBlocks,
+  guestHere,
+  guestIn,
+  holdBack,
+  newFlight,
+  noteGuest,
+  takeMoves,
+  wrongShare,
+} from './share.ts'
 
-export function createMember(id: MemberId, genesis: VersionRef, off: RulesOff = ALL_RULES_ON, replayMost = 1): MemberCore {
-  return { id, off, replayMost, owner: 0, promised: 0, version: undefined, base: genesis, tail: [], consumed: undefined, ring: undefined, learning: undefined, asyncEpoch: undefined }
+export function createMember(
+  id: MemberId,
+  genesis: VersionRef,
+  off: RulesOff = ALL_RULES_ON,
+  replayMost = 1,
+): MemberCore {
+  return {
+    id,
+    off,
+    replayMost,
+    owner: 0,
+    promised: 0,
+    version: undefined,
+    base: genesis,
+    tail: [],
+    consumed: undefined,
+    ring: undefined,
+    learning: undefined,
+    asyncEpoch: undefined,
+  }
 }
 
 export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
@@ -18,11 +64,17 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
     case 'links-open':
       return whileForming(core, input.gen, (ring) => ((ring.linksOpen = true), confirmIfReady(core, ring)))
     case 'state-fetched':
-      return core.learning === undefined ? whileForming(core, input.gen, (ring) => adopt(core, ring, input.version)) : learned(core, input.gen, input.version)
+      return core.learning === undefined
+        ? whileForming(core, input.gen, (ring) => adopt(core, ring, input.version))
+        : learned(core, input.gen, input.version)
     case 'reduced-fetched':
-      return core.learning === undefined ? whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version)) : followed(core, input.gen, input.version)
+      return core.learning === undefined
+        ? whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version))
+        : followed(core, input.gen, input.version)
     case 'reduced-missing':
-      return core.learning === undefined ? whileForming(core, input.gen, (ring) => fetchWhole(core, ring)) : learningFailed(core, input.gen)
+      return core.learning === undefined
+        ? whileForming(core, input.gen, (ring) => fetchWhole(core, ring))
+        : learningFailed(core, input.gen)
     case 'behind':
       return current(core, input.gen, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
     case 'guest-fetched':
@@ -38,8 +90,16 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
   }
 }
 
-/** R7: only while the asker's ballot is the promised one and the version is held whole. The sum of a step stays right whatever is held now. */
-export function mayServe(core: MemberCore, gen: number, version: VersionRef, kind: 'state' | 'reduced' = 'state'): boolean {
+/**
+ * R7: only while the asker's ballot is the promised one and the version is held whole. The sum of a step stays right
+ * whatever is held now.
+ */
+export function mayServe(
+  core: MemberCore,
+  gen: number,
+  version: VersionRef,
+  kind: 'state' | 'reduced' = 'state',
+): boolean {
   if (core.off.has('R7-source')) return core.version !== undefined
   if (kind === 'reduced') return core.promised === gen
   return core.promised === gen && core.version !== undefined && sameVersion(core.version, version)
@@ -59,15 +119,29 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
     case 'hold':
       return current(core, order.gen, (ring) => answer(holdBack(ring, order)))
     case 'inquire':
-      return current(core, order.gen, (ring) => [{ type: 'report-standing', owner: ring.owner, gen: ring.gen, step: order.step, stage: stageOf(core, ring, order.step) }])
+      return current(core, order.gen, (ring) => [
+        {
+          type: 'report-standing',
+          owner: ring.owner,
+          gen: ring.gen,
+          step: order.step,
+          stage: stageOf(core, ring, order.step),
+        },
+      ])
     case 'release':
       return current(core, order.gen, (ring) => answer(giveUpBlocks(ring, order, core.off)))
     case 'moved':
-      return current(core, order.gen, (ring) => (takeMoves(ring, order) ? [{ type: 'resume', gen: order.gen, step: order.step }] : []))
+      return current(core, order.gen, (ring) =>
+        takeMoves(ring, order) ? [{ type: 'resume', gen: order.gen, step: order.step }] : [],
+      )
     case 'guest':
       return current(core, order.gen, (ring) => answer(noteGuest(ring, order)))
     case 'guest-take':
-      return current(core, order.gen, (ring) => (ring.guests.get(order.id)?.place === ring.position ? [{ type: 'fetch-guest', gen: order.gen, id: order.id }] : []))
+      return current(core, order.gen, (ring) =>
+        ring.guests.get(order.id)?.place === ring.position
+          ? [{ type: 'fetch-guest', gen: order.gen, id: order.id }]
+          : [],
+      )
     case 'until':
       return current(core, order.gen, (ring) => ((ring.until = order.step), []))
     case 'ack':
@@ -94,7 +168,9 @@ export function claimOf({ version, base, tail }: MemberCore): Claim | null {
   return version === undefined ? null : { base, records: [...tail] }
 }
 
-/** A warm start with what was claimed on an earlier visit. False: it does not lead to `version`, and nothing changed. */
+/**
+ * A warm start with what was claimed on an earlier visit. False: it does not lead to `version`, and nothing changed.
+ */
 export function goOnFrom(core: MemberCore, { base, records }: Claim, version: VersionRef): boolean {
   const reached = fold(base, records)
   if (reached === undefined || !sameVersion(reached, version)) return false
@@ -104,7 +180,10 @@ export function goOnFrom(core: MemberCore, { base, records }: Claim, version: Ve
   return true
 }
 
-/** R3: promise, stop, answer. From here on the version changes only through FORM of this ballot. An equal one is answered again. */
+/**
+ * R3: promise, stop, answer. From here on the version changes only through FORM of this ballot. An equal one is
+ * answered again.
+ */
 function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEffect[] {
   if (gen < core.promised || (core.off.has('R3-equal') && gen === core.promised)) return []
   core.owner = owner
@@ -115,20 +194,28 @@ function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEf
   const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
   core.learning = undefined
-  return [{ type: 'halt' }, { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } }]
+  return [
+    { type: 'halt' },
+    { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } },
+  ]
 }
 
 /**
- * R9: contribute only with START of the promised generation, holding its first version whole. As long as the coordinator keeps R8
- * this always holds, so it is asserted and no schedule can miss it: `ring` is of the promised generation, because a FREEZE that
- * raises the promise ends it (R3); START comes after the CONFIRM of each member, and a member confirms when it holds the target,
- * stage `ready` (R8); between the two its version changes only through FORM of this ballot, which names the same target (R3); and
- * one step begins after the other, each at the version before it. What it prevents shows where R8 is broken as well.
+ * R9: contribute only with START of the promised generation, holding its first version whole. As long as the
+ * coordinator keeps R8 this always holds, so it is asserted and no schedule can miss it: `ring` is of the promised
+ * generation, because a FREEZE that raises the promise ends it (R3); START comes after the CONFIRM of each member, and
+ * a member confirms when it holds the target, stage `ready` (R8); between the two its version changes only through FORM
+ * of this ballot, which names the same target (R3); and one step begins after the other, each at the version before it.
+ * What it prevents shows where R8 is broken as well.
  */
 function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
   const { ring } = core
   if (ring === undefined || ring.gen !== order.gen || ring.stage === 'running' || ring.stage === 'broken') return []
-  const premise = ring.stage === 'ready' && order.gen === core.promised && core.version !== undefined && sameVersion(core.version, order.after)
+  const premise =
+    ring.stage === 'ready' &&
+    order.gen === core.promised &&
+    core.version !== undefined &&
+    sameVersion(core.version, order.after)
   if (!premise && !core.off.has('R9')) return []
   ring.stage = 'running'
   core.base = order.after
@@ -150,24 +237,53 @@ function extendPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] 
 function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
   const step = (core.version?.v ?? 0) + 1
   const planned = ring.plan.get(step)
-  if (ring.stage !== 'running' || ring.flight !== undefined || planned === undefined || step > ring.until || core.tail.length >= PLAN_WINDOW) return []
+  if (
+    ring.stage !== 'running' ||
+    ring.flight !== undefined ||
+    planned === undefined ||
+    step > ring.until ||
+    core.tail.length >= PLAN_WINDOW
+  )
+    return []
   const blocks = sharesOfStep(planned, planned.shares)[ring.position] ?? []
   ring.flight = newFlight(step, blocks)
   return [{ type: 'compute', gen: ring.gen, step, kind: ring.kind, blocks }]
 }
 
-function contribute(core: MemberCore, ring: RingView, { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>): MemberEffect[] {
-  if (!finite) return giveUp(core, { gen: ring.gen, blamed: core.id, why: 'own', code: 'gradient-not-finite', message: `my gradient of step ${step} is not finite` })
+function contribute(
+  core: MemberCore,
+  ring: RingView,
+  { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>,
+): MemberEffect[] {
+  if (!finite)
+    return giveUp(core, {
+      gen: ring.gen,
+      blamed: core.id,
+      why: 'own',
+      code: 'gradient-not-finite',
+      message: `my gradient of step ${step} is not finite`,
+    })
   if (ring.flight?.sealed !== true) throw new Error(`internal: the share of step ${step} is not complete`)
   ring.flight.stage = 'reducing'
   return [{ type: 'contribute', gen: ring.gen, step, manifest }]
 }
 
 /** R10: everything of the step arrived: apply, swap, then HELD. */
-function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>): MemberEffect[] {
+function hold(
+  core: MemberCore,
+  ring: RingView,
+  { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>,
+): MemberEffect[] {
   if (core.version === undefined || core.version.v !== step - 1) return []
   const liar = core.off.has('R12-moves') ? undefined : wrongShare(ring, step, manifests)
-  if (liar !== undefined) return giveUp(core, { gen: ring.gen, blamed: liar, why: 'refused', code: 'message-unexpected', message: `a share of step ${step} does not hold its planned blocks` })
+  if (liar !== undefined)
+    return giveUp(core, {
+      gen: ring.gen,
+      blamed: liar,
+      why: 'refused',
+      code: 'message-unexpected',
+      message: `a share of step ${step} does not hold its planned blocks`,
+    })
   const record = recordOf(ring, step, manifests, gradDigest)
   const version = extend(core.version, record)
   const guest = guestIn(ring, manifests)
@@ -178,15 +294,33 @@ function hold(core: MemberCore, ring: RingView, { step, manifests, gradDigest }:
   ring.plan.delete(step)
   ring.moves.delete(step)
   const held: MemberEffect = { type: 'send', message: { type: 'held', owner: ring.owner, gen: ring.gen, record } }
-  return [{ type: 'apply', record, version }, held, ...checkpointIfDue(core, ring), ...copyDue(core), ...beginStep(core, ring)]
+  return [
+    { type: 'apply', record, version },
+    held,
+    ...checkpointIfDue(core, ring),
+    ...copyDue(core),
+    ...beginStep(core, ring),
+  ]
 }
 
-/** Every member builds the same record: the planned blocks, whoever computed them (R12), those of guests (A1), and the sums of the manifests. */
+/**
+ * Every member builds the same record: the planned blocks, whoever computed them (R12), those of guests (A1), and the
+ * sums of the manifests.
+ */
 function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
-  const sum = (pick: (manifest: Manifest) => number): number => manifests.reduce((total, manifest) => total + pick(manifest), 0)
+  const sum = (pick: (manifest: Manifest) => number): number =>
+    manifests.reduce((total, manifest) => total + pick(manifest), 0)
   return {
-    v: step, gen: ring.gen, modeEpoch: ring.modeEpoch, kind: ring.kind, blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(guestIn(ring, manifests)?.blocks ?? [])],
-    samples: sum((m) => m.samples), targets: sum((m) => m.targets), lossSum: sum((m) => m.lossSum), correct: sum((m) => m.correct), gradDigest,
+    v: step,
+    gen: ring.gen,
+    modeEpoch: ring.modeEpoch,
+    kind: ring.kind,
+    blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(guestIn(ring, manifests)?.blocks ?? [])],
+    samples: sum((m) => m.samples),
+    targets: sum((m) => m.targets),
+    lossSum: sum((m) => m.lossSum),
+    correct: sum((m) => m.correct),
+    gradDigest,
   }
 }
 
@@ -217,7 +351,9 @@ function checkpointIfDue(core: MemberCore, ring: RingView): MemberEffect[] {
   if (ring.stage !== 'running' || version === undefined || ring.checkpoint?.v !== version.v) return []
   const { uploader } = ring.checkpoint
   ring.checkpoint = undefined
-  return uploader === core.id ? [{ type: 'upload', version }] : [{ type: 'report-digest', owner: ring.owner, gen: ring.gen, version }]
+  return uploader === core.id
+    ? [{ type: 'upload', version }]
+    : [{ type: 'report-digest', owner: ring.owner, gen: ring.gen, version }]
 }
 
 function goAsync(core: MemberCore, { owner, gen, modeEpoch }: MessageTo<'async'>): MemberEffect[] {
@@ -238,7 +374,13 @@ function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'tr
     const { blamed, alsoBlamed = [], why, code, message } = trouble
     const step = (core.version?.v ?? 0) + 1
     const links = isLinkTrouble(why) && blamed !== null ? [blamed, ...alsoBlamed] : []
-    return [{ type: 'halt' }, { type: 'send', message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, why, links, code, message } }]
+    return [
+      { type: 'halt' },
+      {
+        type: 'send',
+        message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, why, links, code, message },
+      },
+    ]
   })
 }
 
@@ -254,7 +396,13 @@ function whileForming(core: MemberCore, gen: number, act: (ring: RingView) => Me
   return current(core, gen, (ring) => (ring.stage === 'forming' ? act(ring) : []))
 }
 
-function inFlight(core: MemberCore, { gen, step, type }: { readonly gen: number; readonly step: number; readonly type: 'computed' | 'reduced' }, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
+function inFlight(
+  core: MemberCore,
+  { gen, step, type }: { readonly gen: number; readonly step: number; readonly type: 'computed' | 'reduced' },
+  act: (ring: RingView) => MemberEffect[],
+): MemberEffect[] {
   const expected = type === 'computed' ? 'computing' : 'reducing'
-  return current(core, gen, (ring) => (ring.stage === 'running' && ring.flight?.step === step && ring.flight.stage === expected ? act(ring) : []))
+  return current(core, gen, (ring) =>
+    ring.stage === 'running' && ring.flight?.step === step && ring.flight.stage === expected ? act(ring) : [],
+  )
 }

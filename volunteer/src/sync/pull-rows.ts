@@ -1,6 +1,15 @@
-// Pulling what one batch needs of a version: of tables that are only looked up with the model's input, the rows of the batch's
-// tokens, where these are fewer than half. The other rows stay zero, and nothing reads them.
-import { gradientForm, isSparse, type ParameterEntry, type ParameterLayout, readGradient, type RowsByName, sparseParts, writeRowNumbers } from '@starling-grid/model'
+// Pulling what one batch needs of a version: of tables that are only looked up with the model's input, the rows of the
+// batch's tokens, where these are fewer than half. The other rows stay zero, and nothing reads them.
+import {
+  gradientForm,
+  isSparse,
+  type ParameterEntry,
+  type ParameterLayout,
+  readGradient,
+  type RowsByName,
+  sparseParts,
+  writeRowNumbers,
+} from '@starling-grid/model'
 import type { VersionRef } from '@starling-grid/protocol'
 import type { NamedParameters } from '../compute.ts'
 import type { RowsWanted } from '../coordinator-http.ts'
@@ -20,7 +29,11 @@ export interface RowSource {
 }
 
 /** @throws GridError 'base-stale' when the version is gone, 'gradient-shape' for another answer than was asked for */
-export async function pullRows(version: VersionRef, rows: RowsByName, { layout, ask }: RowSource): Promise<NamedParameters> {
+export async function pullRows(
+  version: VersionRef,
+  rows: RowsByName,
+  { layout, ask }: RowSource,
+): Promise<NamedParameters> {
   const parts = sparseParts(rows)
   const form = gradientForm(layout, parts)
   const answer = await ask({ parts, numbers: writeRowNumbers(layout, rows), bytes: form.bytes })

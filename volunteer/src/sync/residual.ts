@@ -1,5 +1,6 @@
-// What encoding lost of this member's shares so far (collective/ring-codec.ts). Step-coupled state: it belongs to one version and
-// swaps together with it (R10). A member that comes by its version in another way starts without one: these losses are gone.
+// What encoding lost of this member's shares so far (collective/ring-codec.ts). Step-coupled state: it belongs to one
+// version and swaps together with it (R10). A member that comes by its version in another way starts without one: these
+// losses are gone.
 import type { StepRecord, VersionRef } from '@starling-grid/protocol'
 import { type Feedback, startFeedback, swapped } from '../collective/encoding.ts'
 
@@ -28,7 +29,9 @@ export class Residual {
     return this.#feedback
   }
 
-  /** Names it to an executor that keeps losses of its own (EncodeOrder): one more where it follows from the one before. */
+  /**
+   * Names it to an executor that keeps losses of its own (EncodeOrder): one more where it follows from the one before.
+   */
   get losses(): number {
     return this.#losses
   }
@@ -43,7 +46,9 @@ export class Residual {
     this.#complete = false
   }
 
-  /** R10: in one piece with the parameters. A sum that was fetched (R7) is none that this member's residual belongs to. */
+  /**
+   * R10: in one piece with the parameters. A sum that was fetched (R7) is none that this member's residual belongs to.
+   */
   swap(version: VersionRef, kind: Kind): void {
     if (this.#complete) {
       this.#feedback = swapped(this.#feedback)

@@ -1,5 +1,5 @@
-// The reduces of one generation, around the ring or as a butterfly: frames of the present and the next step find theirs; all
-// others are refused.
+// The reduces of one generation, around the ring or as a butterfly: frames of the present and the next step find
+// theirs; all others are refused.
 import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
 import { type Addressed, ButterflyReduce } from '../collective/butterfly-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
@@ -54,7 +54,12 @@ export class RingExchange {
   }
 
   /** `feedback`: of encodings that lose something; the same all through a step */
-  contributeBucket(step: number, bucket: number, gradient: Float32Array, { feedback, encoded }: BucketOptions = {}): Addressed[] {
+  contributeBucket(
+    step: number,
+    bucket: number,
+    gradient: Float32Array,
+    { feedback, encoded }: BucketOptions = {},
+  ): Addressed[] {
     return this.#addressed(this.#at(step).contributeBucket(bucket, gradient, feedback, encoded))
   }
 
@@ -67,9 +72,14 @@ export class RingExchange {
    * @throws GridError 'generation-stale', 'message-unexpected', or what `accept` of the reduces throws
    */
   accept(frame: Frame, from = this.#predecessor): Addressed[] {
-    if (frame.generation !== this.options.generation) throw new GridError('generation-stale', `this is generation ${this.options.generation}, got a frame of ${frame.generation}`)
+    if (frame.generation !== this.options.generation)
+      throw new GridError(
+        'generation-stale',
+        `this is generation ${this.options.generation}, got a frame of ${frame.generation}`,
+      )
     if (frame.step < this.#step) return [] // a repeated frame of a step that is whole
-    if (frame.step > this.#step + 1) throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
+    if (frame.step > this.#step + 1)
+      throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
     return this.#addressed(this.#at(frame.step).accept(frame, from))
   }
 
@@ -110,9 +120,25 @@ export class RingExchange {
   #at(step: number): RingReduce | ButterflyReduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, position, size, length, exchange, shares, harmless, buckets, encoding, chunkBytes } = this.options
-    const options = { generation, step, position: { index: position, size }, length, ...(buckets ? { buckets } : {}), ...(encoding ? { encoding } : {}), ...(chunkBytes ? { chunkBytes } : {}) }
-    const reduce = exchange === 'butterfly' && size > 1 ? new ButterflyReduce({ ...options, ...(shares ? { weights: shares } : {}), ...(harmless ? { harmless: () => harmless(step) } : {}) }) : new RingReduce(options)
+    const { generation, position, size, length, exchange, shares, harmless, buckets, encoding, chunkBytes } =
+      this.options
+    const options = {
+      generation,
+      step,
+      position: { index: position, size },
+      length,
+      ...(buckets ? { buckets } : {}),
+      ...(encoding ? { encoding } : {}),
+      ...(chunkBytes ? { chunkBytes } : {}),
+    }
+    const reduce =
+      exchange === 'butterfly' && size > 1
+        ? new ButterflyReduce({
+            ...options,
+            ...(shares ? { weights: shares } : {}),
+            ...(harmless ? { harmless: () => harmless(step) } : {}),
+          })
+        : new RingReduce(options)
     this.#reduces.set(step, reduce)
     return reduce
   }

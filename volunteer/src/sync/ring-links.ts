@@ -1,6 +1,13 @@
-// The links that a generation needs: opened when it forms, said to be in trouble when they do not open or break (R17), and
-// tried directly again while the coordinator relays them (R18).
-import { describeError, GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator } from '@starling-grid/protocol'
+// The links that a generation needs: opened when it forms, said to be in trouble when they do not open or break (R17),
+// and tried directly again while the coordinator relays them (R18).
+import {
+  describeError,
+  GridError,
+  isGridError,
+  type LinkTrouble,
+  type MemberId,
+  type ToCoordinator,
+} from '@starling-grid/protocol'
 import type { LinkSet, LinkWay } from '../collective/link-set.ts'
 import { pause } from '../pause.ts'
 import type { MemberEffect, MemberInput } from './member-state.ts'
@@ -36,7 +43,8 @@ export class RingLinks {
 
   open(order: Order): void {
     const { signal } = this
-    for (const peer of order.neighbours) this.#opening.set(peer, this.#parts.links.ensure(peer, this.#wayTo(peer, order), signal))
+    for (const peer of order.neighbours)
+      this.#opening.set(peer, this.#parts.links.ensure(peer, this.#wayTo(peer, order), signal))
     void this.#settle(order, signal)
   }
 
@@ -73,10 +81,28 @@ export class RingLinks {
     for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order, signal)
   }
 
-  trouble({ gen, peers, why, error }: { readonly gen: number; readonly peers: readonly MemberId[]; readonly why: LinkTrouble; readonly error: unknown }): void {
+  trouble({
+    gen,
+    peers,
+    why,
+    error,
+  }: {
+    readonly gen: number
+    readonly peers: readonly MemberId[]
+    readonly why: LinkTrouble
+    readonly error: unknown
+  }): void {
     const [blamed = null, ...alsoBlamed] = peers
     const code = isGridError(error) ? error.code : 'link-lost'
-    this.#parts.tell({ type: 'trouble', gen, blamed, alsoBlamed, why, code, message: describeError(error).slice(0, 300) })
+    this.#parts.tell({
+      type: 'trouble',
+      gen,
+      blamed,
+      alsoBlamed,
+      why,
+      code,
+      message: describeError(error).slice(0, 300),
+    })
   }
 
   /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
@@ -84,7 +110,10 @@ export class RingLinks {
     for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {
       await pause(wait, signal)
       if (signal.aborted) return
-      const works = await this.#parts.links.redial(peer, signal).then(() => true, () => false)
+      const works = await this.#parts.links.redial(peer, signal).then(
+        () => true,
+        () => false,
+      )
       if (works && !signal.aborted) this.#parts.send({ type: 'link-restored', owner, gen, peer })
     }
   }

@@ -1,17 +1,29 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
-import { type BlameReason, describeError, type FetchRequest, type Frame, type GradientEncoding, type GridError, isGridError, type LinkTrouble, type MemberId, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+import {
+  type BlameReason,
+  describeError,
+  type FetchRequest,
+  type Frame,
+  type GradientEncoding,
+  type GridError,
+  isGridError,
+  type LinkTrouble,
+  type MemberId,
+  type ToCoordinator,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { LinkSet } from '../collective/link-set.ts'
 import { bytesOf } from '../collective/numbers.ts'
 import type { PeerLink, PeerNetwork } from '../collective/peer-link.ts'
 import { RankFailure } from '../collective/rank-failure.ts'
 import type { Compute } from '../compute.ts'
-import { isFatal } from '../fatal.ts'
 import type { Batches } from '../data/batch.ts'
+import { sha256Of } from '../data/shards.ts'
+import { isFatal } from '../fatal.ts'
 import type { StepWitness } from '../host.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
-import { sha256Of } from '../data/shards.ts'
 import { type StepOrder, trainStep } from '../train-step.ts'
 import type { CatchUpEffect, CatchUpSources } from './catch-up.ts'
 import { fateOf } from './frame-fate.ts'
@@ -76,10 +88,23 @@ export class RingMode {
   constructor(parts: RingModeParts) {
     this.#parts = parts
     const send = (to: MemberId, frame: Frame): void => this.links.send(to, frame)
-    this.links = new LinkSet(parts.network, parts.openRelay, { onFrame: (from, frame) => this.#received(from, frame), onLost: (member, why, error) => this.#lost(member, why, error) }, parts.linkOpenMs)
+    this.links = new LinkSet(
+      parts.network,
+      parts.openRelay,
+      {
+        onFrame: (from, frame) => this.#received(from, frame),
+        onLost: (member, why, error) => this.#lost(member, why, error),
+      },
+      parts.linkOpenMs,
+    )
     this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
     this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
-    this.#server = new StateServer({ send, mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind), promised: () => parts.core.promised, bytesOf: this.#bytesOf })
+    this.#server = new StateServer({
+      send,
+      mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind),
+      promised: () => parts.core.promised,
+      bytesOf: this.#bytesOf,
+    })
     this.#staging = new Staging(parts)
     this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
     this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
@@ -130,7 +155,12 @@ export class RingMode {
       case 'confirm':
         return void this.#confirm(effect).catch(this.#parts.onFatal)
       case 'compute':
-        return void trainStep(effect, { gradientOfShare: this.#share.compute, localRound: this.#localRound, tell: this.tell, reduced: this.#exchange.reduced }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
+        return void trainStep(effect, {
+          gradientOfShare: this.#share.compute,
+          localRound: this.#localRound,
+          tell: this.tell,
+          reduced: this.#exchange.reduced,
+        }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
       case 'fetch-guest':
         return void this.#share.fetchGuest(effect.gen, effect.id)
       case 'resume':
@@ -174,8 +204,17 @@ export class RingMode {
     const { core, held, fromCoordinator } = this.#parts
     const { signal } = this.#ringLinks
     try {
-      await this.#staging.fetch(effect, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked: (member) => this.links.has(member) }, signal)
-      if (!signal.aborted) this.tell({ type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched', gen: effect.gen, version: effect.target })
+      await this.#staging.fetch(
+        effect,
+        { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked: (member) => this.links.has(member) },
+        signal,
+      )
+      if (!signal.aborted)
+        this.tell({
+          type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched',
+          gen: effect.gen,
+          version: effect.target,
+        })
     } catch (error) {
       if (signal.aborted) return
       if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', gen: effect.gen })
@@ -192,11 +231,15 @@ export class RingMode {
     this.#parts.send({ type: 'version-digest', owner, gen, version, digest: await sha256Of(this.#encoded()) })
   }
 
-  /** One whole state at a time: two would share one line. When the first is gone, a ring that goes on holds another version. */
+  /**
+   * One whole state at a time: two would share one line. When the first is gone, a ring that goes on holds another
+   * version.
+   */
   async #upload(version: VersionRef): Promise<void> {
     await this.#uploading
     if (this.#parts.held.version?.id !== version.id) return
-    this.#uploading = this.#parts.upload(version, this.#encoded()).catch(() => undefined) // another member is asked in turn
+    // another member is asked in turn
+    this.#uploading = this.#parts.upload(version, this.#encoded()).catch(() => undefined)
   }
 
   #encoded(): Uint8Array {
@@ -208,7 +251,11 @@ export class RingMode {
   #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
     const { core, rounds } = this.#parts
     this.#contributed = manifest.samples
-    this.#exchange.contribute(step, manifest, core.ring?.kind === 'round' && rounds ? rounds.contribution : this.#share.gradient)
+    this.#exchange.contribute(
+      step,
+      manifest,
+      core.ring?.kind === 'round' && rounds ? rounds.contribution : this.#share.gradient,
+    )
   }
 
   #localRound = (order: StepOrder): Promise<ShareResult | undefined> => {
@@ -255,7 +302,9 @@ export class RingMode {
     }
   }
 
-  /** What came for a step does not fit: `from` sent it, unless it was another's of all that came (butterfly-reduce.ts). */
+  /**
+   * What came for a step does not fit: `from` sent it, unless it was another's of all that came (butterfly-reduce.ts).
+   */
   #refuse(gen: number, from: MemberId, error: unknown): void {
     const blamed = (error instanceof RankFailure ? this.#parts.core.ring?.members[error.rank] : undefined) ?? from
     if (isGridError(error)) this.links.countRefusal(error.code, blamed)
@@ -286,4 +335,23 @@ export class RingMode {
 export function isRunOrder(message: { readonly type: string }): message is RunOrder {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'plan', 'hold', 'inquire', 'release', 'moved', 'guest', 'guest-take', 'until', 'ack', 'checkpoint-at', 'copy-at', 'prefetch', 'follow', 'upload-request', 'async'])
+const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>([
+  'freeze',
+  'form',
+  'start',
+  'plan',
+  'hold',
+  'inquire',
+  'release',
+  'moved',
+  'guest',
+  'guest-take',
+  'until',
+  'ack',
+  'checkpoint-at',
+  'copy-at',
+  'prefetch',
+  'follow',
+  'upload-request',
+  'async',
+])

@@ -1,12 +1,12 @@
-// A member at its part of one local round, as the protocol sees it: which blocks it learns from (R12), what it says of them (A7),
-// and when fragments of its share may leave (R9). What is learned is local-round.ts.
+// A member at its part of one local round, as the protocol sees it: which blocks it learns from (R12), what it says of
+// them (A7), and when fragments of its share may leave (R9). What is learned is local-round.ts.
 import type { FloatRange } from '../floats.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { mayContributeEarly } from './early-contribution.ts'
 import type { LocalRounds } from './local-round.ts'
 import type { MemberCore } from './member-state.ts'
-import { nextBlocksOf } from './share.ts'
 import type { ShareResult } from './share-sum.ts'
+import { nextBlocksOf } from './share.ts'
 
 export interface RoundWorkParts {
   readonly core: MemberCore
@@ -40,14 +40,20 @@ export class RoundWork {
     if (blocks === 'over' || blocks === 'wait') return undefined
     const share = blocks === 'sealed' ? [] : blocks
     const result = await rounds.run({
-      base: held.version, parameters: held.parameters, blocks: share, current,
+      base: held.version,
+      parameters: held.parameters,
+      blocks: share,
+      current,
       onLearned: ({ base, blocks: learned }) => void (core.consumed = { base, blocks: [...learned] }),
       onFragment: (fragment) => this.#send({ gen, step }, fragment),
     })
     return result === undefined || !this.#isSealed({ gen, step }) ? undefined : { ...result, blocks: share }
   }
 
-  /** From the first fragment on the share can neither lose blocks nor get any (R12). What may not leave now leaves with the rest. */
+  /**
+   * From the first fragment on the share can neither lose blocks nor get any (R12). What may not leave now leaves with
+   * the rest.
+   */
   #send(order: StepOrder, fragment: number): void {
     const { core, rounds, contributeBucket } = this.#parts
     const { fragments = [] } = rounds

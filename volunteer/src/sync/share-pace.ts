@@ -1,9 +1,11 @@
-// In how many pieces a member computes its share, and when it is so far behind the plan that others should have some of it.
-// Pure numbers; times are ms.
+// In how many pieces a member computes its share, and when it is so far behind the plan that others should have some of
+// it. Pure numbers; times are ms.
 
 /** ms of a piece at least: three messages to the coordinator and back take as long */
 const LEAST_PIECE_MS = 200
-/** ms of a piece for each MB of gradient: reading it back and adding it up takes 1 ms a MB, so pieces cost 3 % at most */
+/**
+ * ms of a piece for each MB of gradient: reading it back and adding it up takes 1 ms a MB, so pieces cost 3 % at most
+ */
 const PIECE_MS_PER_MB = 32
 const MB = 1e6
 /** Shares below this many pieces are computed in one: nothing of them could change members in time. */
@@ -14,15 +16,31 @@ const BEHIND = 1.5
 const SLACK_MS = 300
 
 /** Blocks to begin at once. */
-export function pieceOf({ blocks, blockMs, gradientBytes }: { readonly blocks: number; readonly blockMs: number; readonly gradientBytes: number }): number {
+export function pieceOf({
+  blocks,
+  blockMs,
+  gradientBytes,
+}: {
+  readonly blocks: number
+  readonly blockMs: number
+  readonly gradientBytes: number
+}): number {
   const pieceMs = Math.max(LEAST_PIECE_MS, (PIECE_MS_PER_MB * gradientBytes) / MB)
   if (blocks * blockMs < LEAST_PIECES * pieceMs) return Number.POSITIVE_INFINITY
   return Math.max(1, Math.floor(pieceMs / blockMs))
 }
 
-/** What the plan expects every member to need for its share of the step: shares are in proportion to samples per second. */
+/**
+ * What the plan expects every member to need for its share of the step: shares are in proportion to samples per second.
+ */
 export function plannedMs(samples: number, shares: readonly number[]): number {
-  return (1000 * samples) / Math.max(shares.reduce((sum, share) => sum + share, 0), 1e-3)
+  return (
+    (1000 * samples) /
+    Math.max(
+      shares.reduce((sum, share) => sum + share, 0),
+      1e-3,
+    )
+  )
 }
 
 export interface ShareState {
@@ -42,7 +60,9 @@ export function blockMsNow({ pieceMs, pieceBlocks, blockMs }: ShareState): numbe
   return Math.max(blockMs, pieceBlocks > 0 ? pieceMs / pieceBlocks : 0)
 }
 
-/** Even if every block from here on takes no longer than the slowest so far, the share is done much later than planned. */
+/**
+ * Even if every block from here on takes no longer than the slowest so far, the share is done much later than planned.
+ */
 export function isBehind(state: ShareState): boolean {
   const perBlock = blockMsNow(state)
   const rest = Math.max(0, state.pieceBlocks * perBlock - state.pieceMs) + state.left * perBlock

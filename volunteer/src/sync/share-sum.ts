@@ -1,9 +1,10 @@
-// Σ gradients of one member's share of one step: pieces that were computed one after the other, and what guests computed. Its memory
-// is leased for this share alone (gradient-buffers.ts): the computation writes it, then the exchange reads it, until the step is over.
+// Σ gradients of one member's share of one step: pieces that were computed one after the other, and what guests
+// computed. Its memory is leased for this share alone (gradient-buffers.ts): the computation writes it, then the
+// exchange reads it, until the step is over.
 import type { BlockId } from '@starling-grid/protocol'
 import type { Compute, Computed } from '../compute.ts'
-import type { GradientLease } from '../gradient-buffers.ts'
 import type { FloatRange } from '../floats.ts'
+import type { GradientLease } from '../gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges } from '../graph/executor.ts'
 import type { GuestShare } from './share.ts'
 
@@ -94,11 +95,21 @@ export class ShareSum {
 
 function joined(a: ShareResult, b: ShareResult): ShareResult {
   return {
-    blocks: [...a.blocks, ...b.blocks], samples: a.samples + b.samples, finite: a.finite && b.finite,
-    sums: { lossSum: a.sums.lossSum + b.sums.lossSum, targets: a.sums.targets + b.sums.targets, correct: a.sums.correct + b.sums.correct },
+    blocks: [...a.blocks, ...b.blocks],
+    samples: a.samples + b.samples,
+    finite: a.finite && b.finite,
+    sums: {
+      lossSum: a.sums.lossSum + b.sums.lossSum,
+      targets: a.sums.targets + b.sums.targets,
+      correct: a.sums.correct + b.sums.correct,
+    },
   }
 }
 
-function addTo(sum: Float32Array, more: Float32Array, { start, end }: FloatRange = { start: 0, end: sum.length }): void {
+function addTo(
+  sum: Float32Array,
+  more: Float32Array,
+  { start, end }: FloatRange = { start: 0, end: sum.length },
+): void {
   for (let i = start; i < end; i++) sum[i] = (sum[i] ?? 0) + (more[i] ?? 0)
 }

@@ -1,13 +1,13 @@
-// A member at its share of one step: computes it piece by piece, adds the gradients up, and says when it falls behind. Which
-// blocks are whose is decided elsewhere (share.ts); this file only carries it out.
+// A member at its share of one step: computes it piece by piece, adds the gradients up, and says when it falls behind.
+// Which blocks are whose is decided elsewhere (share.ts); this file only carries it out.
 import type { BlockId } from '@starling-grid/protocol'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { EarlyRanges } from '../graph/executor.ts'
 import type { MemberCore, MemberInput } from './member-state.ts'
-import { nextBlocksOf } from './share.ts'
 import { blockMsNow, isBehind, pieceOf, plannedMs, type ShareState } from './share-pace.ts'
 import { type ShareResult, ShareSum } from './share-sum.ts'
+import { nextBlocksOf } from './share.ts'
 
 /** ms between looks at a share that takes its time */
 const LOOK_MS = 100
@@ -79,7 +79,15 @@ export class ShareWork {
     this.#clock = clock
     try {
       while (!share.isOver) {
-        const blocks = nextBlocksOf(core, { ...order, most: pieceOf({ blocks: clock.left, blockMs: this.#expectedBlockMs, gradientBytes: share.gradient.byteLength }), blockMs: clock.blockMs })
+        const blocks = nextBlocksOf(core, {
+          ...order,
+          most: pieceOf({
+            blocks: clock.left,
+            blockMs: this.#expectedBlockMs,
+            gradientBytes: share.gradient.byteLength,
+          }),
+          blockMs: clock.blockMs,
+        })
         if (blocks === 'over') return undefined
         if (blocks === 'sealed') return this.#finished(share)
         if (blocks === 'wait') await new Promise<void>((resolve) => (this.#resume = resolve))
@@ -113,15 +121,23 @@ export class ShareWork {
     if (!share.isOver) this.#lastBlockMs = clock.end()
   }
 
-  /** Buckets of the last piece: from the first of them on the share can neither lose blocks nor get any, so it is sealed now. */
+  /**
+   * Buckets of the last piece: from the first of them on the share can neither lose blocks nor get any, so it is sealed
+   * now.
+   */
   #early(share: ShareSum, { order, left }: ShareClock): EarlyRanges | undefined {
     const { core, bucketsOf } = this.#parts
     const early = left === 0 ? bucketsOf(order.gen, order.step) : undefined
-    if (early === undefined || nextBlocksOf(core, { ...order, most: 0, blockMs: this.#lastBlockMs }) !== 'sealed') return undefined
+    if (early === undefined || nextBlocksOf(core, { ...order, most: 0, blockMs: this.#lastBlockMs }) !== 'sealed')
+      return undefined
     // What is encoded cannot be added to: the share must be this piece and nothing else.
     const encode = share.isEmpty && core.ring?.flight?.guest === undefined ? early.encode : undefined
     this.#addGuest(share)
-    return { ranges: early.ranges, ...(encode ? { encode } : {}), onFinal: (index, encoded) => bucketFinal(share, early, { index, encoded }) }
+    return {
+      ranges: early.ranges,
+      ...(encode ? { encode } : {}),
+      onFinal: (index, encoded) => bucketFinal(share, early, { index, encoded }),
+    }
   }
 
   #finished(share: ShareSum): ShareResult {
@@ -138,7 +154,11 @@ export class ShareWork {
   }
 }
 
-function bucketFinal(share: ShareSum, early: EarlyBuckets, { index, encoded }: { readonly index: number; readonly encoded: readonly Uint8Array[] | undefined }): void {
+function bucketFinal(
+  share: ShareSum,
+  early: EarlyBuckets,
+  { index, encoded }: { readonly index: number; readonly encoded: readonly Uint8Array[] | undefined },
+): void {
   const range = early.ranges[index]
   if (range === undefined) return
   share.complete(range)
@@ -198,7 +218,12 @@ class ShareClock {
   #look(): void {
     const now = performance.now()
     const state: ShareState = {
-      elapsedMs: now - this.#beganAt, pieceMs: this.#pieceBlocks > 0 ? now - this.#pieceAt : 0, pieceBlocks: this.#pieceBlocks, left: this.left, blockMs: this.blockMs, plannedMs: this.#plannedMs,
+      elapsedMs: now - this.#beganAt,
+      pieceMs: this.#pieceBlocks > 0 ? now - this.#pieceAt : 0,
+      pieceBlocks: this.#pieceBlocks,
+      left: this.left,
+      blockMs: this.blockMs,
+      plannedMs: this.#plannedMs,
     }
     if (now - this.#calledAt < CALL_MS || !isBehind(state)) return
     this.#calledAt = now

@@ -1,6 +1,17 @@
-// A member's share of the step in flight, block by block: what is begun, what may still go to others, and when it is complete
-// (R12). A block leaves the share only here, and only before it is begun, so that it never has two contributors. Pure.
-import { type BlockId, isPartition, type Manifest, type MemberId, type MessageTo, type RulesOff, sharesAfter, sharesOfStep, type ToCoordinator } from '@starling-grid/protocol'
+// A member's share of the step in flight, block by block: what is begun, what may still go to others, and when it is
+// complete (R12). A block leaves the share only here, and only before it is begun, so that it never has two
+// contributors. Pure.
+import {
+  type BlockId,
+  isPartition,
+  type Manifest,
+  type MemberId,
+  type MessageTo,
+  type RulesOff,
+  sharesAfter,
+  sharesOfStep,
+  type ToCoordinator,
+} from '@starling-grid/protocol'
 import type { MemberCore, RingView } from './member-state.ts'
 
 /** The step that is being computed or reduced. */
@@ -25,11 +36,25 @@ export interface Flight {
 }
 
 export function newFlight(step: number, share: readonly BlockId[]): Flight {
-  return { step, stage: 'computing', todo: [...share], begun: [], sealed: false, guest: undefined, blockMs: 0, held: new Set(), over: new Set(), released: new Map() }
+  return {
+    step,
+    stage: 'computing',
+    todo: [...share],
+    begun: [],
+    sealed: false,
+    guest: undefined,
+    blockMs: 0,
+    held: new Set(),
+    over: new Set(),
+    released: new Map(),
+  }
 }
 
 /** Σ gradients of guests, given to the member in `place`. here: it has them; done: they are in a step */
-export interface GuestShare extends Pick<MessageTo<'guest'>, 'id' | 'place' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'> {
+export interface GuestShare extends Pick<
+  MessageTo<'guest'>,
+  'id' | 'place' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'
+> {
   stage: 'known' | 'here' | 'done'
 }
 
@@ -43,26 +68,47 @@ export interface ShareRequest {
 }
 
 /**
- * The next blocks to compute: begun from now on. `wait`: done, but others may still hand over some of theirs. `sealed`: the
- * share is complete, contribute it. `over`: the generation or the step ended.
+ * The next blocks to compute: begun from now on. `wait`: done, but others may still hand over some of theirs. `sealed`:
+ * the share is complete, contribute it. `over`: the generation or the step ended.
  */
-export function nextBlocksOf(core: MemberCore, { gen, step, most, blockMs }: ShareRequest): readonly BlockId[] | 'wait' | 'sealed' | 'over' {
+export function nextBlocksOf(
+  core: MemberCore,
+  { gen, step, most, blockMs }: ShareRequest,
+): readonly BlockId[] | 'wait' | 'sealed' | 'over' {
   const { ring } = core
   const flight = ring?.flight
-  if (ring?.gen !== gen || ring.stage !== 'running' || gen !== core.promised || flight?.step !== step || flight.stage !== 'computing') return 'over'
+  if (
+    ring?.gen !== gen ||
+    ring.stage !== 'running' ||
+    gen !== core.promised ||
+    flight?.step !== step ||
+    flight.stage !== 'computing'
+  )
+    return 'over'
   flight.blockMs = blockMs
   const blocks = flight.todo.splice(0, most)
   flight.begun.push(...blocks)
   if (blocks.length > 0) return blocks
   if (flight.held.size > 0) return 'wait'
-  if (!flight.sealed) flight.guest = ring.kind === 'ring' ? [...ring.guests.values()].find(({ stage, place }) => stage === 'here' && place === ring.position) : undefined
+  if (!flight.sealed)
+    flight.guest =
+      ring.kind === 'ring'
+        ? [...ring.guests.values()].find(({ stage, place }) => stage === 'here' && place === ring.position)
+        : undefined
   flight.sealed = true
   return 'sealed'
 }
 
-/** A1: its blocks may be in a manifest from now on. It stays known to the end of the generation: what comes twice is not done twice. */
-export function noteGuest(ring: RingView, { owner, gen, id, place, blocks, samples, targets, lossSum, correct }: MessageTo<'guest'>): ToCoordinator {
-  if (!ring.guests.has(id)) ring.guests.set(id, { id, place, blocks, samples, targets, lossSum, correct, stage: 'known' })
+/**
+ * A1: its blocks may be in a manifest from now on. It stays known to the end of the generation: what comes twice is not
+ * done twice.
+ */
+export function noteGuest(
+  ring: RingView,
+  { owner, gen, id, place, blocks, samples, targets, lossSum, correct }: MessageTo<'guest'>,
+): ToCoordinator {
+  if (!ring.guests.has(id))
+    ring.guests.set(id, { id, place, blocks, samples, targets, lossSum, correct, stage: 'known' })
   return { type: 'guest-known', owner, gen, id }
 }
 
@@ -73,7 +119,9 @@ export function guestHere(ring: RingView, id: number): void {
 
 /** What guests computed that is in these manifests: its blocks end that of the member that was given it. */
 export function guestIn(ring: RingView, manifests: readonly Manifest[]): GuestShare | undefined {
-  return [...ring.guests.values()].find(({ place, blocks, stage }) => stage !== 'done' && endsWith(manifests[place]?.blocks ?? [], blocks))
+  return [...ring.guests.values()].find(
+    ({ place, blocks, stage }) => stage !== 'done' && endsWith(manifests[place]?.blocks ?? [], blocks),
+  )
 }
 
 function endsWith(all: readonly BlockId[], end: readonly BlockId[]): boolean {
@@ -94,11 +142,24 @@ export function holdBack(ring: RingView, { owner, gen, step, round }: MessageTo<
   if (here?.over.has(round)) return undefined
   const open = here !== undefined && !here.sealed
   if (open) here.held.add(round)
-  return { type: 'progress', owner, gen, step, round, open, left: open ? here.todo.length : 0, blockMs: here?.blockMs ?? 0 }
+  return {
+    type: 'progress',
+    owner,
+    gen,
+    step,
+    round,
+    open,
+    left: open ? here.todo.length : 0,
+    blockMs: here?.blockMs ?? 0,
+  }
 }
 
 /** R12: from the end of the share, and never what is begun. */
-export function giveUpBlocks(ring: RingView, { owner, gen, step, round, count }: MessageTo<'release'>, off: RulesOff): ToCoordinator {
+export function giveUpBlocks(
+  ring: RingView,
+  { owner, gen, step, round, count }: MessageTo<'release'>,
+  off: RulesOff,
+): ToCoordinator {
   const { flight } = ring
   const open = flight?.step === step && !flight.sealed && !flight.over.has(round) ? flight : undefined
   const blocks = open?.released.get(round) ?? open?.todo.slice(Math.max(0, open.todo.length - count)) ?? []
@@ -111,7 +172,8 @@ export function giveUpBlocks(ring: RingView, { owner, gen, step, round, count }:
 export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'moved'>): boolean {
   const { flight } = ring
   const known = ring.moves.get(step) ?? []
-  if (ring.plan.has(step) && known.every((entry) => entry.round !== round)) ring.moves.set(step, [...known, { round, moves }])
+  if (ring.plan.has(step) && known.every((entry) => entry.round !== round))
+    ring.moves.set(step, [...known, { round, moves }])
   if (flight?.step !== step || flight.over.has(round)) return false
   flight.over.add(round)
   flight.held.delete(round)
@@ -120,13 +182,15 @@ export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'mov
 }
 
 /**
- * R12: a manifest that no honest member sends, or nobody when each planned block is in exactly one of them. Who is to blame
- * follows from the moves that were told; news of a move may be late, but then the blocks are all there.
+ * R12: a manifest that no honest member sends, or nobody when each planned block is in exactly one of them. Who is to
+ * blame follows from the moves that were told; news of a move may be late, but then the blocks are all there.
  */
 export function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
   const planned = ring.plan.get(step)
   const guest = guestIn(ring, manifests)
-  const found = manifests.map(({ blocks }, i) => (i === guest?.place ? blocks.slice(0, blocks.length - guest.blocks.length) : blocks))
+  const found = manifests.map(({ blocks }, i) =>
+    i === guest?.place ? blocks.slice(0, blocks.length - guest.blocks.length) : blocks,
+  )
   if (planned === undefined) return ring.members[0]
   if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined
   const known = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)

@@ -1,5 +1,5 @@
-// What a member is about to become: a fetched state or a reduced sum waits here until the protocol says adopt or apply, which
-// then happens in one piece (I6, R10).
+// What a member is about to become: a fetched state or a reduced sum waits here until the protocol says adopt or apply,
+// which then happens in one piece (I6, R10).
 import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { StepWitness } from '../host.ts'
 import type { HeldVersion, VersionState } from '../recovery/held-version.ts'
@@ -28,7 +28,10 @@ export class Staging {
     this.#sum = sum
   }
 
-  /** Brings the target of a ballot here (R7). Version 0 needs nobody: the seed makes it. @throws what catchUpBytes throws */
+  /**
+   * Brings the target of a ballot here (R7). Version 0 needs nobody: the seed makes it. @throws what catchUpBytes
+   * throws
+   */
   async fetch(effect: CatchUpEffect, sources: CatchUpSources, signal: AbortSignal): Promise<void> {
     const { held, genesis } = this.#parts
     this.#state = undefined

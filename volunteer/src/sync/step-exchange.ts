@@ -1,5 +1,5 @@
-// A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of its shares
-// before, and the sums that come out. Knows nothing of links, of fetching, or of what the coordinator wants.
+// A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of
+// its shares before, and the sums that come out. Knows nothing of links, of fetching, or of what the coordinator wants.
 import type { Frame, GradientEncoding, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Feedback } from '../collective/encoding.ts'
 import { normOf } from '../collective/slice-norms.ts'
@@ -40,7 +40,10 @@ export class StepExchange {
     this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding)
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
-    this.#steps = new RingSteps({ forward: parts.forward, onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), parts.onSum(sum)) })
+    this.#steps = new RingSteps({
+      forward: parts.forward,
+      onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), parts.onSum(sum)),
+    })
   }
 
   /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
@@ -50,14 +53,30 @@ export class StepExchange {
 
   /** Before the first frame of a generation can come. `roundBuckets`: of a local round's share. */
   open(gen: number, roundBuckets: readonly FloatRange[] | undefined): void {
-    const { core: { ring }, held, encoding } = this.#parts
+    const {
+      core: { ring },
+      held,
+      encoding,
+    } = this.#parts
     if (ring === undefined) return
     const [size, exchange] = [ring.members.length, ring.exchange?.type ?? 'ring']
     const buckets = (ring.kind === 'round' ? roundBuckets : undefined) ?? this.#buckets
-    if (this.#buckets) this.#encodes?.open({ exchange, position: { index: ring.position, size }, buckets: this.#buckets })
-    this.#steps.open({
-      generation: gen, position: ring.position, size, shares: ring.shares, harmless: this.#harmless, length: held.layout.total, encoding, exchange, ...(buckets ? { buckets } : {}),
-    }, ring.target.v + 1)
+    if (this.#buckets)
+      this.#encodes?.open({ exchange, position: { index: ring.position, size }, buckets: this.#buckets })
+    this.#steps.open(
+      {
+        generation: gen,
+        position: ring.position,
+        size,
+        shares: ring.shares,
+        harmless: this.#harmless,
+        length: held.layout.total,
+        encoding,
+        exchange,
+        ...(buckets ? { buckets } : {}),
+      },
+      ring.target.v + 1,
+    )
   }
 
   /** R3: what is under way is dropped. */
@@ -79,14 +98,16 @@ export class StepExchange {
   }
 
   /** One bucket of a local round's share, before the rest of it is known. */
-  contributeRoundBucket = (step: number, bucket: number, share: Float32Array): void => this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback })
+  contributeRoundBucket = (step: number, bucket: number, share: Float32Array): void =>
+    this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback })
 
   /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
   bucketsOf = (gen: number, step: number): EarlyBuckets | undefined => {
     const { core } = this.#parts
     const feedback = this.#feedback
     const onFinal: EarlyBuckets['onFinal'] = (bucket, gradient, encoded) => {
-      if (mayContributeEarly(core, gen, step)) this.#steps.contributeBucket(step, bucket, gradient, { feedback, encoded })
+      if (mayContributeEarly(core, gen, step))
+        this.#steps.contributeBucket(step, bucket, gradient, { feedback, encoded })
     }
     const encode = this.#residual && this.#encodes?.order(this.#residual.losses)
     return this.#buckets && { ranges: this.#buckets, onFinal, ...(encode ? { encode } : {}) }
@@ -110,6 +131,10 @@ export class StepExchange {
   /** A share up to which the mean of the step's gradients is no longer than the parameters are. */
   #harmless = (step: number): number => {
     const { core, held, batches } = this.#parts
-    return (core.ring?.plan.get(step)?.blocks.length ?? 0) * batches.blockTargets * normOf(held.parameters, 0, held.parameters.length)
+    return (
+      (core.ring?.plan.get(step)?.blocks.length ?? 0) *
+      batches.blockTargets *
+      normOf(held.parameters, 0, held.parameters.length)
+    )
   }
 }

@@ -1,5 +1,14 @@
-// Leased validation blocks: forward only, at one named version. What cannot be computed here goes back to the coordinator.
-import { describeError, type ErrorCode, isGridError, type LeaseToken, type MessageTo, type ToCoordinator, type VersionRef } from '@starling-grid/protocol'
+// Leased validation blocks: forward only, at one named version. What cannot be computed here goes back to the
+// coordinator.
+import {
+  describeError,
+  type ErrorCode,
+  isGridError,
+  type LeaseToken,
+  type MessageTo,
+  type ToCoordinator,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { Compute, NamedParameters } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { isFatal } from '../fatal.ts'
@@ -12,8 +21,14 @@ export interface ValidationParts {
   send(message: ToCoordinator): void
 }
 
-/** Answers lease by lease, so that what is done counts even if this volunteer leaves in the middle. @throws what is fatal (fatal.ts) */
-export async function validateLeases({ version, leases }: MessageTo<'validate'>, parts: ValidationParts): Promise<void> {
+/**
+ * Answers lease by lease, so that what is done counts even if this volunteer leaves in the middle. @throws what is
+ * fatal (fatal.ts)
+ */
+export async function validateLeases(
+  { version, leases }: MessageTo<'validate'>,
+  parts: ValidationParts,
+): Promise<void> {
   let left = leases
   try {
     const parameters = await parts.parametersOf(version)
@@ -28,7 +43,11 @@ export async function validateLeases({ version, leases }: MessageTo<'validate'>,
 }
 
 /** A block of which the shard is damaged costs no other block. */
-async function validate(version: VersionRef, lease: LeaseToken, { parameters, batches, compute, send }: ValidationParts & { readonly parameters: NamedParameters }): Promise<void> {
+async function validate(
+  version: VersionRef,
+  lease: LeaseToken,
+  { parameters, batches, compute, send }: ValidationParts & { readonly parameters: NamedParameters },
+): Promise<void> {
   try {
     const batch = await batches.of([lease.block])
     const { lossSum, targets, correct } = await compute.evaluate(parameters, batch)

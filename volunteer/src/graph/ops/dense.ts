@@ -6,13 +6,26 @@ import { type Node, type Op, weightAndBias, weightAndBiasGradients } from './op.
 
 // x (…, in), weight (out, in), bias (out,) → y (…, out)
 export const linear: Op<'linear'> = {
-  forward: node => [{ kernel: 'linear.forward', dims: linearDims(node), operands: { x: node.inputs[0], y: node.y, ...weightAndBias(node) } }],
+  forward: (node) => [
+    {
+      kernel: 'linear.forward',
+      dims: linearDims(node),
+      operands: { x: node.inputs[0], y: node.y, ...weightAndBias(node) },
+    },
+  ],
   backward(node, gradients) {
     const dims = linearDims(node)
     const { weight } = weightAndBias(node)
-    const { dy, dinputs: [dx] } = gradients
+    const {
+      dy,
+      dinputs: [dx],
+    } = gradients
     return [
-      { kernel: 'linear.parameterGradient', dims, operands: { x: node.inputs[0], dy, ...weightAndBiasGradients(gradients) } },
+      {
+        kernel: 'linear.parameterGradient',
+        dims,
+        operands: { x: node.inputs[0], dy, ...weightAndBiasGradients(gradients) },
+      },
       ...(dx ? [{ kernel: 'linear.inputGradient', dims, operands: { weight, dy, dx } } as const] : []),
     ]
   },
@@ -33,16 +46,23 @@ export const add: Op<'add'> = {
 
 // x (c, …) and others of (d, …) → y (c + d + …, …)
 export const concat: Op<'concat'> = {
-  forward: node => placesOf(node).map(({ input, dims }) => ({ kernel: 'concat.forward', dims, operands: { x: input, y: node.y } }) as const),
-  backward: (node, { dy, dinputs }) => placesOf(node).flatMap(({ dims }, i) => {
-    const dx = dinputs[i]
-    return dx ? [{ kernel: 'concat.backward', dims, operands: { dy, dx } } as const] : []
-  }),
+  forward: (node) =>
+    placesOf(node).map(
+      ({ input, dims }) => ({ kernel: 'concat.forward', dims, operands: { x: input, y: node.y } }) as const,
+    ),
+  backward: (node, { dy, dinputs }) =>
+    placesOf(node).flatMap(({ dims }, i) => {
+      const dx = dinputs[i]
+      return dx ? [{ kernel: 'concat.backward', dims, operands: { dy, dx } } as const] : []
+    }),
 }
 
 function placesOf({ inputs, y }: Pick<Node, 'inputs' | 'y'>): { readonly input: Tensor; readonly dims: ConcatDims }[] {
   let offset = 0
-  return inputs.map(input => ({ input, dims: { size: input.size, offset: (offset += input.size) - input.size, total: y.size } }))
+  return inputs.map((input) => ({
+    input,
+    dims: { size: input.size, offset: (offset += input.size) - input.size, total: y.size },
+  }))
 }
 
 function linearDims({ inputs: [x], y }: Pick<Node, 'inputs' | 'y'>): LinearDims {

@@ -14,7 +14,8 @@ export function fromOutput<O extends FromOutput>(op: O): Op<O> {
   const backward: `${FromOutput}.backward` = `${op}.backward`
   return {
     forward: ({ inputs: [x], y }) => [{ kernel: forward, dims: { size: x.size }, operands: { x, y } }],
-    backward: ({ y }, { dy, dinputs: [dx] }) => (dx ? [{ kernel: backward, dims: { size: y.size }, operands: { y, dy, dx } }] : []),
+    backward: ({ y }, { dy, dinputs: [dx] }) =>
+      dx ? [{ kernel: backward, dims: { size: y.size }, operands: { y, dy, dx } }] : [],
   }
 }
 
@@ -24,21 +25,33 @@ export function fromInput<O extends FromInput>(op: O): Op<O> {
   const backward: `${FromInput}.backward` = `${op}.backward`
   return {
     forward: ({ inputs: [x], y }) => [{ kernel: forward, dims: { size: x.size }, operands: { x, y } }],
-    backward: ({ inputs: [x] }, { dy, dinputs: [dx] }) => (dx ? [{ kernel: backward, dims: { size: x.size }, operands: { x, dy, dx } }] : []),
+    backward: ({ inputs: [x] }, { dy, dinputs: [dx] }) =>
+      dx ? [{ kernel: backward, dims: { size: x.size }, operands: { x, dy, dx } }] : [],
   }
 }
 
 // x (…) → y (…)
 export const leakyRelu: Op<'leaky_relu'> = {
-  forward: ({ layer, inputs: [x], y }) => [{ kernel: 'leaky_relu.forward', dims: { size: x.size, slope: layer.negative_slope }, operands: { x, y } }],
+  forward: ({ layer, inputs: [x], y }) => [
+    { kernel: 'leaky_relu.forward', dims: { size: x.size, slope: layer.negative_slope }, operands: { x, y } },
+  ],
   backward: ({ layer, y }, { dy, dinputs: [dx] }) =>
-    (dx ? [{ kernel: 'leaky_relu.backward', dims: { size: y.size, slope: layer.negative_slope }, operands: { y, dy, dx } }] : []),
+    dx
+      ? [
+          {
+            kernel: 'leaky_relu.backward',
+            dims: { size: y.size, slope: layer.negative_slope },
+            operands: { y, dy, dx },
+          },
+        ]
+      : [],
 }
 
 // x (…, columns) → y (…, columns), each row sums to 1
 export const softmax: Op<'softmax'> = {
-  forward: node => [{ kernel: 'softmax.forward', dims: rowDims(node), operands: { x: node.inputs[0], y: node.y } }],
-  backward: (node, { dy, dinputs: [dx] }) => (dx ? [{ kernel: 'softmax.backward', dims: rowDims(node), operands: { y: node.y, dy, dx } }] : []),
+  forward: (node) => [{ kernel: 'softmax.forward', dims: rowDims(node), operands: { x: node.inputs[0], y: node.y } }],
+  backward: (node, { dy, dinputs: [dx] }) =>
+    dx ? [{ kernel: 'softmax.backward', dims: rowDims(node), operands: { y: node.y, dy, dx } }] : [],
 }
 
 /** The last dimension by itself, whatever dimensions lead it. */

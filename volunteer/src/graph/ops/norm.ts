@@ -2,18 +2,49 @@
 
 import { imageSizes, type ChannelNormDims, type RowNormDims } from '@starling-grid/shaders'
 import { rowDims } from './elementwise.ts'
-import { type Node, type NodeGradients, type Op, parameter, savedBy, weightAndBias, weightAndBiasGradients } from './op.ts'
+import {
+  type Node,
+  type NodeGradients,
+  type Op,
+  parameter,
+  savedBy,
+  weightAndBias,
+  weightAndBiasGradients,
+} from './op.ts'
 
 // x (…, columns), weight, bias (columns,) → y (…, columns)
 export const layernorm: Op<'layernorm'> = {
-  forward: node => [{ kernel: 'layernorm.forward', dims: rowNormDims(node), operands: { x: node.inputs[0], y: node.y, ...weightAndBias(node), ...meanAndInverse(node) } }],
+  forward: (node) => [
+    {
+      kernel: 'layernorm.forward',
+      dims: rowNormDims(node),
+      operands: { x: node.inputs[0], y: node.y, ...weightAndBias(node), ...meanAndInverse(node) },
+    },
+  ],
   backward(node, gradients) {
-    const { inputs: [x] } = node
-    const { dy, dinputs: [dx] } = gradients
+    const {
+      inputs: [x],
+    } = node
+    const {
+      dy,
+      dinputs: [dx],
+    } = gradients
     const [dims, kept] = [rowNormDims(node), meanAndInverse(node)]
     return [
-      { kernel: 'layernorm.parameterGradient', dims, operands: { x, dy, ...kept, ...weightAndBiasGradients(gradients) } },
-      ...(dx ? [{ kernel: 'layernorm.inputGradient', dims, operands: { x, weight: parameter(node, 'weight'), dy, ...kept, dx } } as const] : []),
+      {
+        kernel: 'layernorm.parameterGradient',
+        dims,
+        operands: { x, dy, ...kept, ...weightAndBiasGradients(gradients) },
+      },
+      ...(dx
+        ? [
+            {
+              kernel: 'layernorm.inputGradient',
+              dims,
+              operands: { x, weight: parameter(node, 'weight'), dy, ...kept, dx },
+            } as const,
+          ]
+        : []),
     ]
   },
   saved: ({ inputs: [x] }) => ({ mean: { shape: rowsOf(x.shape) }, inverse: { shape: rowsOf(x.shape) } }),
@@ -21,14 +52,37 @@ export const layernorm: Op<'layernorm'> = {
 
 // x (…, columns), weight (columns,) → y (…, columns)
 export const rmsnorm: Op<'rmsnorm'> = {
-  forward: node => [{ kernel: 'rmsnorm.forward', dims: rowNormDims(node), operands: { x: node.inputs[0], y: node.y, weight: parameter(node, 'weight'), inverse: savedBy(node, 'inverse') } }],
+  forward: (node) => [
+    {
+      kernel: 'rmsnorm.forward',
+      dims: rowNormDims(node),
+      operands: { x: node.inputs[0], y: node.y, weight: parameter(node, 'weight'), inverse: savedBy(node, 'inverse') },
+    },
+  ],
   backward(node, gradients) {
-    const { inputs: [x] } = node
-    const { dy, dinputs: [dx] } = gradients
-    const [dims, inverse, { dweight }] = [rowNormDims(node), savedBy(node, 'inverse'), weightAndBiasGradients(gradients)]
+    const {
+      inputs: [x],
+    } = node
+    const {
+      dy,
+      dinputs: [dx],
+    } = gradients
+    const [dims, inverse, { dweight }] = [
+      rowNormDims(node),
+      savedBy(node, 'inverse'),
+      weightAndBiasGradients(gradients),
+    ]
     return [
       { kernel: 'rmsnorm.parameterGradient', dims, operands: { x, dy, inverse, dweight } },
-      ...(dx ? [{ kernel: 'rmsnorm.inputGradient', dims, operands: { x, weight: parameter(node, 'weight'), dy, inverse, dx } } as const] : []),
+      ...(dx
+        ? [
+            {
+              kernel: 'rmsnorm.inputGradient',
+              dims,
+              operands: { x, weight: parameter(node, 'weight'), dy, inverse, dx },
+            } as const,
+          ]
+        : []),
     ]
   },
   saved: ({ inputs: [x] }) => ({ inverse: { shape: rowsOf(x.shape) } }),
@@ -36,29 +90,42 @@ export const rmsnorm: Op<'rmsnorm'> = {
 
 // x (C, H, W), weight, bias (C,) → y (C, H, W)
 export const groupnorm: Op<'groupnorm'> = {
-  forward: node => [{ kernel: 'groupnorm.forward', dims: groupnormDims(node), operands: forwardOperands(node) }],
-  backward: (node, gradients) => [{ kernel: 'groupnorm.backward', dims: groupnormDims(node), operands: backwardOperands(node, gradients) }],
+  forward: (node) => [{ kernel: 'groupnorm.forward', dims: groupnormDims(node), operands: forwardOperands(node) }],
+  backward: (node, gradients) => [
+    { kernel: 'groupnorm.backward', dims: groupnormDims(node), operands: backwardOperands(node, gradients) },
+  ],
   saved: ({ layer: { groups } }) => ({ mean: { shape: [groups] }, inverse: { shape: [groups] } }),
 }
 
 // x (C, H, W), weight, bias, running mean and variance (C,) → y (C, H, W)
 export const batchnorm2d: Op<'batchnorm2d'> = {
-  forward: node => [{ kernel: 'batchnorm2d.forward', dims: batchnormDims(node), operands: forwardOperands(node) }],
+  forward: (node) => [{ kernel: 'batchnorm2d.forward', dims: batchnormDims(node), operands: forwardOperands(node) }],
   backward(node, gradients) {
     const { channels, plane, eps } = batchnormDims(node)
     const [dmean, dvariance] = [gradientOf(gradients, 'runningMean'), gradientOf(gradients, 'runningVariance')]
     return [
       { kernel: 'batchnorm2d.backward', dims: batchnormDims(node), operands: backwardOperands(node, gradients) },
-      { kernel: 'batchnorm2d.statistics', dims: { channels, plane, eps, targets: node.targetsPerSample }, operands: { ...meanAndInverse(node), dmean, dvariance } },
+      {
+        kernel: 'batchnorm2d.statistics',
+        dims: { channels, plane, eps, targets: node.targetsPerSample },
+        operands: { ...meanAndInverse(node), dmean, dvariance },
+      },
     ]
   },
-  evaluate: node => [{
-    kernel: 'batchnorm2d.evaluate', dims: batchnormDims(node),
-    operands: {
-      x: node.inputs[0], y: node.y, weight: parameter(node, 'weight'), bias: parameter(node, 'bias'),
-      mean: parameter(node, 'runningMean'), variance: parameter(node, 'runningVariance'),
+  evaluate: (node) => [
+    {
+      kernel: 'batchnorm2d.evaluate',
+      dims: batchnormDims(node),
+      operands: {
+        x: node.inputs[0],
+        y: node.y,
+        weight: parameter(node, 'weight'),
+        bias: parameter(node, 'bias'),
+        mean: parameter(node, 'runningMean'),
+        variance: parameter(node, 'runningVariance'),
+      },
     },
-  }],
+  ],
   saved: ({ inputs: [x] }) => {
     const { channels } = imageSizes(x.shape)
     return { mean: { shape: [channels], shared: true }, inverse: { shape: [channels], shared: true } }
@@ -73,14 +140,28 @@ function meanAndInverse(node: Pick<Node, 'place' | 'parameters' | 'saved'>) {
 type ChannelNorm = Node<'groupnorm'> | Node<'batchnorm2d'>
 
 function forwardOperands(node: ChannelNorm) {
-  return { x: node.inputs[0], y: node.y, weight: parameter(node, 'weight'), bias: parameter(node, 'bias'), ...meanAndInverse(node) }
+  return {
+    x: node.inputs[0],
+    y: node.y,
+    weight: parameter(node, 'weight'),
+    bias: parameter(node, 'bias'),
+    ...meanAndInverse(node),
+  }
 }
 
 function backwardOperands(node: ChannelNorm, gradients: NodeGradients) {
-  const { dy, dinputs: [dx] } = gradients
+  const {
+    dy,
+    dinputs: [dx],
+  } = gradients
   return {
-    x: node.inputs[0], weight: parameter(node, 'weight'), dy, ...meanAndInverse(node), ...(dx ? { dx } : {}),
-    dweight: gradientOf(gradients, 'weight'), dbias: gradientOf(gradients, 'bias'),
+    x: node.inputs[0],
+    weight: parameter(node, 'weight'),
+    dy,
+    ...meanAndInverse(node),
+    ...(dx ? { dx } : {}),
+    dweight: gradientOf(gradients, 'weight'),
+    dbias: gradientOf(gradients, 'bias'),
   }
 }
 

@@ -22,7 +22,10 @@ export interface Node<O extends OpName = OpName> {
   readonly keys: Tensor
   /** tells random operators of one model apart */
   readonly index: number
-  /** targets that the loss sums over for one sample: statistics carry this factor, since the sum is divided by all targets */
+  /**
+   * targets that the loss sums over for one sample: statistics carry this factor, since the sum is divided by all
+   * targets
+   */
   readonly targetsPerSample: number
 }
 
@@ -41,7 +44,9 @@ export interface Op<O extends OpName> {
   /** forward in evaluation, where it differs from training */
   evaluate?(node: Node<O>): KernelCall<Tensor>[]
   /** tensors that forward keeps for backward: shape per sample, or of the whole value when shared */
-  saved?(node: Pick<Node<O>, 'layer' | 'inputs' | 'y'>): Readonly<Record<string, { readonly shape: Shape; readonly shared?: boolean }>>
+  saved?(
+    node: Pick<Node<O>, 'layer' | 'inputs' | 'y'>,
+  ): Readonly<Record<string, { readonly shape: Shape; readonly shared?: boolean }>>
   /** true when y is x under another shape: no kernel runs, and dx is dy under another shape */
   readonly view?: true
   /** true when the gradient of every input is dy itself: no kernel runs in backward */

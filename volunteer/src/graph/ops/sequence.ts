@@ -5,18 +5,38 @@ import { type Node, type NodeGradients, type Op, parameter, savedBy } from './op
 
 // ids (…), weight (vocab, channels) → y (…, channels)
 export const embedding: Op<'embedding'> = {
-  forward: node => [{ kernel: 'embedding.forward', dims: embeddingDims(node), operands: { ids: node.inputs[0], weight: parameter(node, 'weight'), y: node.y } }],
-  backward: (node, gradients) => [{
-    kernel: 'embedding.parameterGradient', dims: embeddingDims(node), operands: { ids: node.inputs[0], dy: gradients.dy, dweight: weightGradient(gradients) },
-  }],
+  forward: (node) => [
+    {
+      kernel: 'embedding.forward',
+      dims: embeddingDims(node),
+      operands: { ids: node.inputs[0], weight: parameter(node, 'weight'), y: node.y },
+    },
+  ],
+  backward: (node, gradients) => [
+    {
+      kernel: 'embedding.parameterGradient',
+      dims: embeddingDims(node),
+      operands: { ids: node.inputs[0], dy: gradients.dy, dweight: weightGradient(gradients) },
+    },
+  ],
 }
 
 // x (T, channels), weight (context, channels) → y (T, channels)
 export const positions: Op<'positions'> = {
-  forward: node => [{ kernel: 'positions.forward', dims: { size: node.y.size }, operands: { x: node.inputs[0], weight: parameter(node, 'weight'), y: node.y } }],
-  backward: (node, gradients) => [{
-    kernel: 'positions.parameterGradient', dims: { size: node.y.size }, operands: { dy: gradients.dy, dweight: weightGradient(gradients) },
-  }],
+  forward: (node) => [
+    {
+      kernel: 'positions.forward',
+      dims: { size: node.y.size },
+      operands: { x: node.inputs[0], weight: parameter(node, 'weight'), y: node.y },
+    },
+  ],
+  backward: (node, gradients) => [
+    {
+      kernel: 'positions.parameterGradient',
+      dims: { size: node.y.size },
+      operands: { dy: gradients.dy, dweight: weightGradient(gradients) },
+    },
+  ],
   passesGradient: true,
 }
 
@@ -24,20 +44,38 @@ export const positions: Op<'positions'> = {
 export const attention: Op<'attention'> = {
   saved(node) {
     const { heads, length } = attentionDims(node)
-    return keepsProbabilities(node) ? { probabilities: { shape: [heads, length, length] } } : { logSums: { shape: [heads, length] } }
+    return keepsProbabilities(node)
+      ? { probabilities: { shape: [heads, length, length] } }
+      : { logSums: { shape: [heads, length] } }
   },
   forward(node) {
-    const { inputs: [qkv], y } = node
+    const {
+      inputs: [qkv],
+      y,
+    } = node
     const dims = attentionDims(node)
-    if (!keepsProbabilities(node)) return [{ kernel: 'flash_attention.forward', dims, operands: { qkv, y, logSums: savedBy(node, 'logSums') } }]
+    if (!keepsProbabilities(node))
+      return [{ kernel: 'flash_attention.forward', dims, operands: { qkv, y, logSums: savedBy(node, 'logSums') } }]
     return [{ kernel: 'attention.forward', dims, operands: { qkv, y, probabilities: savedBy(node, 'probabilities') } }]
   },
   backward(node, { dy, dinputs: [dqkv] }) {
     if (!dqkv) return []
-    const { inputs: [qkv], y } = node
+    const {
+      inputs: [qkv],
+      y,
+    } = node
     const dims = attentionDims(node)
-    if (!keepsProbabilities(node)) return [{ kernel: 'flash_attention.backward', dims, operands: { qkv, y, dy, dqkv, logSums: savedBy(node, 'logSums') } }]
-    return [{ kernel: 'attention.backward', dims, operands: { qkv, dy, dqkv, probabilities: savedBy(node, 'probabilities') } }]
+    if (!keepsProbabilities(node))
+      return [
+        { kernel: 'flash_attention.backward', dims, operands: { qkv, y, dy, dqkv, logSums: savedBy(node, 'logSums') } },
+      ]
+    return [
+      {
+        kernel: 'attention.backward',
+        dims,
+        operands: { qkv, dy, dqkv, probabilities: savedBy(node, 'probabilities') },
+      },
+    ]
   },
 }
 

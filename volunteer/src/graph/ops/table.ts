@@ -1,5 +1,5 @@
-// THE TABLE: operator → forward kernels, backward rule. Adding an operator is adding a row here and in the model's table of
-// layers, a kernel with its reference in the shaders package, and a golden case.
+// THE TABLE: operator → forward kernels, backward rule. Adding an operator is adding a row here and in the model's
+// table of layers, a kernel with its reference in the shaders package, and a golden case.
 
 import { GridError } from '@starling-grid/protocol'
 import { add, concat, flatten, linear } from './dense.ts'
@@ -11,12 +11,30 @@ import { attention, embedding, positions } from './sequence.ts'
 import { avgpool2d, conv2d, globalavgpool, maxpool2d } from './window.ts'
 
 export const OPS: { readonly [O in OpName]?: Op<O> } = {
-  embedding, positions, attention,
-  linear, conv2d, maxpool2d, avgpool2d, flatten, add,
-  relu: fromOutput('relu'), tanh: fromOutput('tanh'), sigmoid: fromOutput('sigmoid'),
-  gelu: fromInput('gelu'), gelu_tanh: fromInput('gelu_tanh'), silu: fromInput('silu'),
-  leaky_relu: leakyRelu, softmax,
-  layernorm, rmsnorm, groupnorm, batchnorm2d, globalavgpool, concat, dropout,
+  embedding,
+  positions,
+  attention,
+  linear,
+  conv2d,
+  maxpool2d,
+  avgpool2d,
+  flatten,
+  add,
+  relu: fromOutput('relu'),
+  tanh: fromOutput('tanh'),
+  sigmoid: fromOutput('sigmoid'),
+  gelu: fromInput('gelu'),
+  gelu_tanh: fromInput('gelu_tanh'),
+  silu: fromInput('silu'),
+  leaky_relu: leakyRelu,
+  softmax,
+  layernorm,
+  rmsnorm,
+  groupnorm,
+  batchnorm2d,
+  globalavgpool,
+  concat,
+  dropout,
 }
 
 /** The row of an operator. The table pairs each with its own rule, which the compiler cannot follow through a union. */
