@@ -70,6 +70,15 @@ test('it follows one step after the other, in order, each applied at its parent'
   assert.deepEqual([core.version, core.base, core.tail], [version(4), version(4), []])
 })
 
+test('a step is applied only where its parent is held: the sum of another branch, of the same number, changes nothing (R7)', () => {
+  const core = learner()
+  follow(core, [2])
+  const otherBranch = extend(version(1), { ...record(2), blocks: [trainingBlock(0, 9)] })
+  assert.deepEqual(react(core, { type: 'reduced-fetched', gen: 1, version: otherBranch }), [])
+  assert.deepEqual(core.version, version(1))
+  assert.deepEqual(kinds(fetched(core, 2)), ['apply'], 'the right one still counts')
+})
+
 test('a ballot ends it, its claim is the version that it holds whole, and what is still brought is ignored', () => {
   const core = learner()
   follow(core, [2])
