@@ -158,7 +158,7 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBy
   }
 }
 
-/** Bytes of a number as it travels; eight bits have a scale of four bytes for each 256 (docs/PROTOCOL.md). */
+/** Bytes of a number as it travels; eight bits have a scale of four bytes for each 256 (docs/STEPS.md). */
 const NUMBER_BYTES: Readonly<Record<GradientEncoding, number>> = { f32: 4, f16: 2, int8: 1 + 4 / 256 }
 
 function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['exchange'] {

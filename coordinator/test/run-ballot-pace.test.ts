@@ -8,7 +8,7 @@ import { smallJob, startCoordinator, submit } from './fixture.ts'
 import { Desk } from './run-desk.ts'
 
 const TICK_MS = 200
-/** what docs/PROTOCOL.md states */
+/** what docs/MEMBERSHIP.md states */
 const MOST_BALLOTS_IN_A_MINUTE = 37
 
 /**

@@ -1,7 +1,7 @@
 // The one table of refusals. Every error that a user, a peer or an operator can meet has its code here.
 // A message says what was expected, what came, and what to do.
 
-/** code → what it means, in one line (docs/PROTOCOL.md and the dashboard's refusal counts show these). */
+/** code → what it means, in one line (the dashboard shows them with its counts of refusals). */
 export const ERROR_CODES = {
   // wire: somebody sent what nobody should send
   'message-malformed': 'a message or frame does not match its schema',

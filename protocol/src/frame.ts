@@ -1,4 +1,4 @@
-// Binary frames between volunteers: byte layout, packing, unpacking. Nothing is allocated before the header is checked.
+// Binary frames between volunteers: byte layout, packing, unpacking. The header is checked before memory is allocated.
 //
 //   offset  0  u32 magic "STRL"
 //           4  u32 type (FRAME_TYPES)
@@ -8,7 +8,7 @@
 //          20  u32 hop      (reduce and manifest: hops travelled; heartbeat: 0 asks, 1 answers; others: 0)
 //          24  u32 offset   (reduce: first element inside the bucket; chunk: first byte; others: 0)
 //          28  u32 length   (payload bytes)
-//          32  u32 checksum (Adler-style sum of the payload)
+//          32  u32 checksum (of the payload, see `checksum`)
 //          36  payload
 // All little-endian.
 import { GridError } from './errors.ts'
@@ -19,23 +19,23 @@ export const FRAME_HEADER_BYTES = 36
 
 /** What a frame carries. */
 export const FRAME_TYPES = {
-  /** keeps a silent link distinguishable from a dead one */
+  /** none; shows that an idle link is alive */
   heartbeat: 1,
-  /** first frame of either side of a link: shows that frames pass */
+  /** none; the first frame of each end of a link, which shows that frames pass */
   greeting: 2,
   /** reduce-scatter: partial sums of one chunk */
   partial: 3,
   /** all-gather: final sums of one chunk */
   reduced: 4,
-  /** one member's share of a step: JSON Manifest */
+  /** JSON: one member's share of a step */
   manifest: 5,
-  /** request for a version or a reduced gradient: JSON FetchRequest */
+  /** JSON: request for a version or a reduced gradient */
   fetch: 6,
-  /** answer to fetch: a run of bytes */
+  /** answer to `fetch`: consecutive bytes */
   chunk: 7,
-  /** answer to fetch: cannot serve, JSON { code, message } */
+  /** answer to `fetch` that was refused: JSON `{ code, message }` */
   refusal: 8,
-  /** answer to fetch: SHA-256 of every chunk, 32 bytes each */
+  /** answer to `fetch`: SHA-256 of every chunk, 32 bytes each */
   hashes: 9,
 } as const
 export type FrameType = keyof typeof FRAME_TYPES
@@ -60,8 +60,7 @@ export function packFrame(frame: Frame): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Packs frames one after the other into the same memory: a new buffer for each would cost more than all else of a
- * frame.
+ * Packs frames one after the other into the same memory: allocating a buffer costs more than the rest of packing.
  */
 export class FramePacker {
   #memory = new Uint8Array(0)
@@ -90,20 +89,20 @@ function writeFrame(frame: Frame, bytes: Uint8Array<ArrayBuffer>): Uint8Array<Ar
  */
 export function unpackFrame(bytes: Uint8Array): Frame {
   if (bytes.byteLength < FRAME_HEADER_BYTES)
-    throw malformed(`a frame has at least ${FRAME_HEADER_BYTES} bytes, got ${bytes.byteLength}`)
+    throw malformed(`expected a frame of at least ${FRAME_HEADER_BYTES} bytes, got ${bytes.byteLength}`)
   if (bytes.byteLength > FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES)
     throw new GridError(
       'message-too-large',
-      `a frame has at most ${MAX_FRAME_PAYLOAD_BYTES} payload bytes, got ${bytes.byteLength - FRAME_HEADER_BYTES}`,
+      `expected at most ${MAX_FRAME_PAYLOAD_BYTES} payload bytes, got ${bytes.byteLength - FRAME_HEADER_BYTES}`,
     )
   const header = new DataView(bytes.buffer, bytes.byteOffset, FRAME_HEADER_BYTES)
   const field = (i: number): number => header.getUint32(4 * i, true)
-  if (field(0) !== MAGIC) throw malformed('a frame starts with "STRL"')
+  if (field(0) !== MAGIC) throw malformed('expected a frame that starts with "STRL"')
   const type = TYPE_NAMES.get(field(1))
-  if (type === undefined) throw malformed(`unknown frame type ${field(1)}`)
+  if (type === undefined) throw malformed(`expected a frame type of 1 to ${TYPE_NAMES.size}, got ${field(1)}`)
   const payload = bytes.subarray(FRAME_HEADER_BYTES)
   if (field(7) !== payload.byteLength)
-    throw malformed(`the header says ${field(7)} payload bytes, the frame has ${payload.byteLength}`)
+    throw malformed(`expected ${field(7)} payload bytes as the header states, got ${payload.byteLength}`)
   if (field(8) !== checksum(payload))
     throw new GridError('checksum', `the payload of a ${type} frame does not match its checksum`)
   return { type, generation: field(2), step: field(3), bucket: field(4), hop: field(5), offset: field(6), payload }
@@ -123,7 +122,7 @@ export function checksum(bytes: Uint8Array): number {
   let a = 1
   let b = bytes.byteLength | 0
   let i = 0
-  // Four words a turn: half the time of one. Sums before they are needed keep the chain from one `a` to the next short.
+  // Four words per iteration halve the time. Partial sums shorten the dependency chain from one `a` to the next.
   for (const end = whole & ~3; i < end; i += 4) {
     const s = (a + (words[i] ?? 0)) | 0
     const t = (s + (words[i + 1] ?? 0)) | 0
@@ -137,8 +136,8 @@ export function checksum(bytes: Uint8Array): number {
 }
 
 /**
- * The whole 32-bit words of some bytes; all machines that WebGPU runs on are little-endian. Copied where they lie
- * askew.
+ * The whole 32-bit words of some bytes; all machines that WebGPU runs on are little-endian. Unaligned bytes are
+ * copied.
  */
 function wordsOf(bytes: Uint8Array, whole: number): Int32Array {
   return bytes.byteOffset % 4 === 0

@@ -1,5 +1,5 @@
-// Messages between volunteer and coordinator (JSON over one WebSocket). One type, one line that says who sends it and
-// when. Numbers of rules are COMMIT.md's.
+// Messages between volunteer and coordinator (JSON over one WebSocket). The comment of each message is its row in
+// docs/PROTOCOL.md (`npm run docs` writes the tables). Rules (R3, A5) are explained in docs/RULES.md.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
@@ -37,7 +37,7 @@ const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, patt
 const Text = Type.String({ maxLength: 400 })
 const Hex = (bytes: number) => Type.String({ pattern: `^[0-9a-f]{${2 * bytes}}$` })
 const Token = Type.String({ minLength: 16, maxLength: 128 })
-/** owner: fence of the coordinator process (R3); gen: ballot and generation in one (R2) */
+/** owner: fence of the coordinator process (R3); gen: number of the ballot and of the generation that it forms (R2) */
 const ballot = { owner: Count, gen: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
 const PlanStepSchema = Type.Unsafe<PlanStep>(
@@ -49,14 +49,14 @@ const PlanStepSchema = Type.Unsafe<PlanStep>(
     ),
   }),
 )
-/** what each member of the ring gets of a step, in proportion: its speed in samples per second */
+/** Speed of each member in samples per second; a step is divided in these proportions. */
 const Shares = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS })
-/** Two places of the ring, the lower one first. */
+/** Two places of the ring, in ascending order. */
 const PairSchema = Type.Tuple([Count, Count])
-/** every two members of a butterfly */
+/** Links of a butterfly: one for every two members. */
 const MAX_PAIRS = (MAX_BUTTERFLY_MEMBERS * (MAX_BUTTERFLY_MEMBERS - 1)) / 2
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
-/** Blocks of one step that change their member, both by their places in the ring. */
+/** Blocks of one step that pass from one member to another; both are named by their places in the ring. */
 const ShareMoveSchema = strict({
   from: Count,
   to: Count,
@@ -64,21 +64,21 @@ const ShareMoveSchema = strict({
 })
 const LeaseTokenSchema = strict({ block: BlockIdSchema, leaseEpoch: Count })
 
-/** Why a member gives a generation up. The first three are troubles of a link, and name every link that has them. */
+/** Why a member aborts a generation. The first three are link failures; the abort names each link that failed. */
 export const BLAME_REASONS = {
-  unopened: 'a link to a neighbour could not be opened in time',
+  unopened: 'a link to a neighbour did not open in time',
   closed: 'an open link closed',
-  silent: 'an open link brought nothing for SILENCE_MS, not even a heartbeat',
-  refused: 'a neighbour sent what an honest member does not send',
-  stalled: 'links are alive and the reduce makes no progress',
-  own: 'a fault of the member itself',
+  silent: 'no frame, not even a heartbeat, arrived on an open link for SILENCE_MS',
+  refused: 'a neighbour sent a frame that an honest member does not send',
+  stalled: 'the reduce makes no progress although its links are alive',
+  own: 'the member itself failed',
 } as const
 export type BlameReason = keyof typeof BLAME_REASONS
 export type LinkTrouble = 'unopened' | 'closed' | 'silent'
 export const isLinkTrouble = (why: BlameReason): why is LinkTrouble =>
   why === 'unopened' || why === 'closed' || why === 'silent'
 const BlameReasonSchema = Type.Unsafe<BlameReason>(Type.Enum(Object.keys(BLAME_REASONS)))
-/** STUN and TURN servers; the credentials of TURN are short-lived */
+/** STUN and TURN servers; TURN credentials expire after minutes. */
 const IceServersSchema = Type.Array(
   strict({
     urls: Type.String({ maxLength: 400 }),
@@ -95,13 +95,10 @@ export const AdapterSchema = strict({
   executor: Type.Union([Type.Literal('reference'), Type.Literal('webgpu')]),
 })
 
-/** What a member says it holds: a committed version, and the records since (R4 checks it). */
+/** The version that a member claims to hold: a committed version and the records since (checked by R4). */
 export const ClaimSchema = strict({ base: VersionRefSchema, records: Tail })
 
-/**
- * Blocks that a member learned from in a local round that was not finished, and the version that the round started from
- * (A7).
- */
+/** Blocks of the inner steps that a member made in an unfinished local round, and the version it started from (A7). */
 const ConsumedSchema = strict({
   base: VersionRefSchema,
   blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
@@ -109,70 +106,64 @@ const ConsumedSchema = strict({
 
 // ---- volunteer → coordinator ----
 const toCoordinator = {
-  /**
-   * answer to challenge: who it is, and the proof (identity.ts). The same incarnation may say hello on any number of
-   * sockets
-   */
+  /** answer to `challenge`: the member id and its proof (identity.ts); one member may greet on several sockets */
   hello: strict({
     type: literal('hello'),
-    /** of another one nothing else is looked at (codec.ts) */
+    /** the codec refuses any other version before it reads other fields (codec.ts) */
     protocol: Type.Literal(PROTOCOL_VERSION),
     incarnation: MemberIdSchema,
     name: Type.String({ minLength: 1, maxLength: MAX_NAME_LENGTH }),
     client: Type.Union([Type.Literal('node'), Type.Literal('tab')]),
     publicKey: Hex(PUBLIC_KEY_BYTES),
     salt: Hex(SALT_BYTES),
-    /** name and port of the coordinator, as the volunteer dialled it */
+    /** host name and port that the volunteer dialled */
     coordinator: Type.String({ minLength: 1, maxLength: 300 }),
-    /** of helloText */
+    /** Ed25519 signature of helloText */
     signature: Hex(SIGNATURE_BYTES),
-    /** this incarnation was welcomed before */
+    /** the coordinator welcomed this incarnation before */
     again: Type.Optional(Type.Boolean()),
   }),
-  /** model planned, adapter measured: asks for admission */
+  /** the model is planned and the adapter measured: the volunteer asks for admission */
   ready: strict({
     type: literal('ready'),
     modelHash: Sha256Schema,
     adapter: AdapterSchema,
     samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }),
-    /** a version that it holds whole: kept since its last visit */
+    /** a complete version that the volunteer kept from its last visit */
     holds: Type.Optional(VersionRefSchema),
   }),
-  /** every HEARTBEAT_MS */
+  /** sent every HEARTBEAT_MS */
   heartbeat: strict({
     type: literal('heartbeat'),
     samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }),
     activity: Type.String({ maxLength: 40 }),
     bytesSent: Count,
     bytesReceived: Count,
-    /** ms that a frame takes to another member, of its slowest link in the ring; absent: not measured yet */
+    /** one-way latency of its slowest link in ms; absent before the first measurement */
     linkMs: Type.Optional(Type.Number({ minimum: 0, maximum: 60_000 })),
-    /** a tab that nobody looks at: its browser may slow it down or suspend it at any time */
+    /** the tab is in the background, where its browser may throttle or suspend it */
     hidden: Type.Optional(Type.Boolean()),
-    /** what other members sent and this one refused since its last heartbeat */
+    /** frames of other members that this one refused since its last heartbeat */
     refusals: Type.Optional(
       Type.Array(strict({ code: ErrorCodeSchema, from: MemberIdSchema, count: Count }), { maxItems: MAX_REFUSALS }),
     ),
   }),
-  /** answer to freeze (R3); null: holds nothing */
+  /** answer to `freeze` (R3); the claim is null when the member holds no version */
   state: strict({
     type: literal('state'),
     ...ballot,
     claim: Type.Union([ClaimSchema, Type.Null()]),
     consumed: Type.Optional(ConsumedSchema),
   }),
-  /** a copy of this version is kept for newcomers */
+  /** answer to `copy-at`: the member keeps a copy of this version for newcomers */
   copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema }),
-  /** answer to prefetch: this committed version is held whole; null: it could not be fetched */
+  /** answer to `prefetch`: the volunteer holds this version whole; null when it could not fetch it */
   prefetched: strict({ type: literal('prefetched'), ...ballot, version: Type.Union([VersionRefSchema, Type.Null()]) }),
-  /** at the target with all links that the exchange needs open (R7, R8) */
+  /** the member holds the target version whole and its links are open (R7, R8) */
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
-  /** step `record.v` is applied and whole on this member (R10) */
+  /** the member applied step `record.v` completely (R10) */
   held: strict({ type: literal('held'), ...ballot, record: StepRecordSchema }),
-  /**
-   * this generation cannot go on (R2). `links`: the members whose link has this trouble, the blamed one's first (R17,
-   * R18)
-   */
+  /** this generation cannot continue (R2); `links`: members whose links failed, the blamed member first (R17, R18) */
   abort: strict({
     type: literal('abort'),
     ...ballot,
@@ -183,15 +174,9 @@ const toCoordinator = {
     code: ErrorCodeSchema,
     message: Text,
   }),
-  /**
-   * the own share of a step takes longer than the plan expects, and blocks of it are not begun: others may take them
-   * (R12)
-   */
+  /** the member's share takes longer than planned; other members may take blocks that it has not begun (R12) */
   behind: strict({ type: literal('behind'), ...ballot, step: Count }),
-  /**
-   * answer to hold. `open`: it does not contribute before moved; `left`: blocks of its share that are not begun;
-   * `blockMs`: what one takes
-   */
+  /** answer to `hold`; `open`: it waits for `moved`; `left`: blocks not begun; `blockMs`: time of one block in ms */
   progress: strict({
     type: literal('progress'),
     ...ballot,
@@ -201,10 +186,7 @@ const toCoordinator = {
     left: Count,
     blockMs: Type.Number({ minimum: 0, maximum: 1e9 }),
   }),
-  /**
-   * answer to inquire. computing: it did not contribute yet; held: the step is behind it. `received`: frames of the
-   * step that came; `waitsFor`: places whose frames are missing
-   */
+  /** answer to `inquire`: stage of the step, number of frames received, places whose frames are missing (R17) */
   standing: strict({
     type: literal('standing'),
     ...ballot,
@@ -213,9 +195,9 @@ const toCoordinator = {
     received: Count,
     waitsFor: Type.Array(Count, { maxItems: MAX_RING_MEMBERS }),
   }),
-  /** answer to guest: its blocks are taken for right in a manifest from now on (A1) */
+  /** answer to `guest`: the member accepts these blocks in a manifest from now on (A1) */
   'guest-known': strict({ type: literal('guest-known'), ...ballot, id: Count }),
-  /** answer to release: these blocks were not begun here and will not be (R12) */
+  /** answer to `release`: blocks that the member has not begun and will not begin (R12) */
   released: strict({
     type: literal('released'),
     ...ballot,
@@ -223,9 +205,9 @@ const toCoordinator = {
     round: Count,
     blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
   }),
-  /** a direct link to a neighbour could be opened, whose frames the coordinator relays in this generation (R18) */
+  /** a direct link opened to a neighbour whose frames the coordinator relays (R18) */
   'link-restored': strict({ type: literal('link-restored'), ...ballot, peer: MemberIdSchema }),
-  /** digest of the whole state at a version that a checkpoint-at named (R15) */
+  /** answer to `checkpoint-at` and `upload-request`: digest of the complete state of the version (R15) */
   'version-digest': strict({
     type: literal('version-digest'),
     ...ballot,
@@ -242,79 +224,79 @@ const toCoordinator = {
     correct: Count,
     lossSum: FiniteNumber,
   }),
-  /** these leases are not computed, and will not be by this member: what they need could not be had */
+  /** the member returns leases whose data or base version it could not get */
   'gave-back': strict({
     type: literal('gave-back'),
     leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }),
     code: ErrorCodeSchema,
     message: Text,
   }),
-  /** the shard of these blocks cannot be had or is damaged as it comes: the coordinator looks at its own copy */
+  /** the shard of these blocks is missing or corrupt; the coordinator then checks its own copy */
   unreadable: strict({
     type: literal('unreadable'),
     blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: 256 }),
     code: ErrorCodeSchema,
     message: Text,
   }),
-  /** async mode: free for work */
+  /** async mode: the member is idle and asks for blocks */
   'lease-request': strict({ type: literal('lease-request'), modeEpoch: Count }),
-  /** closing on purpose: leases go back at once */
+  /** the volunteer closes on purpose; its leases return at once */
   leave: strict({ type: literal('leave') }),
 }
 
 // ---- coordinator → volunteer ----
 const toVolunteer = {
-  /** first message on a socket; `nonce` is for the hello of this socket only */
+  /** first message on a socket; the `hello` of this socket signs the nonce */
   challenge: strict({ type: literal('challenge'), nonce: Hex(NONCE_BYTES) }),
-  /** answer to hello; job is null while there is none */
+  /** answer to `hello`; job is null while no job runs */
   welcome: strict({
     type: literal('welcome'),
     session: Token,
     owner: Count,
     signallingPath: Type.String({ maxLength: 200 }),
     iceServers: IceServersSchema,
-    /** for a link to open, where it is not LINK_OPEN_MS */
+    /** time for a link to open in ms; absent: LINK_OPEN_MS */
     linkOpenMs: Type.Optional(Type.Integer({ minimum: MIN_LINK_OPEN_MS, maximum: MAX_LINK_OPEN_MS })),
     job: Type.Union([JobTermsSchema, Type.Null()]),
   }),
-  /** new credentials, before those of the welcome expire */
+  /** TURN credentials, before the first order to open links and again before they expire */
   'ice-servers': strict({ type: literal('ice-servers'), iceServers: IceServersSchema }),
-  /** a job began after the welcome */
+  /** a job started after `welcome` */
   job: strict({ type: literal('job'), job: JobTermsSchema }),
-  /** something was refused; `fatal`: the socket closes and coming back as is makes no sense */
+  /** the coordinator refused a message; `fatal`: it closes the socket, and reconnecting unchanged fails again */
   refused: strict({
     type: literal('refused'),
     code: ErrorCodeSchema,
     message: Type.String({ maxLength: 1000 }),
     fatal: Type.Boolean(),
   }),
-  /** new ballot: stop the ring, answer state (R2, R3) */
+  /** new ballot: stop the ring and answer `state` (R2, R3) */
   freeze: strict({ type: literal('freeze'), ...ballot }),
-  /** who will be in the ring, the version that each must hold, and where to get it (R5, R7) */
+  /** members of the next ring, the version that each must reach, and the members that can serve it (R5, R7) */
   form: strict({
     type: literal('form'),
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
     shares: Shares,
-    /** pairs of places whose link goes through the coordinator (R18) */
+    /** pairs of places whose link the coordinator relays (R18) */
     relayed: Type.Array(PairSchema, { maxItems: MAX_PAIRS }),
-    /** which way the steps' frames take, and why; absent: around the ring */
+    /** algorithm of the exchange, with the reason; absent: ring */
     exchange: Type.Optional(strict({ type: ExchangeSchema, reason: Text })),
     committed: VersionRefSchema,
     records: Tail,
     target: VersionRefSchema,
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
-    /** the coordinator can serve the target over HTTP */
+    /** true when the coordinator serves the target over HTTP */
     coordinatorHolds: Type.Boolean(),
-    /** what this member holds is not what others hold: it fetches the target whole */
+    /** the state of this member differs from the others': it fetches the target whole */
     anew: Type.Optional(Type.Literal(true)),
     modeEpoch: Count,
-    /** what each step is: one global batch, or a round of inner steps (A7) */
+    /** what one step is: a global batch, or a local round of inner steps (A7) */
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round')]),
   }),
-  /** at version v, keep a copy of your state for newcomers */
+  /** keep a copy of the state at version v for newcomers (R7) */
   'copy-at': strict({ type: literal('copy-at'), ...ballot, v: Count }),
-  /** to a newcomer while the ring runs: get this version, of which these members keep copies (R7) */
+  /** to a newcomer while the ring runs: fetch this version from the members that keep copies (R7) */
   prefetch: strict({
     type: literal('prefetch'),
     ...ballot,
@@ -322,27 +304,24 @@ const toVolunteer = {
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
     coordinatorHolds: Type.Boolean(),
   }),
-  /** to a newcomer that has it: steps that were committed since; get their reduced gradients from these members */
+  /** to a newcomer that holds the copy: fetch and apply the reduced gradients of the steps committed since (R7) */
   follow: strict({
     type: literal('follow'),
     ...ballot,
     records: Type.Array(StepRecordSchema, { minItems: 1, maxItems: PLAN_WINDOW }),
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
   }),
-  /** all confirmed: contribute from step `after.v + 1` on (R8, R9) */
+  /** all members confirmed: contribute from step `after.v + 1` on (R8, R9) */
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
-  /** more steps of the running generation (R12, R13); `shares`: of these steps, when speeds changed since FORM */
+  /** further steps of the generation (R12, R13); `shares`: their new division, when speeds changed */
   plan: strict({ type: literal('plan'), ...ballot, steps: Plan, shares: Type.Optional(Shares) }),
-  /** somebody is behind in this step: do not contribute to it before moved, and say how far you are */
+  /** a member is behind in this step: report progress, and do not contribute before `moved` (R12) */
   hold: strict({ type: literal('hold'), ...ballot, step: Count, round: Count }),
-  /** this step takes too long: say how far you are, and go on (R17) */
+  /** the step takes too long: report `standing` and continue (R17) */
   inquire: strict({ type: literal('inquire'), ...ballot, step: Count }),
-  /** give up to `count` blocks of this step that you have not begun */
+  /** give up at most `count` blocks that the member has not begun (R12) */
   release: strict({ type: literal('release'), ...ballot, step: Count, round: Count, count: Count }),
-  /**
-   * these blocks changed members, by their places in the ring, after their former ones released them; contribute when
-   * your share is done (R12)
-   */
+  /** end of a round of `hold`: these blocks changed members; contribute when the share is done (R12) */
   moved: strict({
     type: literal('moved'),
     ...ballot,
@@ -350,7 +329,7 @@ const toVolunteer = {
     round: Count,
     moves: Type.Array(ShareMoveSchema, { maxItems: MAX_STEP_BLOCKS }),
   }),
-  /** what guests computed will be in the share of the member in this place, of a step that it chooses (A1) */
+  /** the member at this place will contribute these blocks of guests in a later step (A1) */
   guest: strict({
     type: literal('guest'),
     ...ballot,
@@ -362,30 +341,30 @@ const toVolunteer = {
     lossSum: FiniteNumber,
     correct: Count,
   }),
-  /** all know of this sum of guests: get it, and contribute it (A1) */
+  /** all members know the blocks: fetch this sum of guests and contribute it (A1) */
   'guest-take': strict({ type: literal('guest-take'), ...ballot, id: Count }),
-  /** begin no step after this one: members change then, and nobody loses work to it (R2) */
+  /** begin no step after this one: the members change at that border, so no work is lost (R2) */
   until: strict({ type: literal('until'), ...ballot, step: Count }),
-  /** the chain is committed up to here (R11) */
+  /** the chain is committed up to this version (R11) */
   ack: strict({ type: literal('ack'), ...ballot, committed: VersionRefSchema }),
-  /** at version v, `uploader` uploads its state, the others send its digest (R15) */
+  /** at version v the uploader sends its state over HTTP; other members send `version-digest` (R15) */
   'checkpoint-at': strict({ type: literal('checkpoint-at'), ...ballot, v: Count, uploader: MemberIdSchema }),
-  /** `uploader` uploads the state of this version now, the others say their digest of it (A5) */
+  /** the uploader sends its state of this version now; other members send `version-digest` (A5) */
   'upload-request': strict({
     type: literal('upload-request'),
     ...ballot,
     version: VersionRefSchema,
     uploader: MemberIdSchema,
   }),
-  /** compute these validation blocks at this version */
+  /** evaluate these validation blocks at this version */
   validate: strict({
     type: literal('validate'),
     version: VersionRefSchema,
     leases: Type.Array(LeaseTokenSchema, { maxItems: 256 }),
   }),
-  /** async mode began or goes on: ask for leases */
+  /** async mode: ask for leases (A5) */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
-  /** leases of one push, at a base version to pull; `guest`: beside a ring (A1), where the base is a checkpoint */
+  /** leases for one push and the base version to pull; `guest`: beside a ring, where the base is a checkpoint (A1) */
   grant: strict({
     type: literal('grant'),
     ...ballot,
@@ -395,19 +374,19 @@ const toVolunteer = {
     deadlineMs: Count,
     guest: Type.Optional(Type.Boolean()),
   }),
-  /** nothing to do now, and why */
+  /** no work at present, with the reason */
   wait: strict({ type: literal('wait'), reason: Text }),
-  /** the run ended */
+  /** the run ended; sent to members and to volunteers that still prepare for it */
   finished: strict({ type: literal('finished'), version: VersionRefSchema, reason: Text }),
 }
 
-/** Types of messages that belong to a connection. Every other message belongs to one job and names it on the wire. */
+/** Messages of a connection. Every other message belongs to one job and carries its id on the wire. */
 const OF_CONNECTION = ['challenge', 'hello', 'leave', 'welcome', 'ice-servers', 'job', 'refused'] as const
 type OfConnection = (typeof OF_CONNECTION)[number]
 const isOfConnection = (type: string): type is OfConnection => (OF_CONNECTION as readonly string[]).includes(type)
 
 /**
- * A message as it travels: one that belongs to a job carries the job's id, so that no run takes what is for another.
+ * A message on the wire. A message of a job carries the job's id, so that no run accepts a message of another run.
  */
 export type OnWire<M extends { readonly type: string }> = M extends { readonly type: OfConnection }
   ? M
@@ -444,12 +423,12 @@ export type Consumed = Static<typeof ConsumedSchema>
 export interface PlanStep {
   readonly step: number
   readonly blocks: readonly BlockId[]
-  /** by place in the ring: what members learned from already in a round that is tried again, and keep (A7) */
+  /** by place in the ring: blocks that members keep from an interrupted local round (A7) */
   readonly kept?: readonly (readonly BlockId[])[]
 }
 export type LeaseToken = Static<typeof LeaseTokenSchema>
 
-/** A matrix of which a push carries only some rows; the others are zero. */
+/** A matrix of which a push carries some rows only; the other rows are zero. */
 const SparsePartSchema = strict({ name: Type.String({ minLength: 1, maxLength: 200 }), rows: Count })
 export type SparsePart = Static<typeof SparsePartSchema>
 export const SparsePartsSchema = Type.Array(SparsePartSchema, { minItems: 1, maxItems: MAX_SPARSE_PARTS })
@@ -464,12 +443,12 @@ export const PushSchema = strict({
   targets: Count,
   lossSum: FiniteNumber,
   correct: Count,
-  /** how the body is cut (model/src/gradient-body.ts); absent: one dense vector */
+  /** matrices that the body carries by rows (model/src/gradient-body.ts); absent: the body is one dense vector */
   sparse: Type.Optional(SparsePartsSchema),
 })
 export type Push = Static<typeof PushSchema>
 
-/** A member's share of one step; travels around the ring with the sums, so that all build the same record. */
+/** A member's share of one step; it travels with the sums, so that all members build the same record. */
 export const ManifestSchema = Type.Unsafe<Manifest>(
   strict({
     blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
@@ -488,8 +467,8 @@ export interface Manifest {
 }
 
 /**
- * A volunteer asks another for state while a generation forms (R7): for the SHA-256 of every chunk of
- * FETCH_CHUNK_BYTES, or for `length` bytes from `from` on.
+ * Request for state between volunteers (R7): for the SHA-256 of every chunk of FETCH_CHUNK_BYTES, or for `length`
+ * bytes that start at byte `from`.
  */
 export const FetchSchema = strict({
   kind: Type.Union([Type.Literal('state'), Type.Literal('reduced')]),
