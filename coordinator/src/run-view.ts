@@ -160,7 +160,7 @@ function shownEpoch(state: RunState): number {
 
 function queueOf(state: RunState): RunView['queue'] {
   const epoch = shownEpoch(state)
-  const done = state.chain.doneIn(epoch).size
+  const done = state.chain.doneIn(epoch)
   const quarantined = [...state.quarantined].filter(
     (block) => block.startsWith(`${epoch}:`) && !state.chain.isDone(block),
   ).length

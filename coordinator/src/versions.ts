@@ -25,14 +25,10 @@ import type { KeptFiles } from './kept-files.ts'
 import type { ParameterServer } from './parameter-server/parameter-server.ts'
 import { decodePushMemory, type PushMemory } from './parameter-server/push-memory.ts'
 import type { DamagedCheckpoint } from './run/damaged-checkpoint.ts'
-import { newestCheckpoint } from './run/journal-replay.ts'
+import { KEPT_CHECKPOINTS, newestCheckpoint } from './run/journal-replay.ts'
 import type { Checkpoint, RunState } from './run/state.ts'
 import { summary } from './run/validation.ts'
 
-/**
- * Checkpoints whose bytes are kept: the newest is what a rewind needs, the others are for people who want to compare.
- */
-const KEPT_CHECKPOINTS = 3
 /** ms after which an upload that became no checkpoint never will */
 const UPLOAD_LIFE_MS = 120_000
 

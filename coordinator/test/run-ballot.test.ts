@@ -218,7 +218,7 @@ test('when nobody comes back in time the run goes back to its checkpoint, with a
   )
   assert.equal(desk.state.chain.head.v, 0)
   assert.ok(desk.state.gen > gen)
-  assert.equal(desk.state.chain.doneIn(0).size, 0)
+  assert.equal(desk.state.chain.doneIn(0), 0)
 })
 
 test('a holder that returns after a rewind brings its branch back, in records that fit a message', () => {

@@ -225,7 +225,7 @@ function wayFrom(
   const behind = held === undefined ? 0 : chain.head.v - held.v
   if (held === undefined || behind <= 0 || behind > REPLAYED || !chain.has(held))
     return { committed: chain.head, records: [...decided] }
-  return { committed: held, records: [...chain.records.slice(held.v), ...decided] }
+  return { committed: held, records: [...chain.since(held.v), ...decided] }
 }
 
 /** H and mode change at the borders of rounds only, which ballots are (A7). */

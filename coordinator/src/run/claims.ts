@@ -38,7 +38,7 @@ export function validClaim(state: RunState, member: MemberId, claim: Claim): Val
   if (version === undefined || skipped < 0 || skipped > claim.records.length) return undefined
   const onChain = revived.length > 0 || fold(claim.base, claim.records.slice(0, skipped))?.id === chain.head.id
   if (!onChain && !config.off.has('R4')) return undefined
-  const last = claim.records.at(-1) ?? revived.at(-1) ?? chain.records[version.v - 1]
+  const last = claim.records.at(-1) ?? revived.at(-1) ?? chain.record(version.v)
   return { member, version, revived, records: claim.records.slice(skipped), lastGen: last?.gen ?? 0 }
 }
 

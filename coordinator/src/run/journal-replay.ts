@@ -1,11 +1,18 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
-import { ALL_RULES_ON, type BlockId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { ALL_RULES_ON, type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { emptySum } from './accumulator.ts'
 import { ChainIndex } from './chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
 /** Generations whose members are remembered: claims are of the newest few. */
 export const RINGS_KEPT = 64
+/**
+ * Checkpoints whose bytes are kept: the newest is what a rewind needs; the others serve when it is damaged, and people
+ * who compare.
+ */
+export const KEPT_CHECKPOINTS = 3
+/** Checkpoints that are remembered: as many again as are kept, so that the bytes of the older ones can be deleted. */
+const CHECKPOINTS_REMEMBERED = 2 * KEPT_CHECKPOINTS
 /** Validated versions whose results by block are kept: the newest ones. */
 const VALIDATED_KEPT = 4
 
@@ -19,7 +26,7 @@ export function createRunState(config: RunConfig): RunState {
     config,
     owner: 0,
     gen: 0,
-    chain: new ChainIndex(config.genesis),
+    chain: new ChainIndex(config.genesis, config.blocks),
     checkpoints: [seedCheckpoint(config)],
     mode: config.mode === 'auto' ? 'ring' : config.mode,
     modeEpoch: 0,
@@ -87,7 +94,6 @@ export function newestCheckpoint(state: RunState): Checkpoint {
 
 /** The durable part of a state changes here and nowhere else. */
 export function applyEntry(state: RunState, entry: JournalEntry, at: number): void {
-  const off = state.config.off ?? ALL_RULES_ON
   switch (entry.type) {
     case 'owner':
       state.owner = entry.owner
@@ -101,14 +107,9 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       commit(state, entry.records)
       return
     case 'checkpoint':
-      state.checkpoints.push({ ...entry, at })
-      return
+      return checkpoint(state, entry, at)
     case 'rewind':
-      state.abandoned = entry.final ? [] : state.chain.records.slice(entry.to.v)
-      if (entry.final) state.rings.clear() // claims of their steps are believed no more (R4)
-      state.chain.truncate(entry.to.v, !off.has('R6'))
-      while (newestCheckpoint(state).version.v > entry.to.v) state.checkpoints.pop()
-      return
+      return rewind(state, entry)
     case 'mode':
       state.mode = entry.mode
       state.modeEpoch = entry.modeEpoch
@@ -144,6 +145,29 @@ function start(state: RunState, { gen, members, records }: Extract<JournalEntry,
   state.rings.set(gen, members)
   for (const old of state.rings.keys()) if (state.rings.size > RINGS_KEPT) state.rings.delete(old)
   commit(state, records)
+}
+
+/** A rewind goes to one of those that stay, or to version 0: records before them are asked for by nothing. */
+function checkpoint(
+  state: RunState,
+  { version, blob, bytes, witnessed, agreeing, members, remembered }: Extract<JournalEntry, { type: 'checkpoint' }>,
+  at: number,
+): void {
+  const { checkpoints, chain } = state
+  const memory = remembered === undefined ? {} : { remembered }
+  checkpoints.push({ version, blob, bytes, witnessed, agreeing, members, ...memory, at })
+  const own = checkpoints.filter((one) => one.blob !== undefined)
+  for (const old of own.slice(0, -CHECKPOINTS_REMEMBERED)) checkpoints.splice(checkpoints.indexOf(old), 1)
+  const [oldest] = own.slice(-CHECKPOINTS_REMEMBERED)
+  if (oldest !== undefined) chain.forgetBefore(Math.min(oldest.version.v, chain.head.v - PLAN_WINDOW))
+}
+
+function rewind(state: RunState, { to, final }: Extract<JournalEntry, { type: 'rewind' }>): void {
+  const off = state.config.off ?? ALL_RULES_ON
+  const gone = state.chain.truncate(to, !off.has('R6'))
+  state.abandoned = final ? [] : gone
+  if (final) state.rings.clear() // claims of their steps are believed no more (R4)
+  while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()
 }
 
 function commit(state: RunState, records: readonly StepRecord[]): void {

@@ -97,12 +97,18 @@ function followOn(
   const { chain, gen } = turn.state
   if (learner.held === undefined) return
   if (learner.gen !== gen) learner.told = learner.held // a ballot came between: what it was told last may be lost
+  if (learner.told < chain.base.v) return learnAnew(learner)
   learner.gen = gen
   learner.ready = true
-  const records = chain.records.slice(learner.told, learner.told + PLAN_WINDOW)
+  const records = chain.since(learner.told, PLAN_WINDOW)
   if (records.length === 0) return
   learner.told += records.length
   turn.send(id, { type: 'follow', ...turn.ballot, records, sources: sourcesOf(turn.state, phase) })
+}
+
+/** The steps since what it holds are kept no more: it is offered a newer copy. */
+function learnAnew(learner: Learner): void {
+  Object.assign(learner, { held: undefined, ready: false, gen: 0 })
 }
 
 /** The longest here first; they do not change from step to step. */
@@ -149,8 +155,7 @@ export function copied({ state, now }: Turn, member: MemberId, { version }: Mess
 export function prefetched(turn: Turn, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
   const learner = turn.state.members.get(member)?.learner
   if (learner === undefined) return
-  if (version === null && learner.held !== undefined)
-    return void Object.assign(learner, { held: undefined, ready: false, gen: 0 }) // the steps since are kept no more
+  if (version === null && learner.held !== undefined) return learnAnew(learner)
   learner.ready = true
   learner.held = version !== null && turn.state.chain.has(version) ? version.v : undefined
   learner.told = learner.held ?? 0

@@ -15,7 +15,7 @@ export function currentEpoch(state: RunState): number {
  * Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names.
  */
 export function remaining(state: RunState, epoch: number): number {
-  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch).size - setAsideIn(state, epoch))
+  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch) - setAsideIn(state, epoch))
 }
 
 function setAsideIn(state: RunState, epoch: number): number {
