@@ -1,5 +1,5 @@
-// Commit and recovery (COMMIT.md) under random faults: the same decisions, members and exchanges as in production, in a
-// simulated world. STARLING_SEEDS raises the number of seeds.
+// Commit and recovery (docs/RULES.md) under random faults: the same decisions, members and exchanges as in production,
+// in a simulated world. STARLING_SEEDS raises the number of seeds.
 import assert from 'node:assert/strict'
 import { before, describe, test } from 'node:test'
 import { type Rule, SWITCHABLE_RULES, type VersionRef } from '@starling-grid/protocol'

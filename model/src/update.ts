@@ -1,5 +1,5 @@
-// One step of a run: from the sums that were reduced to the next version. Members and the parameter server share it.
-// Exact f32 and so equal on every machine (DESIGN §4.1.7).
+// One step of a run: from the reduced sums to the next version. Members and the parameter server share it. Exact f32,
+// so the result is equal on every machine.
 
 import {
   applyUpdate,

@@ -12,7 +12,7 @@ export type VolunteerId = Brand<string, 'VolunteerId'>
 export type JobId = Brand<string, 'JobId'>
 /** `epoch:index` of a training block, or `v:index` of a validation block. */
 export type BlockId = Brand<string, 'BlockId'>
-/** Hex SHA-256 of the chain of records up to a version (COMMIT.md). */
+/** Hex SHA-256 of the chain of records up to a version (docs/RULES.md). */
 export type VersionId = Brand<string, 'VersionId'>
 /** Hex SHA-256 of some bytes: the name of a shard, a blob, a digest. */
 export type Sha256 = Brand<string, 'Sha256'>

@@ -1,5 +1,5 @@
-// The rules of COMMIT.md that the simulation can switch off one at a time, to show that each is needed and would be
-// missed. Production runs with none off; nothing outside tests builds another set.
+// The rules of docs/RULES.md that the simulation can switch off one at a time, to show that each is needed and would be
+// missed. Production runs with all rules on; only tests build another set.
 
 export const SWITCHABLE_RULES = {
   R1: 'an entry is durable before anything that depends on it is sent',
@@ -21,7 +21,7 @@ export const SWITCHABLE_RULES = {
   R13: 'the next epoch is planned when all blocks of this one are on the chain',
   R15: 'an upload becomes a checkpoint only when its id is on the chain',
   R16: 'a rewind does not touch the counters',
-  R17: 'who keeps failing the ring is left out of it, and a ring that keeps failing gives way to async mode',
+  R17: 'a member that keeps failing the ring is left out of it, and a ring that keeps failing gives way to async mode',
   A1: 'blocks that guests computed are in no plan while their sum is on its way into a step of the ring, the one writer',
   A7: 'inner progress of a local round goes on only in a share that holds all of it',
   A2: 'a push is taken only with current lease tokens, once',

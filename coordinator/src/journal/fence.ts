@@ -1,4 +1,4 @@
-// Whose appends count: one rule for every store (COMMIT.md: every append is conditional on `owner`).
+// Decides whose appends count, alike for every store: each append is conditional on `owner` (docs/RULES.md, R1, R2).
 import { GridError, type JobId } from '@starling-grid/protocol'
 import type { JournalRow } from './state-store.ts'
 

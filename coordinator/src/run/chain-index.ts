@@ -1,4 +1,4 @@
-// The committed chain of a run, and which blocks it makes DONE: derived, never stored (COMMIT.md R12). Records are kept
+// The committed chain of a run, and which blocks it makes DONE: derived, never stored (R12). Records are kept
 // back to the oldest checkpoint that a rewind may go to; older ones are on the disk alone.
 import { extend, type BlockId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { DoneBlocks, type DoneEpoch } from './done-blocks.ts'

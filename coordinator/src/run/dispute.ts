@@ -1,5 +1,5 @@
-// Members that hold different bytes for one step (DESIGN §4.1.8): all are heard, the few are named, and the link on
-// which right bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
+// Members that hold different bytes for one step (docs/MEMBERSHIP.md): all are heard, the few are named, and the link
+// on which right bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
 import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
 import { noteFailure } from './link-health.ts'
 import { isRelayed } from './ring-links.ts'

@@ -1,6 +1,6 @@
-// Which way the gradients of a step take: around the ring, or from each member to each (a butterfly). Pure; the
-// formulas are DESIGN §4.4's. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a
-// butterfly two, and more links.
+// Chooses the exchange of a step: around the ring, or from each member to each other (a butterfly). Pure; docs/STEPS.md
+// has the formulas. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a butterfly two, and
+// more links.
 import { type Exchange, MAX_BUTTERFLY_MEMBERS } from '@starling-grid/protocol'
 import type { Pace } from './exchange-cost.ts'
 

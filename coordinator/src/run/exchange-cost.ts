@@ -1,5 +1,6 @@
 // What one global batch costs in a ring and in local rounds, from what was measured in the one that runs: the time
-// between commits, less what the members need to compute. DESIGN §4.4: T_exchange against T_compute, with hysteresis.
+// between commits, less what the members need to compute. The mode follows T_exchange against T_compute, with
+// hysteresis.
 
 /** Moving averages of a running generation, per committed record: one global batch, or one round of several. */
 export interface Pace {

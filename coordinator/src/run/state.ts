@@ -61,7 +61,7 @@ export interface RunConfig {
   readonly off: RulesOff
 }
 
-/** What must survive; replaying the entries in order rebuilds the durable state (COMMIT.md §1). */
+/** What must survive a restart. Replaying the entries in order rebuilds the durable state (docs/RULES.md). */
 export type JournalEntry =
   | { readonly type: 'owner'; readonly owner: number }
   | { readonly type: 'ballot'; readonly gen: number }

@@ -80,5 +80,5 @@ export const DEFAULT_TIMING: Timing = {
   retryMaxMs: 30_000, // people who watch see that something happens
   excludeMs: 60_000,
   linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs linkOpenMs
-  stalenessBound: 16, // of the order of the volunteers that push at once; performance.md §6 gives 3–10 for SSP
+  stalenessBound: 16, // as many volunteers may push at once; published SSP systems use 3–10
 }

@@ -85,7 +85,7 @@ export function lease(
 /** Times as long a lease for a hidden tab: browsers slow those down without a word. */
 const HIDDEN_LEASE = 2
 
-/** 3 × the volunteer's own moving average (DESIGN §5), doubled for each lease in a row that it missed, clamped. */
+/** 3 × the volunteer's moving average, doubled for each consecutive lease that it missed, clamped. */
 export function leaseMs(state: RunState, holder: MemberId): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
   const member = state.members.get(holder)

@@ -53,7 +53,7 @@ const COUNTED = [
    */
   'earlyBuckets',
   'voidBuckets',
-  /** steps that a member completed in a butterfly (DESIGN §4.1) */
+  /** steps that a member completed in a butterfly */
   'butterflySteps',
   /** frames that the coordinator carried past a bad link (R18) */
   'relayedFrames',

@@ -1,4 +1,4 @@
-// What must hold after every event (COMMIT.md §2), of members and of the coordinator that owns the journal.
+// The invariants of docs/RULES.md, checked after every event, of members and of the coordinator that owns the journal.
 import { type JournalEntry, replay, superseded, type RunState } from '@starling-grid/coordinator/run'
 import { fold, sameVersion, trainingBlock, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore } from '@starling-grid/volunteer'

@@ -1,13 +1,12 @@
 // Collects broken invariants; a simulation stops at the first.
 
 /**
- * COMMIT.md §2, and four more:
- * replay: the journal rebuilds what the coordinator has to remember (R1);
- * epoch: an epoch is complete before a block of the next is on the chain (R13);
- * lost-work: a rewind, or a parameter server that stops, gives up only versions that no member in reach holds (R3, R6,
- * A6), but for
- *   one that a single member vouches for when another has to (A5);
- * refusal: an honest member is never told that it sent what nobody should send.
+ * The invariants of docs/RULES.md:
+ * - replay: the journal rebuilds what the coordinator has to remember (R1);
+ * - epoch: an epoch is complete before a block of the next is on the chain (R13);
+ * - lost-work: a rewind, or a parameter server that stops, gives up only versions that no reachable member holds (R3, R6,
+ *   A6), except a version that one member vouches for when A5 needs two;
+ * - refusal: an honest member is never told that it sent a message that honest members do not send.
  */
 export type Invariant =
   | 'I1'

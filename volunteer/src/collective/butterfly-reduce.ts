@@ -1,8 +1,7 @@
-// The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: everybody sends each owner its
-// part of the gradient, the owner adds the parts and sends the sum to all (DESIGN §4.1; the shape of hivemind's
-// butterfly). The same bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no
-// honest member sends, by name. What frames hold is the business of step-sum.ts: here is how they travel, and what an
-// owner makes of them.
+// The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: each member sends each owner its
+// part of the gradient, the owner adds the parts and sends the sum to all (as the butterfly of hivemind does). The same
+// bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member sends, by
+// name. What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of them.
 import type { Frame, Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import type { Feedback } from './encoding.ts'

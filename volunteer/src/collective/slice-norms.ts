@@ -1,11 +1,11 @@
-// Whose slice is far outside of what the others sent for the same part of a gradient (DESIGN §4.1, reliability.md §3).
+// Finds the slice that is far outside of what the other members sent for the same part of a gradient (docs/STEPS.md).
 // Pure.
 
 /**
- * Times the others' median that a slice's norm may be. The parameter server of systems.md §C5 rejects from 10 on, which
- * costs one push; here it costs a generation. And it is not enough alone: when nearly everything is learned, a wrong
- * label makes one member's gradient thousands of times as long as those of others (test/slice-norms.test.ts measures
- * it). So a slice must be beyond `harmless` as well.
+ * Times the others' median that a slice's norm may be. A bound of 10 would suit a parameter server, where a false alarm
+ * costs one push; here it costs a generation. The bound does not suffice alone: when the model has learned nearly all
+ * samples, a wrong label makes one member's gradient thousands of times as long as those of others
+ * (test/slice-norms.test.ts measures it). So a slice must be beyond `harmless` as well.
  */
 export const FAR_OUTSIDE = 1000
 /** Members besides the owner and the one that is judged: between two nobody can tell who is right. */

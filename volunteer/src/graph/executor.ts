@@ -26,7 +26,7 @@ export interface Batch {
   readonly keys?: Int32Array
 }
 
-/** Sums over the batch, never means: the division by Σtargets happens once, after the reduce (DESIGN §3). */
+/** Sums over the batch, never means: the division by Σtargets happens once, after the reduce. */
 export interface BatchSums {
   /** Σ loss over all targets */
   readonly lossSum: number

@@ -79,8 +79,8 @@ export class HeldVersion {
   }
 
   /**
-   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine (DESIGN §4.1.7): mean over the
-   * targets, clip, update into the spare copy, swap.
+   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine: mean over the targets, clip,
+   * update into the spare copy, swap.
    */
   apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {
     // the job's bound is on gradients, and members of a round kept to it in their inner steps

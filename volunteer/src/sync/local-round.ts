@@ -1,5 +1,5 @@
-// One round of local training on one member (DESIGN §4.3): H inner steps with the job's own optimizer on a private copy
-// of the parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a
+// One round of local training on one member (docs/STEPS.md): H inner steps with the job's own optimizer on a private
+// copy of the parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a
 // gradient (A7). Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is
 // in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy
 // lives on, too.

@@ -1,5 +1,5 @@
-// What a member knows of the run, what can happen to it, and what it then does. Parameters, gradients and sockets are
-// elsewhere: this part is pure, so that the simulation runs the same code as a tab. Rule numbers are COMMIT.md's.
+// State, inputs and effects of a member. Parameters, gradients and sockets are elsewhere: this part is pure, so that
+// the simulation runs the same code as a tab. docs/RULES.md explains the rules.
 import type {
   BlameReason,
   BlockId,

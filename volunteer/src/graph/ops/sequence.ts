@@ -79,7 +79,7 @@ export const attention: Op<'attention'> = {
   },
 }
 
-/** Up to this length three batched products beat computing every score three times (performance.md §3). */
+/** Up to this length three batched products are faster than computing every score three times. */
 const MAX_KEPT_LENGTH = 256
 /** Bytes of probabilities of one sample in one layer: with more, a micro-batch of a deep model no longer fits a tab. */
 const MAX_KEPT_BYTES = 4 * 2 ** 20

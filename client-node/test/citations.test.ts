@@ -1,0 +1,122 @@
+// What comments, tests and documents cite is in the repository: rules, threats, files, pages and their headings.
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { SWITCHABLE_RULES } from '@starling-grid/protocol'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const FOLDERS = [
+  'protocol',
+  'shaders',
+  'model',
+  'volunteer',
+  'coordinator',
+  'client-node',
+  'client-web',
+  'e2e',
+  'bench',
+]
+const TEXT = /\.(ts|tsx|mjs|md|wgsl|html|css)$/
+/** This file names what it forbids. */
+const SELF = 'client-node/test/citations.test.ts'
+
+function filesUnder(folder: string): string[] {
+  return readdirSync(join(ROOT, folder)).flatMap((name) => {
+    if (name === 'node_modules' || name === 'dist' || name.startsWith('.')) return []
+    const path = join(folder, name)
+    if (statSync(join(ROOT, path)).isDirectory()) return filesUnder(path)
+    return TEXT.test(name) && path !== SELF ? [path] : []
+  })
+}
+
+interface Text {
+  readonly path: string
+  readonly text: string
+}
+
+const textOf = (path: string): Text => ({ path, text: readFileSync(join(ROOT, path), 'utf8') })
+const TEXTS = ['README.md', ...[...FOLDERS, 'docs', 'examples', 'bin'].flatMap(filesUnder)].map(textOf)
+const PAGES = TEXTS.filter(({ path }) => path.endsWith('.md'))
+const pageOf = (path: string): string => textOf(path).text
+
+/** `where: what` of every match that is not right, once. */
+function wrongIn(texts: readonly Text[], pattern: RegExp, isRight: (match: string, path: string) => boolean): string[] {
+  const wrong = texts.flatMap(({ path, text }) =>
+    [...text.matchAll(pattern)]
+      .map(([whole, group = whole]) => group)
+      .filter((match) => !isRight(match, path))
+      .map((match) => `${path}: ${match}`),
+  )
+  return [...new Set(wrong)]
+}
+
+/** First cells of a page's table rows. */
+const rowsOf = (page: string): Set<string> =>
+  new Set([...page.matchAll(/^\| ([\w-]+) \|/gm)].map(([, cell = '']) => cell))
+
+test('every rule and invariant that is cited has a row in docs/RULES.md', () => {
+  const rows = rowsOf(pageOf('docs/RULES.md'))
+  assert.deepEqual(
+    wrongIn(TEXTS, /\b(?:R[0-9]{1,2}|A[1-9]|I[1-9])\b/g, (rule) => rows.has(rule)),
+    [],
+  )
+  assert.deepEqual(
+    Object.keys(SWITCHABLE_RULES).filter((rule) => !rows.has(rule)),
+    [],
+  )
+})
+
+test('every threat that a test cites has a row in docs/SECURITY.md, and the tests of a row cite it', () => {
+  const page = pageOf('docs/SECURITY.md')
+  const rows = rowsOf(page)
+  const tests = TEXTS.filter(({ path }) => path.includes('/test/'))
+  assert.deepEqual(
+    wrongIn(tests, /\bthreat ([0-9]+)/g, (number) => rows.has(number)),
+    [],
+  )
+  for (const [, number = '', files = ''] of page.matchAll(/^\| ([0-9]+) \| [^|]* \| ([^|]*) \|$/gm))
+    for (const [, file = ''] of files.matchAll(/`([^`]+)`/g))
+      assert.match(pageOf(file), new RegExp(`\\bthreat ${number}\\b`), `${file} has a test of threat ${number}`)
+})
+
+test('every file that a document names is there', () => {
+  const named = new RegExp(String.raw`\`((?:${[...FOLDERS, 'docs', 'bin', 'examples'].join('|')})/[\w./-]+)\``, 'g')
+  assert.deepEqual(
+    wrongIn(PAGES, named, (file) => existsSync(join(ROOT, file))),
+    [],
+  )
+})
+
+test('no text cites a document outside the repository', () => {
+  const places = (path: string): string[] => [ROOT, join(ROOT, 'docs'), join(ROOT, dirname(path))]
+  const isHere = (page: string, path: string): boolean => places(path).some((place) => existsSync(join(place, page)))
+  assert.deepEqual(wrongIn(TEXTS, /(?<![\w/.:-])((?:[\w.-]+\/)*[\w-]+\.md)\b/g, isHere), [])
+  assert.deepEqual(
+    wrongIn(TEXTS, /\b(?:DESIGN|STYLE)\b(?: §[\w.]+)?/g, () => false),
+    [],
+  )
+  // sections of standards are cited by the standard's number
+  assert.deepEqual(
+    wrongIn(TEXTS, /\S+ §[\w.]*/g, (section) => /^\(?[0-9]+ §/.test(section)),
+    [],
+  )
+})
+
+test('every link between documents leads to a page and a heading that are there', () => {
+  const anchorOf = (heading: string): string =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-')
+  const hasHeading = (page: string, anchor: string): boolean =>
+    [...page.matchAll(/^#+ (.*)$/gm)].some(([, heading = '']) => anchorOf(heading) === anchor)
+  const leads = (link: string, from: string): boolean => {
+    const [file = '', anchor] = link.split('#')
+    const target = file === '' ? from : join(dirname(from), file)
+    if (!existsSync(join(ROOT, target))) return false
+    return anchor === undefined || hasHeading(pageOf(target), anchor)
+  }
+  assert.deepEqual(wrongIn(PAGES, /\]\((?!https?:)([^)\s]+)\)/g, leads), [])
+})
