@@ -46,7 +46,7 @@ test('samples and time are counted from the start of the run', () => {
 })
 
 test('each validation stands at the step whose version it judged', () => {
-  const validations = [{ v: 16, epoch: 0, accuracy: 0.5, loss: 1, samples: 10, at: 0 }]
+  const validations = [{ v: 16, epoch: 0, accuracy: 0.5, loss: 1, samples: 10, confirmed: true, at: 0 }]
   const series = seriesOf(
     { steps, value: (point) => point.accuracy, validations, startedAt: STARTED_AT },
     { x: 'step', smoothing: 0, scale: LINEAR },

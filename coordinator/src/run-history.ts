@@ -12,7 +12,7 @@ import {
 } from '@starling-grid/protocol'
 import type { JournalRow } from './journal/state-store.ts'
 import type { RunState } from './run/state.ts'
-import { summary } from './run/validation.ts'
+import { summary, validationBlocks } from './run/validation.ts'
 
 const MAX_EVENTS = 500
 const MAX_DEPARTURES = 50
@@ -84,13 +84,21 @@ export class RunHistory {
   /** A point when the last block of the version is in. */
   #validated(state: RunState, { v, id }: { readonly v: number; readonly id: string }, at: number): void {
     if (
-      state.validated.get(id)?.size !== state.config.validationBlocks ||
+      (state.validated.get(id)?.size ?? 0) < validationBlocks(state) ||
       this.validations.some((point) => point.v === v)
     )
       return
-    const { samples, accuracy, loss } = summary(state, id)
+    const { samples, accuracy, loss, confirmed } = summary(state, id)
     const block = this.records[v - 1]?.blocks[0]
-    this.validations.push({ v, epoch: block === undefined ? 0 : epochOf(block), accuracy, loss, samples, at })
+    this.validations.push({
+      v,
+      epoch: block === undefined ? 0 : epochOf(block),
+      accuracy,
+      loss,
+      samples,
+      confirmed,
+      at,
+    })
   }
 
   #rewound(v: number): void {

@@ -14,7 +14,7 @@ import { samplesExpected, speedOf } from './progress.ts'
 import type { RunHistory } from './run-history.ts'
 import { currentEpoch } from './run/scheduler.ts'
 import type { RunState } from './run/state.ts'
-import { leaseMs } from './run/validation.ts'
+import { leaseMs, validationBlocks } from './run/validation.ts'
 
 /** Somebody with an open session, whether it takes part yet or not. */
 export interface Presence {
@@ -149,8 +149,10 @@ function phaseOf({ state, history }: ViewParts): Phase {
   }
 }
 
-function validating({ validation, chain, validated, config }: RunState): boolean {
-  return validation?.version.id === chain.head.id && (validated.get(chain.head.id)?.size ?? 0) < config.validationBlocks
+function validating(state: RunState): boolean {
+  const { validation, chain, validated } = state
+  const done = validated.get(chain.head.id)?.size ?? 0
+  return validation?.version.id === chain.head.id && done < validationBlocks(state)
 }
 
 /** The last one when there is none left. */
@@ -172,7 +174,8 @@ function queueOf(state: RunState): RunView['queue'] {
 
 function validationQueueOf({ validation, validated, chain, config }: RunState): RunView['validationQueue'] {
   const done = validated.get(chain.head.id)?.size ?? 0
-  const pending = validation?.version.id === chain.head.id ? validation.leases.size : 0
+  const leased = validation?.version.id === chain.head.id ? [...validation.leases.values()] : []
+  const pending = new Set(leased.flatMap((own) => [...own.keys()])).size
   return { todo: Math.max(0, config.validationBlocks - done - pending), pending, done }
 }
 

@@ -27,7 +27,7 @@ import { decodePushMemory, type PushMemory } from './parameter-server/push-memor
 import type { DamagedCheckpoint } from './run/damaged-checkpoint.ts'
 import { KEPT_CHECKPOINTS, newestCheckpoint } from './run/journal-replay.ts'
 import type { Checkpoint, RunState } from './run/state.ts'
-import { summary } from './run/validation.ts'
+import { summary, validationBlocks } from './run/validation.ts'
 
 /** ms after which an upload that became no checkpoint never will */
 const UPLOAD_LIFE_MS = 120_000
@@ -172,7 +172,7 @@ export class Versions {
     if (checkpoint.blob === undefined) return undefined
     const { version } = checkpoint
     const { validated, config } = state
-    const measured = config.validationBlocks > 0 && validated.get(version.id)?.size === config.validationBlocks
+    const measured = config.validationBlocks > 0 && (validated.get(version.id)?.size ?? 0) >= validationBlocks(state)
     const etag = measured ? `${version.id}-validated` : version.id
     const slot = `${job.id} export`
     const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, measured))
@@ -195,8 +195,9 @@ export class Versions {
     const { state, job } = this.#parts
     const { version, parameters } = await this.#reading(checkpoint, () => this.load(checkpoint))
     const { vocabulary } = job.manifest
+    const { accuracy, confirmed } = summary(state, version.id)
     const known = {
-      ...(measured ? { accuracy: summary(state, version.id).accuracy } : {}),
+      ...(measured ? { accuracy, accuracyConfirmed: confirmed } : {}),
       ...(vocabulary === undefined ? {} : { vocabulary }),
     }
     return exportModel({ ...job.form, version, parameters, ...known })

@@ -61,17 +61,21 @@ test('a damaged shard of validation is left out, and the rest is validated', () 
   unreadable(desk, 'a', [validationBlock(1)])
   checked(desk, [1], 'Blob f… is damaged', 'validation')
   assert.deepEqual([...desk.state.quarantined], ['v:1'])
-  const [lease] = [...(desk.state.validation?.leases ?? [])]
-  assert.ok(lease !== undefined && lease[0] === validationBlock(0))
-  desk.say(lease[1].holder, {
-    type: 'validated',
-    version: desk.state.chain.head,
-    lease: { block: lease[0], leaseEpoch: lease[1].leaseEpoch },
-    samples: 1,
-    targets: 1,
-    correct: 1,
-    lossSum: 1,
-  })
+  const leases = [...(desk.state.validation?.leases ?? [])]
+  assert.deepEqual(
+    leases.map(([, own]) => [...own.keys()]),
+    leases.map(() => [validationBlock(0)]),
+  )
+  for (const [holder, own] of leases)
+    desk.say(holder, {
+      type: 'validated',
+      version: desk.state.chain.head,
+      lease: { block: validationBlock(0), leaseEpoch: own.get(validationBlock(0))?.leaseEpoch ?? assert.fail() },
+      samples: 1,
+      targets: 1,
+      correct: 1,
+      lossSum: 1,
+    })
   assert.match(desk.state.phaseReason, /trained/)
 })
 

@@ -17,7 +17,7 @@ function result(
   desk: Desk,
   name: string,
   lease: LeaseToken | undefined,
-  changed: { readonly correct?: number } = {},
+  changed: { readonly correct?: number; readonly lossSum?: number } = {},
 ): void {
   assert.ok(lease)
   desk.say(name, {
@@ -36,6 +36,165 @@ function resultsOf(desk: Desk): number {
   return desk.state.validated.get(desk.state.chain.head.id)?.size ?? 0
 }
 
+interface Order {
+  readonly to: string
+  readonly leases: readonly LeaseToken[]
+}
+
+/** Members answer all orders, also those that follow; a liar with its own numbers. Returns blocks computed by each. */
+function answerAll(
+  desk: Desk,
+  lies: Readonly<Record<string, { readonly correct?: number; readonly lossSum?: number }>> = {},
+  first: readonly Order[] = desk.sent('validate'),
+): Record<string, number> {
+  const computed: Record<string, number> = {}
+  const waiting = first.flatMap(({ to, leases }) => leases.map((lease) => ({ to, lease })))
+  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+    const { to, lease } = next
+    const isLeased = desk.state.validation?.leases.get(memberId(to))?.has(lease.block) === true
+    if (!isLeased) continue // taken from a member that was outvoted
+    result(desk, to, lease, lies[to])
+    computed[to] = (computed[to] ?? 0) + 1
+    for (const order of desk.sent('validate'))
+      waiting.push(...order.leases.map((later) => ({ to: order.to, lease: later })))
+  }
+  return computed
+}
+
+function isConfirmed(desk: Desk): boolean[] {
+  return [...(desk.state.validated.get(desk.state.chain.head.id)?.values() ?? [])].map(({ confirmed }) => confirmed)
+}
+
+/** Names of those in the last refusals, of a whole play of inputs. */
+function refusedDuring(desk: Desk, play: () => void): string[] {
+  const refused: string[] = []
+  const feed = desk.feed.bind(desk)
+  desk.feed = (input) => {
+    const effects = feed(input)
+    refused.push(...desk.refusals)
+    return effects
+  }
+  play()
+  return refused
+}
+
+function enter(desk: Desk, networks: Readonly<Record<string, string>>): void {
+  for (const [name, network] of Object.entries(networks))
+    desk.feed({
+      type: 'member-joined',
+      samplesPerSecond: 100,
+      member: {
+        id: memberId(name),
+        name,
+        client: 'node',
+        network,
+        adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' },
+      },
+    })
+  desk.run(...Object.keys(networks))
+  desk.step(1)
+}
+
+test('threat 15: one member that makes its numbers up changes no validation, is named, and measures nothing for a while', () => {
+  const desk = atEpochEnd(['liar', 'b', 'c'])
+  const refused = refusedDuring(desk, () => void answerAll(desk, { liar: { correct: 10, lossSum: 0 } }))
+  assert.equal(resultsOf(desk), 20)
+  const { correct, lossSum } = totals(desk)
+  assert.deepEqual([correct, lossSum], [100, 20], 'what two say')
+  assert.ok(isConfirmed(desk).every(Boolean))
+  assert.deepEqual(new Set(refused), new Set(['liar digest-mismatch']))
+  assert.ok((desk.state.members.get(memberId('liar'))?.noSayUntil ?? 0) > desk.now)
+  assert.equal(desk.phase, 'ring', 'it stays a member of the ring')
+  assert.ok(desk.members.includes(memberId('liar')))
+  desk.step(2)
+  assert.ok(!desk.sent('validate').some(({ to }) => to === 'liar'))
+})
+
+function totals(desk: Desk): { readonly correct: number; readonly lossSum: number } {
+  let [correct, lossSum] = [0, 0]
+  for (const one of desk.state.validated.get(desk.state.chain.head.id)?.values() ?? []) {
+    correct += one.correct
+    lossSum += one.lossSum
+  }
+  return { correct, lossSum }
+}
+
+test('a block counts when two members measured the same, and each block is computed three times at most', () => {
+  const desk = atEpochEnd(['a', 'b', 'c'])
+  const computed = answerAll(desk)
+  assert.equal(resultsOf(desk), 20)
+  assert.ok(isConfirmed(desk).every(Boolean))
+  assert.equal(
+    Object.values(computed).reduce((a, b) => a + b),
+    40,
+  )
+  const lied = atEpochEnd(['liar', 'b', 'c', 'd'])
+  const work = answerAll(lied, { liar: { lossSum: 0 } })
+  assert.ok(Object.values(work).reduce((a, b) => a + b) <= 60)
+  assert.equal(totals(lied).lossSum, 20)
+})
+
+test('numbers that differ by the order of sums are the same', () => {
+  const desk = atEpochEnd(['a', 'b'])
+  const refused = refusedDuring(desk, () => void answerAll(desk, { b: { lossSum: 1.001, correct: 6 } }))
+  assert.ok(isConfirmed(desk).every(Boolean))
+  assert.deepEqual(refused, [])
+})
+
+test('two members that differ, and no third: nothing is confirmed, and the worse numbers are shown', () => {
+  const desk = atEpochEnd(['liar', 'b'])
+  const refused = refusedDuring(desk, () => void answerAll(desk, { liar: { lossSum: 0, correct: 10 } }))
+  assert.equal(resultsOf(desk), 20, 'the run does not wait for a third')
+  assert.ok(isConfirmed(desk).every((one) => !one))
+  assert.equal(totals(desk).lossSum, 20)
+  assert.deepEqual(refused, [], 'one voice names no other member')
+})
+
+test('the result of a member alone counts, unconfirmed', () => {
+  const desk = atEpochEnd(['a'])
+  answerAll(desk)
+  assert.equal(resultsOf(desk), 20)
+  assert.ok(isConfirmed(desk).every((one) => !one))
+  assert.equal(desk.planned(2).length, 3, 'training goes on')
+})
+
+test('members of one network are one voice while a member of another network is there', () => {
+  const desk = new Desk({ minVolunteers: 3, blocks: 3, validationBlocks: 20 })
+  enter(desk, { sybil: '10.0.0', twin: '10.0.0', honest: '10.0.1' })
+  const lie = { lossSum: 0, correct: 10 }
+  const refused = refusedDuring(desk, () => void answerAll(desk, { sybil: lie, twin: lie }))
+  assert.equal(resultsOf(desk), 20)
+  assert.equal(totals(desk).lossSum, 20, 'the lie of two members of one network is not taken')
+  assert.ok(isConfirmed(desk).every((one) => !one))
+  assert.deepEqual(refused, [], 'and the honest member is not named')
+})
+
+test('a member of another network that does not answer keeps none from being confirmed', () => {
+  const desk = new Desk({ minVolunteers: 3, blocks: 3, validationBlocks: 16, timing: { stallMs: 1e9 } })
+  enter(desk, { a: '10.0.0', b: '10.0.0', mute: '10.0.1' })
+  const orders = desk.sent('validate').filter(({ to }) => to !== 'mute')
+  answerAll(desk, {}, orders)
+  assert.equal(resultsOf(desk), 0, 'the mute one is waited for')
+  desk.wait(61_000)
+  answerAll(
+    desk,
+    {},
+    desk.sent('validate').filter(({ to }) => to !== 'mute'),
+  )
+  assert.equal(resultsOf(desk), 16)
+  assert.ok(isConfirmed(desk).every(Boolean))
+})
+
+test('a member that was outvoted validates again when no other is left', () => {
+  const desk = atEpochEnd(['liar', 'b', 'c'], { epochs: 3 })
+  answerAll(desk, { liar: { lossSum: 0 } })
+  desk.step(2)
+  desk.lose('b')
+  desk.lose('c')
+  desk.run('liar')
+  assert.equal(desk.sent('validate')[0]?.to, 'liar')
+})
+
 test('all blocks are leased at the end of an epoch, and training goes on when the last is in', () => {
   const desk = atEpochEnd(['a', 'b'])
   const orders = desk.sent('validate')
@@ -43,11 +202,12 @@ test('all blocks are leased at the end of an epoch, and training goes on when th
     orders.map(({ to, leases }) => [to, leases.length]),
     [
       ['a', 16],
-      ['b', 4],
+      ['b', 16],
     ],
   )
+  assert.equal(new Set(orders.flatMap(({ leases }) => leases.map(({ block }) => block))).size, 20)
   assert.deepEqual(desk.planned(2), [], 'training rests')
-  for (const { to, leases } of orders) for (const lease of leases) result(desk, to, lease)
+  answerAll(desk, {}, orders)
   assert.equal(resultsOf(desk), 20)
   assert.equal(desk.planned(2).length, 3)
 })
@@ -59,7 +219,7 @@ test('epochs between those that were asked for are not validated', () => {
   assert.equal(desk.sent('validate').length, 1)
 })
 
-test('the blocks of a member that leaves are validated by the others', () => {
+test('the blocks of a member that leaves are validated by the others, and what it measured still counts as a voice', () => {
   const desk = atEpochEnd(['a', 'b'])
   const [first] = desk.sent('validate')
   result(desk, 'a', first?.leases[0])
@@ -69,12 +229,15 @@ test('the blocks of a member that leaves are validated by the others', () => {
     desk.sent('validate').map(({ to, leases }) => [to, leases.length]),
     [['b', 16]],
   )
-  assert.equal(resultsOf(desk), 1)
+  answerAll(desk)
+  assert.equal(resultsOf(desk), 20)
+  assert.equal(isConfirmed(desk).filter(Boolean).length, 1)
 })
 
 test('a result counts once, from the holder of the lease, and only when it can be true', () => {
   const desk = atEpochEnd(['a', 'b'])
   const lease = desk.sent('validate')[0]?.leases[0]
+  const voices = (): number => desk.state.validation?.voices.get(lease?.block ?? assert.fail())?.length ?? 0
   result(desk, 'b', lease)
   assert.deepEqual(desk.refusals, ['b lease-stale'])
   result(desk, 'a', lease, { correct: 11 })
@@ -82,26 +245,17 @@ test('a result counts once, from the holder of the lease, and only when it can b
   result(desk, 'a', lease)
   result(desk, 'a', lease)
   assert.deepEqual(desk.refusals, ['a lease-stale'])
-  assert.equal(resultsOf(desk), 1)
+  assert.equal(voices(), 1)
 })
 
 test('a member that lets its lease run out is passed over while others answer', () => {
-  const desk = atEpochEnd(['a', 'b'], { validationBlocks: 16, timing: { stallMs: 1e9 } })
-  assert.deepEqual(
-    desk.sent('validate').map(({ to }) => to),
-    ['a'],
-  )
+  const desk = atEpochEnd(['a', 'b', 'c'], { validationBlocks: 16, timing: { stallMs: 1e9 } })
+  const asked = (): string[] => desk.sent('validate').map(({ to }) => to)
+  assert.deepEqual(asked(), ['a', 'b'])
   desk.wait(61_000)
-  assert.deepEqual(
-    desk.sent('validate').map(({ to }) => to),
-    ['b'],
-  )
+  assert.deepEqual(asked(), ['c'])
   desk.wait(61_000)
-  assert.deepEqual(
-    desk.sent('validate').map(({ to }) => to),
-    ['a'],
-    'when all failed, all are tried in turn',
-  )
+  assert.deepEqual(asked(), ['a', 'b'], 'when all failed, all are tried in turn')
 })
 
 test('the last version is validated before the run ends', () => {
@@ -115,29 +269,31 @@ test('the last version is validated before the run ends', () => {
 })
 
 test('blocks that a member gives back go to another at once; it rests longer each time, and is asked again', () => {
-  const desk = atEpochEnd(['a', 'b'], { validationBlocks: 16, timing: { stallMs: 1e9, leaseMinMs: 1e9 } })
+  const timing = { stallMs: 1e9, leaseMinMs: 1e9 }
+  const desk = atEpochEnd(['a', 'b', 'c'], { validationBlocks: 16, timing })
   const giveBack = (name: string, leases: readonly LeaseToken[]): void =>
     void desk.say(name, { type: 'gave-back', leases: [...leases], code: 'coordinator-lost', message: 'no shard' })
   const granted = (): [string, LeaseToken[]][] => desk.sent('validate').map(({ to, leases }) => [to, leases])
   const [[first, leases = []] = []] = granted()
   assert.equal(first, 'a')
-  giveBack('b', leases)
+  giveBack('c', leases)
   assert.deepEqual(granted(), [], 'only the holder gives back')
   giveBack('a', leases)
-  assert.equal(granted()[0]?.[0], 'b')
   assert.deepEqual(
-    granted()[0]?.[1].map(({ leaseEpoch }) => leaseEpoch),
-    leases.map(({ leaseEpoch }) => leaseEpoch + 1),
+    granted().map(([to, { length }]) => [to, length]),
+    [['c', 16]],
   )
-  giveBack('b', granted()[0]?.[1] ?? [])
+  giveBack('c', granted()[0]?.[1] ?? [])
   assert.deepEqual(granted(), [], 'both rest')
   desk.wait(1001)
   assert.equal(granted()[0]?.[0], 'a')
   giveBack('a', granted()[0]?.[1] ?? [])
-  assert.equal(granted()[0]?.[0], 'b', 'which rested meanwhile')
-  giveBack('b', granted()[0]?.[1] ?? [])
-  assert.deepEqual((desk.wait(1001), granted()), [], 'twice as long')
-  assert.equal((desk.wait(1000), granted()[0]?.[0]), 'a')
+  assert.equal(granted()[0]?.[0], 'c', 'which rested meanwhile')
+  giveBack('c', granted()[0]?.[1] ?? [])
+  desk.wait(1001)
+  assert.deepEqual(granted(), [], 'twice as long')
+  desk.wait(1000)
+  assert.equal(granted()[0]?.[0], 'a')
 })
 
 test('when no member of the ring answers, the blocks go to members outside it, which get the version from its checkpoint', () => {

@@ -16,7 +16,10 @@ test('a log has each step and validation once, and a rewound step again', () => 
   const steps = [step(1, 4), step(2, 3)]
   log.follow({ steps, validations: [] })
   steps.push(step(3, 2.123456789))
-  log.follow({ steps, validations: [{ v: 3, epoch: 0, accuracy: 0.25, loss: 2.5, samples: 9, at: 3500 }] })
+  log.follow({
+    steps,
+    validations: [{ v: 3, epoch: 0, accuracy: 0.25, loss: 2.5, samples: 9, confirmed: true, at: 3500 }],
+  })
   log.follow({ steps: steps.slice(0, 1), validations: [] })
   log.follow({ steps: [step(1, 4), step(2, 2.9)], validations: [] })
   assert.deepEqual(

@@ -162,6 +162,8 @@ export interface ExportedModel extends Omit<VersionForm, 'optimizer'> {
   readonly parameters: Float32Array
   /** of the version, where it was validated */
   readonly accuracy?: number
+  /** false: one member alone measured it */
+  readonly accuracyConfirmed?: boolean
   /** of the text that it was trained on: character by token */
   readonly vocabulary?: string
 }
@@ -176,10 +178,12 @@ export function exportModel({
   version,
   parameters,
   accuracy,
+  accuracyConfirmed = true,
   vocabulary,
 }: ExportedModel): Uint8Array<ArrayBuffer> {
   const known: Record<string, string> = {
     ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }),
+    ...(accuracy === undefined || accuracyConfirmed ? {} : { accuracy_confirmed: 'false' }),
     ...(vocabulary === undefined ? {} : { vocabulary }),
   }
   return writeSafetensors(parameterTensors(layout, parameters), {

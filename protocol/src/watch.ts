@@ -154,6 +154,8 @@ export interface ValidationPoint {
   readonly accuracy: number
   readonly loss: number
   readonly samples: number
+  /** of each block two members measured the same */
+  readonly confirmed: boolean
   readonly at: number
 }
 export interface RunEvent {

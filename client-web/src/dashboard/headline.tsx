@@ -1,5 +1,5 @@
 // The run in one glance: what it is, how far, how fast, how good.
-import type { Phase, RunView } from '@starling-grid/protocol'
+import type { Phase, RunView, ValidationPoint } from '@starling-grid/protocol'
 import type { ComponentChildren } from 'preact'
 import { count, duration, loss, percent, plural, rate } from '../format.ts'
 import type { RunHistory } from '../live/run-history.ts'
@@ -47,10 +47,7 @@ export function Figures(props: { readonly history: RunHistory; readonly run: Run
       <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>
         {loss(last === undefined ? null : last.loss)}
       </Figure>
-      <Figure
-        term="Validation accuracy"
-        note={validation === undefined ? 'after the first epoch' : `of version ${count(validation.v)}`}
-      >
+      <Figure term="Validation accuracy" note={validationNote(validation)}>
         {validation === undefined ? 'not yet' : percent(validation.accuracy)}
       </Figure>
       <Figure
@@ -61,6 +58,12 @@ export function Figures(props: { readonly history: RunHistory; readonly run: Run
       </Figure>
     </dl>
   )
+}
+
+/** One member's word is shown as what it is. */
+export function validationNote(point: ValidationPoint | undefined): string {
+  if (point === undefined) return 'after the first epoch'
+  return `of version ${count(point.v)}${point.confirmed ? '' : ', unconfirmed: no two members measured the same'}`
 }
 
 function Progress(props: { readonly run: RunView }) {

@@ -189,10 +189,10 @@ export function resultsOf(state: RunState, id: string): ReadonlyMap<BlockId, Val
 
 function addResult(
   state: RunState,
-  { version, block, samples, targets, correct, lossSum }: Extract<JournalEntry, { type: 'validated' }>,
+  { version, block, samples, targets, correct, lossSum, confirmed }: Extract<JournalEntry, { type: 'validated' }>,
 ): void {
   const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()
-  results.set(block, { samples, targets, correct, lossSum })
+  results.set(block, { samples, targets, correct, lossSum, confirmed: confirmed ?? false })
   state.validated.set(version.id, results)
   for (const old of state.validated.keys()) if (state.validated.size > VALIDATED_KEPT) state.validated.delete(old)
 }

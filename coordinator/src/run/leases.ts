@@ -35,8 +35,9 @@ export function gaveBack(turn: Turn, member: MemberId, { leases, message }: Mess
   const { state } = turn
   const { validation } = state
   const training = leases.filter((token) => takeBack(state.leases, member, token)).length
-  const validating =
-    validation === undefined ? 0 : leases.filter((token) => takeBack(validation.leases, member, token)).length
+  const measuring = validation?.leases.get(member)
+  const validating = leases.filter((token) => measuring !== undefined && takeBack(measuring, member, token)).length
+  if (measuring?.size === 0) validation?.leases.delete(member)
   if (training + validating === 0) return
   if (training > 0) gaveUp(state, member)
   if (validation !== undefined && validating > 0) rest(turn, validation, member)

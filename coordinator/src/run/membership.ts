@@ -49,6 +49,8 @@ export function memberJoined(
     noWorkUntil: 0,
     differed: 0,
     drifted: false,
+    outvoted: 0,
+    noSayUntil: 0,
   }
   state.members.set(info.id, member)
   state.health.disturbedAt = now
@@ -103,16 +105,17 @@ export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: str
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   state.health.linkFailures = forgetMember(state.health.linkFailures, id)
   state.health.linkMs.delete(id)
-  for (const leases of [state.leases, state.validation?.leases]) releaseAll(leases, id)
+  releaseAll(state.leases, id)
+  state.validation?.leases.delete(id)
   state.workers.delete(id)
   turn.note('member', `${member.name} left: ${why.reason}`)
   afterLoss(turn, id, member)
 }
 
 /** Returns whether it held any. */
-export function releaseAll(leases: RunState['leases'] | undefined, holder: MemberId): boolean {
-  const own = [...(leases ?? [])].filter(([, lease]) => lease.holder === holder)
-  for (const [block] of own) leases?.delete(block)
+export function releaseAll(leases: RunState['leases'], holder: MemberId): boolean {
+  const own = [...leases].filter(([, lease]) => lease.holder === holder)
+  for (const [block] of own) leases.delete(block)
   return own.length > 0
 }
 

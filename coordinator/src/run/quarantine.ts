@@ -97,7 +97,8 @@ function setAside(turn: Turn, blocks: readonly BlockId[]): void {
   turn.journal(...blocks.map((block) => ({ type: 'quarantine' as const, block })))
   for (const block of blocks) {
     state.leases.delete(block)
-    state.validation?.leases.delete(block)
+    for (const own of state.validation?.leases.values() ?? []) own.delete(block)
+    state.validation?.voices.delete(block)
     state.failures.delete(block)
   }
 }

@@ -34,6 +34,7 @@ import type { RingHealth } from './ring-health.ts'
 import type { MoveRound } from './share-moves.ts'
 import type { Inquiry } from './stalls.ts'
 import type { Timing } from './timing.ts'
+import type { Voice } from './validation-voices.ts'
 
 export interface RunConfig {
   readonly job: JobId
@@ -99,6 +100,8 @@ export type JournalEntry =
       readonly targets: number
       readonly correct: number
       readonly lossSum: number
+      /** two members measured the same; absent in journals from before that was asked */
+      readonly confirmed?: boolean
     }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
@@ -153,6 +156,9 @@ export interface Member extends MemberInfo {
   /** how often it held other bytes than others, and whether its state is to be fetched anew at the next FORM */
   differed: number
   drifted: boolean
+  /** how often two others contradicted what it measured, and until when it validates nothing for that */
+  outvoted: number
+  noSayUntil: number
 }
 
 export interface Checkpoint {
@@ -216,12 +222,17 @@ export interface ValidationResult {
   readonly targets: number
   readonly correct: number
   readonly lossSum: number
+  /** two members measured the same */
+  readonly confirmed: boolean
 }
 
 /** Validation of one version: its blocks are leased like training blocks; results are in RunState.validated. */
 export interface ValidationRun {
   readonly version: VersionRef
-  readonly leases: Map<BlockId, Lease>
+  /** by holder: two members measure one block */
+  readonly leases: Map<MemberId, Map<BlockId, Lease>>
+  /** blocks that count not yet: who measured what */
+  readonly voices: Map<BlockId, readonly Voice[]>
   /** let a lease of this version run out: others are asked first */
   readonly late: Set<MemberId>
   /** gave blocks back: how often, and when it is asked again */

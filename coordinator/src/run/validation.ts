@@ -1,18 +1,23 @@
-// Validation blocks are leased like training blocks, at one version, while training rests there.
+// Validation blocks are leased like training blocks, at one version, while training rests there. One member's word of a
+// block is not enough: two measure it.
 import {
   type BlockId,
   type LeaseToken,
   type MemberId,
   type MessageFrom,
   validationBlock,
+  type VersionRef,
 } from '@starling-grid/protocol'
 import { resultsOf } from './journal-replay.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { Lease, RunState, ValidationRun } from './state.ts'
 import type { Turn } from './turn.ts'
+import { ENOUGH_VOICES, MOST_VOICES, verdictOf } from './validation-voices.ts'
 
 /** Blocks in one lease: small enough that a departed member's part is soon done by others. */
 const BLOCKS_PER_LEASE = 16
+/** Rests of a member that others wait for, rather than count without it. */
+const RESTS_AWAITED = 2
 
 /** Every n-th epoch's end, and always the end of the run. */
 export function validationDue(state: RunState): boolean {
@@ -33,29 +38,172 @@ export function validationBlocks({ config, quarantined }: RunState): number {
 }
 
 /**
- * Grants what is left to these members, round and round, and renews what is overdue; to others, too, when none of these
- * answers.
+ * Grants what is left to these members, round and round, and renews what is overdue; to others, too, where fewer than
+ * two of these answer. Each block goes to two members, and to a third where those differ.
  */
 export function grantValidation(turn: Turn, first: readonly MemberId[], others: readonly MemberId[] = []): void {
-  const { state, now } = turn
-  const version = state.chain.head
-  if (state.validation?.version.id !== version.id)
-    state.validation = { version, leases: new Map(), late: new Set(), resting: new Map() }
-  const { leases, late, resting } = state.validation
-  for (const [block, { deadline, holder }] of leases) if (deadline < now && leases.delete(block)) late.add(holder)
-  const members = first.every((member) => late.has(member)) ? [...new Set([...first, ...others])] : first
-  if (members.every((member) => late.has(member))) late.clear() // all in turn again
-  const results = resultsOf(state, version.id)
-  const busy = new Set([...leases.values()].map((lease) => lease.holder))
-  const free = Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter(
-    (block) => !leases.has(block) && !results.has(block) && !state.quarantined.has(block),
-  )
-  for (const member of members) {
-    if (busy.has(member) || late.has(member) || now < (resting.get(member)?.until ?? 0) || free.length === 0) continue
-    const granted = lease(turn, member, free.splice(0, BLOCKS_PER_LEASE), leases)
-    turn.send(member, { type: 'validate', version, leases: granted })
+  const { state } = turn
+  const run = validationRun(turn)
+  dropOverdue(turn, run)
+  const validators = validatorsOf(turn, run, { first, others })
+  const { able } = validators
+  settleBlocks(turn, run, validators)
+  const measuring = measurersOf(run)
+  const open = openBlocks(state, run, measuring)
+  for (const member of open.length === 0 ? [] : able) {
+    if (run.leases.has(member)) continue
+    const times = (block: BlockId): number => measuring.get(block)?.length ?? 0
+    const blocks = open
+      .filter((block) => mayMeasure(state, run, block, { member, able, measuring }))
+      .sort((a, b) => times(a) - times(b)) // those that fewer measure first
+      .slice(0, BLOCKS_PER_LEASE)
+    if (blocks.length === 0) continue
+    const leases = new Map<BlockId, Lease>()
+    const granted = lease(turn, member, blocks, leases)
+    run.leases.set(member, leases)
+    for (const block of blocks) measuring.set(block, [...(measuring.get(block) ?? []), member])
+    turn.send(member, { type: 'validate', version: run.version, leases: granted })
   }
-  turn.reason(`validating version ${version.v}: ${results.size} of ${validationBlocks(state)} blocks`)
+  const done = resultsOf(state, run.version.id).size
+  turn.reason(`validating version ${run.version.v}: ${done} of ${validationBlocks(state)} blocks`)
+}
+
+function validationRun({ state }: Turn): ValidationRun {
+  const version = state.chain.head
+  if (state.validation?.version.id === version.id) return state.validation
+  state.validation = { version, leases: new Map(), voices: new Map(), late: new Set(), resting: new Map() }
+  return state.validation
+}
+
+function dropOverdue({ now }: Turn, { leases, late }: ValidationRun): void {
+  for (const [member, own] of leases) {
+    for (const [block, { deadline }] of own) if (deadline < now && own.delete(block)) late.add(member)
+    if (own.size === 0) leases.delete(member)
+  }
+}
+
+interface Validators {
+  /** may be asked now */
+  readonly able: readonly MemberId[]
+  /** gave blocks back, and are asked again in a moment */
+  readonly soon: readonly MemberId[]
+}
+
+/** When all were late, all are in turn again. */
+function validatorsOf(
+  { state, now }: Turn,
+  { late, resting }: ValidationRun,
+  { first, others }: { readonly first: readonly MemberId[]; readonly others: readonly MemberId[] },
+): Validators {
+  const hasSay = (id: MemberId): boolean => (state.members.get(id)?.noSayUntil ?? 0) <= now
+  const rests = (id: MemberId): boolean => (resting.get(id)?.until ?? 0) > now
+  const answers = (id: MemberId): boolean => !late.has(id) && !rests(id)
+  const enough = first.filter((id) => hasSay(id) && answers(id)).length >= ENOUGH_VOICES
+  const all = enough ? [...first] : [...new Set([...first, ...others])]
+  const heard = all.some(hasSay) ? all.filter(hasSay) : all
+  if (heard.every((id) => late.has(id))) late.clear()
+  const soon = heard.filter((id) => !late.has(id) && rests(id) && (resting.get(id)?.times ?? 0) <= RESTS_AWAITED)
+  return { able: heard.filter(answers), soon }
+}
+
+type Measurers = ReadonlyMap<BlockId, readonly MemberId[]>
+
+/** Who measured a block that does not count yet, or holds its lease. */
+function measurersOf({ voices, leases }: ValidationRun): Map<BlockId, readonly MemberId[]> {
+  const measurers = new Map<BlockId, readonly MemberId[]>()
+  const add = (block: BlockId, member: MemberId): void =>
+    void measurers.set(block, [...(measurers.get(block) ?? []), member])
+  for (const [block, said] of voices) for (const { member } of said) add(block, member)
+  for (const [member, own] of leases) for (const block of own.keys()) add(block, member)
+  return measurers
+}
+
+/** Blocks without a result that further members are to measure. */
+function openBlocks(state: RunState, run: ValidationRun, measuring: Measurers): BlockId[] {
+  const results = resultsOf(state, run.version.id)
+  return Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter(
+    (block) => !results.has(block) && !state.quarantined.has(block) && isWanted(run, block, measuring),
+  )
+}
+
+function isWanted({ voices }: ValidationRun, block: BlockId, measuring: Measurers): boolean {
+  const wanted = (voices.get(block)?.length ?? 0) < ENOUGH_VOICES ? ENOUGH_VOICES : MOST_VOICES
+  return (measuring.get(block)?.length ?? 0) < wanted
+}
+
+interface Asking {
+  readonly member: MemberId
+  /** all that may be asked */
+  readonly able: readonly MemberId[]
+  readonly measuring: Measurers
+}
+
+/** Once each; a second voice comes from another network where a member of one is there. */
+function mayMeasure(
+  { members }: RunState,
+  run: ValidationRun,
+  block: BlockId,
+  { member, able, measuring }: Asking,
+): boolean {
+  const measurers = measuring.get(block) ?? []
+  if (!isWanted(run, block, measuring) || measurers.includes(member)) return false
+  const networkOf = (id: MemberId): string | undefined => members.get(id)?.network
+  const said = (run.voices.get(block) ?? []).map(({ network }) => network)
+  const taken = new Set([...measurers.map(networkOf), ...said])
+  return !taken.has(networkOf(member)) || able.every((id) => taken.has(networkOf(id)))
+}
+
+/** What two members agree on counts; what no further member can be asked about counts unconfirmed. */
+function settleBlocks(turn: Turn, run: ValidationRun, { able, soon }: Validators): void {
+  const { state } = turn
+  const networksHere = able.map((id) => state.members.get(id)?.network)
+  const before = resultsOf(state, run.version.id).size
+  for (const [block, voices] of run.voices) {
+    const isMeasured = (id: MemberId): boolean => voices.some(({ member }) => member === id)
+    const others =
+      [...able, ...soon].some((id) => !isMeasured(id)) || [...run.leases.values()].some((own) => own.has(block))
+    const networks = new Set([...networksHere, ...voices.map(({ network }) => network)]).size > 1
+    const verdict = verdictOf(voices, { others, networks })
+    if (verdict === undefined) continue
+    run.voices.delete(block)
+    for (const own of run.leases.values()) own.delete(block)
+    turn.journal({
+      type: 'validated',
+      version: run.version,
+      block,
+      ...verdict.measured,
+      confirmed: verdict.confirmed,
+    })
+    for (const member of verdict.few) outvoted(turn, run, member, block)
+  }
+  const { size } = resultsOf(state, run.version.id)
+  if (size > before && size >= validationBlocks(state)) noteSummary(turn, run.version)
+}
+
+function noteSummary(turn: Turn, { v, id }: VersionRef): void {
+  const { accuracy, confirmed } = summary(turn.state, id)
+  const doubt = confirmed ? '' : ', unconfirmed: no second member measured the same'
+  turn.note('validation', `version ${v}: accuracy ${(100 * accuracy).toFixed(2)} %${doubt}`)
+  turn.then({ type: 'advance' })
+}
+
+/** Times excludeMs that a member which is outvoted again and again measures nothing. */
+const LONGEST_SILENCE = 16
+
+/** Two members contradict it: it is named and measures nothing for a while, longer each time. It stays in the ring. */
+function outvoted(turn: Turn, run: ValidationRun, id: MemberId, block: BlockId): void {
+  const { state, now } = turn
+  const member = state.members.get(id)
+  if (member === undefined || member.noSayUntil > now) return
+  const ms = state.config.timing.excludeMs * Math.min(LONGEST_SILENCE, 2 ** member.outvoted)
+  member.outvoted++
+  member.noSayUntil = now + ms
+  run.leases.delete(id)
+  turn.refuse(id, 'digest-mismatch', `two other members measured validation block ${block} otherwise`)
+  turn.note(
+    'refusal',
+    `${member.name} measured validation block ${block} otherwise than two others: it validates nothing for ${ms / 1000} s`,
+  )
 }
 
 /**
@@ -97,23 +245,18 @@ export function leaseMs(state: RunState, holder: MemberId): number {
 export function validated(turn: Turn, member: MemberId, message: MessageFrom<'validated'>): void {
   const { state } = turn
   const { version, lease: token, samples, targets, correct, lossSum } = message
-  const held = state.validation?.leases.get(token.block)
-  if (
-    held === undefined ||
-    held.holder !== member ||
-    held.leaseEpoch !== token.leaseEpoch ||
-    state.validation?.version.id !== version.id
-  )
+  const run = state.validation?.version.id === version.id ? state.validation : undefined
+  const own = run?.leases.get(member)
+  if (run === undefined || own?.get(token.block)?.leaseEpoch !== token.leaseEpoch)
     return turn.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
   if (correct > targets) return turn.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
-  state.validation.leases.delete(token.block)
-  state.validation.late.delete(member)
+  own.delete(token.block)
+  if (own.size === 0) run.leases.delete(member)
+  run.late.delete(member)
   if (state.phase.type === 'ring') state.phase.progressAt = turn.now
-  turn.journal({ type: 'validated', version, block: token.block, samples, targets, correct, lossSum })
-  if (resultsOf(state, version.id).size >= validationBlocks(state)) {
-    const { accuracy } = summary(state, version.id)
-    turn.note('validation', `version ${version.v}: accuracy ${(100 * accuracy).toFixed(2)} %`)
-  }
+  const { network } = state.members.get(member) ?? {}
+  const voice = { member, network, measured: { samples, targets, correct, lossSum } }
+  run.voices.set(token.block, [...(run.voices.get(token.block) ?? []), voice])
   turn.then({ type: 'advance' })
 }
 
@@ -121,27 +264,28 @@ export function validated(turn: Turn, member: MemberId, message: MessageFrom<'va
 const REST_MS = 1000
 const LONGEST_REST_MS = 60_000
 
-/** What it needs for them could not be had there: others are asked first, and it rests. */
-export function rest({ now }: Turn, { resting, late }: ValidationRun, member: MemberId): void {
+/** What it needs for them could not be had there: others are asked, and it rests. */
+export function rest({ now }: Turn, { resting }: ValidationRun, member: MemberId): void {
   const times = (resting.get(member)?.times ?? 0) + 1
   resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
-  late.add(member)
 }
 
 /** Accuracy and mean loss of a version over the targets of the blocks that were validated. */
 export function summary(
   state: RunState,
   id: string,
-): { readonly samples: number; readonly accuracy: number; readonly loss: number } {
+): { readonly samples: number; readonly accuracy: number; readonly loss: number; readonly confirmed: boolean } {
   let samples = 0
   let targets = 0
   let correct = 0
   let lossSum = 0
+  let confirmed = true
   for (const result of resultsOf(state, id).values()) {
     samples += result.samples
     targets += result.targets
     correct += result.correct
     lossSum += result.lossSum
+    confirmed &&= result.confirmed
   }
-  return { samples, accuracy: correct / Math.max(1, targets), loss: lossSum / Math.max(1, targets) }
+  return { samples, accuracy: correct / Math.max(1, targets), loss: lossSum / Math.max(1, targets), confirmed }
 }

@@ -207,8 +207,8 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'a validation result counts from a member without its lease',
-        'held.holder !== member || held.leaseEpoch',
-        'held.leaseEpoch',
+        'own?.get(token.block)?.leaseEpoch !== token.leaseEpoch',
+        'own === undefined',
       ],
       ['the end of the run is not validated', 'if (trainingIsOver(state)) return true', ''],
     ],
