@@ -95,7 +95,7 @@ function enter(desk: Desk, networks: Readonly<Record<string, string>>): void {
   desk.step(1)
 }
 
-test('threat 15: one member that makes its numbers up changes no validation, is named, and measures nothing for a while', () => {
+test('one member that makes its numbers up changes no validation, is named, and measures nothing for a while', () => {
   const desk = atEpochEnd(['liar', 'b', 'c'])
   const refused = refusedDuring(desk, () => void answerAll(desk, { liar: { correct: 10, lossSum: 0 } }))
   assert.equal(resultsOf(desk), 20)
