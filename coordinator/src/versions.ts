@@ -226,8 +226,8 @@ export class Versions {
   }
 
   #initial() {
-    const { spec, optimizer } = this.#parts.job.form
-    return initialVersionState(spec, optimizer, this.#parts.job.spec.seed)
+    const { spec, optimizer, outer } = this.#parts.job.form
+    return initialVersionState(spec, optimizer, this.#parts.job.spec.seed, outer)
   }
 }
 

@@ -4,7 +4,7 @@ import { mock, test } from 'node:test'
 import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
 import type { StepRecord } from '@starling-grid/protocol'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
-import { OWNER, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const BLOCKS = 36
 
@@ -64,6 +64,14 @@ test('a model large enough for threads trains in async mode, half of the members
   const run = await runOf(url, id)
   assert.equal(run.checkpoint?.v, run.version.v)
   assert.ok(run.version.v < 18, 'fewer versions than pushes')
+})
+
+test('a job with an outer optimizer whose versions the parameter server makes from the first is exported', async () => {
+  const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 0 } })
+  const { id } = await submit(url, smallJob({ mode: 'auto', epochs: 1, local: { innerSteps: 4 }, minVolunteers: 1 }))
+  await volunteer(url).heard('finished')
+  const exported = await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })
+  assert.deepEqual([exported.status, (await exported.arrayBuffer()).byteLength > 0], [200, true])
 })
 
 test('settings of async mode that contradict each other are refused with the job', async () => {
