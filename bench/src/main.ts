@@ -51,7 +51,7 @@ interface Options {
 async function main(argv: string[]): Promise<number> {
   const program = new Command('starling bench')
     .description(
-      'Benchmarks against peers in one run: medians of interleaved rounds. `all` runs every suite wherever it runs; `report` writes docs/BENCHMARKS.md.',
+      'Benchmarks against peers in one run: medians of interleaved rounds. `all` runs every suite wherever it runs; `report` writes bench/results/README.md.',
     )
     .addArgument(new Argument('<suite>', 'what to measure').choices([...Object.keys(SUITES), 'all', 'report']))
     .option('--adapter <text>', "part of the wanted adapter's name")

@@ -1,17 +1,19 @@
-// `bench report`: the tables of docs/BENCHMARKS.md from the results that are kept. Losses are in them like wins.
+// `bench report`: the tables of bench/results/README.md, made from the kept results. Rows that lose stay in them.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { machineText } from './machine.ts'
 import { type KeptRun, keptRuns, keptSuites } from './results.ts'
 import type { BenchRow } from './row.ts'
 
-const PAGE = new URL('../../docs/BENCHMARKS.md', import.meta.url)
+const PAGE = new URL('../results/README.md', import.meta.url)
+/** Digits of a figure in the tables: runs differ by more. */
+const DIGITS = 3
 const BEGIN = '<!-- tables: `npm run bench -- report` writes what follows -->'
 
 export function writeReport(): string {
   const [text = ''] = readFileSync(PAGE, 'utf8').split(BEGIN)
   const suites = keptSuites()
   writeFileSync(PAGE, `${text}${BEGIN}\n\n${suites.map((suite) => suiteText(suite, keptRuns(suite))).join('\n')}`)
-  return `docs/BENCHMARKS.md: ${suites.join(', ') || 'no results yet'}`
+  return `bench/results/README.md: ${suites.join(', ') || 'no results yet'}`
 }
 
 /** The newest row of each name, adapter and place. */
@@ -39,18 +41,22 @@ export function suiteText(suite: string, runs: readonly KeptRun[]): string {
 function rowText(run: KeptRun, row: BenchRow): string {
   const { name, adapter, ours, unit, min, max, peers, ratio, firstRunMs = {}, versions = {} } = row
   const against = Object.entries(peers).map(([peer, value]) =>
-    `${peer} ${versions[peer] ?? ''} ${value} (**${ratio[peer]}×**)`.replaceAll('  ', ' '),
+    `${peer} ${versions[peer] ?? ''} ${rounded(value)} (**${rounded(ratio[peer] ?? 0)}×**)`.replaceAll('  ', ' '),
   )
   const first = firstRunMs['starling'] === undefined ? '' : `${firstRunMs['starling']} ms`
   const unitText = row.better === 'less' ? `${unit}, less is better` : unit
-  return `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${ours} ${unitText} | ${min} … ${max} | ${against.join('<br>')} | ${reachText(row)} | ${first} |`
+  return `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${rounded(ours)} ${unitText} | ${rounded(min)} … ${rounded(max)} | ${against.join('<br>')} | ${reachText(row)} | ${first} |`
 }
 
-/** Whether the row reaches what is wanted of it, losses included. */
+/** Three digits, or all of an integer. */
+const rounded = (value: number): string =>
+  String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(DIGITS)))
+
+/** Whether the row reaches its target. */
 function reachText({ reach, ratio }: BenchRow): string {
   if (reach === undefined) return ''
   const [wanted, got] = [reach.ratio, ratio[reach.peer] ?? 0]
-  return `${wanted}× ${reach.peer}: ${got >= wanted ? 'reached' : `**missed** by ${((1 - got / wanted) * 100).toPrecision(2)} %`}`
+  return `${rounded(wanted)}× ${reach.peer}: ${got >= wanted ? 'reached' : `**missed** by ${((1 - got / wanted) * 100).toPrecision(2)} %`}`
 }
 
 function missingText(rows: readonly BenchRow[]): string[] {
