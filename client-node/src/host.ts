@@ -10,6 +10,7 @@ import {
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
+import { sendRequest } from './http.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
@@ -46,6 +47,7 @@ export function createNodeHost({
     allowedIce,
     signer: openSigner,
     openPeerNetwork,
+    sendRequest,
     shards: openShardCache({ maxBytes: maxDiskBytes }),
     ...witnessIn(process.env['STARLING_WITNESS']),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),

@@ -51,7 +51,7 @@ export interface RequestTimes {
   readonly backoff: Backoff
   /** in which another try may begin */
   readonly withinMs: number
-  /** for the answer to begin, and between two pieces of it */
+  /** for the answer to begin, and between two pieces of it; in each such time SLOWEST_ANSWER has to come */
   readonly silenceMs: number
 }
 
@@ -67,11 +67,26 @@ export const REQUEST_TIMES: RequestTimes = {
 }
 /** bytes a ms of the slowest line that is worth waiting for: a body may take so long on its way to the coordinator */
 const SLOWEST_LINE = 32
+/** bytes a ms of an answer: a coordinator or a proxy that sends less would keep the volunteer waiting for ever */
+const SLOWEST_ANSWER = 4
 
-interface Asked extends RequestInit {
-  readonly body?: BodyInit
-  /** of the body */
-  readonly bytes?: number
+export interface Asked {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: Uint8Array
+}
+
+/** One request; its answer as it comes, neither decoded where it is encoded nor followed where it is a redirect. */
+export type SendRequest = (url: string, asked: Asked & { readonly signal: AbortSignal }) => Promise<Response>
+
+/** A redirect could name a machine of the volunteer's own network: it is an answer like any other refusal. */
+const byFetch: SendRequest = (url, { body, ...asked }) =>
+  fetch(url, { ...asked, ...(body === undefined ? {} : { body: body as BodyInit }), redirect: 'manual' })
+
+export interface CoordinatorHttpOptions {
+  readonly times?: RequestTimes
+  /** absent: with fetch */
+  readonly send?: SendRequest | undefined
 }
 
 export class CoordinatorHttp {
@@ -79,13 +94,20 @@ export class CoordinatorHttp {
   readonly #session: () => string
   readonly #signal: AbortSignal
   readonly #times: RequestTimes
+  readonly #sendRequest: SendRequest
 
   /** `signal`: the volunteer ends */
-  constructor(url: string, session: () => string, signal: AbortSignal, times: RequestTimes = REQUEST_TIMES) {
+  constructor(
+    url: string,
+    session: () => string,
+    signal: AbortSignal,
+    { times = REQUEST_TIMES, send = byFetch }: CoordinatorHttpOptions = {},
+  ) {
     this.#url = url
     this.#session = session
     this.#signal = signal
     this.#times = times
+    this.#sendRequest = send
   }
 
   shard(name: Sha256): Promise<Uint8Array> {
@@ -183,17 +205,14 @@ export class CoordinatorHttp {
     )
   }
 
-  async #sendOnce(path: string, { bytes = 0, ...init }: Asked): Promise<Response> {
+  async #sendOnce(path: string, asked: Asked): Promise<Response> {
     const silence = new AbortController()
+    const bytes = asked.body?.byteLength ?? 0
     const timer = setTimeout(() => silence.abort(), this.#times.silenceMs + bytes / SLOWEST_LINE)
     try {
-      const headers = { ...init.headers, 'accept-encoding': 'identity', authorization: `Bearer ${this.#session()}` }
-      // Never followed: a redirect could name a machine of the volunteer's own network. It is an answer like any other
-      // refusal.
-      return await fetch(this.#url + path, {
-        ...init,
-        redirect: 'manual',
-        headers,
+      return await this.#sendRequest(this.#url + path, {
+        ...asked,
+        headers: { ...asked.headers, 'accept-encoding': 'identity', authorization: `Bearer ${this.#session()}` },
         signal: AbortSignal.any([this.#signal, silence.signal]),
       })
     } catch (cause) {
@@ -212,6 +231,7 @@ export class CoordinatorHttp {
     }
     const pieces: Uint8Array[] = []
     let length = 0
+    const moves = progress(this.#times.silenceMs)
     for (const reader = response.body?.getReader(); reader !== undefined;) {
       const { done, value } = await within(reader.read(), this.#times.silenceMs).catch((cause: unknown) => {
         void reader.cancel().catch(() => undefined)
@@ -220,9 +240,10 @@ export class CoordinatorHttp {
       if (done) break
       pieces.push(value)
       length += value.byteLength
-      if (length <= maxBytes) continue
+      if (length <= maxBytes && moves(length)) continue
       void reader.cancel().catch(() => undefined)
-      throw tooLarge(path, length, maxBytes)
+      if (length > maxBytes) throw tooLarge(path, length, maxBytes)
+      throw new Transient('coordinator-lost', `${path}: the answer came too slowly, ${length} bytes of it`)
     }
     return joined(pieces, length)
   }
@@ -252,11 +273,7 @@ function tooLarge(path: string, bytes: number, maxBytes: number): GridError {
 }
 
 function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {}): Asked {
-  return {
-    headers: { 'content-type': 'application/octet-stream', ...headers },
-    body: bytes as BodyInit,
-    bytes: bytes.byteLength,
-  }
+  return { headers: { 'content-type': 'application/octet-stream', ...headers }, body: bytes }
 }
 
 /** Empty texts for what is no answer of a coordinator. */
@@ -285,6 +302,20 @@ function within<T>(work: Promise<T>, ms: number): Promise<T> {
     const timer = setTimeout(() => reject(new Error(`nothing came for ${ms} ms`)), ms)
     work.then(resolve, reject).finally(() => clearTimeout(timer))
   })
+}
+
+/** Whether an answer of so many bytes by now came at SLOWEST_ANSWER or faster, in each whole window. */
+function progress(windowMs: number): (bytes: number) => boolean {
+  let since = performance.now()
+  let before = 0
+  return (bytes) => {
+    const took = performance.now() - since
+    if (took < windowMs) return true
+    const isFast = bytes - before >= SLOWEST_ANSWER * took
+    since += took
+    before = bytes
+    return isFast
+  }
 }
 
 function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {

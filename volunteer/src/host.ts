@@ -5,6 +5,7 @@ import type { ModelSpec } from '@starling-grid/model'
 import type { JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import type { RelaySocket } from './collective/relay-link.ts'
+import type { SendRequest } from './coordinator-http.ts'
 import type { Executor } from './graph/executor.ts'
 
 /** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */
@@ -45,6 +46,8 @@ export interface VolunteerHost {
    * @throws GridError 'no-adapter', 'adapter-limit'
    */
   createExecutor(spec: ModelSpec, blockSamples: number): Promise<Executor>
+  /** absent: with fetch */
+  readonly sendRequest?: SendRequest
   /** @throws GridError 'coordinator-lost' when it cannot be reached */
   dialCoordinator(path: string): Promise<CoordinatorSocket>
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>

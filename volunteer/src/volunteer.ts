@@ -84,7 +84,9 @@ class VolunteerLife implements Volunteer {
       onRefused: (refusal) => this.#refused(refusal),
       onAway: (why, retryMs) => this.#board.away(why, retryMs),
     })
-    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal)
+    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
+      send: host.sendRequest,
+    })
   }
 
   get #self(): MemberId {

@@ -56,7 +56,15 @@ const PASSING: Readonly<Record<string, Answer>> = {
   'an answer that never begins': () => undefined,
   'an answer that stops in the middle': (_, response) =>
     void response.writeHead(200, { 'content-length': '4' }).write(Uint8Array.of(1)),
+  'an answer that comes byte by byte': (_, response) => {
+    response.writeHead(200, { 'content-length': '4' })
+    const timer = setInterval(() => response.write(Uint8Array.of(1)), BYTE_MS)
+    response.once('close', () => clearInterval(timer))
+    timer.unref()
+  },
 }
+
+const BYTE_MS = 60
 
 const good: Answer = ({ method, url = '' }, response) => {
   if (method === 'POST' && url.endsWith('/pushes'))
@@ -85,7 +93,7 @@ async function served(
     `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     () => 'token',
     ended.signal,
-    TIMES,
+    { times: TIMES },
   )
   return { http, asked: () => asked, close: () => (server.closeAllConnections(), server.close()) }
 }

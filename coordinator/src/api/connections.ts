@@ -1,8 +1,10 @@
-import type { Server } from 'node:http'
 // Connections of strangers: so many of one address, a floor under how fast what was asked for is read and what was
-// announced is sent, and a bound on the bytes of all bodies that are on their way.
+// announced is sent, and a bound on the bytes of all bodies that are on their way. A body or an answer may take as long
+// as it needs while bytes move: nothing here bounds the whole time of a request.
+import type { Server } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
+import { now } from '../clock.ts'
 import { subscriberOf } from './addresses.ts'
 import { announcesBody, HttpRefusal } from './errors.ts'
 
@@ -11,7 +13,7 @@ export interface ConnectionLimits {
   readonly perAddress: number
   /** Bytes a second that a caller reads at least of what waits for it, and sends at least of its body: a modem line. */
   readonly slowest: number
-  /** ms over which the floor is measured, and that a body has besides */
+  /** ms over which the floor is measured */
   readonly graceMs: number
   /** Bytes of all bodies on their way: one of the largest versions, or many gradients. */
   readonly bodyBytes: number
@@ -28,11 +30,14 @@ export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
 const UNANNOUNCED_BYTES = 512 * 1024
 const RETRY_SECONDS = 2
 
-/** How far a reader was when the present window began. */
-interface Reading {
+/** How far a caller was when the present window began. */
+interface Progress {
   at: number
-  read: number
+  bytes: number
 }
+
+/** Callers whose bytes have to move, by their connections. */
+type Moving = Map<Socket, Progress>
 
 /** @param proxies addresses whose connections carry many callers */
 export function guardConnections(
@@ -41,16 +46,18 @@ export function guardConnections(
 ): void {
   const trusted = blockList(proxies)
   const open = new Map<string, number>()
-  const readers = new Map<Socket, Reading>()
+  const readers: Moving = new Map()
+  const senders: Moving = new Map()
   app.server.on('connection', (socket: Socket) => {
     const { remoteAddress: ip = '' } = socket
     const address = subscriberOf(ip)
     const count = (open.get(address) ?? 0) + 1
     if (count > limits.perAddress && !trusted.check(ip, isIPv6(ip) ? 'ipv6' : 'ipv4')) return void socket.destroy()
     open.set(address, count)
-    readers.set(socket, { at: performance.now(), read: 0 })
+    readers.set(socket, { at: now(), bytes: 0 })
     socket.once('close', () => {
       readers.delete(socket)
+      senders.delete(socket)
       const left = (open.get(address) ?? 1) - 1
       if (left > 0) open.set(address, left)
       else open.delete(address)
@@ -58,24 +65,35 @@ export function guardConnections(
   })
   // WebSockets have bounds of their own.
   ;(app.server as Server).prependListener('upgrade', (_, socket) => readers.delete(socket as Socket))
-  const timer = setInterval(() => cutSlowReaders(readers, limits), limits.graceMs / 4)
+  const timer = setInterval(() => {
+    cutSlow(readers, limits, (socket) => ({
+      bytes: socket.bytesWritten - socket.writableLength,
+      isOwed: socket.writableLength > 0,
+    }))
+    cutSlow(senders, limits, (socket) => ({ bytes: socket.bytesRead, isOwed: true }))
+  }, limits.graceMs / 4)
   app.addHook('onClose', async () => clearInterval(timer))
-  boundBodies(app, limits)
+  boundBodies(app, senders, limits)
 }
 
-function cutSlowReaders(readers: ReadonlyMap<Socket, Reading>, { slowest, graceMs }: ConnectionLimits): void {
-  const at = performance.now()
-  for (const [socket, reading] of readers) {
-    const read = socket.bytesWritten - socket.writableLength
-    const took = at - reading.at
-    if (socket.writableLength > 0 && took < graceMs) continue
-    if (socket.writableLength > 0 && read - reading.read < (slowest * took) / 1000) socket.destroy()
-    Object.assign(reading, { at, read })
+/** Cuts off a caller that owes bytes, or the reading of them, and stayed below the floor for a whole window. */
+function cutSlow(
+  callers: Moving,
+  { slowest, graceMs }: ConnectionLimits,
+  look: (socket: Socket) => { readonly bytes: number; readonly isOwed: boolean },
+): void {
+  const at = now() // stands still while this process does: its own stall is no fault of a caller
+  for (const [socket, before] of callers) {
+    const { bytes, isOwed } = look(socket)
+    const took = at - before.at
+    if (isOwed && took < graceMs) continue
+    if (isOwed && bytes - before.bytes < (slowest * took) / 1000) socket.destroy()
+    Object.assign(before, { at, bytes })
   }
 }
 
-/** A body counts from its headers to the end of its answer, and has as long as its announced length needs. */
-function boundBodies(app: FastifyInstance, { slowest, graceMs, bodyBytes }: ConnectionLimits): void {
+/** The bytes of a body count from its headers to the end of its answer; they have to move until the last one is here. */
+function boundBodies(app: FastifyInstance, senders: Moving, { bodyBytes }: ConnectionLimits): void {
   let onTheirWay = 0
   app.addHook('preParsing', async (request, reply) => {
     if (!announcesBody(request)) return
@@ -88,10 +106,11 @@ function boundBodies(app: FastifyInstance, { slowest, graceMs, bodyBytes }: Conn
         RETRY_SECONDS,
       )
     onTheirWay += bytes
-    const late = setTimeout(() => request.raw.destroy(), graceMs + (1000 * bytes) / slowest)
-    request.raw.once('end', () => clearTimeout(late))
+    const { socket } = request.raw
+    senders.set(socket, { at: now(), bytes: socket.bytesRead })
+    request.raw.once('end', () => senders.delete(socket))
     reply.raw.once('close', () => {
-      clearTimeout(late)
+      senders.delete(socket)
       onTheirWay -= bytes
     })
   })
