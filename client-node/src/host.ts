@@ -51,7 +51,7 @@ export function createNodeHost({
     shards: openShardCache({ maxBytes: maxDiskBytes }),
     ...witnessIn(process.env['STARLING_WITNESS']),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
-    dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
+    dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
     async createExecutor(spec, blockSamples) {
       const size = microBatchFor(spec, blockSamples)
       return executor === 'reference'

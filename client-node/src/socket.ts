@@ -1,5 +1,5 @@
 // The volunteer's sockets to the coordinator, over `ws`: one of text, and one of frames for each relayed link.
-import { GridError, MAX_MESSAGE_BYTES, MAX_RELAY_MESSAGE_BYTES } from '@starling-grid/protocol'
+import { GridError, MAX_MESSAGE_BYTES, MAX_RELAY_MESSAGE_BYTES, sessionProtocols } from '@starling-grid/protocol'
 import type { CoordinatorSocket, RelaySocket } from '@starling-grid/volunteer'
 import { WebSocket } from 'ws'
 
@@ -8,18 +8,26 @@ const OPEN_MS = 5000
 
 /** @throws GridError 'coordinator-lost' when it cannot be reached */
 export function dialSocket(url: string): Promise<CoordinatorSocket> {
-  return open(url, MAX_MESSAGE_BYTES, (socket) => new TextSocket(socket))
+  return open({ url, maxPayload: MAX_MESSAGE_BYTES }, (socket) => new TextSocket(socket))
 }
 
-/** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
-export function dialRelaySocket(url: string): Promise<RelaySocket> {
-  return open(url, MAX_RELAY_MESSAGE_BYTES, (socket) => new FrameSocket(socket))
+/** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+export function dialRelaySocket(url: string, token: string): Promise<RelaySocket> {
+  const protocols = sessionProtocols(token)
+  return open({ url, protocols, maxPayload: MAX_RELAY_MESSAGE_BYTES }, (socket) => new FrameSocket(socket))
 }
 
 /** `wrap` is called at once when the socket opens: a first message may come with the opening. */
-function open<T>(url: string, maxPayload: number, wrap: (socket: WebSocket) => T): Promise<T> {
+function open<T>(
+  {
+    url,
+    protocols = [],
+    maxPayload,
+  }: { readonly url: string; readonly protocols?: string[]; readonly maxPayload: number },
+  wrap: (socket: WebSocket) => T,
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, { perMessageDeflate: false, maxPayload, handshakeTimeout: OPEN_MS })
+    const socket = new WebSocket(url, protocols, { perMessageDeflate: false, maxPayload, handshakeTimeout: OPEN_MS })
     const fail = (why: string): void =>
       reject(
         new GridError('coordinator-lost', `${new URL(url).origin.replace(/^ws/, 'http')} cannot be reached: ${why}`),

@@ -1,6 +1,7 @@
-import { CandidateGate } from '@starling-grid/volunteer'
 // WebRTC for Node: node-datachannel behind the browser's names, so that PeerJS runs unchanged. An exception that leaves
 // one of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
+import { withoutToken } from '@starling-grid/protocol'
+import { CandidateGate } from '@starling-grid/volunteer'
 import { PeerConnection, type RtcConfig } from 'node-datachannel'
 import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
 import { WebSocket } from 'ws'
@@ -33,11 +34,12 @@ class ProbedConnection {
 }
 
 /**
- * PeerJS listens to `close` only; an error that nobody listens to would end the process. The close follows every error.
+ * The token of the session goes into a header. PeerJS listens to `close` only; an error that nobody listens to would end the process. The close follows every error.
  */
 class QuietSocket extends WebSocket {
   constructor(url: string) {
-    super(url)
+    const { address, protocols } = withoutToken(url)
+    super(address, protocols)
     this.on('error', () => {})
   }
 }

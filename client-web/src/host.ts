@@ -35,7 +35,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     isHidden,
     shards,
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
-    dialRelay: (path) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path),
+    dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
     async createExecutor(spec, blockSamples) {
       return renewedExecutor(async () => {
         const { device, adapter } = await openDevice()

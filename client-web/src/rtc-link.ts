@@ -1,5 +1,6 @@
 // How a tab reaches other volunteers: PeerJS over the browser's WebRTC. Runs in the window: Workers have no
 // RTCPeerConnection.
+import { withoutToken } from '@starling-grid/protocol'
 import { CandidateGate, openPeerJsNetwork, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { Peer } from 'peerjs'
 
@@ -29,11 +30,20 @@ class GuardedConnection extends RTCPeerConnection {
   }
 }
 
+/** PeerJS opens signalling with the window's class: this one puts the session's token into a header. */
+class SignallingSocket extends WebSocket {
+  constructor(url: string | URL, protocols: string | string[] = []) {
+    const { address, protocols: ofSession } = withoutToken(url)
+    super(address, ofSession.length > 0 ? ofSession : protocols)
+  }
+}
+
 /**
  * @throws GridError 'coordinator-lost' when signalling cannot be opened
  * @example const network = await openPeerNetwork(access)
  */
 export function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
   window.RTCPeerConnection = GuardedConnection
+  window.WebSocket = SignallingSocket
   return openPeerJsNetwork({ createPeer: (id, options) => new Peer(id, options) }, access)
 }

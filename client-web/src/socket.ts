@@ -1,6 +1,6 @@
 // The browser's WebSocket as the volunteer's sockets to the coordinator: one of text, and one of frames for each
 // relayed link.
-import { GridError } from '@starling-grid/protocol'
+import { GridError, sessionProtocols } from '@starling-grid/protocol'
 import type { CoordinatorSocket, RelaySocket } from '@starling-grid/volunteer'
 
 /** A coordinator that is there answers within milliseconds; a dead address takes the browser minutes. */
@@ -11,14 +11,14 @@ export async function dialSocket(url: string): Promise<CoordinatorSocket> {
   return new TextSocket(await open(url))
 }
 
-/** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
-export async function dialRelaySocket(url: string): Promise<RelaySocket> {
-  return new FrameSocket(await open(url))
+/** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+export async function dialRelaySocket(url: string, token: string): Promise<RelaySocket> {
+  return new FrameSocket(await open(url, sessionProtocols(token)))
 }
 
-function open(url: string): Promise<WebSocket> {
+function open(url: string, protocols: string[] = []): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url)
+    const socket = new WebSocket(url, protocols)
     const timer = setTimeout(() => fail(`did not answer within ${OPEN_MS / 1000} s`), OPEN_MS)
     const fail = (why: string): void => {
       clearTimeout(timer)

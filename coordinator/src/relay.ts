@@ -13,6 +13,7 @@ import {
   parse,
   RELAY_PATH,
   SILENCE_MS,
+  tokenIn,
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
@@ -40,8 +41,6 @@ const CLOSE_REPLACED = 4001
 
 /** Bytes of a close reason (RFC 6455); ours are ASCII */
 const MAX_REASON_LENGTH = 120
-/** Characters of a session's token. */
-const MAX_TOKEN_LENGTH = 256
 
 export interface RelayOptions {
   /** may this socket speak for this member? Asked once per socket, before it opens */
@@ -233,9 +232,9 @@ function refusalOf(request: FastifyRequest, options: RelayOptions): ErrorCode | 
 
 /** @throws GridError 'message-malformed' */
 function endsOf(request: FastifyRequest): { readonly self: MemberId; readonly peer: MemberId; readonly token: string } {
-  const { id, peer, token } = request.query as { id?: unknown; peer?: unknown; token?: unknown }
-  if (typeof token !== 'string' || token.length > MAX_TOKEN_LENGTH)
-    throw new GridError('message-malformed', 'a relayed link needs the session token')
+  const { id, peer } = request.query as { id?: unknown; peer?: unknown }
+  const token = tokenIn(request.headers['sec-websocket-protocol'])
+  if (token === undefined) throw new GridError('message-malformed', 'a relayed link needs the session token')
   return { self: parse(MemberIdSchema, id, 'id'), peer: parse(MemberIdSchema, peer, 'peer'), token }
 }
 

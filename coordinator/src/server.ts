@@ -6,7 +6,14 @@ import { setTimeout as delay } from 'node:timers/promises'
 import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
-import { describeError, type ErrorCode, GridError, MAX_MESSAGE_BYTES, type MemberId } from '@starling-grid/protocol'
+import {
+  describeError,
+  type ErrorCode,
+  GridError,
+  MAX_MESSAGE_BYTES,
+  type MemberId,
+  SESSION_PROTOCOL,
+} from '@starling-grid/protocol'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { Access } from './api/access.ts'
 import { addressOf } from './api/addresses.ts'
@@ -292,7 +299,9 @@ class CoordinatorLife implements Coordinator {
     registerBodies(app)
     guardConnections(app, { proxies: trustedProxies, limits: { ...DEFAULT_CONNECTION_LIMITS, ...connections } })
     await app.register(fastifyRateLimit, { global: false, keyGenerator: addressOf })
-    await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
+    await app.register(fastifyWebsocket, {
+      options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false, handleProtocols: sessionProtocolOnly },
+    })
     return app
   }
 
@@ -370,6 +379,11 @@ class CoordinatorLife implements Coordinator {
   #log(line: string): void {
     this.#options.log?.(line)
   }
+}
+
+/** The other one that a session's socket offers is its token, which no answer repeats. */
+function sessionProtocolOnly(offered: Set<string>): string | false {
+  return offered.has(SESSION_PROTOCOL) && SESSION_PROTOCOL
 }
 
 function listenFailed(cause: unknown, host: string, port: number): unknown {

@@ -1,7 +1,7 @@
 import type {} from '@fastify/websocket'
 // The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data.
 // Who may connect, and who may talk to whom, is decided by the caller.
-import { GridError, isGridError, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import { GridError, isGridError, newMemberId, tokenIn, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import {
@@ -23,8 +23,6 @@ const MESSAGES_PER_SECOND = 20
 const REFUSAL_COST = 20
 /** Bytes waiting for a client that does not read; more is not sent to it. */
 const MAX_WAITING_BYTES = 1024 * 1024
-/** Characters of a session's token. */
-const MAX_TOKEN_LENGTH = 256
 /** WebSocket close codes: internal error (RFC 6455), and two of our own range. */
 const CLOSE_INTERNAL = 1011
 const CLOSE_REPLACED = 4001
@@ -81,11 +79,11 @@ export function registerSignalling(app: FastifyInstance, options: SignallingOpti
   return desk
 }
 
-/** The socket's query names a member, and proves that it is his. */
+/** The socket's query names a member, and its header proves that the member opened it. */
 function speaksFor(request: FastifyRequest, options: SignallingOptions): boolean {
-  const { id, token } = request.query as { id?: unknown; token?: unknown }
-  const valid =
-    typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && typeof token === 'string' && token.length <= MAX_TOKEN_LENGTH
+  const { id } = request.query as { id?: unknown }
+  const token = tokenIn(request.headers['sec-websocket-protocol'])
+  const valid = typeof id === 'string' && /^[0-9a-f]{32}$/.test(id) && token !== undefined
   return valid && options.authenticate(id as MemberId, token)
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { genesis, jobId, type MemberId, memberId, type MessageTo } from '@starling-grid/protocol'
+import { genesis, jobId, type MemberId, memberId, type MessageTo, sessionProtocols } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import { Introductions } from '../src/introductions.ts'
 import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
@@ -73,7 +73,8 @@ test('threat 27: a stranger that is in no ring cannot make an offer to a member 
   await stranger.heard('welcome')
   const dial = async (from: typeof one): Promise<WebSocket> => {
     const socket = new WebSocket(
-      `${url.replace(/^http/, 'ws')}/signalling/peerjs?key=peerjs&id=${from.id}&token=${from.session}&version=1.5.5`,
+      `${url.replace(/^http/, 'ws')}/signalling/peerjs?key=peerjs&id=${from.id}&version=1.5.5`,
+      sessionProtocols(from.session),
     )
     await once(socket, 'message')
     return socket

@@ -13,6 +13,7 @@ import {
   newMemberId,
   packFrame,
   relayPath,
+  sessionProtocols,
 } from '@starling-grid/protocol'
 import { openRelayLink, type PeerLink } from '@starling-grid/volunteer'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
@@ -22,6 +23,8 @@ import { dialRelaySocket } from '../../client-node/src/socket.ts'
 import { type Relay, type RelayLimits, registerRelay } from '../src/relay.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+
+const tokenOf = (id: MemberId): string => `token-of-${id}`
 
 const closers: (() => Promise<void>)[] = []
 after(() => Promise.all(closers.map((close) => close())))
@@ -40,7 +43,7 @@ async function startServer(limits?: RelayLimits): Promise<Server> {
   const forbidden = new Set<MemberId>()
   const refusals: ErrorCode[] = []
   const relay = registerRelay(app, {
-    authenticate: (id, token) => token === `token of ${id}`,
+    authenticate: (id, token) => token === tokenOf(id),
     mayRelay: (a, b) => !forbidden.has(a) && !forbidden.has(b),
     linkOpenMs: LINK_OPEN_MS,
     onRefusal: (code) => refusals.push(code),
@@ -67,7 +70,7 @@ interface End {
 }
 
 async function openEnd(server: Server, self: MemberId, peer: MemberId): Promise<End> {
-  const socket = new WebSocket(server.url + relayPath({ self, peer, token: `token of ${self}` }), {
+  const socket = new WebSocket(server.url + relayPath({ self, peer }), sessionProtocols(tokenOf(self)), {
     perMessageDeflate: false,
   })
   const messages: Buffer[] = []
@@ -135,7 +138,7 @@ async function relayedPair(): Promise<{
 
 const endOf = (url: string, { id, session }: FakeVolunteer, peer: FakeVolunteer): Promise<PeerLink> =>
   openRelayLink(
-    { self: id, token: session, dial: (path) => dialRelaySocket(url.replace(/^http/, 'ws') + path) },
+    { self: id, token: session, dial: (path, token) => dialRelaySocket(url.replace(/^http/, 'ws') + path, token) },
     peer.id,
     AbortSignal.timeout(15_000),
   )
@@ -165,7 +168,7 @@ test('strangers of the pair and of the run get no link', async () => {
   third.hello()
   third.session = (await third.heard('welcome')).session
   const dial = (query: { readonly self: MemberId; readonly peer: MemberId; readonly token: string }) =>
-    dialRelaySocket(url.replace(/^http/, 'ws') + relayPath(query)).then(
+    dialRelaySocket(url.replace(/^http/, 'ws') + relayPath(query), query.token).then(
       () => 'open',
       (error: Error) => /\b4\d\d\b/.exec(error.message)?.[0],
     )

@@ -4,9 +4,10 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import fastifyWebsocket from '@fastify/websocket'
-import { newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import { newMemberId, sessionProtocols, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
+import { openPeerNetwork } from '../../client-node/src/rtc-link.ts'
 import { registerSignalling, type Signalling } from '../src/signalling.ts'
 
 interface Server {
@@ -16,17 +17,23 @@ interface Server {
   readonly forbidden: Set<MemberId>
 }
 
+const tokenOf = (id: MemberId): string => `token-of-${id}`
+
 const closers: (() => Promise<void>)[] = []
 after(() => Promise.all(closers.map((close) => close())))
+
+/** paths and queries that were asked for */
+const addresses: string[] = []
 
 async function startServer(shareNetwork = true): Promise<Server> {
   const app = Fastify()
   await app.register(fastifyWebsocket)
+  app.addHook('onRequest', async ({ url }) => void addresses.push(url))
   const refusals: ErrorCode[] = []
   const forbidden = new Set<MemberId>()
   const signalling = registerSignalling(app, {
     path: '/signalling',
-    authenticate: (id, token) => token === `token of ${id}`,
+    authenticate: (id, token) => token === tokenOf(id),
     mayTalk: (src, dst) => !forbidden.has(src) && !forbidden.has(dst),
     shareNetwork: () => shareNetwork,
     onRefusal: (code) => refusals.push(code),
@@ -43,10 +50,11 @@ class Client {
   readonly #inbox: unknown[] = []
   readonly #readers: ((message: unknown) => void)[] = []
 
-  constructor(server: Server, id = newMemberId(), token = `token of ${id}`) {
+  constructor(server: Server, id = newMemberId(), token = tokenOf(id)) {
     this.id = id
     this.socket = new WebSocket(
-      `ws://${server.url}/signalling/peerjs?key=peerjs&id=${id}&token=${encodeURIComponent(token)}&version=1.5.5`,
+      `ws://${server.url}/signalling/peerjs?key=peerjs&id=${id}&version=1.5.5`,
+      sessionProtocols(token),
     )
     this.socket.on('message', (data: Buffer) => this.#take(JSON.parse(data.toString('utf8'))))
     this.socket.on('error', () => {})
@@ -137,7 +145,10 @@ test('fields that nobody needs are not passed on', async () => {
 
 test('a socket without its session’s token is not opened', async () => {
   const server = await startServer()
-  for (const client of [new Client(server, newMemberId(), 'guess'), new Client(server, 'strange id' as MemberId)]) {
+  for (const client of [
+    new Client(server, newMemberId(), 'guess'),
+    new Client(server, 'strange id' as MemberId, 'guess'),
+  ]) {
     const [, response] = (await once(client.socket, 'unexpected-response')) as [unknown, { statusCode: number }]
     assert.equal(response.statusCode, 401)
   }
@@ -327,4 +338,19 @@ test('threat 29: at most 20 candidates of a connection are passed on, those that
     heard.push(message)
   assert.equal(heard.length, 1 + 5)
   assert.deepEqual(server.refusals, ['message-unexpected', 'message-unexpected'])
+})
+
+test('threat 4: the token of a session is in no address: PeerJS sends it in a header, and one in an address opens nothing', async () => {
+  const server = await startServer()
+  const self = newMemberId()
+  const access = { url: `http://${server.url}`, path: '/signalling', self, token: tokenOf(self), iceServers: [] }
+  const network = await openPeerNetwork(access)
+  assert.equal(server.signalling.connected, 1)
+  const asked = addresses.filter((address) => address.includes(self))
+  assert.equal(asked.length, 1)
+  assert.doesNotMatch(asked.join(), /token/)
+  network.stop()
+  const inAddress = new WebSocket(`ws://${server.url}/signalling/peerjs?id=${self}&token=${tokenOf(self)}`)
+  const [, response] = (await once(inAddress, 'unexpected-response')) as [unknown, { statusCode: number }]
+  assert.equal(response.statusCode, 401)
 })

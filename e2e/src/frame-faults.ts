@@ -98,7 +98,7 @@ export function withFrameFault(host: VolunteerHost, kind: string, number: number
   return {
     ...host,
     openPeerNetwork: async (access) => faultyNetwork(await host.openPeerNetwork(access), change),
-    dialRelay: async (path) => faultySocket(await host.dialRelay(path), change),
+    dialRelay: async (path, token) => faultySocket(await host.dialRelay(path, token), change),
   }
 }
 

@@ -8,7 +8,7 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const STEPS = 30
 
 test(
-  'a tab and two Node volunteers train in one ring and end bit-identical, although one computes in plain TypeScript',
+  'a tab and two Node volunteers train in one ring and end bit-identical; threat 4: no socket of the tab has a token in its address',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
@@ -21,6 +21,8 @@ test(
       const problems: string[] = []
       page.on('console', (message) => message.type() === 'error' && problems.push(message.text()))
       page.on('pageerror', (error) => problems.push(error.message))
+      const addresses: string[] = []
+      page.on('websocket', (socket) => addresses.push(socket.url()))
       await page.goto(grid.url)
       await page.locator('button[data-primary]').click()
       const ring = await grid.watch.waitFor(
@@ -33,6 +35,11 @@ test(
       const run = await finishesWhole(grid, job, STEPS)
       assert.equal(run.checkpoint?.members, 3)
       assert.deepEqual(problems, [])
+      assert.ok(addresses.some((address) => address.includes('/signalling/peerjs')))
+      assert.deepEqual(
+        addresses.filter((address) => address.includes('token')),
+        [],
+      )
     } finally {
       await browser.close()
       await grid.stop()

@@ -28,7 +28,7 @@ import {
 
 export interface LinkPeerHost {
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
-  dialRelay(url: string): Promise<RelaySocket>
+  dialRelay(url: string, token: string): Promise<RelaySocket>
   /** a command for the far end of the case that runs here */
   readonly callFarEnd: CallFarEnd
 }
@@ -125,7 +125,7 @@ function relay({ dialRelay }: LinkPeerHost, access: SignallingAccess | undefined
   if (access === undefined) throw new Error('internal: open comes first')
   const { self, token, url } = access
   return openRelayLink(
-    { self, token, dial: (path) => dialRelay(url.replace(/^http/, 'ws') + path) },
+    { self, token, dial: (path, given) => dialRelay(url.replace(/^http/, 'ws') + path, given) },
     memberId(peer),
     AbortSignal.timeout(30_000),
   )

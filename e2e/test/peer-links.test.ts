@@ -81,7 +81,7 @@ async function bundle(file: string): Promise<string> {
 }
 
 function accessFor(self: MemberId): SignallingAccess {
-  const token = `${newMemberId()} +/&`
+  const token = `token-of_${self}`
   tokens.set(self, token)
   const { port } = app.server.address() as AddressInfo
   return { url: `http://127.0.0.1:${port}`, path: PATH, self, token, iceServers: [] }

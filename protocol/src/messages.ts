@@ -36,7 +36,8 @@ const literal = <T extends string>(type: T) => Type.Literal(type)
 const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, pattern: '^[a-z-]+$' }))
 const Text = Type.String({ maxLength: 400 })
 const Hex = (bytes: number) => Type.String({ pattern: `^[0-9a-f]{${2 * bytes}}$` })
-const Token = Type.String({ minLength: 16, maxLength: 128 })
+/** goes into a header (session-socket.ts) */
+const Token = Type.String({ minLength: 16, maxLength: 128, pattern: '^[A-Za-z0-9_-]+$' })
 /** owner: fence of the coordinator process (R3); gen: number of the ballot and of the generation that it forms (R2) */
 const ballot = { owner: Count, gen: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })

@@ -9,15 +9,7 @@ export const RELAY_PATH = '/relay'
 export const MIN_RELAY_MESSAGE_BYTES = FRAME_HEADER_BYTES
 export const MAX_RELAY_MESSAGE_BYTES = FRAME_HEADER_BYTES + MAX_FRAME_PAYLOAD_BYTES
 
-/** Path and query of this end. `token`: of the session, as in signalling. */
-export function relayPath({
-  self,
-  peer,
-  token,
-}: {
-  readonly self: MemberId
-  readonly peer: MemberId
-  readonly token: string
-}): string {
-  return `${RELAY_PATH}?${new URLSearchParams({ id: self, peer, token })}`
+/** Path and query of this end, whose socket offers the session's token (session-socket.ts). */
+export function relayPath({ self, peer }: { readonly self: MemberId; readonly peer: MemberId }): string {
+  return `${RELAY_PATH}?${new URLSearchParams({ id: self, peer })}`
 }

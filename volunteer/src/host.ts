@@ -51,8 +51,8 @@ export interface VolunteerHost {
   /** @throws GridError 'coordinator-lost' when it cannot be reached */
   dialCoordinator(path: string): Promise<CoordinatorSocket>
   openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
-  /** @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
-  dialRelay(path: string): Promise<RelaySocket>
+  /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+  dialRelay(path: string, token: string): Promise<RelaySocket>
   readonly shards: ShardCache
   /** absent: nothing is kept for an audit */
   witness?(terms: JobTerms): StepWitness

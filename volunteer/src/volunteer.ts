@@ -257,7 +257,12 @@ class VolunteerLife implements Volunteer {
       openRelay: async (member, signal) => {
         const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
         return openRelayLink(
-          { self: this.#self, token: this.#link.session, linkOpenMs, dial: (path) => this.#host.dialRelay(path) },
+          {
+            self: this.#self,
+            token: this.#link.session,
+            linkOpenMs,
+            dial: (path, token) => this.#host.dialRelay(path, token),
+          },
           member,
           signal,
         )

@@ -35,7 +35,7 @@ export interface RelayAccess {
   /** for a link to open; LINK_OPEN_MS where it is not said */
   readonly linkOpenMs?: number | undefined
   /** @throws GridError 'coordinator-lost' when the socket cannot be opened, also when the coordinator refuses */
-  dial(path: string): Promise<RelaySocket>
+  dial(path: string, token: string): Promise<RelaySocket>
 }
 
 /**
@@ -58,7 +58,7 @@ export async function openRelayLink(access: RelayAccess, peer: MemberId, signal:
 }
 
 async function tryOnce({ self, token, dial }: RelayAccess, peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
-  const socket = await dial(relayPath({ self, peer, token }))
+  const socket = await dial(relayPath({ self, peer }), token)
   const channel = new RelayChannel(socket)
   const link = new ChannelLink(peer, channel, true)
   channel.link = link
