@@ -51,6 +51,7 @@ const links = new LinkSet(
     onLost: (member) => fetch.lost(member),
   },
 )
+links.expect([peer])
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
 let state = new Uint8Array(0)
 const server = new StateServer({ send, mayServe: () => true, promised: () => GENERATION, bytesOf: () => state })

@@ -53,6 +53,7 @@ const links = new LinkSet(await openPeerNetwork(access), () => Promise.reject(ne
     throw error
   },
 })
+links.expect(members)
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
 const steps = new RingSteps({ forward: (frame) => send(peer, frame), onSum: (reduced) => (sum = reduced) })
 const server = new StateServer({ send, mayServe: () => true, promised: () => FETCH_GENERATION, bytesOf: () => state })

@@ -132,6 +132,7 @@ function executorOn({ device, description: adapter }: OpenGpu): Promise<Executor
 }
 
 async function connect(): Promise<void> {
+  links.expect([peer])
   await links.ensure(peer, access.self < peer ? 'dial' : 'await', AbortSignal.timeout(30_000))
   process.send?.('linked')
 }

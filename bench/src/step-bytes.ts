@@ -45,6 +45,7 @@ export class StepBytes {
       set onLink(taken) {
         network.onLink = taken && ((link) => taken(count(link)))
       },
+      expect: (members) => network.expect(members),
       reconnect: (access) => network.reconnect(access),
       stop: () => network.stop(),
     }

@@ -22,6 +22,7 @@ type Frame = Uint8Array<ArrayBuffer>
 /** Worker → window. `call` numbers a dial, `link` a link; the window gives the link numbers. */
 type ToWindow =
   | { readonly type: 'listen'; readonly listening: boolean }
+  | { readonly type: 'expect'; readonly members: readonly MemberId[] }
   | { readonly type: 'dial'; readonly call: number; readonly peer: MemberId }
   | { readonly type: 'abort'; readonly call: number }
   | { readonly type: 'send'; readonly link: number; readonly frame: Frame }
@@ -70,6 +71,8 @@ class BridgeServer {
           ? (link) => this.#tell({ type: 'accepted', link: this.#serve(link) })
           : undefined
         return
+      case 'expect':
+        return this.#network.expect(message.members)
       case 'dial':
         return void this.#dial(message.call, message.peer)
       case 'abort':
@@ -191,6 +194,10 @@ class BridgedNetwork implements PeerNetwork {
       this.#dials.set(call, { resolve: settled(resolve), reject: settled(reject) })
       this.#tell({ type: 'dial', call, peer })
     })
+  }
+
+  expect(members: readonly MemberId[]): void {
+    this.#tell({ type: 'expect', members })
   }
 
   reconnect(access: SignallingAccess): void {

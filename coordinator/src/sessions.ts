@@ -31,7 +31,7 @@ const MAX_REMEMBERED = 20_000
 const CLOSE_REPLACED = 4001
 
 /** Orders after which a member opens links, or lets others open one to it. */
-const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set(['form', 'copy-at', 'prefetch', 'follow'])
+const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set(['form', 'copy-at', 'meet', 'prefetch', 'follow'])
 
 export interface SessionsParts {
   readonly signallingPath: string

@@ -63,6 +63,22 @@ test('a newcomer hears of the copies when their version is committed, not before
   )
 })
 
+test('threat 28: its sources hear of a newcomer once in a generation: they answer no offer of others', () => {
+  const desk = offered()
+  assert.deepEqual(
+    desk.sent('meet').map(({ to, members }) => [to, members]),
+    [
+      ['a', ['c']],
+      ['b', ['c']],
+    ],
+  )
+  desk.say('c', { type: 'prefetched', version: at(desk, 5) })
+  desk.step(6)
+  desk.wait(200)
+  assert.equal(desk.sent('follow').length, 1)
+  assert.deepEqual(desk.sent('meet'), [])
+})
+
 test('it is not admitted while it learns, also when the ring changes for another reason', () => {
   const desk = offered()
   desk.wait(20_000)

@@ -165,6 +165,7 @@ export function wrapLinks(network: PeerNetwork, wrap: (link: PeerLink) => PeerLi
     set onLink(handler) {
       network.onLink = handler === undefined ? undefined : (link) => handler(wrap(link))
     },
+    expect: (members) => network.expect(members),
     reconnect: (access) => network.reconnect(access),
     stop: () => network.stop(),
   }

@@ -78,7 +78,8 @@ export function linkPeer(host: LinkPeerHost): Commands {
     async runRelayCase(name: string, peer: MemberId) {
       await runCase(host, name, await relay(host, access, peer))
     },
-    async accept() {
+    async accept(peer: MemberId) {
+      open().expect([memberId(peer)])
       arrival = new Promise((resolve) => (open().onLink = resolve))
       far = arrival.then(farEndOf)
     },

@@ -7,6 +7,7 @@ import { createVolunteer, type PeerNetwork, type VolunteerHost, type VolunteerSt
 const NO_LINKS: PeerNetwork = {
   onLink: undefined,
   dial: () => Promise.reject(new GridError('link-timeout', 'there are no links here')),
+  expect: () => undefined,
   reconnect: () => undefined,
   stop: () => undefined,
 }

@@ -305,6 +305,12 @@ const toVolunteer = {
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
     coordinatorHolds: Type.Boolean(),
   }),
+  /** to a source of a newcomer, before the newcomer learns of it: these members may open a link to it (R7) */
+  meet: strict({
+    type: literal('meet'),
+    ...ballot,
+    members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
+  }),
   /** to a newcomer that holds the copy: fetch and apply the reduced gradients of the steps committed since (R7) */
   follow: strict({
     type: literal('follow'),

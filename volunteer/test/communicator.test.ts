@@ -48,6 +48,7 @@ function counting(network: PeerNetwork, count: () => void): PeerNetwork {
     get onLink() {
       return network.onLink
     },
+    expect: (expected) => network.expect(expected),
     reconnect: (access) => network.reconnect(access),
     stop: () => network.stop(),
   }

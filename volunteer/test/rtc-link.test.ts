@@ -10,6 +10,7 @@ import {
   type RtcConnection,
   type SignallingAccess,
 } from '@starling-grid/volunteer'
+import { type Signalled, SignalGate } from '../src/collective/signal-gate.ts'
 
 const near = memberId('a'.repeat(32))
 const far = memberId('b'.repeat(32))
@@ -173,6 +174,27 @@ test('text on an open link closes it', async () => {
   assert.match(await closed, /text/)
 })
 
+/** Signalling as PeerJS has it: an emitter that PeerJS listens to. */
+class MadeUpSocket {
+  #listeners: ((message: unknown) => void)[]
+
+  constructor(ofPeerJs: (message: unknown) => void) {
+    this.#listeners = [ofPeerJs]
+  }
+  listeners(): ((message: unknown) => void)[] {
+    return [...this.#listeners]
+  }
+  removeAllListeners(): void {
+    this.#listeners = []
+  }
+  on(_: 'message', listener: (message: unknown) => void): void {
+    this.#listeners.push(listener)
+  }
+  says(message: unknown): void {
+    for (const listener of this.#listeners) listener(message)
+  }
+}
+
 /** A PeerJS client whose signalling is the test. */
 class MadeUpClient implements PeerJsClient {
   open = false
@@ -180,7 +202,13 @@ class MadeUpClient implements PeerJsClient {
   destroyed = false
   readonly connections: MadeUpConnection[] = []
   readonly #listeners = new Map<string, (value: never) => void>()
+  /** what PeerJS was shown of signalling */
+  readonly shown: unknown[] = []
+  readonly socket = new MadeUpSocket((message) => this.shown.push(message))
 
+  getConnection(): unknown {
+    return this.connections[0]
+  }
   on(event: string, listener: (value: never) => void): void {
     this.#listeners.set(event, listener)
   }
@@ -327,4 +355,91 @@ test('signalling that cannot be opened is said at once', async () => {
   const opening = openPeerJsNetwork({ createPeer: () => client }, access)
   client.emit('error', { type: 'network', message: 'Lost connection to server.' })
   await assert.rejects(opening, (error) => error instanceof GridError && error.code === 'coordinator-lost')
+})
+
+const offerOf = (src: MemberId, connectionId = 'dc_1') => ({
+  type: 'OFFER',
+  src,
+  payload: { type: 'data', connectionId, label: connectionId, serialization: 'raw', reliable: true, sdp: {} },
+})
+const candidateOf = (src: MemberId) => ({ type: 'CANDIDATE', src, payload: { type: 'data', connectionId: 'dc_1' } })
+
+test('threat 28: WebRTC sees no offer of a member that is not of the present generation, so that none of its candidates is gathered', async () => {
+  const { network, client } = await openNetwork()
+  network.onLink = () => undefined
+  client.socket.says(offerOf(far))
+  assert.deepEqual(client.shown, [], 'nobody is expected before the first order')
+  const other = memberId('c'.repeat(32))
+  network.expect([other])
+  client.socket.says(offerOf(far))
+  client.socket.says(candidateOf(far))
+  client.socket.says(offerOf(other))
+  assert.deepEqual(client.shown, [offerOf(other)])
+  network.expect([])
+  client.socket.says(offerOf(other, 'dc_2'))
+  assert.equal(client.shown.length, 1, 'its generation is over')
+  network.stop()
+})
+
+test('an offer that comes before the order that names its member waits for the order', async () => {
+  const { network, client } = await openNetwork()
+  network.onLink = () => undefined
+  client.connections.push(new MadeUpConnection(far, false))
+  client.socket.says(offerOf(far))
+  client.socket.says(candidateOf(far))
+  assert.deepEqual(client.shown, [])
+  network.expect([far])
+  assert.deepEqual(client.shown, [offerOf(far), candidateOf(far)])
+  network.expect([far])
+  assert.equal(client.shown.length, 2, 'once')
+  network.stop()
+})
+
+test('who is dialled may answer, and may not offer', async () => {
+  const { network, client } = await openNetwork()
+  network.onLink = () => undefined
+  const dial = network.dial(far, patience)
+  client.socket.says({ ...candidateOf(far), type: 'ANSWER' })
+  client.socket.says(candidateOf(far))
+  client.socket.says(offerOf(far))
+  assert.deepEqual(
+    client.shown.map((message) => (message as { type: string }).type),
+    ['ANSWER', 'CANDIDATE'],
+  )
+  client.complete(0)
+  await dial
+  network.stop()
+})
+
+const strangeSignals: readonly unknown[] = [
+  null,
+  'text',
+  {},
+  { type: 'OFFER' },
+  { ...offerOf(far), src: undefined },
+  { ...offerOf(far), payload: null },
+  { ...offerOf(far), payload: { ...offerOf(far).payload, type: 'media' } },
+  { ...offerOf(far), payload: { ...offerOf(far).payload, serialization: 'constructor' } },
+  { ...candidateOf(far), payload: undefined },
+  { type: 'ERROR' },
+]
+
+for (const message of strangeSignals)
+  test(`a coordinator that signals ${JSON.stringify(message)} neither ends a volunteer nor opens anything`, async () => {
+    const { network, client } = await openNetwork()
+    network.onLink = () => undefined
+    network.expect([far])
+    client.socket.says(message)
+    assert.deepEqual(client.shown, [])
+    network.stop()
+  })
+
+test('what waits for members that are not expected is bounded', () => {
+  const gate = new SignalGate()
+  const ids = Array.from({ length: 100 }, (_, i) => memberId(i.toString(16).padStart(32, '0')))
+  for (const id of ids)
+    for (let i = 0; i < 1000; i++) assert.equal(gate.takes(offerOf(id, `dc_${i}`) as Signalled, 0), false)
+  assert.equal(gate.expect(ids, 1).length, 16 * 42)
+  assert.equal(gate.takes(offerOf(memberId('d'.repeat(32))) as Signalled, 0), false)
+  assert.deepEqual(gate.expect([memberId('d'.repeat(32))], 4001), [], 'an old one is forgotten')
 })

@@ -22,6 +22,7 @@ export function slowNetwork(network: PeerNetwork, bytesPerMs: number, latencyMs 
       network.onLink = take && ((link) => take(slowLink(link, line)))
     },
     dial: async (peer, signal) => slowLink(await network.dial(peer, signal), line),
+    expect: (members) => network.expect(members),
     reconnect: (access) => network.reconnect(access),
     stop: () => network.stop(),
   }

@@ -19,6 +19,8 @@ export interface Learner {
   /** records that it was told, up to this version, in the generation `gen` */
   told: number
   gen: number
+  /** the generation in which its sources were told of it, and these sources: they answer no other member's offer */
+  met: { readonly gen: number; readonly sources: readonly MemberId[] } | undefined
 }
 
 /**
@@ -49,7 +51,7 @@ export function beginLearning(turn: Turn, member: Member, holds: VersionRef | un
   const { chain } = turn.state
   if (chain.head.v === 0) return
   const near = ifNear(chain, holds)
-  member.learner = { since: turn.now, ready: false, held: near?.v, told: 0, gen: 0 }
+  member.learner = { since: turn.now, ready: false, held: near?.v, told: 0, gen: 0, met: undefined }
   if (holds === undefined || holds.v === 0) return
   if (chain.has(holds)) turn.send(member.id, { type: 'ack', ...turn.ballot, committed: holds })
   const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
@@ -84,6 +86,7 @@ export function learnersTick(turn: Turn, phase: Ring): void {
   for (const { id, learner } of waiting) {
     if (learner !== undefined) learner.gen = state.gen
     const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
+    if (learner !== undefined) introduce(turn, { id, learner }, copy.sources)
     turn.send(id, { type: 'prefetch', ...turn.ballot, version: copy.version, sources: copy.sources, coordinatorHolds })
   }
 }
@@ -103,7 +106,23 @@ function followOn(
   const records = chain.since(learner.told, PLAN_WINDOW)
   if (records.length === 0) return
   learner.told += records.length
-  turn.send(id, { type: 'follow', ...turn.ballot, records, sources: sourcesOf(turn.state, phase) })
+  const sources = sourcesOf(turn.state, phase)
+  introduce(turn, { id, learner }, sources)
+  turn.send(id, { type: 'follow', ...turn.ballot, records, sources })
+}
+
+/** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
+function introduce(
+  turn: Turn,
+  { id, learner }: { readonly id: MemberId; readonly learner: Learner },
+  sources: readonly MemberId[],
+): void {
+  const { gen } = turn.state
+  const known = learner.met?.gen === gen ? learner.met.sources : []
+  const fresh = sources.filter((source) => !known.includes(source))
+  if (fresh.length === 0) return
+  learner.met = { gen, sources: [...known, ...fresh] }
+  turn.broadcast(fresh, { type: 'meet', ...turn.ballot, members: [id] })
 }
 
 /** The steps since what it holds are kept no more: it is offered a newer copy. */

@@ -118,6 +118,7 @@ export class ModelVolunteer {
       case 'ack':
       case 'checkpoint-at':
       case 'copy-at':
+      case 'meet':
       case 'prefetch':
       case 'follow':
       case 'guest':

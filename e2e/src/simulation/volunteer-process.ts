@@ -164,6 +164,7 @@ export class VolunteerProcess implements Peer {
       case 'ack':
       case 'checkpoint-at':
       case 'copy-at':
+      case 'meet':
       case 'prefetch':
       case 'follow':
       case 'upload-request':
@@ -275,6 +276,8 @@ export class VolunteerProcess implements Peer {
         return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
       case 'fetch-guest':
         return this.#fetches.beginGuest(effect, (sum) => ring !== undefined && (ring.guest = sum))
+      case 'meet': // links of the simulation open for everybody
+        return
       case 'copy':
         this.#larder.copy = this.replica
         return

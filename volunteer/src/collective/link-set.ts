@@ -120,6 +120,11 @@ export class LinkSet {
     if (!this.hasDirect(member)) this.#add(await this.#network.dial(member, signal))
   }
 
+  /** Other members may open links to this one; those that are open stay. */
+  expect(members: readonly MemberId[]): void {
+    this.#network.expect(members)
+  }
+
   /** Queues a frame. The payload is read when it leaves: it must stay as it is while its generation lives. */
   send(to: MemberId, frame: Frame): void {
     this.#route(to)?.queue.add(frame) // without a link its loss has been reported
@@ -152,6 +157,7 @@ export class LinkSet {
 
   close(): void {
     clearInterval(this.#beat)
+    this.#network.expect([])
     this.#network.onLink = undefined
     for (const links of this.#open.values()) for (const { link } of [...links]) link.close('leaving')
   }

@@ -93,8 +93,9 @@ class MemoryNetwork implements PeerNetwork {
     return near
   }
 
-  /** Nothing to do: members in memory need no signalling. */
+  /** Nothing to do: members in memory need no signalling, and hide no address. */
   reconnect(): void {}
+  expect(): void {}
 
   stop(): void {
     this.#grid.leave(this.#self)

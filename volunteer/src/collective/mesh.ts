@@ -50,6 +50,7 @@ class NetworkMesh implements Mesh {
 
   listen(onLink: (rank: number, link: PeerLink) => void): void {
     this.#onLink = onLink
+    this.#network.expect(this.#members)
     this.#network.onLink = (link) => this.#arrived(link)
   }
 

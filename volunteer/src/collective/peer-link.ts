@@ -38,6 +38,11 @@ export interface PeerNetwork {
    * @throws GridError 'link-timeout' when it could not be opened, or the signal's reason
    */
   dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink>
+  /**
+   * Members whose offers are answered from here on: those of the present generation, and newcomers that the coordinator
+   * announced. Nothing is sent to others, no candidate either. Before the first call: none.
+   */
+  expect(members: readonly MemberId[]): void
   /** Called for each link that another member opened to us. Links are refused while this is undefined. */
   onLink: ((link: PeerLink) => void) | undefined
   /** After the coordinator came back: signal through it again, with the new session. Open links stay. */

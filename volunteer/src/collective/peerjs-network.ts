@@ -6,6 +6,7 @@ import { isInOwnNetwork } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
+import { readSignalled, type Signalled, SignalGate } from './signal-gate.ts'
 
 /** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
 const TRY_MS = 4000
@@ -21,8 +22,18 @@ const SIGNALLING_RETRY_MS = 4000
  */
 const MAX_LINKS_PER_PEER = 4
 
+/** Where the coordinator's signalling messages come in. */
+export interface SignallingSource {
+  listeners(event: 'message'): ((message: unknown) => void)[]
+  removeAllListeners(event: 'message'): unknown
+  on(event: 'message', listener: (message: unknown) => void): unknown
+}
+
 /** What is used of PeerJS' class Peer. */
 export interface PeerJsClient {
+  readonly socket: SignallingSource
+  /** the connection of this id with that member, if there is one */
+  getConnection(peer: string, connectionId: string): unknown
   readonly open: boolean
   readonly disconnected: boolean
   connect(peer: string, options: { serialization: 'raw'; reliable: true }): RtcConnection | undefined
@@ -75,6 +86,9 @@ class PeerJsNetwork implements PeerNetwork {
   readonly #answering = new Set<RtcConnection>()
   /** ends the try to reach a member that signalling does not know */
   readonly #unreachable = new Map<MemberId, (reason: string) => void>()
+  readonly #gate = new SignalGate()
+  /** hands a signalling message to the present client */
+  #deliver: (message: Signalled) => void = () => undefined
   #retryTimer: ReturnType<typeof setTimeout> | undefined
   readonly #stopping = new AbortController()
 
@@ -108,6 +122,10 @@ class PeerJsNetwork implements PeerNetwork {
     this.#signal().catch(() => this.#retryLater())
   }
 
+  expect(members: readonly MemberId[]): void {
+    for (const message of this.#gate.expect(members, performance.now())) this.#deliver(message)
+  }
+
   stop(): void {
     if (this.#stopping.signal.aborted) return
     this.#stopping.abort(new GridError('cancelled', 'the network was stopped'))
@@ -127,6 +145,7 @@ class PeerJsNetwork implements PeerNetwork {
     const old = this.#client
     const client = this.#platform.createPeer(this.#access.self, peerJsOptions(this.#access))
     this.#client = client
+    this.#guard(client)
     old?.disconnect()
     client.on('connection', (connection) => this.#answer(connection))
     return new Promise((resolve, reject) => {
@@ -148,6 +167,33 @@ class PeerJsNetwork implements PeerNetwork {
     })
   }
 
+  /** PeerJS answers every offer that it is shown: what this volunteer does not take never gets there. */
+  #guard(client: PeerJsClient): void {
+    const { socket } = client
+    const listeners = socket.listeners('message')
+    const pass = (message: unknown): void => {
+      for (const listener of listeners) listener(message)
+    }
+    this.#deliver = (message) => this.#fits(client, message) && pass(message)
+    socket.removeAllListeners('message')
+    socket.on('message', (value) => {
+      if (isOpening(value)) return pass(value)
+      const message = readSignalled(value)
+      if (message !== undefined && this.#gate.takes(message, performance.now())) this.#deliver(message)
+    })
+  }
+
+  /** PeerJS keeps what is for no connection of its own for ever, and counts no connections. */
+  #fits(client: PeerJsClient, { type, src, payload }: Signalled): boolean {
+    if (type === 'OFFER')
+      return this.onLink !== undefined && !this.#stopping.signal.aborted && this.#linksOf(src) < MAX_LINKS_PER_PEER
+    return type === 'LEAVE' || type === 'EXPIRE' || Boolean(client.getConnection(src, payload?.connectionId ?? ''))
+  }
+
+  #linksOf(member: string): number {
+    return [...this.#links, ...this.#answering].filter(({ peer }) => peer === member).length
+  }
+
   #retryLater(): void {
     clearTimeout(this.#retryTimer)
     if (this.#stopping.signal.aborted) return
@@ -156,6 +202,15 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   async #tryOnce(peer: MemberId, milliseconds: number, signal: AbortSignal): Promise<ChannelLink> {
+    this.#gate.dials(peer)
+    try {
+      return await this.#open(peer, milliseconds, signal)
+    } finally {
+      this.#gate.dialled(peer)
+    }
+  }
+
+  async #open(peer: MemberId, milliseconds: number, signal: AbortSignal): Promise<ChannelLink> {
     const connection = this.#client?.connect(peer, { serialization: 'raw', reliable: true })
     if (connection === undefined) throw new GridError('coordinator-lost', 'signalling is away')
     const giveUp = new AbortController()
@@ -183,9 +238,8 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #answer(connection: RtcConnection): void {
-    const held = [...this.#links, ...this.#answering].filter(({ peer }) => peer === connection.peer).length
-    if (this.onLink === undefined || this.#stopping.signal.aborted || held >= MAX_LINKS_PER_PEER)
-      return connection.close()
+    const full = this.#linksOf(connection.peer) >= MAX_LINKS_PER_PEER
+    if (this.onLink === undefined || this.#stopping.signal.aborted || full) return connection.close()
     this.#answering.add(connection)
     openRtcLink(connection, {
       self: this.#access.self,
@@ -213,6 +267,11 @@ class PeerJsNetwork implements PeerNetwork {
     })
     return link
   }
+}
+
+/** The coordinator took this socket; the only message of the server's own that it sends. */
+function isOpening(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && 'type' in value && value.type === 'OPEN'
 }
 
 function peerJsOptions({ url, path, token, iceServers }: SignallingAccess): PeerJsOptions {

@@ -98,6 +98,7 @@ export type RunOrder = MessageTo<
   | 'ack'
   | 'checkpoint-at'
   | 'copy-at'
+  | 'meet'
   | 'prefetch'
   | 'follow'
   | 'upload-request'
@@ -156,6 +157,8 @@ export type MemberEffect =
       readonly neighbours: readonly MemberId[]
       readonly relayed: readonly MemberId[]
     }
+  /** these newcomers open links to this member, which serves them */
+  | { readonly type: 'meet'; readonly gen: number; readonly members: readonly MemberId[] }
   | {
       readonly type: 'fetch-state'
       readonly gen: number

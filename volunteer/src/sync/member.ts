@@ -150,6 +150,8 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       return current(core, order.gen, (ring) => ((ring.checkpoint = order), checkpointIfDue(core, ring)))
     case 'copy-at':
       return current(core, order.gen, (ring) => ((ring.copyAt = order.v), copyDue(core)))
+    case 'meet':
+      return current(core, order.gen, () => [{ type: 'meet', gen: order.gen, members: order.members }])
     case 'prefetch':
       return learn(core, order)
     case 'follow':

@@ -5,6 +5,7 @@ import {
   GridError,
   isGridError,
   type LinkTrouble,
+  MAX_RING_MEMBERS,
   type MemberId,
   type ToCoordinator,
 } from '@starling-grid/protocol'
@@ -17,6 +18,9 @@ const FIRST_REDIAL_MS = 10_000
 /** ms before later tries at most; each doubles the wait */
 const LONGEST_REDIAL_MS = 300_000
 
+/** Newcomers that may open links at a time: as many as a ring takes in. */
+const MAX_NEWCOMERS = MAX_RING_MEMBERS
+
 export interface RingLinksParts {
   readonly self: MemberId
   readonly links: LinkSet
@@ -24,13 +28,21 @@ export interface RingLinksParts {
   send(message: ToCoordinator): void
 }
 
-type Order = Extract<MemberEffect, { type: 'open-links' }> & { readonly owner: number }
+type Order = Extract<MemberEffect, { type: 'open-links' }> & {
+  readonly owner: number
+  /** of the generation */
+  readonly members: readonly MemberId[]
+}
 
 export class RingLinks {
   readonly #parts: RingLinksParts
   #generation = new AbortController()
   /** this generation's neighbours → when their link is open */
   readonly #opening = new Map<MemberId, Promise<void>>()
+  /** of this generation; the last one's until the next forms */
+  #members: readonly MemberId[] = []
+  /** newcomers of this generation that are served, the latest ones */
+  #newcomers: readonly MemberId[] = []
 
   constructor(parts: RingLinksParts) {
     this.#parts = parts
@@ -43,9 +55,29 @@ export class RingLinks {
 
   open(order: Order): void {
     const { signal } = this
+    if (this.#members !== order.members) this.#begin(order.members)
     for (const peer of order.neighbours)
       this.#opening.set(peer, this.#parts.links.ensure(peer, this.#wayTo(peer, order), signal))
     void this.#settle(order, signal)
+  }
+
+  /** A new generation: members of earlier ones get no new link. */
+  #begin(members: readonly MemberId[]): void {
+    this.#members = members
+    this.#newcomers = []
+    this.#expect()
+  }
+
+  /** Newcomers fetch from this member while the ring runs without them (R7). */
+  meet(newcomers: readonly MemberId[]): void {
+    const others = this.#newcomers.filter((id) => !newcomers.includes(id))
+    this.#newcomers = [...others, ...newcomers].slice(-MAX_NEWCOMERS)
+    this.#expect()
+  }
+
+  #expect(): void {
+    const all = [...this.#members, ...this.#newcomers]
+    this.#parts.links.expect(all.filter((id) => id !== this.#parts.self))
   }
 
   /** Links stay; what was under way for the generation ends. */

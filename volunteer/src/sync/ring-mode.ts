@@ -141,6 +141,8 @@ export class RingMode {
         return this.#halt()
       case 'open-links':
         return this.#openLinks(effect)
+      case 'meet':
+        return this.#ringLinks.meet(effect.members)
       case 'fetch-state':
       case 'fetch-reduced':
         return void this.#catchUp(effect)
@@ -197,7 +199,7 @@ export class RingMode {
     const { ring } = this.#parts.core
     if (ring === undefined) return
     this.#exchange.open(effect.gen, this.#round?.buckets)
-    this.#ringLinks.open({ ...effect, owner: ring.owner })
+    this.#ringLinks.open({ ...effect, owner: ring.owner, members: ring.members })
   }
 
   async #catchUp(effect: CatchUpEffect): Promise<void> {
@@ -350,6 +352,7 @@ const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>([
   'ack',
   'checkpoint-at',
   'copy-at',
+  'meet',
   'prefetch',
   'follow',
   'upload-request',

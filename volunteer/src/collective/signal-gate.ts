@@ -1,0 +1,92 @@
+// Which signalling messages reach WebRTC, whatever the coordinator passes on: those of members that this volunteer
+// expects or dials. Until an offer is let through no connection exists, so no candidate is gathered or sent. Pure.
+import type { MemberId } from '@starling-grid/protocol'
+import { MAX_CANDIDATES } from './candidate-gate.ts'
+
+/** A message of the PeerJS protocol between members: the coordinator passes it on. */
+export interface Signalled {
+  readonly type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE' | 'EXPIRE'
+  readonly src: MemberId
+  readonly payload?: { readonly connectionId: string }
+}
+
+const CARRY_PAYLOAD: ReadonlySet<unknown> = new Set<Signalled['type']>(['OFFER', 'ANSWER', 'CANDIDATE'])
+const BETWEEN_MEMBERS: ReadonlySet<unknown> = new Set<Signalled['type']>([
+  'OFFER',
+  'ANSWER',
+  'CANDIDATE',
+  'LEAVE',
+  'EXPIRE',
+])
+
+/** Undefined: no message of the protocol, or one that opens something else than a data connection of ours. */
+export function readSignalled(value: unknown): Signalled | undefined {
+  const { type, src, payload } = fieldsOf(value)
+  if (!BETWEEN_MEMBERS.has(type) || typeof src !== 'string') return undefined
+  const { connectionId, type: kind, serialization } = fieldsOf(payload)
+  if (CARRY_PAYLOAD.has(type) && (typeof connectionId !== 'string' || kind !== 'data')) return undefined
+  return type === 'OFFER' && serialization !== 'raw' ? undefined : (value as Signalled)
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {}
+}
+
+/** ms that an offer of a member waits for the order that names the member: both come over sockets of their own */
+const HELD_MS = 4000
+/** Members whose messages wait: those of one generation, of which each dials its neighbours. */
+const MAX_HELD = 16
+/** Messages of one member that wait: two offers with all their candidates. */
+const MAX_WAITING = 2 * (1 + MAX_CANDIDATES)
+
+interface Held {
+  readonly until: number
+  readonly messages: Signalled[]
+}
+
+export class SignalGate {
+  #expected: ReadonlySet<MemberId> = new Set()
+  /** dials under way */
+  readonly #dialled = new Map<MemberId, number>()
+  readonly #held = new Map<MemberId, Held>()
+
+  /** Members of the present generation, and newcomers that the coordinator announced. Returns what waited for them. */
+  expect(members: Iterable<MemberId>, now: number): Signalled[] {
+    this.#expected = new Set(members)
+    this.#forgetOld(now)
+    const here = [...this.#held].filter(([member]) => this.#expected.has(member))
+    for (const [member] of here) this.#held.delete(member)
+    return here.flatMap(([, { messages }]) => messages)
+  }
+
+  dials(member: MemberId): void {
+    this.#dialled.set(member, (this.#dialled.get(member) ?? 0) + 1)
+  }
+
+  dialled(member: MemberId): void {
+    const left = (this.#dialled.get(member) ?? 1) - 1
+    if (left > 0) this.#dialled.set(member, left)
+    else this.#dialled.delete(member)
+  }
+
+  /** True: it goes on to WebRTC. An offer of another member, and its candidates, wait for a moment. */
+  takes(message: Signalled, now: number): boolean {
+    const { src, type } = message
+    if (this.#expected.has(src)) return true
+    if (this.#dialled.has(src) && type !== 'OFFER') return true
+    this.#hold(src, message, now)
+    return false
+  }
+
+  #hold(src: MemberId, message: Signalled, now: number): void {
+    this.#forgetOld(now)
+    const held = this.#held.get(src)
+    if (held !== undefined && held.messages.length < MAX_WAITING) held.messages.push(message)
+    else if (held === undefined && message.type === 'OFFER' && this.#held.size < MAX_HELD)
+      this.#held.set(src, { until: now + HELD_MS, messages: [message] })
+  }
+
+  #forgetOld(now: number): void {
+    for (const [member, { until }] of this.#held) if (until <= now) this.#held.delete(member)
+  }
+}
