@@ -173,6 +173,11 @@ test('an offer to a member that is no neighbour looks the same and is counted', 
   assert.deepEqual(await near.next(), { type: 'EXPIRE', src: far.id })
   await until(() => server.refusals.length === 1)
   assert.deepEqual(server.refusals, ['message-unexpected'])
+  const absent = newMemberId()
+  server.forbidden.add(absent)
+  near.send(offerTo(absent))
+  assert.deepEqual(await near.next(), { type: 'EXPIRE', src: absent })
+  await until(() => server.refusals.length === 2) // it costs the same whether a forbidden member is there or not
   server.forbidden.clear()
   near.send(candidateTo(far.id))
   assert.deepEqual(await far.next(), { type: 'CANDIDATE', src: near.id, payload: candidateTo(far.id).payload })
@@ -188,6 +193,21 @@ test('a new socket of a member replaces the old one', async () => {
   other.send({ type: 'LEAVE', dst: old.id })
   assert.deepEqual(await fresh.next(), { type: 'LEAVE', src: other.id })
   assert.equal(server.signalling.connected, 2)
+})
+
+test('a replaced socket that goes on sending is not heard', async () => {
+  const server = await startServer()
+  const [old, other] = [await Client.open(server), await Client.open(server)]
+  old.socket.pause() // it does not read that it is closed
+  const fresh = await Client.open(server, old.id)
+  old.send(offerTo(other.id))
+  old.send({ type: 'nonsense' })
+  const closed = once(old.socket, 'close')
+  old.socket.resume()
+  await closed
+  fresh.send({ type: 'LEAVE', dst: other.id })
+  assert.deepEqual(await other.next(), { type: 'LEAVE', src: fresh.id })
+  assert.deepEqual(server.refusals, [])
 })
 
 test('a member whose session ended is dropped', async () => {
