@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { after, test } from 'node:test'
+import { after, test, type TestContext } from 'node:test'
 import { digest, GridError, isErrorCode, jobId, memberId, type Push, versionId } from '@starling-grid/protocol'
 import { CoordinatorHttp, isFatal } from '@starling-grid/volunteer'
 
@@ -74,18 +74,26 @@ const good: Answer = ({ method, url = '' }, response) => {
   response.writeHead(method === 'PUT' ? 201 : 200).end(method === 'PUT' ? '{}' : BYTES)
 }
 
-const TIMES = { backoff: { firstMs: 5, mostMs: 20 }, withinMs: 3000, silenceMs: 150 }
+/** ms; a busy machine takes longer than this for a good answer now and then, which costs one more request */
+const SILENCE_MS = 150
+const TIMES = { backoff: { firstMs: 5, mostMs: 20 }, withinMs: 3000, silenceMs: 2000 }
 const ended = new AbortController()
 after(() => ended.abort())
 
-/** Answers requests in turn, and the last answer for ever. */
+/** Answers requests in turn, and the last answer for ever, until the test ends. */
 async function served(
+  t: TestContext,
   answers: readonly Answer[],
-): Promise<{ readonly http: CoordinatorHttp; readonly asked: () => number; readonly close: () => void }> {
+  times: Partial<typeof TIMES> = {},
+): Promise<{ readonly http: CoordinatorHttp; readonly asked: () => number }> {
   let asked = 0
   const server = createServer((request, response) => {
     const answer = answers[Math.min(asked++, answers.length - 1)]
     request.resume().once('end', () => answer?.(request, response))
+  })
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -93,9 +101,9 @@ async function served(
     `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     () => 'token',
     ended.signal,
-    { times: TIMES },
+    { times: { ...TIMES, ...times } },
   )
-  return { http, asked: () => asked, close: () => (server.closeAllConnections(), server.close()) }
+  return { http, asked: () => asked }
 }
 
 /** The status is the whole answer to an upload. */
@@ -104,14 +112,15 @@ const ignoresBody = (name: string, fault: string): boolean =>
 
 for (const [name, request] of Object.entries(REQUESTS)) {
   for (const [fault, answer] of Object.entries(PASSING).filter(([fault]) => !ignoresBody(name, fault)))
-    test(`${name} meets ${fault}, twice, and is asked again until it has its answer`, async () => {
-      const { http, asked, close } = await served([answer, answer, good])
+    test(`${name} meets ${fault}, twice, and is asked again until it has its answer`, async (t) => {
+      const silent = fault.startsWith('an answer that')
+      const { http, asked } = await served(t, [answer, answer, good], silent ? { silenceMs: SILENCE_MS } : {})
       await request(http)
-      assert.equal(asked(), 3)
-      close()
+      if (silent) assert.ok(asked() >= 3)
+      else assert.equal(asked(), 3)
     })
 
-  test(`${name} that is refused by name is not asked again, and no refusal of one request ends a volunteer`, async () => {
+  test(`${name} that is refused by name is not asked again, and no refusal of one request ends a volunteer`, async (t) => {
     for (const [status, code] of [
       [404, 'base-stale'],
       [409, 'message-unexpected'],
@@ -119,7 +128,7 @@ for (const [name, request] of Object.entries(REQUESTS)) {
       [422, 'model-invalid'],
       [400, 'usage'],
     ] as const) {
-      const { http, asked, close } = await served([refusing(status, code), good])
+      const { http, asked } = await served(t, [refusing(status, code), good])
       const found = await request(http).then(
         (value) => value,
         (error: unknown) => error,
@@ -127,18 +136,16 @@ for (const [name, request] of Object.entries(REQUESTS)) {
       assert.equal(asked(), 1)
       if (name === 'push') assert.deepEqual(found, { verdict: code, message: 'not now' })
       else assert.ok(found instanceof GridError && isErrorCode(found.code) && !isFatal(found), String(found))
-      close()
     }
   })
 
-  test(`${name} gives up when its time is over, with an error that is not fatal`, async () => {
-    const { http, asked, close } = await served([refusing(503, 'grid-full')])
+  test(`${name} gives up when its time is over, with an error that is not fatal`, async (t) => {
+    const { http, asked } = await served(t, [refusing(503, 'grid-full')])
     const error: unknown = await request(http).then(
       () => undefined,
       (cause: unknown) => cause,
     )
     assert.ok(error instanceof GridError && !isFatal(error), String(error))
     assert.ok(asked() > 10)
-    close()
   })
 }
