@@ -2,7 +2,7 @@
 // then means that command and nothing in between. Plain JavaScript, because TypeScript is not readable yet.
 import { fileURLToPath } from 'node:url'
 
-/** How a program says that it was called wrongly. */
+/** Exit code of a program that was called wrongly. */
 const WRONG_USE = 2
 
 /** name → file that it runs; `itself` when the file serves several commands and takes the name as first argument. */
@@ -15,7 +15,7 @@ const COMMANDS = {
   },
   train: { does: 'train the job of a file on this machine: train JOB', file: '../e2e/src/main.ts', itself: true },
   doctor: {
-    does: 'check what this machine offers, and say what to do about the rest',
+    does: 'check what this machine offers, with a remedy for what it lacks',
     file: '../client-node/src/main.ts',
     itself: true,
   },
@@ -37,7 +37,7 @@ const COMMANDS = {
   parity: { does: 'show that 1, 2 and 4 volunteers train the same network', file: '../e2e/src/main.ts', itself: true },
   chaos: { does: 'train while things break: chaos SCENARIO', file: '../e2e/src/main.ts', itself: true },
   mutants: {
-    does: 'break one line at a time and say what the tests do not notice: mutants [AREA]',
+    does: 'break one line at a time and list what the tests do not notice: mutants [AREA]',
     file: '../e2e/src/main.ts',
     itself: true,
   },
@@ -85,5 +85,5 @@ async function readTypeScript() {
 function help() {
   const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length))
   const rows = Object.entries(COMMANDS).map(([name, { does }]) => `  ${name.padEnd(width)}  ${does}`)
-  return `Usage: starling COMMAND [options]\n\n${rows.join('\n')}\n\n\`starling COMMAND --help\` tells more. With npm: npm run COMMAND -- [options]`
+  return `Usage: starling COMMAND [options]\n\n${rows.join('\n')}\n\n\`starling COMMAND --help\` lists its options. With npm: npm run COMMAND -- [options]`
 }

@@ -1,7 +1,7 @@
 // Runs the tests of every package: unit tests and simulations two files at a time, then whole grids of processes
 // (e2e/), those that leave a core idle two at a time and the others alone; reported as one run by Node's own reporter.
-// Run through `starling test`. Without a text: every promise once (test-choice.mjs says what is left out and why); with
-// `--all` also what is left out, after it.
+// Run through `starling test`. Without a text: every promise once (test-choice.mjs names what is left out, with the
+// reason); with `--all` also what is left out, after it.
 import { readdirSync, existsSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { Readable } from 'node:stream'

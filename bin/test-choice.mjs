@@ -20,8 +20,9 @@ export const LATER = {
   'a-member-without-links-is-a-guest': 'run-guests.test.ts and guest-sums.test.ts have what guests bring',
   'a-volunteer-comes-back-warm':
     'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
-  'a-newcomer-fetches-from-members': 'state-fetch.test.ts has whom it asks and what it believes',
-  'a-straggler-gives-blocks-away': 'run-share-moves.test.ts and share.test.ts have who gives what to whom',
+  'a-newcomer-fetches-from-members': 'state-fetch.test.ts has which members it asks and what it believes',
+  'a-straggler-gives-blocks-away':
+    'run-share-moves.test.ts and share.test.ts have which blocks move between which members',
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
   'a-sleeper-comes-back': 'link-set.test.ts and run-ballot.test.ts have the two sides of a silence',
   'a-hidden-tab-gets-half': 'run-ring.test.ts and run-async.test.ts have the shares and leases of hidden tabs',

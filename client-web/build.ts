@@ -1,4 +1,4 @@
-// Users have no build step: whoever serves the pages asks for them here, and they are built when their sources changed.
+// Users have no build step: the server requests the pages here, and they are built when their sources changed.
 import { createHash, randomBytes } from 'node:crypto'
 import { readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join, relative } from 'node:path'
@@ -57,7 +57,7 @@ async function buildInto(final: string): Promise<void> {
 }
 
 async function runVite(outDir: string): Promise<void> {
-  // Vite sets NODE_ENV for the whole process, which here belongs to somebody else.
+  // Vite sets NODE_ENV for the whole process, which belongs to the caller here.
   const before = process.env['NODE_ENV']
   const { build } = await import('vite') // late: it takes longer to load than everything else, and is rarely needed
   try {

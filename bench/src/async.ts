@@ -1,6 +1,6 @@
-// Samples per second of a grid with one slow member: pushes that nobody waits for against a synchronous parameter
-// server, with the same coordinator, volunteers, job and number of samples; and what both have learned at the end, over
-// several seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
+// Samples per second of a grid with one slow member: asynchronous pushes against a synchronous parameter server, with
+// the same coordinator, volunteers, job and number of samples; and what both have learned at the end, over several
+// seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
 import type { AsyncSettings, JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
 import { type Trained, type TrainOptions, trainTogether } from './small-grid.ts'
@@ -21,7 +21,7 @@ const SYNCHRONOUS: AsyncSettings = { update: 'all' }
  * keep their pace to the end.
  */
 const SYNCHRONOUS_TIMES: TrainOptions = { counted: [0.1, 0.2], pacedWhileCounted: true }
-/** Of the policies that nobody waits in; late pushes count whole, as those of the synchronous run do. */
+/** Of the policies without waiting; late pushes count whole, as those of the synchronous run do. */
 const ASYNCHRONOUS: Readonly<Record<string, AsyncSettings>> = {
   each: { update: 'each', damping: 'none', maxStaleness: 64 },
   'two of six': { update: 'proportion', proportion: 2, damping: 'none', maxStaleness: 64 },

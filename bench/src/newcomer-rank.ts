@@ -1,5 +1,5 @@
 // One of two processes of the newcomer's benchmark: rank 0 holds a state and serves it, rank 1 fetches it. Its parent
-// says when.
+// decides when.
 import { joinLocalGroup, leaveLocalGroup, localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import {
   FRAME_HEADER_BYTES,

@@ -1,6 +1,6 @@
 // One of three processes: ranks 0 and 1 train as a ring, with a computing that takes time and no core, and rank 2
-// fetches a state from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent says
-// when.
+// fetches a state from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent
+// decides when.
 import { localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
 import { describeError, type Frame, type MemberId, random32, type StepRecord, versionId } from '@starling-grid/protocol'

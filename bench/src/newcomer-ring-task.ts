@@ -1,4 +1,4 @@
-// What the processes of newcomer-ring.ts and their parent say to each other.
+// Messages between the processes of newcomer-ring.ts and their parent.
 
 /** Bytes of the state that the newcomer fetches. */
 export const STATE_BYTES = 16e6

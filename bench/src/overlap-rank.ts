@@ -1,5 +1,5 @@
 // A member of the ring as a process of its own: real links, executor, reduce and optimizer, without a coordinator. Its
-// parent says what a step is made of, so that computing, exchanging and both can be timed apart.
+// parent chooses the parts of a step, so that computing, exchanging and both can be timed apart.
 import { readFile } from 'node:fs/promises'
 import { localSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'

@@ -1,4 +1,4 @@
-// What the members of the overlap benchmark compute, and what their parent and they say to each other.
+// What the members of the overlap benchmark compute, and their messages to and from their parent.
 import { gpt } from '@starling-grid/model'
 import { random32 } from '@starling-grid/protocol'
 import type { Batch } from '@starling-grid/volunteer'

@@ -1,5 +1,5 @@
-// What an adapter could compute if nothing had to be loaded: multiply-adds on registers only. The share of it that a
-// matrix product reaches says how much is lost to memory.
+// What an adapter could compute if nothing had to be loaded: multiply-adds on registers only. The fraction of it that a
+// matrix product reaches shows how much time memory costs.
 import { readFile } from 'node:fs/promises'
 import { openGpu, type OpenGpu } from '@starling-grid/client-node'
 import { starlingOn } from './libraries/starling.ts'

@@ -1,6 +1,6 @@
-// The libraries that we compare with. They have a package of their own in bench/peers, so that nobody who only wants to
-// volunteer downloads them; it is installed when a benchmark asks for it, and a benchmark goes on without a peer that
-// cannot be had.
+// The libraries that we compare with. They have a package of their own in bench/peers, so that a volunteer's
+// installation does not download them; it is installed when a benchmark asks for it, and a benchmark goes on without a
+// peer that cannot be had.
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

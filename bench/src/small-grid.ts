@@ -1,5 +1,5 @@
 // A grid inside this process for benchmarks that compare ways to train: a real coordinator, real volunteers over real
-// sockets and links, the reference executor. What is compared is the job; nothing here knows why.
+// sockets and links, the reference executor. What is compared is the job; this file is independent of the reason.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { createVolunteer, type Executor, type VolunteerHost } from '@starling-gr
 import { StepBytes } from './step-bytes.ts'
 
 /**
- * Samples are counted from a tenth to nine tenths of the run: joins and the wait for its last blocks say nothing of the
+ * Samples are counted from a tenth to nine tenths of the run: joins and the wait for its last blocks would distort the
  * rate.
  */
 const COUNTED = [0.1, 0.9] as const

@@ -1,5 +1,5 @@
 // What libraries are asked to do, and the numbers that they do it with: a pure function of the task, so that every
-// library, in Node, in a page or in another process, works on the same ones. Knows no library.
+// library, in Node, in a page or in another process, works on the same ones. Independent of libraries.
 import {
   gpt,
   initialParameters,
@@ -59,7 +59,7 @@ export const STEP_RATE = 0.05
 export const STEPS_COMPARED = 3
 const SEED = 1
 
-/** Multiplications and additions of one run; 0 where a rate of them says nothing. */
+/** Multiplications and additions of one run; 0 where their rate has no meaning. */
 export function flopsOf(task: Task): number {
   if (task.kind === 'matmul') return 2 * task.size ** 3
   if (task.kind === 'step' || task.kind === 'chain') return 0

@@ -3,7 +3,7 @@
 // (SwiftShader, 2 cores) 1.4 and 1.6 times faster and costs 1.2 ms where the work is shorter than that.
 // A GPU does not compete for the core, so there the 1.2 ms would be pure loss.
 
-/** The shortest that Node's timers know. */
+/** The shortest interval of Node's timers. */
 const PAUSE_MS = 1
 
 let softwareDevices = 0

@@ -1,6 +1,6 @@
-// Opens a GPU in Node through Dawn (npm `webgpu`), with all that the adapter can do for compute.
-// Knows nothing of models or plans; its counterpart in the browser has the same name.
-// Dawn's bounds checks stay on unless a caller decides otherwise: shard and job contents come from strangers.
+// Opens a GPU in Node through Dawn (npm `webgpu`), with all that the adapter can do for compute. Independent of models
+// and plans; its counterpart in the browser has the same name. Dawn's bounds checks stay on unless a caller decides
+// otherwise: shard and job contents come from strangers.
 import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 import { installPoll, waitByTimer } from './dawn-poll.ts'
 import { prepareProcess } from './runtime/prepare-process.ts'
@@ -87,7 +87,7 @@ function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, dri
   if (first === undefined)
     throw new GridError(
       'no-adapter',
-      `No WebGPU adapter was found; drivers: ${drivers}. ${driverCure()} \`npm run doctor\` tells more.`,
+      `No WebGPU adapter was found; drivers: ${drivers}. ${driverCure()} \`npm run doctor\` shows details.`,
     )
   if (wanted === undefined) return first
   const text = wanted.toLowerCase()

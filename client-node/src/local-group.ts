@@ -121,7 +121,7 @@ export interface LocalSignalling {
   stop(): void
 }
 
-/** The PeerJS protocol between those who know a token; on this machine only. */
+/** The PeerJS protocol between processes with the token; on this machine only. */
 export async function startLocalSignalling(): Promise<LocalSignalling> {
   const token = newMemberId()
   const clients = new Map<MemberId, WebSocket>()

@@ -1,5 +1,5 @@
 // The key of this user's volunteers: a file that only the user can read. All processes of one user share it. Node's own
-// crypto and not Web Crypto, which calls Ed25519 an experiment in some releases and says so on the terminal.
+// crypto and not Web Crypto, which prints a warning about Ed25519 in some releases.
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
 import { chmod, link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'

@@ -34,7 +34,8 @@ class ProbedConnection {
 }
 
 /**
- * The token of the session goes into a header. PeerJS listens to `close` only; an error that nobody listens to would end the process. The close follows every error.
+ * The token of the session goes into a header. PeerJS listens to `close` only; an error without a listener would end
+ * the process. The close follows every error.
  */
 class QuietSocket extends WebSocket {
   constructor(url: string) {

@@ -1,4 +1,4 @@
-// Numbers as people read them. Anything that is not a finite number says so instead of looking like one.
+// Numbers as people read them. A value that is not a finite number is shown as such.
 
 const NOT_A_NUMBER = 'not a number'
 const MINUTE_S = 60

@@ -1,4 +1,4 @@
-// The browser's adapter and device. Stops loudly when there is none; says aloud when it is software.
+// The browser's adapter and device. Throws when there is none, and reports a software adapter.
 import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 
 export interface OpenedDevice {
@@ -34,7 +34,7 @@ export async function openDevice(): Promise<OpenedDevice> {
 
 /** @throws GridError 'no-adapter' */
 export async function requestAdapter(): Promise<GPUAdapter> {
-  // The type says that `gpu` is there; older browsers and insecure pages disagree.
+  // The type declares `gpu` as present; older browsers and insecure pages disagree.
   const gpu: GPU | undefined = navigator.gpu
   if (gpu === undefined) throw new GridError('no-adapter', 'This browser offers no WebGPU here.')
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' })

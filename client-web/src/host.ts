@@ -19,7 +19,7 @@ const TUNING_BUDGET_MS = 1500
 export interface WebHostOptions {
   /** http(s) origin that served this page */
   readonly coordinatorUrl: string
-  /** RTCPeerConnection exists in windows only: whoever owns the window opens the network */
+  /** RTCPeerConnection exists in windows only: the window opens the network */
   readonly openPeerNetwork: (access: SignallingAccess) => Promise<PeerNetwork>
   readonly isHidden: () => boolean
 }

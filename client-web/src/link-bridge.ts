@@ -111,7 +111,7 @@ class BridgeServer {
   #serve(link: PeerLink): LinkDescription {
     const id = ++this.#lastLink
     this.#links.set(id, link)
-    // Setting onFrame delivers what came early; the Worker must hear of the link before.
+    // Setting onFrame delivers what came early; so the Worker gets the link first.
     queueMicrotask(() => {
       link.onFrame = (frame) => this.#tellFrame(id, ownBuffer(frame))
     })

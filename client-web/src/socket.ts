@@ -48,7 +48,7 @@ class TextSocket implements CoordinatorSocket {
   }
 
   send(text: string): void {
-    // A socket that is closing has told or will tell its owner through onClose.
+    // A closing socket notifies its owner through onClose.
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(text)
   }
 

@@ -1,5 +1,4 @@
-// The Worker in which a tab trains, so that the page stays quick. It knows the volunteer and its host, nothing of
-// pages.
+// The Worker in which a tab trains, so that the page stays quick. It uses the volunteer and its host, not the pages.
 import { describeError, GridError, isErrorCode, isGridError } from '@starling-grid/protocol'
 import { createVolunteer, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { createWebHost } from './host.ts'

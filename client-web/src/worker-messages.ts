@@ -1,4 +1,4 @@
-// What window and Worker tell each other. The Worker trains; the window shows, and owns the connections to other
+// Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 

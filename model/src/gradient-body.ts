@@ -1,8 +1,8 @@
 // A gradient as the body of a push: one f32 vector, or, for matrices of which few rows were touched, only those rows.
-// What is left out is zero. The header of the push says which matrices are sparse and how many rows of each follow, so
-// that the length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense
-// entry is its values; a sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by
-// rows look the same.
+// What is left out is zero. The header of the push names the sparse matrices and how many rows of each follow, so that
+// the length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense entry is
+// its values; a sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by rows look
+// the same.
 
 import { GridError, type SparsePart } from '@starling-grid/protocol'
 import { layerShapes } from './expand.ts'
@@ -158,7 +158,7 @@ export function inputTables(spec: ModelSpec, layout: ParameterLayout): Parameter
 /** Rows of matrices, ascending, by the name of the matrix. */
 export type RowsByName = ReadonlyMap<string, ArrayLike<number>>
 
-/** What the header says of these rows. */
+/** The header's entry for these rows. */
 export function sparseParts(rows: RowsByName): SparsePart[] {
   return [...rows].map(([name, { length }]) => ({ name, rows: length }))
 }

@@ -1,6 +1,6 @@
 // A version as bytes, equal on all members that hold it: SHA-256 of these bytes is what CONFIRM and checkpoints compare
-// (R8, R15). A safetensors file: parameters under PyTorch's names, then `optimizer.*`. Knows nothing of chains beyond
-// the (v, id) it carries.
+// (R8, R15). A safetensors file: parameters under PyTorch's names, then `optimizer.*`. Independent of chains, except
+// for the (v, id) that it carries.
 
 import {
   float32Values,

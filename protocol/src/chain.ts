@@ -1,5 +1,5 @@
-// The chain: what "committed" means. A record says what one step holds; records are chained by hash; a version is (v,
-// id). A number alone never names a version (R4).
+// The chain: what "committed" means. A record names the content of one step; records are chained by hash; a version is
+// (v, id). A number alone never names a version (R4).
 import { sha256 } from '@noble/hashes/sha2.js'
 import * as Type from 'typebox'
 import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId } from './ids.ts'

@@ -100,7 +100,7 @@ export function elementsOf({ inputShape }: Pick<DatasetManifest, 'inputShape'>):
 }
 
 /**
- * That shards can hold what the manifest says of them, before any of it is fetched.
+ * Checks, before any fetch, that shards can hold what the manifest declares.
  * @throws GridError 'shard-corrupt'
  */
 export function requirePossible(manifest: DatasetManifest, blockSamples: number): void {

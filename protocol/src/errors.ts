@@ -1,9 +1,9 @@
-// The one table of refusals. Every error that a user, a peer or an operator can meet has its code here.
-// A message says what was expected, what came, and what to do.
+// The one table of refusals. Every error that a user, a peer or an operator can meet has its code here. A message
+// states what was expected, what arrived, and what to do.
 
 /** code → what it means, in one line (the dashboard shows them with its counts of refusals). */
 export const ERROR_CODES = {
-  // wire: somebody sent what nobody should send
+  // wire: a peer sent a message that no peer should send
   'message-malformed': 'a message or frame does not match its schema',
   'message-too-large': 'a message or frame is over its size limit',
   'message-unexpected': 'a well-formed message that has no place in the present state',
@@ -26,7 +26,8 @@ export const ERROR_CODES = {
   // content
   'gradient-not-finite': 'a gradient holds NaN or infinity',
   'gradient-outlier': 'a part of a gradient is far larger than the same part of all others',
-  'gradient-unproven': 'how large gradients are is not known yet: this one only tells, and its blocks go back',
+  'gradient-unproven':
+    'the usual size of gradients is not known yet: this one is only measured, and its blocks go back',
   'gradient-shape': 'a gradient has another length than the model',
   checksum: 'bytes do not match their checksum or hash',
   'shard-corrupt': 'a data shard does not match its SHA-256 name',

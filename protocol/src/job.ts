@@ -100,7 +100,7 @@ export type AsyncSettings = Static<typeof AsyncSchema>
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
-  /** for whom, shown to volunteers before they start */
+  /** the beneficiary, shown to volunteers before they start */
   owner: Type.String({ minLength: 1, maxLength: 80 }),
   /** what is computed and why, one or two sentences */
   purpose: Type.String({ maxLength: 400 }),

@@ -348,7 +348,7 @@ const toVolunteer = {
     lossSum: FiniteNumber,
     correct: Count,
   }),
-  /** all members know the blocks: fetch this sum of guests and contribute it (A1) */
+  /** all members answered `guest-known`: fetch this sum of guests and contribute it (A1) */
   'guest-take': strict({ type: literal('guest-take'), ...ballot, id: Count }),
   /** begin no step after this one: the members change at that border, so no work is lost (R2) */
   until: strict({ type: literal('until'), ...ballot, step: Count }),

@@ -67,8 +67,8 @@ export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[
 }
 
 /**
- * The shares of a planned step: everybody keeps what it learned from (A7), and gets of the rest what its part asks for
- * beyond that.
+ * The shares of a planned step: each member keeps the blocks that it learned from (A7) and gets the rest of its part
+ * from the other blocks.
  */
 export function sharesOfStep(
   { blocks, kept }: { readonly blocks: readonly BlockId[]; readonly kept?: readonly (readonly BlockId[])[] },

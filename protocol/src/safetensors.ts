@@ -1,7 +1,6 @@
 // Safetensors: named tensors as bytes, the form in which parameters, optimizer state and golden vectors are stored and
-// sent. Layout: u64 LE header length · JSON header · tensor data, without gaps. Knows nothing of models; refuses
-// hostile input before anything is allocated. Typed arrays are read in host order: every WebGPU platform is
-// little-endian.
+// sent. Layout: u64 LE header length · JSON header · tensor data, without gaps. Independent of models; refuses hostile
+// input before anything is allocated. Typed arrays are read in host order: every WebGPU platform is little-endian.
 
 import { GridError } from './errors.ts'
 
@@ -142,7 +141,7 @@ function elementCount(name: string, shape: unknown): number {
   return count
 }
 
-/** The spans must tile the data: an overlap aliases two tensors, a gap hides bytes from whoever inspects the file. */
+/** The spans must tile the data: an overlap aliases two tensors, a gap hides bytes from a reader of the file. */
 function requireCovered(spans: Span[], dataBytes: number): void {
   spans.sort((a, b) => a.begin - b.begin || a.end - b.end)
   let covered = 0

@@ -29,14 +29,14 @@ export interface MemberView {
   readonly adapter: AdapterDescription | null
   /** joining: plans the model; learning: fetches state; training; idle: admitted, waits */
   readonly state: 'joining' | 'learning' | 'training' | 'idle'
-  /** what the member itself says: "computing", "exchanging", … */
+  /** reported by the member itself: "computing", "exchanging", … */
   readonly activity: string
   readonly samplesPerSecond: number
   /** position in the running ring, or null */
   readonly position: number | null
   /** of each step that the ring makes now: the part that is planned for it, 0…1; null outside the ring */
   readonly share: number | null
-  /** a tab that nobody looks at: half the share, twice the lease */
+  /** a tab in the background: half the share, twice the lease */
   readonly hidden: boolean
   /** ms that a lease lasts that it gets now */
   readonly leaseMs: number

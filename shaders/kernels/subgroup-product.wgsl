@@ -15,7 +15,7 @@ struct Sums {
 }
 struct Quads { q0: vec4f, q1: vec4f, q2: vec4f, q3: vec4f }
 
-// own0, own1: four steps of k at the own columns, one matrix column for each step
+// own0, own1: four steps of k at the columns of this lane, one matrix column for each step
 fn add_products(s: ptr<function, Sums>, q: Quads, own0: mat4x4f, own1: mat4x4f) {
   let r0 = low(q.q0);
   (*s).a0 += own0 * r0;

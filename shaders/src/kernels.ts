@@ -22,7 +22,7 @@ export type Pool2dDims = {
 /** x (samples, size) */
 export type ElementwiseDims = { readonly size: number }
 
-/** x (samples, size); `node` tells several dropouts of one model apart, `p` is the share of elements that become 0 */
+/** x (samples, size); `node` distinguishes several dropouts of one model, `p` is the share of elements that become 0 */
 export type DropoutDims = ElementwiseDims & { readonly node: number; readonly p: number }
 
 /** x (samples, channels, plane) → y (samples, channels) */

@@ -6,7 +6,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 /** Builds each module into `<folder>/<name>.js`; they keep their exports and share what they have in common. */
 export async function bundle(modules: Readonly<Record<string, URL>>, folder: string): Promise<void> {
-  // Vite sets NODE_ENV for the whole process, which here belongs to somebody else.
+  // Vite sets NODE_ENV for the whole process, which belongs to the caller here.
   const before = process.env['NODE_ENV']
   const { build } = await import('vite') // late: only this needs it
   try {

@@ -4,7 +4,7 @@ import type { Library, Missing } from '../library.ts'
 
 export interface Place {
   readonly name: 'node' | 'browser'
-  /** the one that all libraries which say `webgpu` share */
+  /** the adapter that all libraries with `webgpu` share */
   readonly adapter: string
   /** Starling first */
   readonly libraries: readonly Library[]

@@ -1,6 +1,6 @@
 // `golden DIR`: compares the arithmetic of an executor with reference values, one row per file. Exit code 1 when a case
-// fails or is not supported, so that what is missing is said too. Cases run in this process, or where somebody else
-// opens a place.
+// fails or is not supported, so that unsupported cases are reported too. Cases run in this process, or in a place that
+// the caller opens.
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { type AdapterDescription, describeError, GridError } from '@starling-grid/protocol'

@@ -61,7 +61,7 @@ function originOf(text: string): string {
   throw new GridError('usage', `expected the coordinator's address such as http://localhost:8790, got "${text}"`)
 }
 
-/** Once: leases go back, the others hear of it. Twice: at once. */
+/** Leaves once: leases return, and the coordinator informs the other members. Twice: at once. */
 function leaveOnSignal(stop: () => Promise<void>): void {
   let asked = false
   const onSignal = (): void => {

@@ -29,7 +29,7 @@ function checkClock(date: string | null): CheckResult {
   if (Number.isNaN(seconds))
     return warning(
       'clock',
-      'the coordinator does not tell the time',
+      'the coordinator does not send its time',
       'None is needed; a proxy may have removed the header.',
     )
   if (Math.abs(seconds) <= CLOCK_TOLERANCE_S) return ok('clock', 'agrees with the coordinator')

@@ -1,6 +1,6 @@
-// Decides which Vulkan drivers a process will see, and says it as an environment to start that process with
-// (see prepare-process.ts for a process that runs already).
-// Order: what the system offers (a GPU wins, else Mesa's lavapipe), then the bundled SwiftShader.
+// Decides which Vulkan drivers a process will see, and returns the environment to start that process with (see
+// prepare-process.ts for a process that runs already). Order: what the system offers (a GPU wins, else Mesa's
+// lavapipe), then the bundled SwiftShader.
 import { execFile } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ import { driversNamedByUser, installedDrivers } from './system-vulkan.ts'
 
 type Env = NodeJS.ProcessEnv
 
-/** Set by whoever prepared the environment; says what was chosen, and stops a child from choosing again. */
+/** Set by the process that prepared the environment: it names the choice and stops a child from choosing again. */
 export const ADAPTER_CHOICE = 'STARLING_ADAPTER'
 
 const PROBE = fileURLToPath(new URL('./probe-adapter.mjs', import.meta.url))
@@ -43,7 +43,7 @@ interface Probed {
   readonly software: boolean
 }
 
-/** Never fails: where nothing is found the description says what was tried, and opening the GPU reports it. */
+/** Never fails: where no driver is found the description lists the attempts, and opening the GPU reports it. */
 export async function adapterEnvironment(wish: AdapterWish = {}, env: Env = process.env): Promise<AdapterEnvironment> {
   const chosen = env[ADAPTER_CHOICE]
   if (chosen) return { env, description: chosen }

@@ -23,6 +23,6 @@ function keepLoaded(library: string): void {
   try {
     process.dlopen({ exports: {} }, library, constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL | RTLD_NODELETE)
   } catch {
-    // Expected. If the library itself could not be loaded, Dawn says so when it looks for it.
+    // Expected. If the library itself could not be loaded, Dawn reports it when it loads the library.
   }
 }

@@ -5,7 +5,7 @@ import { count } from '../format.ts'
 import type { SessionState } from './session.ts'
 
 const TRAINING: readonly VolunteerPhase[] = ['computing', 'exchanging', 'validating']
-/** Short pauses between steps; a listener whose samples count already need not hear of them. */
+/** Short pauses between steps; they need no announcement while samples already count. */
 const PAUSING: readonly VolunteerPhase[] = ['waiting', 'catching-up']
 
 /** What kind of moment it is: a new kind is said at once, the same kind at most every ten seconds. */
@@ -47,7 +47,7 @@ function ending(state: Extract<SessionState, { type: 'ended' }>): string {
   const counted = contributed(state.status) || 'Nothing of yours was counted yet.'
   if (state.by === 'run') return `The run is finished. ${counted} Thank you.`
   const rest = state.clean
-    ? "The coordinator was told; what you had not finished is somebody else's now."
+    ? 'The coordinator knows; another member computes what you had not finished.'
     : 'The coordinator could not be told in time; it will notice within seconds.'
   return `Stopped. ${counted} ${rest}`
 }

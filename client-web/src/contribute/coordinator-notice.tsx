@@ -1,4 +1,4 @@
-// The coordinator is away: says so, counts down, and goes on by itself.
+// The coordinator is away: shows it, counts down, and continues without a click.
 import { Countdown } from '../live/countdown.tsx'
 import type { LiveRun } from '../live/live-run.ts'
 import type { Session } from './session.ts'

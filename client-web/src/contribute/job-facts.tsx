@@ -1,4 +1,4 @@
-// What is computed and for whom, readable before anything starts.
+// What is computed and for which owner, shown before the start.
 import type { RunView } from '@starling-grid/protocol'
 import { bytes, count, duration, percent } from '../format.ts'
 

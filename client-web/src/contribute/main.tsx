@@ -22,5 +22,5 @@ const app = document.getElementById('app')
 if (app !== null) render(<ContributePage run={run} session={session} here={here} />, app)
 run.start()
 if (refusalAtSight(here) === null) addEventListener('load', () => setTimeout(prefetchWorker))
-// Closing or leaving the page: the Worker says goodbye while it still can; the closing socket says the rest.
+// Closing or leaving the page: the Worker sends `leave` while it can; otherwise the closing socket ends the session.
 addEventListener('pagehide', () => session.leave())

@@ -1,4 +1,4 @@
-// The contribute page: what is computed and for whom, one button, and then what this device adds.
+// The contribute page: what is computed and for which owner, one button, and then what this device adds.
 import type { RunView } from '@starling-grid/protocol'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import { plural } from '../format.ts'
@@ -63,7 +63,9 @@ function Promises() {
         </li>
         <li>You receive data and a description of the model, never foreign code.</li>
         <li>Other volunteers in the ring see your network address, as in a video call.</li>
-        <li>Close the tab or press Stop whenever you like: what was counted stays, the rest goes to somebody else.</li>
+        <li>
+          Close the tab or press Stop whenever you like: what was counted stays, another member computes the rest.
+        </li>
       </ul>
     </section>
   )

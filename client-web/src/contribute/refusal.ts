@@ -131,7 +131,7 @@ export function refusalOf(code: string, message: string, browser: Browser): Refu
       return {
         reason: 'grid-full',
         cause: 'As many volunteers as this coordinator takes are here already.',
-        nextStep: 'Press the button again in a few minutes, when somebody has left.',
+        nextStep: 'Press the button again in a few minutes, when a volunteer has left.',
         again: true,
       }
     case 'protocol-version':
@@ -146,14 +146,14 @@ export function refusalOf(code: string, message: string, browser: Browser): Refu
       return {
         reason: 'broken',
         cause: `Something broke in this page: ${message}`,
-        nextStep: 'Reload it. If it happens again, report this sentence to whoever runs the job.',
+        nextStep: 'Reload it. If it happens again, report this sentence to the owner of the job.',
         again: true,
       }
     default:
       return {
         reason: 'refused',
         cause: message,
-        nextStep: 'Press the button to try again, or ask whoever runs the job.',
+        nextStep: 'Press the button to try again, or ask the owner of the job.',
         again: true,
       }
   }

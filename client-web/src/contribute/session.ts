@@ -1,5 +1,5 @@
-// One visitor's contribution: starts the Worker, keeps the peer network for it, leaves gracefully.
-// Knows nothing of what the page looks like.
+// One visitor's contribution: starts the Worker, keeps the peer network for it, leaves gracefully. Independent of the
+// page's appearance.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { describeError, isGridError, type MemberId } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'

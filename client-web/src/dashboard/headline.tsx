@@ -52,7 +52,7 @@ export function Figures(props: { readonly history: RunHistory; readonly run: Run
       </Figure>
       <Figure
         term="Members"
-        note={run.departed.length === 0 ? 'nobody has left' : `${plural(run.departed.length, 'has', 'have')} left`}
+        note={run.departed.length === 0 ? 'none has left' : `${plural(run.departed.length, 'has', 'have')} left`}
       >
         {count(run.memberCount)}
       </Figure>

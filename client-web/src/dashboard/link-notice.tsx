@@ -1,4 +1,4 @@
-// The watch stream is away: says so at once, counts down, comes back by itself.
+// The watch stream is away: shows it at once, counts down, and reconnects.
 import { Countdown } from '../live/countdown.tsx'
 import type { LiveRun } from '../live/live-run.ts'
 

@@ -8,7 +8,7 @@ export function Members(props: { readonly members: readonly MemberView[] }) {
     <section class="members" aria-label="Members">
       <h2>{plural(props.members.length, 'member')}</h2>
       {props.members.length === 0 ? (
-        <p class="soft">Nobody is here. Open the contribute page, or run: npm run volunteer -- {location.origin}</p>
+        <p class="soft">No members yet. Open the contribute page, or run: npm run volunteer -- {location.origin}</p>
       ) : (
         <MemberTable members={props.members} />
       )}

@@ -1,4 +1,4 @@
-// uPlot, told what to draw. Knows nothing of runs: series in, cursor position out.
+// uPlot, told what to draw. Independent of runs: series in, cursor position out.
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import type { Series } from './series.ts'

@@ -25,7 +25,7 @@ export const DEFAULT_VIEW: ViewState = {
   charts: { loss: LINEAR, accuracy: LINEAR },
 }
 
-/** "?x=time&smoothing=0.5&loss=log-y" → view; whatever it does not say is as by default. */
+/** "?x=time&smoothing=0.5&loss=log-y" → view; absent fields have their defaults. */
 export function parseView(search: string): ViewState {
   const query = new URLSearchParams(search)
   const smoothing = Number(query.get('smoothing') ?? DEFAULT_SMOOTHING)

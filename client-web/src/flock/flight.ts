@@ -83,7 +83,7 @@ function circling(bird: Bird, node: RingNode, speed: number, time: number): Plac
   return { x: node.x + reach * Math.cos(angle), y: node.y + 0.8 * reach * Math.sin(angle) }
 }
 
-/** Nobody is here: a small flock that drifts over the empty ring. */
+/** Without members: a small flock that drifts over the empty ring. */
 function wandering(bird: Bird, time: number): Place {
   const slow = 0.22 * time
   const angle = TURN * bird.a + slow + 0.6 * Math.sin(slow + 3 * bird.b)

@@ -72,7 +72,7 @@ class Flock {
     })
   }
 
-  /** A new flock only when somebody came, left, or changed its share noticeably. */
+  /** A new flock only when a member joined, left, or changed its share noticeably. */
   #gather(scene: Scene): void {
     const key = scene.nodes.map((node) => `${node.id}${Math.round(Math.log2(1 + node.member.samplesPerSecond))}`).join()
     if (key === this.#key && this.#birds.length > 0) return
@@ -95,7 +95,7 @@ function headingAt(bird: Bird, scene: Scene, time: number): number {
   return Math.atan2(after.y - before.y, after.x - before.x)
 }
 
-/** Two swept wings; the size tells near from far. */
+/** Two swept wings; the size shows the distance. */
 function drawBird(
   context: CanvasRenderingContext2D,
   place: { x: number; y: number; heading: number },

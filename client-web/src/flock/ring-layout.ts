@@ -21,7 +21,9 @@ export interface RingNode {
 /** ring: gradients travel from node to node; star: between node and coordinator; still: nothing travels. */
 export type FlightPattern = 'ring' | 'star' | 'still'
 
-/** Members of the ring first, in its order, then the others by the time they came: nobody jumps when somebody joins. */
+/**
+ * Members of the ring first, in its order, then the others by the time they came: no member moves when another joins.
+ */
 export function ringNodes(members: readonly MemberView[]): readonly RingNode[] {
   const ordered = [...members].sort((a, b) => rank(a) - rank(b) || a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1))
   return ordered.map((member, index) => {

@@ -135,7 +135,7 @@ function tooltip(member: MemberView): string {
 }
 
 function inWords(nodes: readonly RingNode[], pattern: FlightPattern): string {
-  if (nodes.length === 0) return 'Nobody is in the ring yet.'
+  if (nodes.length === 0) return 'No members are in the ring yet.'
   const names = nodes.map((node) => node.member.name).join(', ')
   if (pattern === 'star') return `${plural(nodes.length, 'volunteer')} around the coordinator: ${names}.`
   const detours = relayedLinks(nodes).map(

@@ -1,4 +1,4 @@
-// The run as signals: history and state of the stream. Both pages read it; neither knows of sockets.
+// The run as signals: history and state of the stream. Both pages read it; neither handles sockets.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { forgetOwnerToken } from './owner-token.ts'
 import { applyWatch, EMPTY_HISTORY, type RunHistory } from './run-history.ts'
@@ -7,7 +7,7 @@ import { type WatchLink, WatchSocket } from './watch-socket.ts'
 export interface LiveRun {
   readonly history: ReadonlySignal<RunHistory>
   readonly link: ReadonlySignal<WatchLink>
-  /** the owner's; undefined for everybody else, and after it was refused */
+  /** the owner's token; undefined for other readers, and after a refusal */
   readonly token: ReadonlySignal<string | undefined>
   start(): void
   retryNow(): void

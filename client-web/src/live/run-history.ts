@@ -41,7 +41,7 @@ function grown(history: RunHistory, news: Extract<WatchMessage, { type: 'snapsho
   }
 }
 
-/** JSON has no NaN and no infinity: they arrive as null, whatever the type says. */
+/** JSON has no NaN and no infinity: they arrive as null, although the type says number. */
 function readable<T extends { readonly loss: number; readonly accuracy: number }>(point: T): T {
   const number = (value: number | null): number => value ?? NaN
   return { ...point, loss: number(point.loss), accuracy: number(point.accuracy) }

@@ -1,4 +1,4 @@
-// The watch stream: a WebSocket that comes back by itself, and says when it will.
+// The watch stream: a WebSocket that reconnects and reports when it will.
 import type { ErrorCode, WatchMessage } from '@starling-grid/protocol'
 
 /** Reason of a close: the token is not this coordinator's. */
@@ -15,7 +15,7 @@ export type WatchLink =
   | { readonly type: 'away'; readonly retryAt: number }
 
 export interface WatchHandlers {
-  /** shown to the coordinator first, so that it tells all */
+  /** sent to the coordinator first, so that it sends everything */
   readonly token: string | undefined
   readonly onTokenRefused: () => void
   readonly onMessage: (message: WatchMessage) => void
@@ -84,7 +84,7 @@ function watchUrl(page: Location): string {
   return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${WATCH_PATH}`
 }
 
-/** The stream comes from the coordinator that served this page; a type that we do not know is from a newer one. */
+/** The stream comes from the coordinator that served this page; an unknown type is from a newer one. */
 function parseWatchMessage(data: unknown): WatchMessage | undefined {
   const value: unknown = typeof data === 'string' ? JSON.parse(data) : undefined
   if (typeof value !== 'object' || value === null || !('type' in value)) return undefined

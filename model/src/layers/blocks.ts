@@ -13,7 +13,7 @@ const GPT_NAMES: GptNames = { tokens: 'wte', positions: 'wpe', block: 'h.{i}', f
 /** of the hidden layer against the channels in GPT-2 */
 const MLP_RATIO = 4
 
-/** Reads a list of layers that stands inside another layer; `index` tells it from its siblings. */
+/** Reads a list of layers that stands inside another layer; `index` distinguishes it from its siblings. */
 export type ReadLayers = (json: unknown, index: readonly number[]) => LayerSpec[]
 
 export function readResidual(fields: Fields, read: ReadLayers): ResidualLayer {

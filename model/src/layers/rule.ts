@@ -1,5 +1,5 @@
-// What a row of the table of layers says: how the layer's attributes are read, what shape comes out, which parameters
-// it holds, what it costs; and the checks that several rows share.
+// A row of the table of layers: how the layer's attributes are read, what shape comes out, which parameters it holds,
+// what it costs; and the checks that several rows share.
 
 import { elementCount, imageSizes, type Shape } from '@starling-grid/shaders'
 import { type Fields, invalid } from '../fields.ts'

@@ -178,7 +178,7 @@ function productPass(
   }
 }
 
-/** The shader knows its matrices as left, right and result. */
+/** The shader names its matrices left, right and result. */
 function named(name: string, binding: Binding): Binding {
   return { ...binding, name }
 }

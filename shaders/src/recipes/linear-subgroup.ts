@@ -194,8 +194,8 @@ function productPass(way: Way, product: Product): Pass {
       K_PER_SPLIT: stepsPerSplit,
       ADDS: Number(leftRowsK && splits === 1),
     },
-    // Tiles are counted along the own columns first; where these follow the samples, workgroups past the last one
-    // return.
+    // Tiles are counted along the columns of the lane first; where these follow the samples, workgroups past the last
+    // one return.
     threads: (samples) =>
       subgroupCount(tile, productOf(way, { m: isLeft && sampleM > 0 ? samples * sampleM : m, n }, splits)) * tile.lanes,
   }

@@ -1,5 +1,5 @@
-// Plain dropout: y = x · scale, or 0 where the hash of (key of the sample, node, element) says so. Equal to the shader
-// bit for bit: the hash is of integers, and the one product is rounded once.
+// Plain dropout: y = x · scale, or 0 where the hash of (key of the sample, node, element) is below the threshold. Equal
+// to the shader bit for bit: the hash is of integers, and the one product is rounded once.
 
 import type { DropoutDims, KernelOperands } from '../kernels.ts'
 

@@ -1,6 +1,6 @@
 // A WebAssembly module written from formulas: each kernel walks over blocks of f32 vectors, four elements at a time.
 // Its arithmetic is exact IEEE f32 (+, −, ×, ÷, √), as the WebAssembly specification demands, so it gives the bits of
-// the plain TypeScript beside it. Knows nothing of optimizers; the numbers are from the specification's binary format.
+// the plain TypeScript beside it. Independent of optimizers; the numbers are from the specification's binary format.
 
 /**
  * Elements of one block. Seven vectors of it fit a second-level cache of 512 KiB, and a copy of it is worth its call.
