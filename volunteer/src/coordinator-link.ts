@@ -26,7 +26,7 @@ import { backoffMs } from './retry.ts'
 export const VOLUNTEER_PATH = '/api/volunteer'
 /**
  * ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter).
- * While nobody listens an attempt costs next to nothing; once somebody does, 5,000 volunteers come back within the
+ * While the coordinator is away an attempt costs next to nothing; once it is back, 5,000 volunteers return within the
  * longest wait.
  */
 const RETRY = { firstMs: 250, mostMs: 1500 }
@@ -106,7 +106,7 @@ export class CoordinatorLink {
     this.#drop(new GridError('coordinator-lost', why))
   }
 
-  /** Says goodbye; the coordinator closes the socket when nobody depends on this member any more. */
+  /** Sends `leave`; the coordinator closes the socket when no member depends on this one. */
   leave(): void {
     this.#stopped = true
     this.send({ type: 'leave' })

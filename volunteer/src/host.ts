@@ -56,7 +56,7 @@ export interface VolunteerHost {
   readonly shards: ShardCache
   /** absent: nothing is kept for an audit */
   witness?(terms: JobTerms): StepWitness
-  /** A tab that nobody looks at: its browser may slow it down. Absent: never. */
+  /** A tab in the background: its browser may slow it down. Absent: never. */
   isHidden?(): boolean
 }
 

@@ -1,5 +1,5 @@
 // Preparing for a job, one job at a time: a newer one cancels the older one, whose executor is released before the next
-// begins. What fails on the way is tried again until it works, is fatal (fatal.ts), or nobody wants the job any more.
+// begins. What fails on the way is tried again until it works, is fatal (fatal.ts), or the job is no longer wanted.
 import { isGridError, type JobId, type JobTerms } from '@starling-grid/protocol'
 import { isFatal } from './fatal.ts'
 import { JobSession, type JobSessionParts } from './job-session.ts'

@@ -13,11 +13,11 @@ import type { ShareResult } from './sync/share-sum.ts'
  */
 export interface StepMember {
   /**
-   * Σ gradients of the own share, which may lose blocks to others or get some of theirs; buckets that are final leave
-   * before the rest (sync/share-work.ts).
+   * Σ gradients of this member's share, which may lose blocks to others or get some of theirs; buckets that are final
+   * leave before the rest (sync/share-work.ts).
    */
   gradientOfShare(order: StepOrder): Promise<ShareResult | undefined>
-  /** Inner steps on the own share, while the generation lasts (sync/local-round.ts). */
+  /** Inner steps on this member's share, while the generation lasts (sync/local-round.ts). */
   localRound(order: StepOrder): Promise<ShareResult | undefined>
   tell(input: MemberInput): void
   /** The sum of this step, when every sum and manifest arrived; never, when the generation ends before. */

@@ -358,7 +358,9 @@ class VolunteerLife implements Volunteer {
     this.#board.working(session)
   }
 
-  /** Everybody took the silence for the end: what their ends of sockets and links said of it may have found nobody. */
+  /**
+   * The others took the silence for the end; the closing of their sockets and links may not have reached this machine.
+   */
   #wakeUp(session: JobSession, sleptMs: number): void {
     this.#link.renew(`slept for ${Math.round(sleptMs / 1000)} s`)
     session.ring.links.giveUp('slept for longer than others wait')

@@ -33,13 +33,16 @@ export class ButterflyReduce {
   readonly #self: number
   readonly #size: number
   readonly #sum: StepSumBuilder
-  /** by place: slices of the own part, one after the other as its chunks are; made when the first of a member comes */
+  /**
+   * by place: slices of this member's part, one after the other as its chunks are; made when the first of a member
+   * comes
+   */
   readonly #slices: (Float32Array | undefined)[]
   /** own chunk → where it lies in a slice, and after the last chunk the floats of the whole part */
   readonly #startInSlice: Uint32Array
   /** chunk × place: it came from there */
   readonly #seen: Uint8Array
-  /** bucket → slices of the own part of it that are still to come */
+  /** bucket → missing slices of this member's part */
   readonly #missing = new Map<number, number>()
   /** by place: frames that came from there and were not here */
   readonly #received: number[]
@@ -48,7 +51,7 @@ export class ButterflyReduce {
     const {
       position: { index, size },
     } = options
-    if (size < 2) throw new Error('internal: one member alone has nobody to exchange with')
+    if (size < 2) throw new Error('internal: a single member has no partner for an exchange')
     this.#options = options
     this.#self = index
     this.#size = size
@@ -69,7 +72,7 @@ export class ButterflyReduce {
     return this.#sum.progress
   }
 
-  /** Places from which frames are to come: a manifest, slices of the own part, the sum of theirs. */
+  /** Places from which frames are to come: a manifest, slices of this member's part, the sums of theirs. */
   get waitsFor(): number[] {
     const { all } = this.#sum.chunks
     const mine = all.filter((chunk) => this.#isMine(chunk)).length
@@ -110,7 +113,7 @@ export class ButterflyReduce {
   /**
    * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames'
    * payloads until the reduce is over: they are views, not copies.
-   * @throws GridError 'gradient-not-finite' (the own gradient), 'message-malformed' or 'message-too-large' (the
+   * @throws GridError 'gradient-not-finite' (this member's gradient), 'message-malformed' or 'message-too-large' (the
    * manifest); RankFailure as `accept`. The reduce is over then
    */
   contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
@@ -157,7 +160,7 @@ export class ButterflyReduce {
     const chunk = this.#sum.chunkOf(frame)
     if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
     if (this.#hasCome(chunk, from)) return []
-    // Our share has not left yet, so nobody can know this sum: it is made up.
+    // Our share has not left yet, so no honest member has this sum: it is made up.
     if (!this.#sum.own.has(chunk.bucket))
       throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
     this.#sum.decode(frame, this.#sum.in(chunk))
@@ -173,8 +176,8 @@ export class ButterflyReduce {
   }
 
   /**
-   * The sum of the own part of a bucket, once every slice of it is here: added in the order of places, whenever they
-   * came.
+   * The sum of this member's part of a bucket, once every slice of it arrived: added in the order of places, whenever
+   * they came.
    */
   #completed(bucket: number): Addressed[] {
     if (this.#missing.get(bucket) !== 0) return []
@@ -207,7 +210,7 @@ export class ButterflyReduce {
     )
   }
 
-  /** All slices are finite, their sum is not: whoever sent the longest is the likeliest cause. */
+  /** All slices are finite, their sum is not: the sender of the longest is the likeliest cause. */
   #blameLargest(chunk: Chunk): RankFailure {
     const norms = this.#normsOf([chunk]).map((norm, place) => (place === this.#self ? -1 : norm))
     return new RankFailure(
@@ -278,7 +281,7 @@ export class ButterflyReduce {
   }
 }
 
-/** Everybody's manifest but the own, their slices of the own part, and the sums of all others. */
+/** The manifests of the other members, their slices of this member's part, and the sums of all other parts. */
 function framesToCome({ position: { index, size } }: ButterflyOptions, chunks: readonly Chunk[]): number {
   const mine = chunks.filter(({ segment }) => segment === index).length
   return (size - 1) * (mine + 1) + (chunks.length - mine)

@@ -132,7 +132,7 @@ function ringMs(hops: number, { bytes, size, link }: Case): number {
   return hops * Math.max(segment / link.bytesPerMs, Math.min(segment, CHUNK_BYTES) / link.bytesPerMs + link.latencyMs)
 }
 
-/** Everybody sends every other rank its part. */
+/** Each rank sends every other rank its part. */
 function shareMs({ bytes, size, link }: Case): number {
   return link.latencyMs + ((size - 1) * bytes) / size / link.bytesPerMs
 }

@@ -1,6 +1,6 @@
 // Collective operations for programs, in the words of torch.distributed. Every rank of a group calls the same
 // operations in the same order; each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md
-// is the manual. What happens on the wire is in exchange.ts; who sends what to whom is in moves.ts.
+// is the manual. What happens on the wire is in exchange.ts; moves.ts decides which rank sends what to which rank.
 import { GridError, SILENCE_MS } from '@starling-grid/protocol'
 import { allReduce, type AllReduceOptions } from './all-reduce.ts'
 import { type AlgorithmChoice, chooseAlgorithm, type LinkQuality } from './choose-algorithm.ts'
@@ -131,7 +131,7 @@ export class Communicator {
     return allReduce(this.#runner, values, options)
   }
 
-  /** The own part of the reduced values: numbers `partStart(length, rank)` up to those of the next rank. */
+  /** This rank's part of the reduced values: numbers `partStart(length, rank)` up to those of the next rank. */
   async reduceScatter<T extends Numbers>(values: T, { op = 'sum', ...options }: ReduceOptions = {}): Promise<T> {
     requireReducible(op, values)
     const algorithm = this.#runner.pick('reduceScatter', values.byteLength, options)

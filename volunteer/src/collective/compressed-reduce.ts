@@ -4,7 +4,7 @@ import { addTopK, encodeTopK, topKCount } from './encode-top-k.ts'
 // Made of plain collectives, which they are given; all ranks end with equal bytes.
 import { type PowerSgdEncoding, type TopKEncoding, withResidual } from './encoding.ts'
 
-/** Everybody gets everybody's k largest and adds them in the order of the ranks. `gather` is called at once. */
+/** Each rank gets the k largest of every rank and adds them in the order of the ranks. `gather` is called at once. */
 export async function topKAllReduce(
   values: Float32Array,
   { share, feedback }: TopKEncoding,

@@ -219,7 +219,7 @@ export class ExchangeHub {
   /**
    * Looks at an operation whose last progress is so many halves of its time-out ago. Most who wait do so for one that
    * waits as well. So each says at half time that it has begun; when the time is up, who has not begun is to blame;
-   * half a time-out later, if nobody with better knowledge ended it, whoever it waits for.
+   * half a time-out later, if no rank with better knowledge ended it, the rank that it waits for.
    */
   #standsStill(running: Running, halves: number): void {
     const { ticket, ranks, exchange, timeoutMs } = running
@@ -274,7 +274,10 @@ export class ExchangeHub {
     const waiting = (this.#waitingBytes.get(from) ?? 0) + bytes
     this.#waitingBytes.set(from, waiting)
     if (waiting > MAX_WAITING_BYTES)
-      throw new GridError('rate-exceeded', `more than ${MAX_WAITING_BYTES} bytes for operations that nobody began here`)
+      throw new GridError(
+        'rate-exceeded',
+        `more than ${MAX_WAITING_BYTES} bytes for operations that this rank did not begin`,
+      )
   }
 }
 

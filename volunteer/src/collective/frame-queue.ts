@@ -4,15 +4,14 @@
 import { type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
-/** Frames that others wait for without haste: nobody's step depends on them. */
+/** Frames that others wait for without haste: no step depends on them. */
 const BULK: ReadonlySet<FrameType> = new Set(['chunk', 'hashes'])
 /** Bytes under way up to which the next bulk frame leaves: two of them, 60 ms of a link of 2 MB/s. */
 const BULK_WATER_BYTES = 128 * 1024
 /** ms between looks at what is under way: a link has no event for that. 128 KiB in each of them are 25 MB/s */
 const LOOK_MS = 5
 /**
- * ms between bulk frames while other links carry frames of the ring: 1 MB/s, so that a ring that never rests starves
- * nobody
+ * ms between bulk frames while other links carry frames of the ring: 1 MB/s, so that a busy ring starves no receiver
  */
 const TRICKLE_MS = 60
 

@@ -130,7 +130,7 @@ export class LinkSet {
     this.#route(to)?.queue.add(frame) // without a link its loss has been reported
   }
 
-  /** Counts what a member sent and nobody here wanted; the coordinator shows the sums. */
+  /** Counts frames of a member that are not expected here; the coordinator shows the sums. */
   countRefusal(code: ErrorCode, from: MemberId): void {
     const known = this.#refusals.get(`${code} ${from}`)
     if (known !== undefined) known.count++
@@ -232,7 +232,10 @@ export class LinkSet {
     if (inUse || links.length === 0) this.#events.onLost(member, why, error)
   }
 
-  /** Every link is kept alive, also those that carry nothing now. Time that we slept ourselves is nobody's silence. */
+  /**
+   * Every link is kept alive, also those that carry nothing now. Time in which this process slept does not count as
+   * silence.
+   */
   #heartbeat(): void {
     const now = performance.now()
     const slept = now - this.#beatAt - HEARTBEAT_MS

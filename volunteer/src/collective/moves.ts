@@ -1,5 +1,6 @@
-// Who sends which part of a vector to whom in which round, for every collective and algorithm. Pure: the lists hold the
-// moves of all ranks, so that they can be checked without links; a rank takes its own from them (steps.ts).
+// Which rank sends which part of a vector to which rank in which round, for every collective and algorithm. Pure: the
+// lists hold the moves of all ranks, so that they can be checked without links; a rank takes its own from them
+// (steps.ts).
 //
 // A vector is cut into segments. In one round a rank sends what it held when the round began; what it receives is added
 // to its own or stored in its place. Rounds order the moves of one segment, they are no barrier: other segments do not
@@ -20,7 +21,7 @@ export type Collective =
   | 'allToAll'
 
 /**
- * ring: neighbours only. direct: everybody with everybody, two hops. butterfly: recursive halving, then doubling.
+ * ring: neighbours only. direct: every rank with every rank, two hops. butterfly: recursive halving, then doubling.
  * recursive-doubling: whole vectors between partners. tree: binomial. star: everything through the root.
  */
 export type Algorithm = 'ring' | 'direct' | 'butterfly' | 'recursive-doubling' | 'tree' | 'star'

@@ -51,7 +51,7 @@ export interface PeerJsOptions {
   readonly path: string
   readonly secure: boolean
   readonly token: string
-  /** for RTCPeerConnection; `local` is ours: whether addresses of the own network are taken */
+  /** for RTCPeerConnection; `local` is ours: whether addresses of the local network are accepted */
   readonly config: { readonly iceServers: SignallingAccess['iceServers']; readonly local: boolean }
 }
 

@@ -24,7 +24,7 @@ export type RingReduceOptions = StepReduceOptions
 /** What a member knows of one chunk; it only ever grows. */
 const CHUNK = {
   empty: 0,
-  /** partial sum came before the own contribution and waits in the sum */
+  /** partial sum came before this member's contribution and waits in the sum */
   early: 1,
   /** own contribution is in and on its way to the successor */
   forwarded: 2,
@@ -140,7 +140,7 @@ export class RingReduce {
     return added
   }
 
-  /** Adds the own share to the partial sum that lies in the sum, and passes it on. */
+  /** Adds this member's share to the received partial sum and forwards it. */
   #add(chunk: Chunk): Frame {
     const sum = this.#sum.in(chunk)
     combine('sum', sum, this.#sum.ownIn(chunk))
@@ -161,7 +161,7 @@ export class RingReduce {
     const chunk = this.#chunkOf(frame, reducedHop)
     const state = this.#states[chunk.index]
     if (state === CHUNK.whole) return []
-    // Our share has not left yet, so nobody can know this sum: it is made up.
+    // Our share has not left yet, so no honest member has this sum: it is made up.
     if (state !== CHUNK.forwarded)
       throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
     this.#sum.decode(frame, this.#sum.in(chunk))
@@ -180,7 +180,7 @@ export class RingReduce {
     return this.#sum.takeManifest(author, frame) ? this.#goesOn(frame) : []
   }
 
-  /** What everybody gets, as the same bytes: on to the successor, unless it made the whole way. */
+  /** What every member gets, as the same bytes: on to the successor, unless it made the whole way. */
   #goesOn(frame: Frame): Frame[] {
     return frame.hop + 1 === hops(this.#position) ? [] : [{ ...frame, hop: frame.hop + 1 }]
   }
@@ -199,8 +199,8 @@ export class RingReduce {
 }
 
 /**
- * Everybody's manifest but the own; partial sums of all segments but the own; sums of all but that which is completed
- * here.
+ * The manifests of the other members; partial sums of all segments but this member's; sums of all but that which is
+ * completed here.
  */
 function framesToCome(position: RingPosition, chunks: readonly Chunk[]): number {
   if (position.size === 1) return 0

@@ -83,7 +83,7 @@ class Opening {
 
   #adopt(channel: RTCDataChannel): void {
     const { link } = this
-    // One channel per connection: a second one is somebody's trick.
+    // One channel per connection: a second one is an attack.
     if (!this.#channel.adopt(channel)) return channel.close()
     channel.addEventListener('message', (event) => this.#receive(event.data))
     channel.addEventListener('bufferedamountlow', () => link.drained())

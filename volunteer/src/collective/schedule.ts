@@ -105,7 +105,7 @@ export class ChunkMap {
   }
 }
 
-/** Floats of one bucket where nobody says how to cut, 4 MiB: segments stay above a chunk even in the largest ring. */
+/** Floats of one bucket unless the caller chooses, 4 MiB: segments stay above a chunk even in the largest ring. */
 export const BUCKET_FLOATS = 1024 * 1024
 
 /** The vector from its beginning, in buckets of so many floats. */

@@ -8,7 +8,7 @@
  * (test/slice-norms.test.ts measures it). So a slice must be beyond `harmless` as well.
  */
 export const FAR_OUTSIDE = 1000
-/** Members besides the owner and the one that is judged: between two nobody can tell who is right. */
+/** Members besides the owner and the one that is judged: between two members no comparison shows which one is right. */
 const LEAST_OTHERS = 2
 
 export interface Slices {

@@ -1,5 +1,5 @@
 // What the reduces of a step have in common, whichever way their frames take (ring-reduce.ts, butterfly-reduce.ts):
-// what they are told, what a member puts in, and which frames fit nowhere. Knows nothing of who sends to whom.
+// what they are told, what a member puts in, and which frames fit nowhere. Independent of which member sends to which.
 import {
   type Frame,
   type GradientEncoding,
@@ -81,7 +81,7 @@ export class OwnShare {
 
   /** The gradient, and what was lost of earlier ones; only the buckets that are in. */
   get values(): Float32Array {
-    if (this.#values === undefined) throw new Error('internal: no bucket of the own share is in')
+    if (this.#values === undefined) throw new Error("internal: no bucket of this member's share is in")
     return this.#values
   }
 
@@ -97,7 +97,7 @@ export class OwnShare {
     if (gradient.length !== this.#length)
       throw new Error(`internal: the reduce has ${this.#length} floats, the gradient ${gradient.length}`)
     if (!allFinite(gradient, range))
-      throw new GridError('gradient-not-finite', 'the own gradient holds NaN or infinity')
+      throw new GridError('gradient-not-finite', 'the gradient of this member holds NaN or infinity')
     this.#contributed[bucket] = true
     if (!this.#lossless) this.#feedback = feedback
     this.#values = withLost(gradient, this.#feedback, range)

@@ -26,7 +26,7 @@ export class StepSumBuilder implements StepSum {
   readonly #manifests: (Manifest | undefined)[]
   readonly #expected: number
   #received = 0
-  /** the own manifest is in, and with it the whole share */
+  /** this member's manifest is in, and with it the whole share */
   #complete = false
 
   /** `expected`: frames that come from others in the whole step, given all chunks. */
@@ -68,7 +68,8 @@ export class StepSumBuilder implements StepSum {
   }
 
   /**
-   * The frame of the own manifest, and after it what `rest` puts in of the share: only then is the share complete.
+   * The frame of this member's manifest, and after it the part of the share that `rest` adds: only then is the share
+   * complete.
    * @throws GridError 'message-malformed' or 'message-too-large' (the manifest), or what `rest` throws
    */
   contribute<T>(manifest: Manifest, rest: () => T): readonly [own: Frame, frames: T] {
@@ -127,7 +128,7 @@ export class StepSumBuilder implements StepSum {
   }
 
   /**
-   * The own share of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError
+   * This member's share of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError
    * 'gradient-not-finite'
    */
   leaving(chunk: Chunk, encoded: Uint8Array | undefined): Uint8Array {
@@ -149,7 +150,7 @@ export class StepSumBuilder implements StepSum {
     return this.values.subarray(start, start + floats)
   }
 
-  /** The own share of a chunk, when its bucket is in. */
+  /** This member's share of a chunk, when its bucket is in. */
   ownIn({ start, floats }: Chunk): Float32Array {
     return this.own.values.subarray(start, start + floats)
   }

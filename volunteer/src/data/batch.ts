@@ -124,8 +124,8 @@ export class Batches {
 
   /**
    * What a model that draws random numbers draws from, one number per sample: made of the job's seed, the block with
-   * its epoch, and the sample's index in the block. Whoever computes the block, when, and beside which others, draws
-   * the same.
+   * its epoch, and the sample's index in the block. Every member that computes the block draws the same, at any time
+   * and beside any other members.
    */
   #keys(blocks: readonly BlockId[], ranges: readonly BlockRange[]): Int32Array {
     return Int32Array.from(

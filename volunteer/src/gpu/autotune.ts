@@ -50,7 +50,7 @@ const SHORTEST_TIMING_MS = 4
 /** Rough: what repeats are chosen by. */
 const FLOPS_PER_MS = { software: 4e6, gpu: 1e9 }
 const MOST_REPEATS = 32
-/** Best of so many; whoever is this much slower than the best in the first is out. */
+/** Best of so many; a variant that is this much slower than the best in the first is dropped. */
 const ROUNDS = 3
 const HOPELESS = 1.5
 

@@ -217,7 +217,7 @@ export class GpuRunner implements GraphRunner {
       const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(
         ({ values, encoded }) => (request.early?.onFinal(index, encoded), values),
       )
-      read.catch(() => undefined) // whoever waits for the run hears of it, also when a later submit fails first
+      read.catch(() => undefined) // the caller of the run gets it, also when a later submit fails first
       reads.push(read)
     }
     return reads

@@ -28,7 +28,7 @@ export function deriveBackward(nodes: readonly Node[], tensors: TensorFactory, o
   return { calls: derivation.calls, inputGradient }
 }
 
-/** Ids of the values whose gradient somebody needs: what lies before the first parameter learns nothing. */
+/** Ids of the values whose gradient is needed: what lies before the first parameter learns nothing. */
 function valuesThatLearn(nodes: readonly Node[], { input, inputGradient }: BackwardOptions): ReadonlySet<number> {
   const learning = new Set(inputGradient ? [input.id] : [])
   for (const { inputs, parameters, y } of nodes)

@@ -27,7 +27,7 @@ export function beginGradients(drafts: readonly DraftPass[]): DraftPass[] {
   })
 }
 
-/** What nobody begins, of the device's gradient; neighbours together. */
+/** The parts of the device's gradient that no pass begins; neighbours together. */
 export function clearedRanges(drafts: readonly DraftPass[], { views }: FlatViews): FloatRange[] {
   const begun = new Set(
     drafts.flatMap(({ pass, operands }) =>

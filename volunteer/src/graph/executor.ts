@@ -38,7 +38,7 @@ export interface BatchSums {
   readonly correct: number
 }
 
-/** Pieces of a gradient that somebody wants as soon as each is final. */
+/** Pieces of a gradient that the caller wants as soon as each is final. */
 export interface EarlyRanges {
   /** of whole parameters, together all of them, in the order in which backward is expected to finish them */
   readonly ranges: readonly FloatRange[]

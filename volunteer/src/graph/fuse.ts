@@ -9,7 +9,7 @@ import type { Tensor } from './tensor.ts'
 type Call = KernelCall<Tensor>
 type Product = KernelCallOf<'linear.forward', Tensor> | KernelCallOf<'conv2d.forward', Tensor>
 
-/** Activations whose backward reads their output, so that nobody misses what the product held before. */
+/** Activations whose backward reads their output, so that no reader needs the product's former value. */
 const ACTIVATIONS: { readonly [K in Call['kernel']]?: Activation } = {
   'relu.forward': 'relu',
   'tanh.forward': 'tanh',
@@ -85,7 +85,7 @@ function fuseCalls(calls: readonly Call[], readers: Readers): Call[] {
   return fused
 }
 
-/** The product that makes a value which nobody else reads, as long as its epilogue ends in no activation. */
+/** The product that makes a value without other readers, as long as its epilogue ends in no activation. */
 function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): Product | undefined {
   if (readers.get(storage) !== 1) return undefined
   return fused

@@ -31,7 +31,7 @@ interface Recomputed {
   readonly segment: readonly Call[]
   /** storages that the segment writes */
   readonly made: ReadonlySet<number>
-  /** those of them that nobody after the segment reads, but for backward */
+  /** those of them that only backward reads after the segment */
   readonly inner: ReadonlySet<number>
   readonly fresh: { next: number }
 }
@@ -59,7 +59,7 @@ function withRecomputed(backward: readonly Call[], { segment, made, inner, fresh
   return [...renamed.slice(0, at), ...again.map((call) => renameStorages(call, copies)), ...renamed.slice(at)]
 }
 
-/** Whoever names a value first in forward makes it. */
+/** The pass that names a value first in forward makes it. */
 function isFirst(calls: readonly Call[], call: Call, storage: number): boolean {
   return calls.find((other) => storagesOf(other).includes(storage)) === call
 }

@@ -1,5 +1,5 @@
 // The chunks of one state or reduced gradient while it is fetched: which are here, which are asked for. A chunk is here
-// when its SHA-256 is the one that the sources agreed on; what is here stays, whoever sent it and whoever goes away.
+// when its SHA-256 is the one that the sources agreed on; a chunk that is here stays, even when its source leaves.
 import { FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
 
 export const HASH_BYTES = 32
@@ -65,7 +65,7 @@ export class ChunkBoard {
     return index < 0 ? this.list.total : index * FETCH_CHUNK_BYTES
   }
 
-  /** A chunk that nobody is asked for; it is asked for from now on. */
+  /** A chunk that was requested from no source; it is asked for from now on. */
   take(): StateChunk | undefined {
     const index = this.#states.indexOf(STATE.missing)
     if (index < 0) return undefined
@@ -73,7 +73,7 @@ export class ChunkBoard {
     return this.#chunk(index)
   }
 
-  /** It did not come: somebody else may be asked. */
+  /** It did not come: another source may be asked. */
   giveBack({ index }: StateChunk): void {
     if (this.#states[index] === STATE.asked) this.#states[index] = STATE.missing
   }

@@ -59,7 +59,7 @@ export class HeldVersion {
     return this.#held.parameters
   }
 
-  /** Version 0 from the seed: nobody has to be asked for it. */
+  /** Version 0 from the seed, without a source. */
   adoptInitial(genesis: VersionRef, seed: number): void {
     this.#held = initialVersionState(this.#terms.spec, this.#terms.optimizer, seed, this.#terms.outer)
     this.#version = genesis

@@ -61,7 +61,7 @@ interface Question {
 interface Task {
   readonly wanted: Wanted
   readonly signal: AbortSignal
-  /** somebody else has it all: busy members need not be waited for */
+  /** another source has it all: busy members need not be waited for */
   readonly impatient: boolean
 }
 
@@ -77,7 +77,7 @@ export class StateFetch {
 
   /**
    * `rest`: the coordinator's copy from a byte on, when it has one: the last resort.
-   * @throws GridError 'link-lost' when nobody could serve, 'checksum' when the coordinator's copy is another one
+   * @throws GridError 'link-lost' when no source could serve, 'checksum' when the coordinator's copy is another one
    */
   async fetch(
     wanted: Wanted,
@@ -99,12 +99,12 @@ export class StateFetch {
     if (rest === undefined)
       throw new GridError(
         'link-lost',
-        `nobody could send version ${wanted.version.v}: ${failures.join('; ') || 'no source was named'}`,
+        `expected version ${wanted.version.v} from a source, got none: ${failures.join('; ') || 'no source was named'}`,
       )
     return this.#rest(wanted, rest)
   }
 
-  /** A frame of a source. Answers of older generations, and to nobody's question, are ignored. */
+  /** A frame of a source. Answers of older generations, and answers without a request, are ignored. */
   accept(from: MemberId, frame: Frame): void {
     const question = this.#questions.get(from)
     if (question === undefined || frame.generation !== question.wanted.generation) return

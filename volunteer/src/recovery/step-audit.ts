@@ -49,8 +49,8 @@ export class StepAudit {
   }
 
   /**
-   * Compares one step, and follows it. `sum`: Σ gradients that all members applied, whoever kept it; the record's
-   * digest proves it.
+   * Compares one step, and follows it. `sum`: Σ gradients that all members applied, from any member that kept it; the
+   * record's digest proves it.
    */
   async step(record: StepRecord, sum: Float32Array): Promise<StepVerdict> {
     const { held } = this.#parts

@@ -1,7 +1,7 @@
 import { type ParameterEntry, type ParameterLayout, type RowsByName, writeGradient } from '@starling-grid/model'
 // Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients with the lease tokens,
-// ask for more (A2). One grant at a time; a new ballot or mode ends it. When grants come, and so who waits for whom, is
-// the coordinator's decision.
+// ask for more (A2). One grant at a time; a new ballot or mode ends it. The coordinator decides when grants come, and
+// so which member waits.
 import {
   type BlockId,
   describeError,

@@ -1,4 +1,4 @@
-// Whether a piece of the own gradient may enter the ring before the rest of it is computed (R9). Pure.
+// Whether a piece of this member's gradient may enter the ring before the rest of it is computed (R9). Pure.
 import type { MemberCore, RingView } from './member-state.ts'
 
 export interface StepInFlight extends Pick<MemberCore, 'promised' | 'version'> {

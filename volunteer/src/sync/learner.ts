@@ -1,4 +1,4 @@
-// A newcomer catches up while the ring runs without it, so that nobody waits for it at the next ballot: it fetches a
+// A newcomer catches up while the ring runs without it, so that no member waits for it at the next ballot: it fetches a
 // copy of a committed version, then follows the steps since by their reduced gradients, each applied iff at its parent
 // (R7). It is no member before START and no source; what it claims is an old version, which R4 makes a learner's. Pure.
 import { extend, fold, type MessageTo, sameVersion, type VersionRef } from '@starling-grid/protocol'
@@ -32,7 +32,7 @@ function onlyCommitted({ base, tail, version }: MemberCore): boolean {
   return tail.length === 0 && version !== undefined && sameVersion(base, version)
 }
 
-/** The state is here and whole: adopted at once, since nobody depends on what this newcomer holds. */
+/** The state is here and whole: adopted at once, since no member depends on what this newcomer holds. */
 export function learned(core: MemberCore, gen: number, version: VersionRef): MemberEffect[] {
   const { learning } = core
   if (
@@ -111,7 +111,7 @@ export function followed(core: MemberCore, gen: number, fetched: VersionRef): Me
   return [{ type: 'apply', record, version: next }, ...goOn(core)]
 }
 
-/** Nobody can send what is missing: the coordinator offers another version, or the rest comes at FORM. */
+/** No source can send what is missing: the coordinator offers another version, or the rest comes at FORM. */
 export function learningFailed(core: MemberCore, gen: number): MemberEffect[] {
   const { learning } = core
   if (learning?.gen !== gen || core.ring !== undefined) return []

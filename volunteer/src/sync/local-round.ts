@@ -201,7 +201,7 @@ export class LocalRounds {
     else this.#inner.parameters.set(parameters)
     this.#takesOver = undefined
     stream?.reset()
-    // the schedule of the learning rate counts steps of the run, whoever made them
+    // the schedule of the learning rate counts steps of the run, of all members
     this.#inner.optimizerState.step = base.v * this.#parts.innerSteps
     this.#progress = { base, blocks: [], steps: 0, samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 } }
     return this.#progress

@@ -55,7 +55,7 @@ export interface RingView {
   /** step → blocks that changed members, by rounds (R12) */
   readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly ShareMove[] }[]>
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
-  /** what guests computed, by number: whoever was given it contributes it with its share (A1) */
+  /** sums of guests, by number: the member that was given one contributes it with its share (A1) */
   readonly guests: Map<number, GuestShare>
   /** version at which a copy is put aside for newcomers */
   copyAt: number | undefined
@@ -115,7 +115,7 @@ export type MemberInput =
   | { readonly type: 'reduced-fetched'; readonly gen: number; readonly version: VersionRef }
   /** no source has the reduced gradient any more: some hold the version because they fetched it themselves */
   | { readonly type: 'reduced-missing'; readonly gen: number }
-  /** the own share takes longer than the plan expects; ms that a block takes */
+  /** this member's share takes longer than the plan expects; ms that a block takes */
   | { readonly type: 'behind'; readonly gen: number; readonly step: number; readonly blockMs: number }
   /** the sum of guests that this member was given is here */
   | { readonly type: 'guest-fetched'; readonly gen: number; readonly id: number }
@@ -207,13 +207,13 @@ export type MemberEffect =
 
 type Place = Pick<RingView, 'members' | 'position' | 'exchange'>
 
-/** Who sends frames of a step to this member: its predecessor around the ring, or everybody in a butterfly. */
+/** Members that send frames of a step to this one: its predecessor around the ring, or all in a butterfly. */
 export function senders({ members, position, exchange }: Place): MemberId[] {
   const all = exchange?.type === 'butterfly' ? members : members.slice(position - 1, position || undefined)
   return all.filter((id) => id !== members[position])
 }
 
-/** Whose links a step needs: those of both neighbours around the ring, or of everybody. */
+/** Members whose links a step needs: both neighbours around the ring, or all in a butterfly. */
 export function neighbours(ring: Place): MemberId[] {
   const { members, position } = ring
   const next = members[(position + 1) % members.length]

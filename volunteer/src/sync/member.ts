@@ -306,8 +306,8 @@ function hold(
 }
 
 /**
- * Every member builds the same record: the planned blocks, whoever computed them (R12), those of guests (A1), and the
- * sums of the manifests.
+ * Every member builds the same record: the planned blocks of all members (R12), those of guests (A1), and the sums of
+ * the manifests.
  */
 function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number =>
@@ -368,7 +368,7 @@ function goAsync(core: MemberCore, { owner, gen, modeEpoch }: MessageTo<'async'>
   return [{ type: 'halt' }, { type: 'send', message: { type: 'lease-request', modeEpoch } }]
 }
 
-/** One ABORT per generation, which says whom it blames and why (R17); then wait for the next ballot. */
+/** One ABORT per generation, which names the blamed member and the reason (R17); then wait for the next ballot. */
 function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'trouble' }>, 'type'>): MemberEffect[] {
   return current(core, trouble.gen, (ring) => {
     if (ring.stage === 'broken') return []

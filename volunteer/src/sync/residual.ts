@@ -10,7 +10,7 @@ type Kind = StepRecord['kind']
 export class Residual {
   #feedback: Feedback
   #of: { readonly version: VersionRef; readonly kind: Kind } | undefined
-  /** the own ring made a whole sum, so `next` is whole, too */
+  /** this member's ring made a whole sum, so `next` is whole, too */
   #complete = false
   /** how often it changed */
   #losses = 0

@@ -43,7 +43,7 @@ export interface BucketOptions {
 
 export class RingExchange {
   readonly options: RingExchangeOptions
-  /** step → its reduce; at most two, since nobody is more than one step ahead */
+  /** step → its reduce; at most two, since no member is more than one step ahead */
   readonly #reduces = new Map<number, RingReduce | ButterflyReduce>()
   #step: number
 

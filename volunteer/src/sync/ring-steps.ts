@@ -9,7 +9,7 @@ import { type BucketOptions, RingExchange, type RingExchangeOptions, type StepSt
 export interface RingStepsParts {
   /** the member in this place gets this frame */
   forward(frame: Frame, to: number): void
-  /** the sum of the present step is whole; whoever waits for it hears of it next */
+  /** the sum of the present step is whole; its waiting callers get it next */
   onSum(sum: Float32Array): void
 }
 
@@ -33,7 +33,7 @@ export class RingSteps {
     this.#waiting = undefined
   }
 
-  /** One bucket of the own share, before the rest of it is known. @throws GridError 'gradient-not-finite' */
+  /** One bucket of this member's share, before the rest is computed. @throws GridError 'gradient-not-finite' */
   contributeBucket(step: number, bucket: number, gradient: Float32Array, options?: BucketOptions): void {
     this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient, options) ?? [])
   }

@@ -18,7 +18,7 @@ import type { MemberCore, RingView } from './member-state.ts'
 export interface Flight {
   readonly step: number
   stage: 'computing' | 'reducing'
-  /** blocks of the own share that are not begun */
+  /** blocks of this member's share that are not begun */
   todo: BlockId[]
   /** begun or done, in that order */
   begun: BlockId[]
@@ -28,7 +28,9 @@ export interface Flight {
   guest: GuestShare | undefined
   /** ms that a block takes here, as last measured */
   blockMs: number
-  /** rounds of moves that this member waits for, and those that are over: a late hold of one of these holds nobody */
+  /**
+   * rounds of moves that this member waits for, and those that are over: a late `hold` of one of these has no effect
+   */
   readonly held: Set<number>
   readonly over: Set<number>
   /** round → what was given up in it: a repeated release is answered again */
@@ -128,7 +130,7 @@ function endsWith(all: readonly BlockId[], end: readonly BlockId[]): boolean {
   return all.length >= end.length && end.every((block, i) => all[all.length - end.length + i] === block)
 }
 
-/** Others could take blocks of this share: not when all are begun, nor while somebody is asked about it already. */
+/** Others could take blocks of this share: not when all are begun, nor while a round about it is open. */
 export function askForHelp({ owner, gen, flight }: RingView, step: number, blockMs: number): ToCoordinator | undefined {
   if (flight?.step !== step || flight.sealed || flight.held.size > 0 || flight.todo.length === 0) return undefined
   flight.blockMs = blockMs
@@ -182,8 +184,8 @@ export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'mov
 }
 
 /**
- * R12: a manifest that no honest member sends, or nobody when each planned block is in exactly one of them. Who is to
- * blame follows from the moves that were told; news of a move may be late, but then the blocks are all there.
+ * R12: the author of a manifest that no honest member sends; none when each planned block is in exactly one manifest.
+ * Who is to blame follows from the moves that were told; news of a move may be late, but then the blocks are all there.
  */
 export function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
   const planned = ring.plan.get(step)

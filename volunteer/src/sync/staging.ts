@@ -29,7 +29,7 @@ export class Staging {
   }
 
   /**
-   * Brings the target of a ballot here (R7). Version 0 needs nobody: the seed makes it. @throws what catchUpBytes
+   * Brings the target of a ballot here (R7). Version 0 needs no source: the seed makes it. @throws what catchUpBytes
    * throws
    */
   async fetch(effect: CatchUpEffect, sources: CatchUpSources, signal: AbortSignal): Promise<void> {

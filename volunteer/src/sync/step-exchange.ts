@@ -101,7 +101,7 @@ export class StepExchange {
   contributeRoundBucket = (step: number, bucket: number, share: Float32Array): void =>
     this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback })
 
-  /** Takes the buckets of the own gradient as backward finishes them; undefined: all at once, with `computed`. */
+  /** Takes the buckets of this member's gradient as backward finishes them; undefined: all at once, with `computed`. */
   bucketsOf = (gen: number, step: number): EarlyBuckets | undefined => {
     const { core } = this.#parts
     const feedback = this.#feedback

@@ -32,7 +32,7 @@ export interface Node<O extends OpName = OpName> {
 /** What backward starts from and where it writes. */
 export interface NodeGradients {
   readonly dy: Tensor
-  /** for each input; undefined where nobody needs it */
+  /** for each input; undefined where it is not needed */
   readonly dinputs: readonly (Tensor | undefined)[]
   /** by role, statistics too */
   readonly dparameters: Readonly<Record<string, Tensor>>
