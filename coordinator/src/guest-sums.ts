@@ -34,7 +34,7 @@ export class GuestSums {
     this.#open = undefined
   }
 
-  /** `open`: also what nobody was given yet */
+  /** `open`: also pushes that no member was given yet */
   forget(open: boolean): void {
     this.#given = undefined
     this.#scratch = undefined

@@ -1,5 +1,5 @@
-// What HELLO proves: that its sender holds the key behind the id that it names, now, and meant this coordinator.
-// Nothing has to be remembered for that, so nobody takes over an id after a restart either.
+// What HELLO proves: that its sender holds the key behind the id that it names, now, and meant this coordinator. The
+// proof needs no memory, so an id cannot be taken over after a restart either.
 import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { GridError, helloText, incarnationOf, type MessageFrom } from '@starling-grid/protocol'
 

@@ -15,7 +15,7 @@ export interface IceOptions {
   readonly credentialsMs?: number
 }
 
-/** ms: a TURN server that is used as somebody's free proxy is not for long */
+/** ms: limits how long a TURN server can serve as an open proxy */
 export const CREDENTIALS_MS = 10 * 60_000
 /**
  * Share of their life after which new ones are handed out: no link is ever dialled with credentials about to expire.
@@ -59,7 +59,9 @@ export function iceServersFor(
   return urls.map((url) => (isTurn(url) ? { urls: url, username, credential } : { urls: url }))
 }
 
-/** What everybody may know: a TURN server without its credentials would be a free proxy for whoever says hello. */
+/**
+ * The servers that every volunteer may see: TURN credentials in them would give each sender of a hello an open proxy.
+ */
 export function withoutCredentials({ urls }: IceOptions): IceServers {
   return urls.filter((url) => !isTurn(url)).map((url) => ({ urls: url }))
 }

@@ -1,5 +1,5 @@
-// Whom each member may open links to: those that the coordinator itself named to one of the two, neighbours and sources
-// of state.
+// The members that each member may open links to: those that the coordinator itself named to one of the two, neighbours
+// and sources of state.
 import type { MemberId, ToVolunteer } from '@starling-grid/protocol'
 import { areLinked } from './run/ring-links.ts'
 

@@ -50,7 +50,7 @@ function isLocalV4([a = 0, b = 0]: readonly number[]): boolean {
   )
 }
 
-/** All but global unicast (2000::/3) is of the machine, the link, the site, or of nobody. */
+/** All but global unicast (2000::/3) is of the machine, the link, the site, or unassigned. */
 function isLocalV6([first = 0]: readonly number[]): boolean {
   return first < 0x2000 || first > 0x3fff
 }

@@ -43,7 +43,7 @@ import { Versions } from './versions.ts'
 /** ms between looks at the clock: far below the shortest time that a decision waits for */
 const TICK_MS = 200
 
-/** Whoever takes part in this run, reached through their sessions. */
+/** The volunteers of this run, reached through their sessions. */
 export interface Audience {
   send(to: MemberId, message: OnWire<ToVolunteer>): void
   /** fatal: it is no member any more */
@@ -377,7 +377,7 @@ export class RunHost {
     this.#parts.onTrouble(text)
   }
 
-  /** A defect of ours, met with somebody's input: it costs them their place, not the others the run. */
+  /** A defect of ours that an input revealed: it costs them their place, not the others the run. */
   #defect(error: unknown, input?: RunInput): void {
     this.#noteTrouble(`defect: ${error instanceof Error ? error.stack : String(error)}`)
     if (input === undefined || !('member' in input) || typeof input.member !== 'string' || input.type === 'member-lost')

@@ -16,7 +16,7 @@ import { currentEpoch } from './run/scheduler.ts'
 import type { RunState } from './run/state.ts'
 import { leaseMs, validationBlocks } from './run/validation.ts'
 
-/** Somebody with an open session, whether it takes part yet or not. */
+/** A volunteer with an open session, member or not. */
 export interface Presence {
   /** the job that it was given last */
   readonly job: JobId | undefined

@@ -58,7 +58,7 @@ const REQUEST_MS = 0
 const HEADERS_MS = 10_000
 /** ms between looks for connections whose time is over; Node looks every 30 s by itself */
 const CHECK_CONNECTIONS_MS = 2000
-/** ms for connections to close; whoever holds one open longer does not keep the process */
+/** ms for connections to close; a connection that stays open longer does not keep the process */
 const CLOSE_MS = 3000
 /** ms for answers that are decided to leave before connections close */
 const ANSWER_MS = 300
@@ -109,7 +109,7 @@ export interface CoordinatorOptions {
   readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
   /** another coordinator took over, and this one has ended */
   readonly onDeposed?: (why: string) => void
-  /** a line for whoever runs the process */
+  /** a line for the operator */
   readonly log?: (line: string) => void
 }
 

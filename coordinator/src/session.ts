@@ -220,7 +220,7 @@ export class VolunteerSession {
     this.#end(departure)
   }
 
-  /** Without the closing handshake: it would go on reading a flood, or wait for somebody who is not there. */
+  /** Without the closing handshake: it would go on reading a flood, or wait for a peer that is gone. */
   terminate(reason: string): void {
     this.#socket.terminate()
     this.#end({ reason, expected: false })

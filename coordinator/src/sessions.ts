@@ -197,7 +197,7 @@ export class Sessions implements Audience, SessionDesk {
     this.#memberOf(job, to)?.refuse(code, message, fatal)
   }
 
-  /** It asked to leave, and nobody waits for it any more. */
+  /** It asked to leave, and no member waits for it now. */
   dismiss(job: JobId, member: MemberId): void {
     this.#memberOf(job, member)?.dismiss()
   }
@@ -237,7 +237,7 @@ export class Sessions implements Audience, SessionDesk {
     this.#remembered.get(member)?.jobs.add(job)
   }
 
-  /** Everybody hears of a job that began after their welcome. */
+  /** Every session gets a job that began after its welcome. */
   announce(terms: JobTerms): void {
     for (const session of this.#byId.values()) session.offer(terms, (job) => ({ type: 'job', job }))
   }

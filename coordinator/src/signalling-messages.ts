@@ -65,7 +65,7 @@ export type Signal = Static<typeof SignalSchema>
 export type SignalOut =
   | { readonly type: 'OPEN' }
   | { readonly type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; readonly src: MemberId; readonly payload?: unknown }
-  /** the member `src`, to whom this client made an offer, cannot be reached */
+  /** the member `src`, which got an offer of this client, cannot be reached */
   | { readonly type: 'EXPIRE'; readonly src: MemberId }
 
 /** @throws GridError 'message-malformed' or 'message-too-large' */

@@ -1,6 +1,6 @@
 import type {} from '@fastify/websocket'
-// The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data.
-// Who may connect, and who may talk to whom, is decided by the caller.
+// The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data. The
+// caller decides who may connect, and which members may talk to each other.
 import { GridError, isGridError, newMemberId, tokenIn, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'

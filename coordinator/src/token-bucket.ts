@@ -1,4 +1,4 @@
-// How often somebody may do something: refills with time, pays for each message.
+// How often a caller may do something: refills with time, pays for each message.
 
 export class TokenBucket {
   readonly #perSecond: number

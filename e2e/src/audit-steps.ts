@@ -24,7 +24,7 @@ import type { Grid } from './grid.ts'
 export interface StepsAudited {
   /** steps that were computed again */
   readonly audited: number
-  /** of these, the ones that are not what their record says; and steps whose sum nobody kept */
+  /** of these, the ones that are not what their record says; and steps whose sum no volunteer kept */
   readonly auditFailed: number
   /**
    * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of guests

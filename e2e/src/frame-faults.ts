@@ -65,7 +65,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   },
   /** payload and checksum do not belong together */
   'send-flipped-bit': { type: 'partial', change: ({ n, frame }, number) => [n === number ? flipped(frame) : frame] },
-  /** beside what is due, copies that name the generation before: they cost nobody a step, so they go on */
+  /** beside what is due, copies that name the generation before: they cost no step, so they continue */
   'send-old': {
     type: 'partial',
     change: ({ n, frame }, number) =>

@@ -1,4 +1,4 @@
-// Faults in how a volunteer reaches others: members to whom no direct link opens, and links that carry nothing for a
+// Faults in how a volunteer reaches others: members that no direct link reaches, and links that carry nothing for a
 // while.
 import { GridError, LINK_OPEN_MS, memberId, type MemberId } from '@starling-grid/protocol'
 import {
@@ -44,7 +44,7 @@ export function withoutIce(
   }
 }
 
-/** Nobody reaches it, not even through the coordinator: a network that lets nothing but the one socket out. */
+/** No member reaches it, not even through the coordinator: a network that lets nothing but the one socket out. */
 export function withoutLinks(host: VolunteerHost, openWebRtc: () => Promise<PeerJsPlatform>): VolunteerHost {
   return {
     ...withoutIce(host, openWebRtc, Number.POSITIVE_INFINITY),
@@ -75,7 +75,7 @@ function deafTo(client: PeerJsClient, isUnreachable: (peer: string) => boolean):
 }
 
 /**
- * Links that can be cut and healed: while one is cut its frames are lost both ways, nobody hears of it, and none opens.
+ * Links that can be cut and healed: while one is cut its frames are lost both ways without a notice, and none opens.
  */
 export class Partition {
   readonly #cut = new Set<MemberId>()

@@ -41,11 +41,11 @@ const DEATH = ''
 const LEFT_MS = 50
 
 const FAULTS: Readonly<Record<string, Fault>> = {
-  /** killed with a step applied and nobody told; killed when that was told; killed at the end of a ballot */
+  /** killed with a step applied and before HELD; killed when that was told; killed at the end of a ballot */
   'die-before-held': { type: 'held', change: dieAt },
   'die-after-held': { type: 'held', change: instead((message) => [message, DEATH]) },
   'die-before-confirm': { type: 'confirm', change: dieAt },
-  /** the digest of a step that nobody else has */
+  /** a digest that no other member has */
   'lie-digest': { type: 'held', change: instead(withRecord((record) => ({ ...record, gradDigest: FALSE_DIGEST }))) },
   /** a step of other blocks than the plan has */
   'lie-blocks': {

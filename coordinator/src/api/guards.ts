@@ -14,7 +14,7 @@ export interface Names {
   readonly publicUrl: URL | undefined
 }
 
-/** 421 for a Host that is not ours, 403 for a page of somebody else. */
+/** 421 for a Host that is not ours, 403 for a page of another site. */
 export function registerGuards(app: FastifyInstance, names: Names): void {
   app.addHook('onRequest', async (request) => {
     const { host = '', origin } = request.headers

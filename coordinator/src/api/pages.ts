@@ -1,4 +1,4 @@
-// The two pages, from the folder that the web build made, and the two probes of whoever runs this server.
+// The two pages, from the folder that the web build made, and the two probes of the server's operator.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'

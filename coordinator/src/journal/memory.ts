@@ -1,4 +1,4 @@
-// The journal for tests and for runs that nobody needs to survive.
+// The journal for tests and for runs that need not survive.
 import { GridError, type JobId } from '@starling-grid/protocol'
 import { superseded } from '../run/superseded.ts'
 import { ownerRow, requireFence } from './fence.ts'

@@ -153,7 +153,7 @@ export class RemoteShard {
       const waiting = this.#waiting.shift()
       this.#expect(this.#waiting.length > 0)
       if (isBinary && data instanceof Buffer && waiting !== undefined) waiting.resolve(new Uint8Array(data))
-      else socket.close(1008, 'an answer that nobody asked for')
+      else socket.close(1008, 'an answer without a request')
     })
     socket.on('close', () => {
       this.#expect(false)

@@ -34,7 +34,7 @@ export function lastWitnessed(state: RunState): Checkpoint {
 
 /**
  * Members whose bytes are not the ones that others hold: named, and at the next FORM each fetches its state whole. That
- * mends an honest one. Whoever differs again stays out of the ring for a while, longer each time (R17).
+ * mends an honest one. A member that differs again stays out of the ring for a while, longer each time (R17).
  */
 export function differed(
   turn: Turn,

@@ -9,7 +9,7 @@ export interface AsyncPolicy {
   /** versions that a push may be behind; undefined: Timing.stalenessBound */
   readonly maxStaleness: number | undefined
   /**
-   * what keeps to it: later pushes are dropped, or nobody takes more work while it could make another's push too late
+   * what keeps to it: later pushes are dropped, or no member gets more work while it could make another's push too late
    * (SSP)
    */
   readonly whenStale: 'drop' | 'wait'
@@ -18,7 +18,9 @@ export interface AsyncPolicy {
   readonly delayCompensation: number | undefined
 }
 
-/** Half of those who push: the slower half costs nobody time, and a version still has the samples of several. */
+/**
+ * Half of the members that push: no member waits for the slower half, and a version still has the samples of several.
+ */
 const DEFAULT_PROPORTION = 0.5
 
 export const DEFAULT_ASYNC: AsyncPolicy = {
@@ -37,7 +39,7 @@ export function asyncPolicy(settings: AsyncSettings | undefined, keptVersions: n
   if (settings.proportion !== undefined && update !== 'proportion')
     throw contradiction('`proportion` belongs to `update: proportion`')
   if (update === 'all' && (maxStaleness ?? 0) !== 0)
-    throw contradiction('with `update: all` nobody is behind; leave `maxStaleness` out')
+    throw contradiction('expected no `maxStaleness` with `update: all`, where no member is behind; leave it out')
   if (update === 'all' && whenStale === 'drop')
     throw contradiction('with `update: all` members wait for each other; leave `whenStale` out')
   const oldest = keptVersions - 1

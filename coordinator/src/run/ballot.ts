@@ -70,7 +70,7 @@ function generationOf({ phase, gen }: RunState): Generation | undefined {
     : undefined
 }
 
-/** All that are connected, except those who left the last ballot unanswered, unless there is nobody else. */
+/** All that are connected, except those who left the last ballot unanswered, unless there are no others. */
 function worthWaitingFor(state: RunState): MemberId[] {
   const members = [...state.members.values()]
   const awake = members.filter((member) => !member.silent)
@@ -98,7 +98,7 @@ function isHolder(state: RunState, member: MemberId, claim: Claim): boolean {
   return valid !== undefined && implausible(state, valid) === undefined
 }
 
-/** R6: everybody was gone and one came back in time. */
+/** R6: all members were gone and one came back in time. */
 function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
   const { state, now } = turn
   if (state.phase.type !== 'lost') return
@@ -145,7 +145,7 @@ function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: Readonl
   state.phase = { type: 'lost', since: now, goal }
   const seconds = state.config.timing.lostMs / 1000
   turn.reason(
-    `nobody holds version ${state.chain.head.v}: waiting ${seconds} s for somebody who does, then back to version ${checkpoint.version.v}`,
+    `no member holds version ${state.chain.head.v}: waiting ${seconds} s for one that does, then back to version ${checkpoint.version.v}`,
   )
   turn.note('run', state.phaseReason)
 }
@@ -281,7 +281,7 @@ function agrees(turn: Turn, phase: Form): boolean {
 /** Members that agree against others, so that no rewind is needed to tell who is right. */
 const PROVEN_BY = 3
 
-/** They fetch the state of the others, or the coordinator's; nobody is expelled for what others say. */
+/** They fetch the state of the others, or the coordinator's; no member is expelled for what others report. */
 function sendBack(turn: Turn, phase: Form, wrong: readonly MemberId[]): void {
   const what = `state of version ${phase.target.v}`
   turn.note('refusal', `${namesOf(turn.state, wrong)} held another ${what}`)
@@ -291,8 +291,8 @@ function sendBack(turn: Turn, phase: Form, wrong: readonly MemberId[]): void {
 
 /**
  * A tie, or one against two: who is right cannot be told from votes, so all go back to the last version that two
- * members vouched for, where the checkpoint's digest tells. Whoever differs again waits outside for a while: of two
- * sides as strong, who came last.
+ * members vouched for, where the checkpoint's digest tells. A member that differs again waits outside for a while: of
+ * two sides as strong, who came last.
  */
 function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): void {
   const { state } = turn
@@ -337,7 +337,7 @@ function mended({ members }: RunState, id: MemberId): void {
 }
 
 /**
- * A7: a round that is tried again from the same version leaves with everybody what it learned from; a block that two
+ * A7: a round that is tried again from the same version leaves with each member what it learned from; a block that two
  * name, with the first.
  */
 export function keepLearned(

@@ -65,7 +65,7 @@ function settle(turn: Turn, phase: Ring): void {
     [...new Set(ids)].map((id) => turn.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
   const reason = isClear
     ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
-    : `${names(few)} hold different bytes for step ${dispute.v}, and nobody can tell whose are right`
+    : `${names(few)} hold different bytes for step ${dispute.v}, and no majority shows which are right`
   if (phase.exchange.type === 'butterfly') turn.state.health.butterflyDoubtedAt = turn.now
   turn.note('refusal', reason)
   turn.then({ type: 'ballot', reason, trouble: true })
@@ -84,7 +84,7 @@ function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
 
 /**
  * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either,
- * but whoever is in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
+ * but a member in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
  * predecessor. In a butterfly every member sends to every other, so it could be any of them.
  */
 function suspectLinkTo(

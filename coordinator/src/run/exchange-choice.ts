@@ -19,7 +19,7 @@ export interface ExchangeFigures {
   readonly members: number
   /** of one gradient as it travels */
   readonly bytes: number
-  /** ms from one member to another; undefined: nobody measured it yet */
+  /** ms from one member to another; undefined: not measured yet */
   readonly latencyMs: number | undefined
   readonly measured: MeasuredExchanges
   /** why not a butterfly now; `always`: not even when the job asks for it */
@@ -131,7 +131,7 @@ export function chooseExchange(asked: 'auto' | Exchange, current: Exchange, figu
     reason,
     costs: costs === undefined ? null : costs.exchange,
   })
-  if (members < 2) return choose('ring', 'nobody to exchange with')
+  if (members < 2) return choose('ring', 'one member alone exchanges nothing')
   if (doubt?.always === true) return choose('ring', doubt.reason)
   if (asked !== 'auto') return choose(asked, 'the job asks for it')
   if (members === 2) return choose('ring', 'two members: both ways are the same')

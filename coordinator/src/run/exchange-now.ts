@@ -21,14 +21,14 @@ export function exchangeOf({ state, now }: Now, members: readonly MemberId[]): E
   })
 }
 
-/** ms one way, over the slowest link that anybody measured: everybody waits for it either way. */
+/** ms one way, over the slowest measured link: all members wait for it either way. */
 export function exchangeLatency({ health }: RunState, members: readonly MemberId[]): number | undefined {
   const known = members.flatMap((id) => health.linkMs.get(id) ?? [])
   return known.length === 0 ? undefined : Math.max(...known)
 }
 
 /**
- * A ring goes around a bad link, and finds out from whom wrong bytes came; a butterfly can do neither, and would end
+ * A ring goes around a bad link, and shows which link brought wrong bytes; a butterfly can do neither, and would end
  * the same way again.
  */
 function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {

@@ -9,8 +9,7 @@ export const GUEST_BOUND = 4
 /** Norms remembered of each guest: some minutes of pushes, so that the bound follows the training. */
 const REMEMBERED = 33
 /**
- * Guests of whom something must be known, where there are that many: with one alone, a liar would be compared with
- * itself.
+ * Guests whose norms must be known, where there are that many: with one alone, a liar would be compared with itself.
  */
 const WITNESSES = 2
 

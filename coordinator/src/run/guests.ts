@@ -123,7 +123,7 @@ function nextLease(state: RunState, phase: Ring): BlockId[] {
   return free.length < far ? [] : free.slice(0, count)
 }
 
-/** R12: with a guest, or on its way into a step: no plan has it, and nobody leases it again. */
+/** R12: with a guest, or on its way into a step: no plan has it, and it is not leased again. */
 export function isGuestBlock(state: RunState, block: BlockId): boolean {
   return isTaken(state, block) || (!state.config.off.has('A1') && (state.given?.blocks.includes(block) ?? false))
 }
@@ -131,7 +131,7 @@ export function isGuestBlock(state: RunState, block: BlockId): boolean {
 /** A2 held. One by one, pushes are weighed against what is usual, and join what waits for the ring. */
 export function guestPushed(turn: Turn, { push, gradDigest, norms }: Extract<RunInput, { type: 'push' }>): void {
   const { state } = turn
-  if (norms === undefined) throw new Error('internal: the push of a guest that nobody measured')
+  if (norms === undefined) throw new Error('internal: the push of a guest has no measured norms')
   const verdict = (code: 'received' | ErrorCode, message: string): void =>
     turn.effect({ type: 'push-verdict', verdict: code, message })
   if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS / 4)

@@ -39,11 +39,11 @@ const COPY_STEPS = PLAN_WINDOW / 2
  * members had passed it
  */
 const COPY_PATIENCE_MS = 2000
-/** Steps ahead of C at which a copy is made: nobody has begun to hold it. Doubles when they had. */
+/** Steps ahead of C at which a copy is made: no member holds that version yet. Doubles when they had. */
 const FIRST_AHEAD = 2
 
 /**
- * It joined a running ring: it learns first. Version 0 is made from the seed by everybody. `holds`: what it kept of an
+ * It joined a running ring: it learns first. Every member makes version 0 from the seed. `holds`: what it kept of an
  * earlier visit; when that is on the chain it hears so, since it may follow only from what it knows to be committed
  * (R7).
  */
@@ -68,7 +68,7 @@ function ifNear(chain: ChainIndex, held: VersionRef | undefined): VersionRef | u
   return held !== undefined && held.v > 0 && chain.has(held) && chain.head.v - held.v <= REPLAYED ? held : undefined
 }
 
-/** Others do not wait for it, unless it takes too long or there is nobody else. */
+/** Others do not wait for it, unless it takes too long or there are no others. */
 export function isLearning({ learner }: Member, { config }: RunState, now: number): boolean {
   return learner !== undefined && !learner.ready && now - learner.since < config.timing.learnMs
 }

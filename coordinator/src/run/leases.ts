@@ -54,7 +54,7 @@ function takeBack(leases: RunState['leases'], member: MemberId, { block, leaseEp
   return held?.holder === member && held.leaseEpoch === leaseEpoch && leases.delete(block)
 }
 
-/** Its next lease is longer, and nobody waits for it until it pushes again. */
+/** Its next lease is longer, and no member waits for it until it pushes again. */
 function gaveUp(state: RunState, id: MemberId): void {
   const member = state.members.get(id)
   if (member !== undefined) member.misses++
@@ -62,7 +62,7 @@ function gaveUp(state: RunState, id: MemberId): void {
 }
 
 /**
- * One lease for each hungry member, as long as blocks of this epoch are free and nobody gets too far behind; the
+ * One lease for each hungry member, as long as blocks of this epoch are free and no member gets too far behind; the
  * reliable first.
  */
 export function grantTraining(turn: Turn): void {

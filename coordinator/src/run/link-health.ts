@@ -109,7 +109,9 @@ export function linkVerdict(
   return weight.direct >= BAD_FROM ? 'bad' : 'good'
 }
 
-/** member → its network, in words that only have to be equal or not; undefined: not known, so it is nobody else's */
+/**
+ * member → its network, in words that only have to be equal or not; undefined: not known, so no other member shares it
+ */
 export type NetworkOf = (id: MemberId) => string | undefined
 
 /** The member with several bad pairs among these, the worst first, of equals the one who came last; and why. */

@@ -224,7 +224,9 @@ export function ringWouldChange(
   return `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead of ${Math.round(recordMs)}`
 }
 
-/** R17: whoever ends k ballots within a minute, and no step between them, works without the ring for a while. */
+/**
+ * R17: a member that ends k ballots within a minute, without a step between them, works without the ring for a while.
+ */
 export function countAbort(turn: Turn, by: MemberId, blamed: MemberId | null): void {
   const { health, config } = turn.state
   health.aborts = health.aborts.filter(({ at }) => turn.now - at < MINUTE_MS)

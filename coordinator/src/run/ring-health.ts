@@ -15,7 +15,7 @@ export interface RingHealth {
   ballots: number[]
   /** of links, forgotten with time (link-health.ts) */
   linkFailures: readonly LinkFailure[]
-  /** (who, about whom, when), since the last committed step; without those about members that were gone indeed */
+  /** (accuser, accused, time), since the last committed step; without those about members that were gone indeed */
   aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
   /** newcomers that stopped a ring and did not confirm (admissions.ts) */
   failedAdmissions: readonly FailedAdmission[]
@@ -38,7 +38,7 @@ export interface RingHealth {
   /** member → ms that a frame takes from or to it, one way */
   readonly linkMs: Map<MemberId, number>
   /**
-   * since when a butterfly is not trusted: its members held different bytes, and nobody could tell from whom they had
+   * since when a butterfly is not trusted: its members held different bytes, and no digest showed which member sent
    * them
    */
   butterflyDoubtedAt: number | undefined

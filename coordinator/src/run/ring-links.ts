@@ -37,7 +37,7 @@ interface Arrangement extends Pick<Generation, 'relayed' | 'exchange'> {
   readonly members: readonly Member[]
 }
 
-/** The next generation of these candidates, the longest here first; whoever spoils it is left out for a while. */
+/** The next generation of these candidates, the longest here first; a member that spoils it is left out for a while. */
 export function arrangeRing(turn: Turn, candidates: readonly Member[]): Arrangement {
   const { health } = turn.state
   const willing = withoutBadMembers(
@@ -66,7 +66,9 @@ function ringOrder(
   }
 }
 
-/** R17: one bad pair is a bad link; several pairs of one member are a bad member. Somebody is always left. */
+/**
+ * R17: one bad pair is a bad link; several pairs of one member are a bad member. At least one member always remains.
+ */
 function withoutBadMembers(turn: Turn, ids: readonly MemberId[]): readonly MemberId[] {
   const { health, config } = turn.state
   let left = ids

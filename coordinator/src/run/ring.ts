@@ -25,7 +25,7 @@ import { validationDue } from './validation.ts'
 type Ring = Extract<RunPhase, { type: 'ring' }>
 type Form = Extract<RunPhase, { type: 'form' }>
 
-/** Steps beyond C after which members change: nobody has begun the one after it when the message arrives. */
+/** Steps beyond C after which members change: no member has begun the one after it when the message arrives. */
 const DRAIN_STEPS = 2
 /** ms for these steps; then the change costs the step that is under way */
 const DRAIN_MS = 3000
@@ -66,7 +66,7 @@ function implausible(state: RunState, phase: Ring, record: StepRecord): string |
   return undefined
 }
 
-/** R11: all hold s, or one holds s+1, which it could not without everybody's contribution after s. */
+/** R11: all hold s, or one holds s+1, which requires every member's contribution after s. */
 function commitHeld(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const records: StepRecord[] = []
@@ -150,7 +150,7 @@ export function topUp(turn: Turn, phase: Ring): void {
   turn.broadcast(phase.members, { type: 'plan', ...turn.ballot, steps, ...(shares ? { shares } : {}) })
 }
 
-/** Shares follow the speeds of now, when somebody's part of the whole changed by enough to move a block. */
+/** Shares follow the speeds of now, when the part of a member changed by enough to move a block. */
 function newShares(state: RunState, { members, shares: old }: Ring): number[] | undefined {
   const here = members.map((id) => state.members.get(id))
   if (here.some((member) => member === undefined)) return undefined
@@ -276,7 +276,7 @@ export function change(turn: Turn, phase: Ring): void {
   turn.then({ type: 'ballot', reason: phase.until?.reason ?? 'members change', trouble: false })
 }
 
-/** Leaves between two steps when it is in the ring, and at once when nobody depends on it. */
+/** Leaves between two steps when it is in the ring, and at once when no member depends on it. */
 export function memberLeaving(turn: Turn, id: MemberId): void {
   const { state } = turn
   const member = state.members.get(id)

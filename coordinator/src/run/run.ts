@@ -223,7 +223,7 @@ function tick(turn: Turn): void {
     case 'async':
       return asyncTick(turn, phase)
     case 'lost':
-      if (now - phase.since >= timing.lostMs) rewind(turn, 'nobody came back with a newer version')
+      if (now - phase.since >= timing.lostMs) rewind(turn, 'no member came back with a newer version')
       return
     case 'handover':
     case 'settle':
@@ -305,7 +305,7 @@ function validate(turn: Turn): void {
   grantValidation(turn, [...state.members.keys()])
 }
 
-/** A checkpoint of the head, whoever holds it. */
+/** A checkpoint of the head, from any holder. */
 function askFor(turn: Turn): void {
   const { state } = turn
   const { phase, chain } = state

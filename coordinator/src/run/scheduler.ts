@@ -73,7 +73,7 @@ function freeIn(
  */
 const PLAN_MS = 60_000
 /**
- * Steps planned while nobody knows how long one takes, and at least: one is under way, one is next, and news of both
+ * Steps planned before the duration of one is measured, and at least: one is under way, one is next, and news of both
  * are on their way.
  */
 const FIRST_STEPS = 16

@@ -1,5 +1,5 @@
 // A straggler costs a bounded delay: blocks of the running step that its member has not begun go to members that are
-// ahead. ask everybody (hold) → decide → those who give answer what they gave up (released) → all hear who has what
+// ahead. ask all members (hold) → decide → givers answer what they gave up (released) → all get the new division
 // (moved). A block changes members only after the answer of the one that had it, so it never has two contributors
 // (R12). Nothing here has a deadline that gives a block away: who does not answer is dead for the ring, and a ballot
 // follows (R2).
@@ -144,7 +144,7 @@ function shareOf(phase: Ring, step: number, place: number): readonly BlockId[] {
   return sharesAfter(shares, phase.moved.get(step)?.moves ?? [])[place] ?? []
 }
 
-/** The end of a round: whoever held back goes on, with more blocks or without. */
+/** The end of a round: members that held back continue, with more blocks or without. */
 function tellMoves(turn: Turn, phase: Ring, { step, round, gifts = [], released }: MoveRound): void {
   const moves = movesOf(gifts, released)
   const earlier = phase.moved.get(step) ?? { rounds: 1, moves: [] }
@@ -178,15 +178,15 @@ function noteFirst(turn: Turn, phase: Ring, moves: readonly ShareMove[]): void {
 }
 
 /**
- * Who gives how many blocks to whom, so that all are done about the same time: one block after the other goes from the
- * member that would be last to the one that would have done it first, as long as that is earlier. `progress` by place
- * in the ring; who did not answer, or contributed already, takes no part.
+ * Which member gives how many blocks to which, so that all are done about the same time: one block after the other goes
+ * from the member that would be last to the one that would have done it first, as long as that is earlier. `progress`
+ * by place in the ring; who did not answer, or contributed already, takes no part.
  */
 export function chooseGifts(progress: readonly (ShareProgress | undefined)[]): Gift[] {
   const known = progress.flatMap((one) => (one !== undefined && one.blockMs > 0 ? [one.blockMs] : []))
   if (known.length === 0) return []
   const usual = known.reduce((sum, ms) => sum + ms, 0) / known.length
-  // a block is under way everywhere: how much of it is left nobody knows, so it counts whole
+  // each member has a block under way; its remaining part is unknown, so it counts whole
   const members = progress.flatMap((one, place) =>
     one?.open === true ? [{ place, left: one.left, extra: 0, ms: one.blockMs > 0 ? one.blockMs : usual }] : [],
   )

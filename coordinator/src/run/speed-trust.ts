@@ -17,7 +17,7 @@ const CLAIMED = 2
 const STEPS = 50
 /** Times what it showed: a step is also exchange, and shares have to grow before more can be shown. */
 const SHOWN = 4
-/** Times the lower median of the others at most: nobody checks yet what a share holds. */
+/** Times the lower median of the others at most: the content of a share is not checked yet. */
 const MOST = 16
 /** Part of what was shown that is kept from step to step: a member that became slower is not fast for ever. */
 const KEPT = 0.98

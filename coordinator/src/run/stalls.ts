@@ -147,7 +147,7 @@ function leaveOut(turn: Turn, phase: Ring, ids: readonly MemberId[], why: string
   })
 }
 
-/** Who does not send to whom, as far as it shows: the sender first. */
+/** Which member does not send to which, as far as it shows: the sender first. */
 function suspectPairs(phase: Ring, { answers }: Inquiry): [MemberId, MemberId][] {
   const { members, exchange } = phase
   const waiting = members.flatMap((id) => {

@@ -120,7 +120,7 @@ export interface MemberInfo {
 
 export interface Member extends MemberInfo {
   samplesPerSecond: number
-  /** a tab that nobody looks at */
+  /** a tab in the background */
   hidden: boolean
   /** joined while the ring ran, and catches up beside it */
   learner: Learner | undefined
@@ -168,7 +168,7 @@ export interface Checkpoint {
   readonly bytes: number
   /** blob of what the parameter server that wrote it remembers of pushes */
   readonly remembered?: Sha256
-  /** somebody else than its uploader vouches for it (R15) */
+  /** a member other than its uploader vouches for it (R15) */
   readonly witnessed: boolean
   /** members of the ring of `members` that reported these bytes, the uploader included */
   readonly agreeing: number
@@ -356,10 +356,7 @@ export interface RunState {
   finished: string | undefined
   /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
   abandoned: readonly StepRecord[]
-  /**
-   * members of the last generations that started: whom to wait for after a restart, and whose claims bound each other
-   * (R5)
-   */
+  /** members of the last generations that started: a restart waits for them, and their claims bound each other (R5) */
   readonly rings: Map<number, readonly MemberId[]>
   // ---- volatile ----
   /** number of the last lease; after a restart the last reserved one */
@@ -370,7 +367,7 @@ export interface RunState {
   parking: { readonly since: number; readonly reason: string } | undefined
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
-  /** async mode: what is pushed and is no version yet; ring mode: what guests pushed and nobody was given yet */
+  /** async mode: what is pushed and is no version yet; ring mode: what guests pushed and no member was given yet */
   open: OpenSum
   /** ring mode: what guests computed and a member was given to contribute, and how many such sums there were (A1) */
   given: GuestSum | undefined
@@ -506,7 +503,7 @@ export type Effect =
   | { readonly type: 'guest-add'; readonly weights: PushWeights }
   /** the sum of guests is served to the member that it was given to; a new one begins */
   | { readonly type: 'guest-give'; readonly id: number }
-  /** what was given is on the chain or never will be; `open`: what nobody was given yet, too */
+  /** what was given is on the chain or never will be; `open`: also what no member was given yet */
   | { readonly type: 'guest-forget'; readonly open: boolean }
   /** a member that asked to leave may go: its session closes, and member-lost follows */
   | { readonly type: 'dismiss'; readonly member: MemberId }

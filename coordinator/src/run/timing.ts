@@ -58,7 +58,7 @@ export interface Timing {
 export const DEFAULT_TIMING: Timing = {
   stateMs: 2000, // T_state of R5: one lost message and its socket's round trip
   rejoinMs: 10_000, // reconnects are spread over a few seconds by full jitter
-  lostMs: 60_000, // T_lost of R6: everybody vanishing is mostly our own network
+  lostMs: 60_000, // T_lost of R6: when all members vanish it is mostly our own network
   linkOpenMs: LINK_OPEN_MS,
   formMs: 30_000, // fetch of a state plus linkOpenMs for the links
   newcomerMs: 10_000, // it has its state already, or nearly; links open within a second or two

@@ -24,7 +24,7 @@ const WAYS: readonly Way[] = [
   { attack: 'sums that are not numbers', fault: 'send-nan', code: 'gradient-not-finite' },
   { attack: 'frames of an older generation', fault: 'send-old', code: 'generation-stale' },
   { attack: 'wrong final sums', fault: 'send-wrong-sum', code: 'digest-mismatch' },
-  { attack: 'the digest of a step that nobody has', fault: 'lie-digest', code: 'digest-mismatch' },
+  { attack: 'a digest that no other member has', fault: 'lie-digest', code: 'digest-mismatch' },
   { attack: 'a step of other blocks', fault: 'lie-blocks', code: 'message-unexpected' },
   { attack: 'a step of more samples', fault: 'lie-samples', code: 'message-malformed' },
   { attack: 'a claim seven steps ahead', fault: 'lie-ahead', code: 'message-unexpected' },

@@ -93,12 +93,12 @@ export function secondsToRecover(
   return committed === undefined ? Number.NaN : (committed - at) / 1000
 }
 
-/** A volunteer that a step depends on: a newcomer that still waits would be missed by nobody. */
+/** A volunteer that a step depends on: the loss of a newcomer that still waits would show nothing. */
 export function workingVolunteer({ watch, volunteers }: Grid, random: () => number, but?: Child): Child {
   const working = namesInRing(watch.run)
   const alive = volunteers.filter((child) => child !== but && child.alive() && working.has(child.name))
   const chosen = alive[random() % alive.length]
-  if (chosen === undefined) throw new Error('internal: nobody works')
+  if (chosen === undefined) throw new Error('internal: no volunteer works')
   return chosen
 }
 

@@ -17,7 +17,7 @@ import {
   workingVolunteer,
 } from './scenario.ts'
 
-/** ms that it runs, and that it is stopped, in turns: short beside any silence that somebody notices */
+/** ms that it runs, and that it is stopped, in turns: short beside any silence that members notice */
 const RUNS_MS = 20
 const STOPPED_MS = 80
 /**
@@ -49,7 +49,7 @@ export async function slowMember(grid: Grid, blow: Blow): Promise<Struck> {
     ({ run }) => run?.phase === 'finished' || namesInRing(run).has(victim.name),
   )
   blow.say(`  ${victim.name} woke up and is back`)
-  // a quick machine: nobody is left to be killed
+  // a quick machine: no volunteer is left to be killed
   if (grid.watch.run?.phase === 'finished') return { faults: [silent], ...(slowness === undefined ? {} : { slowness }) }
   const { faults } = await killVolunteer(grid, blow)
   return { faults: [silent, ...faults], ...(slowness === undefined ? {} : { slowness }) }

@@ -192,7 +192,7 @@ export class ModelVolunteer {
     return OPEN_LINK_MS + (isMany ? CONNECT_MS : 0)
   }
 
-  /** In one piece: nobody here gets slower within a step, so no blocks change members. */
+  /** In one piece: no member gets slower within a step here, so no blocks change members. */
   #compute({ gen, step, blocks }: Extract<MemberEffect, { type: 'compute' }>): void {
     const next = (most: number) => nextBlocksOf(this.core, { gen, step, most, blockMs: 0 })
     next(blocks.length)
@@ -202,7 +202,7 @@ export class ModelVolunteer {
     })
   }
 
-  /** Over the line of a member, or of the coordinator for those whom no member can serve. */
+  /** Over the connection of a member, or of the coordinator for those that no member can serve. */
   #fetch(fromCoordinator: boolean, bytes: number, whole: MemberInput): void {
     const { links } = this.#all.setting
     const ms = (1000 * bytes) / Math.min(links.up, links.down) + 2 * links.latencyMs

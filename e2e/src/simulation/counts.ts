@@ -34,7 +34,7 @@ const COUNTED = [
   'rewinds',
   'checkpoints',
   'quarantines',
-  /** a holder came back while everybody was waited for (R6), or after the rewind, in time to undo it */
+  /** a holder came back while the coordinator waited for all (R6), or after the rewind, in time to undo it */
   'lateReturns',
   'undoneRewinds',
   /** a member answered a ballot that it had answered before */

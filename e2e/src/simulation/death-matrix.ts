@@ -27,7 +27,7 @@ export interface Point {
 }
 
 export interface Death extends Outcome {
-  /** how often somebody was killed: 1, or the cell tests nothing; of ballots 2 */
+  /** how often a volunteer was killed: 1, or the cell tests nothing; of ballots 2 */
   readonly deaths: number
   /** the step that was under way */
   readonly step: number
@@ -134,7 +134,7 @@ class Director implements Play {
     }
     if (this.deaths > 0 || ring?.members.length !== size || this.#stepOf(member) < STEP) return
     if (point.victim === undefined && ring.position === position && isPoint) this.#kill(world, member)
-    // Somebody else dies first, so that a newcomer comes.
+    // Another member dies first, so that a newcomer comes.
     if (
       point.victim !== undefined &&
       ring.position === (position + 1) % size &&

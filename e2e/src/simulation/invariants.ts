@@ -85,7 +85,7 @@ function checkPrefix(context: Context, volunteers: readonly VolunteerProcess[], 
 function checkDone(context: Context, { state }: CoordinatorProcess): void {
   const counts = context.history.counts(state.chain.head)
   if (counts === undefined)
-    return context.violations.report('I4', `version ${state.chain.head.v} is committed and nobody made it`)
+    return context.violations.report('I4', `version ${state.chain.head.v} is committed and no member made it`)
   for (let epoch = 0; epoch < state.config.epochs; epoch++)
     for (let index = 0; index < state.config.blocks; index++) {
       const block = trainingBlock(epoch, index)
@@ -160,7 +160,7 @@ function durable(state: RunState): string {
   ])
 }
 
-/** Before an entry takes effect: a start needs all members at its version, a rewind nobody who holds more. */
+/** Before an entry takes effect: a start needs all members at its version, a rewind that no member holds more. */
 export function checkEntry(
   context: Context,
   volunteers: readonly VolunteerProcess[],

@@ -21,7 +21,7 @@ export class Journal {
   /** the last owner entry: appends of other owners fail */
   fence = 0
 
-  /** R2, as StateStore.takeOver does: whoever reads the journal next reads all that earlier owners appended. */
+  /** R2, as StateStore.takeOver does: the next reader of the journal reads all that earlier owners appended. */
   takeOver(at: number): Extract<JournalEntry, { type: 'owner' }> {
     const entry = { type: 'owner', owner: ++this.fence } as const
     this.entries.push({ entry, at })

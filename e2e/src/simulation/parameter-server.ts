@@ -75,12 +75,12 @@ export class ParameterServer {
     )
   }
 
-  /** A6: nobody else holds what it wrote since its last checkpoint. */
+  /** A6: no member holds what it wrote since its last checkpoint. */
   unload(): void {
     if (this.#replica !== undefined && !this.#chronicle.wasSaved(this.#replica.version) && this.#replica.version.v > 0)
       this.#context.violations.report(
         'lost-work',
-        `the parameter server stops and nobody has its version ${this.#replica.version.v}`,
+        `the parameter server stops and no member has its version ${this.#replica.version.v}`,
       )
     this.#replica = undefined
     this.#sum = undefined

@@ -94,7 +94,7 @@ export class RingWork {
     return this.#view.relayed.some((pair) => pair.includes(place) && pair.includes(this.#view.position))
   }
 
-  /** Of the own blocks, and what guests summed up if the share has it (A1). */
+  /** Of this member's blocks, with the sum of guests if the share has it (A1). */
   #gradient(own: readonly BlockId[]): Float32Array {
     const gradient = this.#context.history.gradient(own)
     const guest = this.#view.flight?.guest

@@ -116,7 +116,7 @@ const SHAPES = [
 ] as const
 const LONG_RUN = [1, 120, 1] as const
 const LONG_RUNS = 0.02
-/** when pushes become a version, and who waits for whom */
+/** when pushes become a version, and which members wait */
 const POLICIES: readonly AsyncPolicy[] = [
   DEFAULT_ASYNC,
   { ...DEFAULT_ASYNC, maxStaleness: 1, whenStale: 'wait' },
