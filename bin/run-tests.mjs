@@ -12,7 +12,7 @@ import { LATER } from './test-choice.mjs'
 
 const FILES_AT_ONCE = 2
 /** Simulated grids, in the process of the test. */
-const SIMULATED = ['simulation', 'ring-death-matrix']
+const SIMULATED = ['simulation', 'simulation-misses-each-rule', 'ring-death-matrix']
 /**
  * Grids that keep one core busy at most: the rest is waiting, for silence, for links, for each other. Their promises
  * hold on a machine of any speed.
@@ -34,6 +34,8 @@ const WAITING = [
 ]
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores. */
 const FILE_LIMIT_MS = 10 * 60_000
+/** Named at the end of a whole run, so that it is seen what makes it long. */
+const SLOWEST = 12
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 
 const [all, wanted] = [process.argv.includes('--all'), process.argv.slice(2).filter((text) => text !== '--all')]
@@ -64,6 +66,8 @@ const later = files.filter((file) => !now.includes(file))
 Readable.from(asOneRun([...groupsOf(now), ...groupsOf(later)]))
   .compose(new spec())
   .pipe(process.stdout)
+const secondsIn = new Map()
+if (wanted.length === 0) process.once('exit', () => console.log(`\nSlowest files: ${slowest()}`))
 if (wanted.length === 0 && !all) {
   const left = present.length - files.length
   process.once('exit', () =>
@@ -90,6 +94,7 @@ async function* asOneRun(runs) {
   for (const options of runs.filter(({ files }) => files.length > 0))
     for await (const event of run(options)) {
       if (event.type === 'test:fail') process.exitCode = 1
+      countTime(event)
       const count = countIn(event)
       // Since Node 22 this event, without a file, makes the reporter list the failures.
       if (event.type === 'test:summary' && event.data.file === undefined) closing = event
@@ -107,6 +112,18 @@ function countIn({ type, data }) {
     data.nesting === 0 &&
     /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/.exec(data.message)
   return line ? { of: line[1], number: Number(line[2]) } : undefined
+}
+
+/** Tests of one file run one after the other: their durations add up to its own. */
+function countTime({ type, data }) {
+  if ((type !== 'test:pass' && type !== 'test:fail') || data.nesting > 0 || data.file === undefined) return
+  const file = relative(ROOT, data.file)
+  secondsIn.set(file, (secondsIn.get(file) ?? 0) + data.details.duration_ms / 1000)
+}
+
+function slowest() {
+  const files = [...secondsIn].sort(([, one], [, other]) => other - one).slice(0, SLOWEST)
+  return files.map(([file, seconds]) => `${file} ${seconds.toFixed(0)} s`).join(', ')
 }
 
 function nameOf(file) {

@@ -1,6 +1,10 @@
 // What `npm test` leaves to `npm run test:all`: files that take long and whose promise a quicker one keeps, by name →
 // who keeps it. Every promise of the README stays in `npm test`, in real processes and a real browser.
 export const LATER = {
+  'simulation-misses-each-rule': 'simulation.test.ts runs a thousand seeds with all rules on',
+  'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',
+  'a-member-that-hangs-is-left-out':
+    'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',
   'kernel-variants':
     'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
   'gpu-executor':
