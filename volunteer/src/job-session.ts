@@ -184,12 +184,12 @@ export class JobSession {
     this.#batches = new Batches(
       terms,
       new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards),
-      (blocks, error) => reportUnreadable(blocks, error, parts.send),
+      (blocks, error) => reportUnreadable(blocks, error, this.#send),
     )
     this.#kept = new KeptState(parts.host.shards, terms.id)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
-    const { http, network, linkOpenMs, openRelay, send, onChange } = parts
+    const { http, network, linkOpenMs, openRelay, onChange } = parts
     const onFatal = this.#failed
     const layout = parameterLayout(spec)
     const rounds =
@@ -217,7 +217,7 @@ export class JobSession {
       genesis: first,
       seed: terms.seed,
       encoding,
-      send,
+      send: this.#send,
       onChange,
       onFatal,
       witness: parts.host.witness?.(terms),
@@ -234,7 +234,7 @@ export class JobSession {
       lookups: inputTables(spec, layout),
       compute: this.compute,
       batches: this.#batches,
-      send,
+      send: this.#send,
       onFatal,
       onPushed: parts.onPushed,
       pull: (version, rows) =>
@@ -244,6 +244,11 @@ export class JobSession {
       push: (push, gradient) => http.push(terms.id, push, gradient),
       onActivity: (phase, detail) => this.#show({ phase, detail }),
     })
+  }
+
+  /** What fails because this session ends, such as links and computations, is of no interest to the coordinator. */
+  #send = (message: ToCoordinator): void => {
+    if (!this.#isStopped) this.#parts.send(message)
   }
 
   get ready(): MessageFrom<'ready'> {
@@ -341,7 +346,7 @@ export class JobSession {
       await validateLeases(message, {
         compute: this.compute,
         batches: this.#batches,
-        send: this.#parts.send,
+        send: this.#send,
         parametersOf: (version) => this.#parametersOf(version),
       })
     } finally {

@@ -70,6 +70,8 @@ class VolunteerLife implements Volunteer {
   readonly #jobs = new Set<JobId>()
   readonly #preparation = new Preparation()
   #session: JobSession | undefined
+  /** the job that this volunteer said `ready` for on the socket that is open now */
+  #joined: JobId | undefined
   #heartbeat: ReturnType<typeof setInterval> | undefined
   /** by the clock on the wall: the other one stands still while a machine sleeps */
   #beatAt = Date.now()
@@ -82,7 +84,7 @@ class VolunteerLife implements Volunteer {
       onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),
       onRefused: (refusal) => this.#refused(refusal),
-      onAway: (why, retryMs) => this.#board.away(why, retryMs),
+      onAway: (why, retryMs) => this.#away(why, retryMs),
     })
     this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
       send: host.sendRequest,
@@ -161,7 +163,14 @@ class VolunteerLife implements Volunteer {
     this.#network?.stop()
   }
 
+  /** A coordinator takes what is said of a job after `ready` alone: what fails between WELCOME and it is of an old ring. */
+  #away(why: string, retryMs: number): void {
+    this.#joined = undefined
+    this.#board.away(why, retryMs)
+  }
+
   #welcomed(welcome: MessageTo<'welcome'>): void {
+    this.#joined = undefined
     this.#access = {
       url: this.#host.coordinatorUrl,
       path: welcome.signallingPath,
@@ -226,6 +235,7 @@ class VolunteerLife implements Volunteer {
 
   #askForAdmission(session: JobSession): void {
     this.#link.send(named(session.terms.id, session.ready))
+    this.#joined = session.terms.id
     this.#board.waiting('admitted at the next ballot')
   }
 
@@ -267,7 +277,7 @@ class VolunteerLife implements Volunteer {
           signal,
         )
       },
-      send: (message) => this.#link.send(named(id, message)),
+      send: (message) => (this.#joined === id ? this.#link.send(named(id, message)) : undefined),
       onChange: () => this.#show(mine()),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),
     }
@@ -284,6 +294,7 @@ class VolunteerLife implements Volunteer {
   }
 
   #dropSession(): void {
+    this.#joined = undefined
     this.#session?.stop()
     this.#session = undefined
   }

@@ -207,6 +207,35 @@ describe('a share', () => {
     }
   })
 
+  test('names the blocks of guests only with their sum in it, also when a second sum comes before the first is used', async () => {
+    const plain = await gradientWith(FAST)
+    const { core, share, start } = bench(FAST)
+    const guest = (id: number): void =>
+      void react(core, {
+        type: 'order',
+        order: {
+          type: 'guest',
+          ...BALLOT,
+          id,
+          place: 0,
+          blocks: [trainingBlock(0, 6 + id)],
+          samples: 4,
+          targets: 4,
+          lossSum: 8,
+          correct: 1,
+        },
+      })
+    guest(3)
+    await share.fetchGuest(1, 3)
+    guest(4)
+    await share.fetchGuest(1, 4)
+    start()
+    const result = await share.compute({ gen: 1, step: 1 })
+    assert.deepEqual(result?.blocks, [...BLOCKS, trainingBlock(0, 9)])
+    const lent = plain.gradient.map((value) => value + 100)
+    assert.ok(near(share.gradient, lent), 'the sum of the guests whose blocks it names is in it')
+  })
+
   test('of nothing is zero, whatever was computed before', async () => {
     const { core, compute, share } = bench(FAST)
     const before = compute.buffers.lease()

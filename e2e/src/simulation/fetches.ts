@@ -51,10 +51,10 @@ export class Fetches {
     })
   }
 
-  /** A1: over HTTP, while the coordinator keeps it. */
+  /** A1: over HTTP, while the coordinator keeps it. `stage` says whether there is a place for it. */
   beginGuest(
     wanted: { readonly gen: number; readonly id: number },
-    stage: (sum: { readonly id: number; readonly sum: Float32Array }) => void,
+    stage: (sum: { readonly id: number; readonly sum: Float32Array }) => boolean,
   ): void {
     const { gen, id } = wanted
     const { agenda, dice, scenario } = this.#context
@@ -66,8 +66,7 @@ export class Fetches {
         const { connection, core } = this.#asker
         const sum = connection?.up === true ? connection.coordinator.guestSum(id) : undefined
         if (sum === undefined || core.ring?.gen !== gen) return
-        stage({ id, sum })
-        this.#asker.take({ type: 'guest-fetched', gen, id })
+        if (stage({ id, sum })) this.#asker.take({ type: 'guest-fetched', gen, id })
       },
     )
   }

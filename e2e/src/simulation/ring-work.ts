@@ -32,7 +32,7 @@ export class RingWork {
   readonly #exchange: RingExchange
   readonly #view: RingView
   /** of guests, as fetched (A1) */
-  guest: { readonly id: number; readonly sum: Float32Array } | undefined
+  #guest: { readonly id: number; readonly sum: Float32Array } | undefined
   /** of the step in flight, that left before the rest of it was computed */
   earlyBuckets = 0
   /** the step whose end was already told */
@@ -99,8 +99,16 @@ export class RingWork {
     const gradient = this.#context.history.gradient(own)
     const guest = this.#view.flight?.guest
     if (guest === undefined) return gradient
-    if (this.guest?.id !== guest.id) throw new Error(`internal: the sum ${guest.id} of guests is not here`)
-    return plus(gradient, this.guest.sum)
+    if (this.#guest?.id !== guest.id) throw new Error(`internal: the sum ${guest.id} of guests is not here`)
+    return plus(gradient, this.#guest.sum)
+  }
+
+  /** One at a time, as in ShareWork: false while an earlier one waits for its share. */
+  stageGuest(guest: { readonly id: number; readonly sum: Float32Array }): boolean {
+    const earlier = this.#guest && this.#view.guests.get(this.#guest.id)
+    if (earlier !== undefined && earlier.stage !== 'done') return false
+    this.#guest = guest
+    return true
   }
 
   isFor(bytes: Uint8Array): boolean {

@@ -275,7 +275,7 @@ export class VolunteerProcess implements Peer {
       case 'contribute':
         return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
       case 'fetch-guest':
-        return this.#fetches.beginGuest(effect, (sum) => ring !== undefined && (ring.guest = sum))
+        return this.#fetches.beginGuest(effect, (sum) => ring?.stageGuest(sum) ?? false)
       case 'meet': // links of the simulation open for everybody
         return
       case 'copy':

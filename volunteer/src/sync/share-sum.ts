@@ -29,6 +29,7 @@ export class ShareSum {
   /** Σ gradients of earlier pieces and of guests, as far as they are not in `gradient` yet; leased when first needed */
   #rest: GradientLease | undefined
   #result = NOTHING
+  #guest: GuestShare | undefined
 
   constructor(compute: Compute) {
     this.#compute = compute
@@ -62,8 +63,10 @@ export class ShareSum {
     return computed
   }
 
-  /** A1: once, when the share is sealed. */
-  addGuest(sum: Float32Array): void {
+  /** A1: when the share is sealed. */
+  addGuest(guest: GuestShare, sum: Float32Array): void {
+    if (this.#guest !== undefined) throw new Error('internal: a share has one sum of guests')
+    this.#guest = guest
     addTo(this.#restValues, sum)
   }
 
@@ -75,8 +78,9 @@ export class ShareSum {
     rest.fill(0, range.start, range.end) // not again with the rest
   }
 
-  /** The whole share, and what guests computed that goes with it. */
-  finish(guest: GuestShare | undefined): ShareResult {
+  /** The whole share. It names the blocks of guests if their sum is in it, and only then. */
+  finish(): ShareResult {
+    const guest = this.#guest
     if (this.isEmpty) this.gradient.fill(0)
     this.complete({ start: 0, end: this.gradient.length })
     if (guest === undefined) return this.#result

@@ -104,6 +104,7 @@ export class ShareWork {
     const { core, guestSum, tell } = this.#parts
     const sum = await guestSum(id).catch(() => undefined)
     if (sum === undefined || core.ring?.gen !== gen) return
+    if (this.#guest !== undefined) return // an earlier one waits for its share, which names its blocks already
     this.#guest = { id, sum }
     tell({ type: 'guest-fetched', gen, id })
   }
@@ -142,14 +143,14 @@ export class ShareWork {
 
   #finished(share: ShareSum): ShareResult {
     this.#addGuest(share)
-    return share.finish(this.#parts.core.ring?.flight?.guest)
+    return share.finish()
   }
 
   /** Into the share, once, when it is sealed (A1). */
   #addGuest(share: ShareSum): void {
     const wanted = this.#parts.core.ring?.flight?.guest
     if (wanted === undefined || wanted.id !== this.#guest?.id) return
-    share.addGuest(this.#guest.sum)
+    share.addGuest(wanted, this.#guest.sum)
     this.#guest = undefined
   }
 }
