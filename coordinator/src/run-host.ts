@@ -22,6 +22,7 @@ import { now } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
 import { Introductions } from './introductions.ts'
 import type { Job } from './jobs.ts'
+import { causeOf, JournalRate, ROWS_PER_MINUTE } from './journal-rate.ts'
 import type { JournalRow, StateStore } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
 import { type Decided, Outbox } from './outbox.ts'
@@ -106,6 +107,7 @@ export class RunHost {
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #refusals = new Refusals()
   readonly #introductions = new Introductions()
+  readonly #journalRate = new JournalRate()
   readonly #relayed = new Throughput()
   readonly #openedAt = now()
   #trouble: string | undefined
@@ -213,6 +215,16 @@ export class RunHost {
     if (input.type === 'member-lost') this.#left(input, at)
     const effects = this.#decide(input, at)
     if (effects.length > 0 || context !== undefined) this.#outbox.add({ effects, at, context })
+    if (!this.#journalRate.pays(input, effects)) this.#cutOff(input)
+  }
+
+  /** What was decided stays decided; the member that led to so many rows of the journal leads to no more. */
+  #cutOff(input: RunInput): void {
+    const member = causeOf(input)
+    if (member === undefined) return
+    const message = `expected at most ${ROWS_PER_MINUTE} journal rows a minute of one member, got more; join again later`
+    this.refused('rate-exceeded', `${this.#nameOf(member)}: ${message}`)
+    this.#parts.audience.refuse(this.job.id, member, { code: 'rate-exceeded', message, fatal: true })
   }
 
   #decide(input: RunInput, at: number): readonly Effect[] {

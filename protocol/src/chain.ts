@@ -4,7 +4,7 @@ import { sha256 } from '@noble/hashes/sha2.js'
 import * as Type from 'typebox'
 import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId } from './ids.ts'
 import { MAX_STEP_BLOCKS } from './limits.ts'
-import { BlockIdSchema, Count, FiniteNumber, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
+import { BlockIdsSchema, Count, FiniteNumber, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 /** One step of the committed history, equal on all members that hold it. */
 export interface StepRecord {
@@ -31,7 +31,7 @@ export const StepRecordSchema = Type.Unsafe<StepRecord>(
     gen: Count,
     modeEpoch: Count,
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round'), Type.Literal('async')]),
-    blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
+    blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
     samples: Count,
     targets: Count,
     lossSum: FiniteNumber,

@@ -2,16 +2,39 @@
 // schema.
 import type { TSchema } from 'typebox'
 import { GridError } from './errors.ts'
-import { MAX_MESSAGE_BYTES, PROTOCOL_VERSION } from './limits.ts'
+import { MAX_MESSAGE_BYTES, MAX_PLAIN_MESSAGE_BYTES, MAX_PLAIN_MESSAGE_VALUES, PROTOCOL_VERSION } from './limits.ts'
 import { type OnWire, TO_COORDINATOR, TO_VOLUNTEER, type ToCoordinator, type ToVolunteer } from './messages.ts'
-import { parse, parseJson } from './schema.ts'
+import { conforms, measureJson, parse, parseJson } from './schema.ts'
 
 /** @throws GridError 'message-too-large', 'message-malformed' or, of another version's hello, 'protocol-version' */
 export function decodeToCoordinator(text: string): OnWire<ToCoordinator> {
+  if (isLarge(text)) return decodeClaim(text)
   const value = parseJson(text, MAX_MESSAGE_BYTES, 'a message')
   requireOwnVersion(value)
   return decode(TO_COORDINATOR, value) as OnWire<ToCoordinator>
 }
+
+/** One pass over the characters, before anything is made of them. */
+function isLarge(text: string): boolean {
+  return text.length > MAX_PLAIN_MESSAGE_BYTES || measureJson(text).values > MAX_PLAIN_MESSAGE_VALUES
+}
+
+/** Only a claim may be so large, and its type is its first field, as `encode` writes it. */
+function decodeClaim(text: string): OnWire<ToCoordinator> {
+  if (!text.startsWith('{"type":"state",'))
+    throw new GridError(
+      'message-too-large',
+      `expected a message of at most ${MAX_PLAIN_MESSAGE_BYTES} bytes and ${MAX_PLAIN_MESSAGE_VALUES} values, got ${text.length} bytes of ${JSON.stringify(text.slice(0, 40))}`,
+    )
+  // Ids and numbers need none, and texts with escapes are looked through key by key.
+  if (text.includes('\\')) throw new GridError('message-malformed', 'message state: expected no escapes, got some')
+  const value = parseJson(text, MAX_MESSAGE_BYTES, 'a message')
+  // What is wrong where would take a look at every value.
+  if (!conforms(TO_COORDINATOR['state'] ?? {}, value))
+    throw new GridError('message-malformed', 'message state: does not match its schema')
+  return value as OnWire<ToCoordinator>
+}
+
 /** @throws GridError 'message-too-large' or 'message-malformed' */
 export function decodeToVolunteer(text: string): OnWire<ToVolunteer> {
   return decode(TO_VOLUNTEER, parseJson(text, MAX_MESSAGE_BYTES, 'a message')) as OnWire<ToVolunteer>

@@ -5,6 +5,10 @@ export const PROTOCOL_VERSION = 4
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024
+/** Bytes of any other message to the coordinator than a claim: `held` of a local round names 1024 blocks. */
+export const MAX_PLAIN_MESSAGE_BYTES = 64 * 1024
+/** JSON values of any other message to the coordinator than a claim. */
+export const MAX_PLAIN_MESSAGE_VALUES = 4096
 /** Payload bytes of a sent peer frame. Every WebRTC stack accepts 64 KiB without negotiation. */
 export const FRAME_PAYLOAD_BYTES = 60 * 1024
 /** Payload bytes of an accepted peer frame. Chromium and libdatachannel take messages of up to 256 KiB. */

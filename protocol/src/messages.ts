@@ -23,6 +23,7 @@ import {
 } from './limits.ts'
 import {
   BlockIdSchema,
+  BlockIdsSchema,
   Count,
   FiniteNumber,
   JobIdSchema,
@@ -44,10 +45,8 @@ const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
 const PlanStepSchema = Type.Unsafe<PlanStep>(
   strict({
     step: Count,
-    blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
-    kept: Type.Optional(
-      Type.Array(Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }), { maxItems: MAX_RING_MEMBERS }),
-    ),
+    blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
+    kept: Type.Optional(Type.Array(BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }), { maxItems: MAX_RING_MEMBERS })),
   }),
 )
 /** Speed of each member in samples per second; a step is divided in these proportions. */
@@ -61,7 +60,7 @@ const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
 const ShareMoveSchema = strict({
   from: Count,
   to: Count,
-  blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }),
+  blocks: BlockIdsSchema({ minItems: 1, maxItems: MAX_STEP_BLOCKS }),
 })
 const LeaseTokenSchema = strict({ block: BlockIdSchema, leaseEpoch: Count })
 
@@ -102,7 +101,7 @@ export const ClaimSchema = strict({ base: VersionRefSchema, records: Tail })
 /** Blocks of the inner steps that a member made in an unfinished local round, and the version it started from (A7). */
 const ConsumedSchema = strict({
   base: VersionRefSchema,
-  blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
+  blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
 })
 
 // ---- volunteer → coordinator ----
@@ -204,7 +203,7 @@ const toCoordinator = {
     ...ballot,
     step: Count,
     round: Count,
-    blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
+    blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
   }),
   /** a direct link opened to a neighbour whose frames the coordinator relays (R18) */
   'link-restored': strict({ type: literal('link-restored'), ...ballot, peer: MemberIdSchema }),
@@ -235,7 +234,7 @@ const toCoordinator = {
   /** the shard of these blocks is missing or corrupt; the coordinator then checks its own copy */
   unreadable: strict({
     type: literal('unreadable'),
-    blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: 256 }),
+    blocks: BlockIdsSchema({ minItems: 1, maxItems: 256 }),
     code: ErrorCodeSchema,
     message: Text,
   }),
@@ -342,7 +341,7 @@ const toVolunteer = {
     ...ballot,
     id: Count,
     place: Count,
-    blocks: Type.Array(BlockIdSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }),
+    blocks: BlockIdsSchema({ minItems: 1, maxItems: MAX_STEP_BLOCKS }),
     samples: Count,
     targets: Count,
     lossSum: FiniteNumber,
@@ -458,7 +457,7 @@ export type Push = Static<typeof PushSchema>
 /** A member's share of one step; it travels with the sums, so that all members build the same record. */
 export const ManifestSchema = Type.Unsafe<Manifest>(
   strict({
-    blocks: Type.Array(BlockIdSchema, { maxItems: MAX_STEP_BLOCKS }),
+    blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
     samples: Count,
     targets: Count,
     lossSum: FiniteNumber,

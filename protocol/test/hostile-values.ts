@@ -10,6 +10,8 @@ export interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
   readonly items?: Schema | readonly Schema[]
+  /** of a list that checks its elements itself */
+  readonly each?: Schema
   readonly minItems?: number
   readonly maxItems?: number
   readonly minLength?: number
@@ -47,7 +49,7 @@ export class Stranger {
       case 'object':
         return this.#object(schema)
       case 'array': {
-        const { items = {}, minItems = 0, maxItems = 3 } = schema
+        const { each = {}, items = each, minItems = 0, maxItems = 3 } = schema
         if (isTuple(items)) return items.map((item) => this.value(item))
         return Array.from({ length: Math.min(maxItems, minItems + this.below(4)) }, () => this.value(items))
       }

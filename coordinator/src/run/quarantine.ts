@@ -37,7 +37,9 @@ export function blocksUnreadable(turn: Turn, member: MemberId, { blocks, message
   )
   if (open.length === 0) return
   turn.note('member', `${state.members.get(member)?.name ?? member} cannot read ${open.length} blocks: ${message}`)
-  for (const block of open) failed(turn, block, member)
+  // A plan has blocks of one epoch (R13): what is remembered of failures stays bounded by it.
+  const epoch = currentEpoch(state)
+  for (const block of open) if (block.startsWith('v:') || epochOf(block) === epoch) failed(turn, block, member)
   turn.effect({ type: 'check-blocks', blocks: open })
   planAnew(turn)
   turn.then({ type: 'advance' })

@@ -1,0 +1,44 @@
+// What one member can make the coordinator write.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { trainingBlock } from '@starling-grid/protocol'
+import { ROWS_AT_ONCE } from '../src/journal-rate.ts'
+import { QUICK, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+
+/** blocks that one message may name */
+const BLOCKS_IN_ONE = 256
+
+test('threat 26: a member whose messages lead to more journal rows than work does is cut off with the reason', async () => {
+  const coordinator = await startCoordinator({ timing: QUICK })
+  const { url } = coordinator
+  const { id } = await submit(url, smallJob({ blockSamples: 1, batchBlocks: 4, epochs: 1000, minVolunteers: 3 }))
+  const members = [volunteer(url, { stepMs: 50 }), volunteer(url, { stepMs: 50 }), volunteer(url, { stepMs: 50 })]
+  await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 2)
+  const { state } = coordinator.runs.find(id) ?? assert.fail()
+  assert.ok(state.config.blocks > 2 * ROWS_AT_ONCE, `${state.config.blocks} blocks`)
+  const all = Array.from({ length: 2 * ROWS_AT_ONCE }, (_, i) => trainingBlock(0, i))
+  for (const member of members)
+    for (let at = 0; at < all.length && member.socket.readyState === member.socket.OPEN; at += BLOCKS_IN_ONE)
+      member.send({
+        type: 'unreadable',
+        blocks: all.slice(at, at + BLOCKS_IN_ONE),
+        code: 'shard-corrupt',
+        message: 'a lie',
+      })
+  const [, , third] = members
+  const refused = await third?.heard('refused', ({ code }) => code === 'rate-exceeded')
+  assert.match(refused?.message ?? '', /journal rows a minute/)
+  await third?.closed
+  assert.ok(state.quarantined.size <= ROWS_AT_ONCE + BLOCKS_IN_ONE, `${state.quarantined.size} rows`)
+})
+
+test('a fast ring commits as many steps as it likes: rows of work count for nothing', async () => {
+  const coordinator = await startCoordinator({ timing: QUICK })
+  const { url } = coordinator
+  await submit(url, smallJob({ epochs: 1000, minVolunteers: 2 }))
+  const members = [volunteer(url, { stepMs: 0 }), volunteer(url, { stepMs: 0 })]
+  const run = await until(url, 'many steps', ({ version }) => version.v > 500)
+  assert.deepEqual(run.departed, [])
+  assert.equal(run.refusals['rate-exceeded'] ?? 0, 0)
+  for (const member of members) member.close()
+})
