@@ -28,6 +28,8 @@ export const LATER = {
   'a-straggler-gives-blocks-away':
     'run-share-moves.test.ts and share.test.ts have which blocks move between which members',
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
+  'a-restored-backup-goes-on':
+    'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, member.test.ts the answers',
   'a-sleeper-comes-back': 'link-set.test.ts and run-ballot.test.ts have the two sides of a silence',
   'a-hidden-tab-gets-half': 'run-ring.test.ts and run-async.test.ts have the shares and leases of hidden tabs',
   'learns-a-text': 'gpu-sequence.test.ts trains decoders, windows.test.ts and text.test.ts have the data',

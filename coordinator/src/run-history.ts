@@ -122,10 +122,10 @@ function stepPoint({ v, lossSum, correct, samples, targets, kind }: StepRecord, 
 }
 
 /** What the journal tells of the time before a restart, as events. */
-export function eventOf({ entry, at }: JournalRow): RunEvent | undefined {
+export function eventOf({ entry, at }: JournalRow, isFirst: boolean): RunEvent | undefined {
   switch (entry.type) {
     case 'owner':
-      return { at, kind: 'run', text: entry.owner === 1 ? 'the run began' : 'the coordinator started again' }
+      return { at, kind: 'run', text: isFirst ? 'the run began' : 'the coordinator started again' }
     case 'start':
       return { at, kind: 'generation', text: `generation ${entry.gen} of ${entry.members.length} started` }
     case 'checkpoint':

@@ -23,6 +23,7 @@ import { GuestSums } from './guest-sums.ts'
 import { Introductions } from './introductions.ts'
 import type { Job } from './jobs.ts'
 import { causeOf, JournalRate, ROWS_PER_MINUTE } from './journal-rate.ts'
+import { fenceAfter } from './journal/fence.ts'
 import type { JournalRow, StateStore } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
 import { type Decided, Outbox } from './outbox.ts'
@@ -111,6 +112,8 @@ export class RunHost {
   readonly #relayed = new Throughput()
   readonly #openedAt = now()
   #trouble: string | undefined
+  /** the owner number that is durable: appends are conditional on it */
+  #fence = 0
   /** another coordinator owns the run: nothing is decided any more */
   #deposedBy: unknown
   #timer: ReturnType<typeof setInterval> | undefined
@@ -126,7 +129,7 @@ export class RunHost {
   }
 
   private constructor(parts: RunParts) {
-    const { job, blobs, files, store } = parts
+    const { job, blobs, files } = parts
     this.#parts = parts
     this.job = job
     this.state = createRunState(job.config)
@@ -156,7 +159,7 @@ export class RunHost {
     })
     this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
     this.#outbox = new Outbox({
-      append: (rows) => store.append(job.id, this.state.owner, rows),
+      append: (rows) => this.#append(rows),
       onDurable: (rows) => {
         for (const row of rows) this.history.observe(this.state, row)
       },
@@ -171,12 +174,18 @@ export class RunHost {
   }
 
   #replay(rows: readonly JournalRow[]): void {
-    for (const row of rows) {
+    for (const [place, row] of rows.entries()) {
       applyEntry(this.state, row.entry, row.at)
       this.history.observe(this.state, row)
-      const event = eventOf(row)
+      const event = eventOf(row, place === 0)
       if (event !== undefined) this.history.note(event.kind, event.text, event.at)
     }
+    this.#fence = this.state.owner
+  }
+
+  async #append(rows: readonly JournalRow[]): Promise<void> {
+    await this.#parts.store.append(this.job.id, this.#fence, rows)
+    this.#fence = fenceAfter(this.#fence, rows)
   }
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */

@@ -226,6 +226,31 @@ test('blocks of a failed push are leased alone, so that only the culprit is set 
   assert.deepEqual(blocksOf(ask(desk, 'a')), blocksOf(a).slice(1, 2))
 })
 
+test('a block that failed with one member is not kept for another that never brings a lease back', () => {
+  const {
+    desk,
+    grants: [a],
+  } = asyncDesk(['a'], { blocks: 1, batchBlocks: 1 })
+  assert.ok(a)
+  desk.join('b')
+  const { modeEpoch, base, leases } = a
+  desk.feed({
+    type: 'push-refused',
+    code: 'gradient-not-finite',
+    push: { incarnation: memberId('a'), modeEpoch, base, leases, samples: 1, targets: 1, lossSum: 0, correct: 0 },
+  })
+  desk.say('a', { type: 'lease-request', modeEpoch })
+  assert.deepEqual(desk.sent('grant'), [], 'another one tries first')
+  const second = ask(desk, 'b')
+  assert.deepEqual(blocksOf(second), blocksOf(a))
+  desk.say('b', { type: 'gave-back', leases: [...second.leases], code: 'link-lost', message: 'no line' })
+  assert.deepEqual(
+    desk.sent('grant').map(({ to }) => to),
+    [memberId('a')],
+    'then the first one again',
+  )
+})
+
 test('an epoch that is mostly set aside is no epoch: the run rests with a named reason, and never says that it is finished', () => {
   const { desk, grants } = asyncDesk(['a'], { blocks: 1, batchBlocks: 1, epochs: 2 })
   const [grant] = grants

@@ -92,6 +92,22 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual(await store.load(JOB), [owner(1), kept, ballot(101), owner(51)])
   })
 
+  test(`${where}: an owner that raises its own number goes on with it, and its old one is worth nothing (I7)`, async () => {
+    const store = await opened()
+    await takeOver(store)
+    await store.append(JOB, 1, [{ at: 1, entry: { type: 'owner', owner: 900 } }, ballot(7)])
+    await assert.rejects(store.append(JOB, 1, [ballot(8)]), { code: 'lease-stale' })
+    await store.append(JOB, 900, [ballot(8)])
+    assert.deepEqual((await takeOver(store)).at(-1), owner(901))
+  })
+
+  test(`${where}: the number of a coordinator is the second of its start, so that a restored journal gives none again (I7)`, async () => {
+    const store = await opened()
+    const rows = await store.takeOver(JOB, 1_800_000_000_500, (all) => all)
+    assert.deepEqual(rows.at(-1)?.entry, { type: 'owner', owner: 1_800_000_000 })
+    assert.deepEqual((await takeOver(store)).at(-1), owner(1_800_000_001), 'also when a clock goes back')
+  })
+
   test(`${where}: a take-over whose reader fails writes nothing, and the owner before goes on`, async () => {
     const store = await opened()
     await takeOver(store)

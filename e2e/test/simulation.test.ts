@@ -94,6 +94,7 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'lose what was decided and not yet durable': 'lostDecisions',
     'lose answers whose requests arrived': 'lostAnswers',
     'come back with a state that was kept': 'warmStarts',
+    'bring steps back whose rows a restored journal lost': 'restoredSteps',
     'carry their plan out while the coordinator is away': 'plansExhausted',
   }
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))

@@ -155,6 +155,11 @@ const toCoordinator = {
     claim: Type.Union([ClaimSchema, Type.Null()]),
     consumed: Type.Optional(ConsumedSchema),
   }),
+  /**
+   * answer to `freeze` and `async` with numbers below those that the member heard before: the coordinator's journal is
+   * older than its promise (R3)
+   */
+  promised: strict({ type: literal('promised'), ...ballot, seen: strict(ballot) }),
   /** answer to `copy-at`: the member keeps a copy of this version for newcomers */
   copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema }),
   /** answer to `prefetch`: the volunteer holds this version whole; null when it could not fetch it */
@@ -270,8 +275,8 @@ const toVolunteer = {
     message: Type.String({ maxLength: 1000 }),
     fatal: Type.Boolean(),
   }),
-  /** new ballot: stop the ring and answer `state` (R2, R3) */
-  freeze: strict({ type: literal('freeze'), ...ballot }),
+  /** new ballot: stop the ring and answer `state` (R2, R3), with records from the version `committed` on */
+  freeze: strict({ type: literal('freeze'), ...ballot, committed: Count }),
   /** members of the next ring, the version that each must reach, and the members that can serve it (R5, R7) */
   form: strict({
     type: literal('form'),

@@ -17,7 +17,7 @@ const ANSWERS: readonly FrameType[] = ['chunk', 'hashes', 'refusal']
 /** In the ring a, b, c of generation 7. */
 function inRing() {
   const core = createMember(self, ZERO)
-  react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 7 } })
+  react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 7, committed: 0 } })
   react(core, {
     type: 'order',
     order: {
@@ -66,7 +66,7 @@ test('answers to a fetch are taken in the promised ballot, from any member', () 
 
 test('after a freeze nothing of the ring is taken any more, also what was sent before it', () => {
   const core = inRing()
-  react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 8 } })
+  react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 8, committed: 0 } })
   for (const type of RING)
     for (const generation of [7, 8]) assert.equal(fateOf(core, before, { type, generation }), 'ignore')
   for (const type of ANSWERS)

@@ -82,7 +82,7 @@ test('a step is applied only where its parent is held: the sum of another branch
 test('a ballot ends it, its claim is the version that it holds whole, and what is still brought is ignored', () => {
   const core = learner()
   follow(core, [2])
-  const [, state] = order(core, { type: 'freeze', owner: 1, gen: 2 })
+  const [, state] = order(core, { type: 'freeze', owner: 1, gen: 2, committed: 0 })
   assert.deepEqual(state?.type === 'send' && state.message.type === 'state' && state.message.claim, {
     base: version(1),
     records: [],
@@ -93,14 +93,14 @@ test('a ballot ends it, its claim is the version that it holds whole, and what i
 
 test('after a ballot that left it out it goes on with the next news', () => {
   const core = learner()
-  order(core, { type: 'freeze', owner: 1, gen: 2 })
+  order(core, { type: 'freeze', owner: 1, gen: 2, committed: 0 })
   assert.deepEqual(kinds(follow(core, [2], 2)), ['fetch-reduced'])
   assert.deepEqual(follow(core, [2], 1), [], 'news of an older ballot')
 })
 
 test('offers of older ballots, and to members of a ring, are ignored', () => {
   const core = learner()
-  order(core, { type: 'freeze', owner: 1, gen: 2 })
+  order(core, { type: 'freeze', owner: 1, gen: 2, committed: 0 })
   assert.deepEqual(prefetch(core, 3, 1), [])
   order(core, {
     type: 'form',

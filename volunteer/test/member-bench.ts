@@ -48,7 +48,7 @@ export class Bench {
   }
 
   freeze(gen: number, owner = 1): this {
-    return this.order({ type: 'freeze', owner, gen })
+    return this.order({ type: 'freeze', owner, gen, committed: 0 })
   }
 
   form(gen: number, changed: Partial<MessageTo<'form'>> = {}): this {
@@ -109,7 +109,7 @@ export class Bench {
     return this.effects.filter((effect): effect is EffectOf<T> => effect.type === type)
   }
 
-  said<T extends 'state' | 'held' | 'abort' | 'lease-request'>(type: T): MessageFrom<T>[] {
+  said<T extends 'state' | 'promised' | 'held' | 'abort' | 'lease-request'>(type: T): MessageFrom<T>[] {
     return this.did('send').flatMap(({ message }) => (message.type === type ? [message as MessageFrom<T>] : []))
   }
 }

@@ -11,7 +11,8 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { type MemberInput, mayServe } from '@starling-grid/volunteer'
+import { claimOf, createMember, type MemberInput, mayServe } from '@starling-grid/volunteer'
+import { settle } from '../src/sync/committed.ts'
 import { A, B, Bench, DIGEST, manifestOf, planOf, recordOf, ZERO } from './member-bench.ts'
 
 test('a freeze stops the ring and is answered with what is held', () => {
@@ -28,12 +29,52 @@ test('a freeze stops the ring and is answered with what is held', () => {
 test('a freeze with the same ballot is answered again, an older one is not', () => {
   const bench = new Bench().freeze(3)
   assert.equal(bench.freeze(3).said('state').length, 1)
-  assert.deepEqual(bench.freeze(2).effects, [])
+  const promise = { type: 'promised', owner: 1, gen: 2, seen: { owner: 1, gen: 3 } } as const
+  assert.deepEqual(bench.freeze(2).effects, [{ type: 'send', message: promise }])
+  assert.equal(bench.core.promised, 3)
 })
 
-test('a coordinator that was replaced is ignored', () => {
+test('a coordinator that was replaced is not obeyed, and hears what was promised', () => {
   const bench = new Bench().freeze(1, 2)
-  assert.deepEqual(bench.freeze(5, 1).effects, [])
+  const promise = { type: 'promised', owner: 1, gen: 5, seen: { owner: 2, gen: 1 } } as const
+  assert.deepEqual(bench.freeze(5, 1).effects, [{ type: 'send', message: promise }])
+  assert.equal(bench.core.promised, 1)
+})
+
+test('a newer coordinator that gives a number again does not get its ballot: the number was promised to another (I7)', () => {
+  const bench = new Bench().freeze(4, 1)
+  assert.deepEqual(
+    bench
+      .freeze(4, 2)
+      .said('promised')
+      .map(({ seen }) => seen),
+    [{ owner: 1, gen: 4 }],
+  )
+  assert.equal(bench.freeze(5, 2).said('state').length, 1)
+})
+
+test('a claim reaches down to what the coordinator has committed, as far as records are kept (R4)', () => {
+  const bench = new Bench().running(planOf(1, 2, 3))
+  for (let step = 1; step <= 3; step++) bench.compute()
+  const { version } = bench.core
+  bench.order({ type: 'ack', owner: 1, gen: 1, committed: version ?? ZERO })
+  assert.deepEqual(claimOf(bench.core), { base: version, records: [] })
+  const claims = [0, 1, 3].map((committed) => claimOf(bench.core, committed))
+  assert.deepEqual(
+    claims.map((claim) => claim?.records.map(({ v }) => v)),
+    [[1, 2, 3], [2, 3], []],
+  )
+  for (const claim of claims) assert.deepEqual(claim && fold(claim.base, claim.records), version)
+})
+
+test('of committed records the newest 64 are kept', () => {
+  const core = createMember(A, ZERO)
+  for (let v = 1; v <= 100; v++) {
+    core.tail.push(recordOf(v, 1))
+    settle(core, extend(core.base, recordOf(v, 1)))
+  }
+  assert.deepEqual([core.past.records.length, core.past.base.v, core.base.v, core.tail], [64, 36, 100, []])
+  assert.deepEqual(fold(core.past.base, core.past.records), core.base)
 })
 
 test('what a left generation still brings is ignored', () => {

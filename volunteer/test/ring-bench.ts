@@ -243,7 +243,7 @@ export class RingBench {
   }
 
   freeze(): void {
-    this.tell({ type: 'freeze', owner: OWNER, gen: ++this.#gen })
+    this.tell({ type: 'freeze', owner: OWNER, gen: ++this.#gen, committed: 0 })
   }
 
   /** Until every member confirmed; then it only lacks START. */

@@ -42,7 +42,7 @@ function bench(speed: number, buckets = false) {
   const held = new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 0.1 }, clipNorm: undefined })
   held.adoptInitial(ZERO, 7)
   const core: MemberCore = createMember(A, ZERO)
-  react(core, { type: 'order', order: { type: 'freeze', ...BALLOT } })
+  react(core, { type: 'order', order: { type: 'freeze', ...BALLOT, committed: 0 } })
   react(core, {
     type: 'order',
     order: {
@@ -250,7 +250,7 @@ describe('a share', () => {
   test('of a generation that ended is no share', async () => {
     const { core, share, start } = bench(FAST)
     start()
-    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2 } })
+    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2, committed: 0 } })
     assert.equal(await share.compute({ gen: 1, step: 1 }), undefined)
   })
 })

@@ -26,7 +26,7 @@ const AT = { ...BALLOT, step: 1 }
 /** The first of three members in step 1; its share is blocks 0 and 1. */
 function member(): MemberCore {
   const core = createMember(A, ZERO)
-  react(core, { type: 'order', order: { type: 'freeze', ...BALLOT } })
+  react(core, { type: 'order', order: { type: 'freeze', ...BALLOT, committed: 0 } })
   react(core, {
     type: 'order',
     order: {
@@ -106,7 +106,7 @@ describe('a share', () => {
 
   test('of a generation that ended has no more blocks', () => {
     const core = member()
-    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2 } })
+    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2, committed: 0 } })
     assert.equal(take(core, 1), 'over')
   })
 

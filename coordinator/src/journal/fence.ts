@@ -11,10 +11,21 @@ export function requireFence(job: JobId, fence: number, owner: number): void {
   )
 }
 
-/** The row that raises the fence: the first one of a coordinator process in the journal of a job. */
+const SECOND_MS = 1000
+
+/** The fence after these rows: a coordinator may raise its own (run/restored.ts). */
+export function fenceAfter(fence: number, rows: readonly JournalRow[]): number {
+  return rows.reduce((last, { entry }) => (entry.type === 'owner' ? entry.owner : last), fence)
+}
+
+/**
+ * The row that raises the fence: the first one of a coordinator process in the journal of a job. Its number is the
+ * seconds since the epoch where that is more: a journal that was restored from a backup does not give a number again
+ * that a row which it lost gave away (I7).
+ */
 export function ownerRow(
   fence: number,
   at: number,
 ): JournalRow & { readonly entry: { readonly type: 'owner'; readonly owner: number } } {
-  return { at, entry: { type: 'owner', owner: fence + 1 } }
+  return { at, entry: { type: 'owner', owner: Math.max(fence + 1, Math.floor(at / SECOND_MS)) } }
 }

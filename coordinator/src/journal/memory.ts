@@ -1,7 +1,7 @@
 // The journal for tests and for runs that need not survive.
 import { GridError, type JobId } from '@starling-grid/protocol'
 import { superseded } from '../run/superseded.ts'
-import { ownerRow, requireFence } from './fence.ts'
+import { fenceAfter, ownerRow, requireFence } from './fence.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
 interface Journal {
@@ -39,6 +39,7 @@ export function memoryState(): StateStore {
       const journal = journalOf(job)
       requireFence(job, journal.fence, owner)
       journal.rows.push(...structuredClone(rows))
+      journal.fence = fenceAfter(journal.fence, rows)
     },
     load: async (job) => structuredClone(journalOf(job).rows),
     async put(key, value) {

@@ -5,7 +5,7 @@ import { describeError, GridError, type JobId } from '@starling-grid/protocol'
 import Database from 'libsql'
 import type { JournalEntry } from '../run/state.ts'
 import { superseded } from '../run/superseded.ts'
-import { ownerRow, requireFence } from './fence.ts'
+import { fenceAfter, ownerRow, requireFence } from './fence.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
 // WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken
@@ -152,6 +152,8 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
         const { number, fence } = jobNumber(job)
         requireFence(job, fence, owner)
         for (const { at, entry } of rows) insertRow.run(number, at, JSON.stringify(entry))
+        const raised = fenceAfter(fence, rows)
+        if (raised !== fence) setFence.run(raised, number)
       })
     },
     load: async (job) => loaded(job),

@@ -29,7 +29,7 @@ export interface StateStore {
   takeOver<T>(job: JobId, at: number, read: (rows: readonly JournalRow[]) => T): Promise<T>
   /**
    * All rows or none, behind the ones before; durable when it resolves (R1). `owner` is the fence that the writing
-   * coordinator got from takeOver().
+   * coordinator got from takeOver(), or that of the last `owner` row that it appended.
    * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed' when nothing was written
    */
   append(job: JobId, owner: number, rows: readonly JournalRow[]): Promise<void>

@@ -21,6 +21,7 @@ import { newestCheckpoint } from './journal-replay.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { exclude, ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
 import { arrangeRing } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
@@ -38,7 +39,7 @@ export function openBallot(
 ): void {
   const { state, now } = turn
   const before = generationOf(state)
-  turn.journal({ type: 'ballot', gen: state.gen + 1 })
+  turn.journal(...nextNumbers(turn))
   state.validation?.leases.clear()
   if (state.mode !== 'async') state.leases.clear() // guests are asked anew
   dropUnbegun(state)
@@ -52,6 +53,7 @@ export function openBallot(
     expected,
     deadline: now + (options.waitMs ?? state.config.timing.stateMs),
     notBefore: now + wait.ms,
+    outpromised: new Set(),
     claims: new Map(),
     consumed: new Map(),
     before,
@@ -60,7 +62,7 @@ export function openBallot(
     `agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`,
   )
   turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
-  turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
+  turn.broadcast(state.members.keys(), freezeOf(turn))
   if (expected.size === 0) turn.then({ type: 'decide' })
 }
 
@@ -111,12 +113,18 @@ function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
     expected,
     deadline: now + state.config.timing.stateMs,
     notBefore: now,
+    lostSince: state.phase.since,
+    outpromised: new Set(),
     claims: new Map([[member, claim]]),
     consumed: new Map(),
     before: undefined,
   }
-  turn.broadcast(state.members.keys(), { type: 'freeze', ...turn.ballot })
+  turn.broadcast(state.members.keys(), freezeOf(turn))
   turn.then({ type: 'decide' })
+}
+
+function freezeOf({ state, ballot }: Turn): MessageTo<'freeze'> {
+  return { type: 'freeze', ...ballot, committed: state.chain.head.v }
 }
 
 /** R5, once all expected members answered or the time is up, and not before the ballot's wait is over. */
@@ -124,25 +132,31 @@ export function decide(turn: Turn): void {
   const { state, now } = turn
   const { phase } = state
   if (phase.type !== 'freeze') return
-  const missing = [...phase.expected].filter((id) => !phase.claims.has(id))
+  const missing = [...phase.expected].filter((id) => !phase.claims.has(id) && !phase.outpromised.has(id))
   if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
+  if (mayGoAbove(state, now)) return turn.then({ type: 'ballot', reason: AHEAD, trouble: false })
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const valid = validClaims(state, phase.claims).filter(({ member }) => state.members.get(member)?.drifted !== true)
+  const credible = vouchedFor(turn, validClaims(state, phase.claims))
+  const valid = credible.filter(({ member }) => state.members.get(member)?.drifted !== true)
   const best = highest(turn, valid)
-  if (best === undefined) return decideWithoutClaims(turn, phase.goal, phase.claims)
+  if (best === undefined) return decideWithoutClaims(turn, phase)
+  keepModesApart(turn, best.records)
   if (best.revived.length > 0) turn.journal({ type: 'commit', records: best.revived })
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
   if (phase.goal === 'async' && handOver(turn, valid, best)) return
   form(turn, { target: best.version, records: best.records, sources: holders, claims: phase.claims })
 }
 
-function decideWithoutClaims(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {
-  const { state, now } = turn
+function decideWithoutClaims(
+  turn: Turn,
+  { goal, claims, lostSince = turn.now }: Extract<RunPhase, { type: 'freeze' }>,
+): void {
+  const { state } = turn
   const checkpoint = newestCheckpoint(state)
   if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(turn, goal, claims)
   if (state.chain.records.at(-1)?.kind === 'async')
     return rewind(turn, 'the parameter server stopped after its last checkpoint')
-  state.phase = { type: 'lost', since: now, goal }
+  state.phase = { type: 'lost', since: lostSince, goal }
   const seconds = state.config.timing.lostMs / 1000
   turn.reason(
     `no member holds version ${state.chain.head.v}: waiting ${seconds} s for one that does, then back to version ${checkpoint.version.v}`,
@@ -314,7 +328,7 @@ function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): 
   const to = lastWitnessed(state)
   if (to.version.v < state.chain.head.v) return rewind(turn, reason, { to, final: true })
   // uncommitted steps cannot come back either
-  if (to.version.id !== phase.target.id) turn.journal({ type: 'rewind', to: to.version, final: true })
+  if (to.version.id !== phase.target.id) turn.journal({ type: 'rewind', to: to.version, final: true, gen: state.gen })
   turn.then({ type: 'ballot', reason, trouble: true })
 }
 

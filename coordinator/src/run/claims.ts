@@ -3,6 +3,7 @@ import {
   blockIndex,
   type Claim,
   epochOf,
+  extend,
   fold,
   type MemberId,
   type StepRecord,
@@ -39,7 +40,28 @@ export function validClaim(state: RunState, member: MemberId, claim: Claim): Val
   const onChain = revived.length > 0 || fold(claim.base, claim.records.slice(0, skipped))?.id === chain.head.id
   if (!onChain && !config.off.has('R4')) return undefined
   const last = claim.records.at(-1) ?? revived.at(-1) ?? chain.record(version.v)
-  return { member, version, revived, records: claim.records.slice(skipped), lastGen: last?.gen ?? 0 }
+  const since = claim.records.slice(skipped)
+  if (since.some(({ gen }) => gen <= state.forgottenGen)) return undefined
+  const again = revived.length > 0 ? 0 : cutOffAmong(state, since)
+  return {
+    member,
+    version,
+    revived: [...revived, ...since.slice(0, again)],
+    records: since.slice(again),
+    lastGen: last?.gen ?? 0,
+  }
+}
+
+/** How many of these records, which follow the head, the last rewind cut off. */
+function cutOffAmong({ chain, abandoned }: RunState, records: readonly StepRecord[]): number {
+  let count = 0
+  for (let [one, other] = [chain.head, chain.head]; ; count++) {
+    const [record, cutOff] = [records[count], abandoned[count]]
+    if (record === undefined || cutOff === undefined) return count
+    one = extend(one, record)
+    other = extend(other, cutOff)
+    if (one.id !== other.id) return count
+  }
 }
 
 /** Records of the abandoned branch that lead from the head to `base`, when the head is still at the fork. */
@@ -58,7 +80,7 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
 export function implausible(state: RunState, { revived, records }: ValidClaim): string | undefined {
   const seen = new Set(revived.flatMap(({ blocks }) => blocks))
   for (const { v, gen, kind, blocks } of records) {
-    if (!state.rings.has(gen) || kind === 'async') return `step ${v} of generation ${gen}, which never ran`
+    if (!mayHaveRun(state, gen) || kind === 'async') return `step ${v} of generation ${gen}, which never ran`
     for (const block of blocks) {
       if (seen.has(block) || state.chain.isDone(block)) return `step ${v} with block ${block}, which is counted already`
       if (block.startsWith('v:') || epochOf(block) >= state.config.epochs || blockIndex(block) >= state.config.blocks)
@@ -67,6 +89,15 @@ export function implausible(state: RunState, { revived, records }: ValidClaim): 
     }
   }
   return undefined
+}
+
+function mayHaveRun(state: RunState, gen: number): boolean {
+  return state.rings.has(gen) || isLost(state, gen)
+}
+
+/** Its rows are not in this journal (restored.ts). */
+export function isLost({ lostGens }: RunState, gen: number): boolean {
+  return lostGens !== undefined && gen >= lostGens.from && gen <= lostGens.to
 }
 
 /**

@@ -39,6 +39,10 @@ export function createRunState(config: RunConfig): RunState {
     finished: undefined,
     abandoned: [],
     rings: new Map(),
+    lostGens: undefined,
+    forgottenGen: 0,
+    heardPromise: { owner: 0, gen: 0 },
+    jumps: [],
     phase: { type: 'waiting' },
     phaseReason: '',
     parking: undefined,
@@ -100,6 +104,7 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
       return
     case 'ballot':
       state.gen = entry.gen
+      if (entry.after !== undefined) state.lostGens = { from: entry.after + 1, to: entry.gen - 1 }
       return
     case 'start':
       return start(state, entry)
@@ -141,6 +146,13 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
   }
 }
 
+/** Claims of their steps are believed no more (R4). */
+function forgetGenerations(state: RunState, upTo: number): void {
+  state.rings.clear()
+  state.lostGens = undefined
+  state.forgottenGen = upTo
+}
+
 function start(state: RunState, { gen, members, records }: Extract<JournalEntry, { type: 'start' }>): void {
   state.rings.set(gen, members)
   for (const old of state.rings.keys()) if (state.rings.size > RINGS_KEPT) state.rings.delete(old)
@@ -162,11 +174,11 @@ function checkpoint(
   if (oldest !== undefined) chain.forgetBefore(Math.min(oldest.version.v, chain.head.v - PLAN_WINDOW))
 }
 
-function rewind(state: RunState, { to, final }: Extract<JournalEntry, { type: 'rewind' }>): void {
+function rewind(state: RunState, { to, final, gen = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
   const off = state.config.off ?? ALL_RULES_ON
   const gone = state.chain.truncate(to, !off.has('R6'))
   state.abandoned = final ? [] : gone
-  if (final) state.rings.clear() // claims of their steps are believed no more (R4)
+  if (final) forgetGenerations(state, gen)
   while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()
 }
 

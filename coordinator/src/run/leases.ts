@@ -98,14 +98,14 @@ function stalenessBound({ config }: RunState): number {
 
 /**
  * A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where
- * there is one.
+ * there is one that brings leases back.
  */
 function nextLease(state: RunState, member: MemberId): BlockId[] {
   const most = blocksPerLease(state)
   const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
   const mayTry = (block: BlockId): boolean =>
     !(state.failures.get(block)?.has(member) ?? false) ||
-    [...state.members.keys()].every((id) => state.failures.get(block)?.has(id))
+    [...state.members.values()].every(({ id, misses }) => misses > 0 || state.failures.get(block)?.has(id))
   const [first] = free.filter(mayTry)
   if (first !== undefined && state.failures.has(first)) return [first]
   return free.filter((block) => !state.failures.has(block)).slice(0, most)

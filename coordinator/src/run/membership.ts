@@ -73,9 +73,9 @@ function welcomeInto(turn: Turn, member: Member, holds: VersionRef | undefined):
     }
     case 'freeze': // R2: FREEZE to every later HELLO
       state.phase.expected.add(id)
-      return turn.send(id, { type: 'freeze', ...turn.ballot })
+      return turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
     case 'lost':
-      return turn.send(id, { type: 'freeze', ...turn.ballot })
+      return turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
     case 'async':
       return turn.send(id, { type: 'async', ...turn.ballot, modeEpoch: state.modeEpoch })
     case 'finished':
@@ -83,7 +83,7 @@ function welcomeInto(turn: Turn, member: Member, holds: VersionRef | undefined):
     case 'form':
     case 'ring': // R2, again: a ring that it has slept away from is over for it. Admitted at the next ballot, which the tick opens
       beginLearning(turn, member, holds)
-      turn.send(id, { type: 'freeze', ...turn.ballot })
+      turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
       return turn.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
     case 'handover':
     case 'settle':

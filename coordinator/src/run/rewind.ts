@@ -18,7 +18,7 @@ export function rewind(
     'rewind',
     `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`,
   )
-  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const } : {}) })
+  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const, gen: state.gen } : {}) })
   if (state.mode !== 'async') forgetGuests(turn)
   if ((state.checkpointAsked?.v ?? 0) > version.v) state.checkpointAsked = undefined
   if (state.config.off.has('R16')) turn.journal({ type: 'ballot', gen: 1 })

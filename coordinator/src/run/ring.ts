@@ -12,6 +12,7 @@ import { learnersTick } from './learners.ts'
 import { noteFailure } from './link-health.ts'
 import { countAbort, exclude, ringWouldChange, sharesOf, speedsOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { AHEAD, mayGoAbove } from './restored.ts'
 import { accuse, areLinked, believesIn, isRelayed } from './ring-links.ts'
 import { remember as rememberExchange } from './ring-size.ts'
 import { planSteps, planWindow, trainingIsOver } from './scheduler.ts'
@@ -253,6 +254,7 @@ export function ringTick(turn: Turn, phase: Ring): void {
   const calm =
     now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs ||
     now - phase.since > ADMIT_PATIENCE * timing.admitMs
+  if (mayGoAbove(state, now)) drain(turn, phase, AHEAD)
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(turn, phase, otherRing)
   turn.then({ type: 'advance' })

@@ -25,6 +25,7 @@ import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { advanceParking, park, parkingTick } from './parking.ts'
 import { blocksUnreadable, pausedBecause, quarantineTick, shardChecked } from './quarantine.ts'
+import { promiseHeard } from './restored.ts'
 import { rewind } from './rewind.ts'
 import {
   aborted,
@@ -161,6 +162,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
   switch (message.type) {
     case 'state':
       return stateAnswered(turn, member, message)
+    case 'promised':
+      return promiseHeard(turn, member, message)
     case 'copied':
       return copied(turn, member, message)
     case 'prefetched':

@@ -65,7 +65,8 @@ export interface RunConfig {
 /** What must survive a restart. Replaying the entries in order rebuilds the durable state (docs/RULES.md). */
 export type JournalEntry =
   | { readonly type: 'owner'; readonly owner: number }
-  | { readonly type: 'ballot'; readonly gen: number }
+  /** `after`: generations between the two may have run under rows that a restored journal does not have */
+  | { readonly type: 'ballot'; readonly gen: number; readonly after?: number }
   | {
       readonly type: 'start'
       readonly gen: number
@@ -83,8 +84,8 @@ export type JournalEntry =
       readonly members: number
       readonly remembered?: Sha256
     }
-  /** `final`: members disagreed about what is cut off, so that it cannot come back with them */
-  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true }
+  /** `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to `gen` */
+  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true; readonly gen?: number }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly reserved: number }
   | { readonly type: 'quarantine'; readonly block: BlockId }
@@ -262,6 +263,10 @@ export type RunPhase =
       readonly deadline: number
       /** ms: not decided before, since attempts before this one failed (ballot-pace.ts) */
       readonly notBefore: number
+      /** ms: since when the holders of the committed version are waited for (R6) */
+      readonly lostSince?: number
+      /** members whose promise is above this ballot (restored.ts) */
+      readonly outpromised: Set<MemberId>
       readonly claims: Map<MemberId, Claim | null>
       /** what members learned from in a round that this ballot ended (A7) */
       readonly consumed: Map<MemberId, Consumed>
@@ -358,9 +363,16 @@ export interface RunState {
   abandoned: readonly StepRecord[]
   /** members of the last generations that started: a restart waits for them, and their claims bound each other (R5) */
   readonly rings: Map<number, readonly MemberId[]>
+  /** numbers of generations that ran under rows which this journal lost (restored.ts) */
+  lostGens: { readonly from: number; readonly to: number } | undefined
+  /** steps of generations up to here that are not on the chain cannot come back (`final` rewinds) */
+  forgottenGen: number
   // ---- volatile ----
   /** number of the last lease; after a restart the last reserved one */
   leaseEpoch: number
+  /** the highest numbers that members said to have heard, and when ballots went above them, ms (restored.ts) */
+  heardPromise: { readonly owner: number; readonly gen: number }
+  jumps: readonly number[]
   phase: RunPhase
   phaseReason: string
   /** another job gets the volunteers, since when and why (parking.ts) */
@@ -458,6 +470,7 @@ export type RunInput =
 
 export type RunMessage = MessageFrom<
   | 'state'
+  | 'promised'
   | 'copied'
   | 'prefetched'
   | 'confirm'

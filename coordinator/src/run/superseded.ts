@@ -16,7 +16,8 @@ export function superseded(entries: readonly JournalEntry[]): number[] {
     const entry = entries[place]
     if (entry === undefined) continue
     const isOldStart = entry.type === 'start' && ++starts > RINGS_KEPT && entry.records.length === 0
-    const isOldCounter = LAST_COUNTS.has(entry.type) && seen.has(entry.type)
+    const isGap = entry.type === 'ballot' && entry.after !== undefined
+    const isOldCounter = LAST_COUNTS.has(entry.type) && seen.has(entry.type) && !isGap
     if (isOldStart || isOldCounter) places.push(place)
     seen.add(entry.type)
   }

@@ -119,7 +119,7 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'a rewind is not in the journal',
-        "  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const } : {}) })\n",
+        "  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const, gen: state.gen } : {}) })\n",
         '',
       ],
     ],
@@ -139,7 +139,7 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'steps of a generation that never ran are believed',
-        "if (!state.rings.has(gen) || kind === 'async') return",
+        "if (!mayHaveRun(state, gen) || kind === 'async') return",
         "if (kind === 'async') return",
       ],
       [
@@ -147,6 +147,17 @@ export const DECISIONS: readonly Mutant[] = [
         'first.version.v - claim.version.v > 1)',
         'first.version.v - claim.version.v > 100)',
       ],
+    ],
+  ),
+  ...mutantsOf(
+    CLAIMS,
+    'coordinator/src/run/restored.ts',
+    ['coordinator/test/run-restored'],
+    [
+      ['a ballot stays below what members promised', 'Math.max(gen, heardPromise.gen) + 1', 'gen + 1'],
+      ['the number of an owner stays below what members heard', 'heardPromise.owner > owner ? [{', 'false ? [{'],
+      ['one member is believed about lost steps', '.length > 1) return true', '.length > 0) return true'],
+      ['any promise is believed', 'if (seen.gen > state.gen + BALLOTS_AHEAD ||', 'if ('],
     ],
   ),
   ...mutantsOf(

@@ -15,7 +15,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ['coordinator/test/journal'],
     [
       ['an older coordinator writes', 'if (owner === fence) return', 'return'],
-      ['two coordinators take over with one number', 'owner: fence + 1', 'owner: fence'],
+      ['two coordinators take over with one number', 'Math.max(fence + 1,', 'Math.max(fence,'],
     ],
   ),
   ...mutantsOf(
@@ -42,7 +42,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     'coordinator/src/run/journal-replay.ts',
     ['coordinator/test/run-ballot', 'coordinator/test/run-async', 'coordinator/test/run-checkpoints'],
     [
-      ['a ballot is forgotten', 'state.gen = entry.gen\n      return', 'return'],
+      ['a ballot is forgotten', 'state.gen = entry.gen\n', '\n'],
       ['a block that was set aside comes back', 'state.quarantined.add(entry.block)', ''],
       ['lease epochs begin anew', 'state.leasesReserved = entry.reserved', ''],
     ],

@@ -118,8 +118,18 @@ export const VOLUNTEER: readonly Mutant[] = [
     'volunteer/src/sync/member.ts',
     ['volunteer/test/member', 'volunteer/test/share'],
     [
-      ['R3: an older ballot is answered', 'if (gen < core.promised || (core.off', 'if ((core.off'],
-      ['R3: a deposed coordinator is obeyed', 'if (order.owner < core.owner) return []', ''],
+      ['R3: an older ballot is answered', 'if (gen < core.promised || (gen === core', 'if ((gen === core'],
+      [
+        'I7: a number that another coordinator used is promised again',
+        ' || (gen === core.promised && owner > core.owner)',
+        '',
+      ],
+      [
+        'R4: a claim begins at what was acknowledged, however old the journal is',
+        'claimOf(core, committed)',
+        'claimOf(core)',
+      ],
+      ['R3: a deposed coordinator is obeyed', 'if (order.owner < core.owner) return outdated(core, order)', ''],
       [
         'R10: HELD leaves before the step is applied',
         "return [{ type: 'apply', record, version }, held,",

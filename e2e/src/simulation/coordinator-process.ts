@@ -276,13 +276,19 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       this.die('another coordinator owns the journal')
       return false
     }
+    for (const { entry } of rows) if (entry.type === 'owner') this.#fence = entry.owner
     return true
   }
 
   #refuse({ to, code, message }: Extract<Effect, { type: 'refuse' }>): void {
-    this.sessions.get(to)?.toMember({ type: 'refused', code, message, fatal: false })
+    const session = this.sessions.get(to)
+    const fatal = !this.state.members.has(to)
+    session?.toMember({ type: 'refused', code, message, fatal })
+    if (fatal) session?.break() // it comes back, as after any other end of its socket
     if (code === 'digest-mismatch') this.#context.violations.report('I2', `${to} is told: ${message}`)
-    if (code === 'message-unexpected') this.#context.violations.report('refusal', `${to} is told: ${message}`)
+    // members may have worked in generations that a restored journal does not know
+    if (code === 'message-unexpected' && !this.#records.chronicle.restored)
+      this.#context.violations.report('refusal', `${to} is told: ${message}`)
   }
 
   #welcome(connection: Connection, { incarnation, name }: MessageFrom<'hello'>): void {

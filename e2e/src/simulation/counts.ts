@@ -24,6 +24,8 @@ export const FAULTS = [
   'job-switch',
   // the bytes of a checkpoint are gone
   'damaged-checkpoint',
+  // the data folder of an earlier moment
+  'restored-backup',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
@@ -83,6 +85,8 @@ const COUNTED = [
   'warmStarts',
   /** a checkpoint could not be read when it was needed, and an older one served */
   'damagedCheckpoints',
+  /** steps whose rows a restored journal had lost, and that members brought back */
+  'restoredSteps',
   /** whole states that members began to upload */
   'uploads',
   /** a coordinator restarted while a parameter server ran */

@@ -32,6 +32,7 @@ const WEIGHTS: Record<Fault, number> = {
   'disk-failure': 2,
   'job-switch': 2,
   'damaged-checkpoint': 2,
+  'restored-backup': 1,
 }
 /** These wait for their moment, and count when it comes. */
 const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
@@ -65,6 +66,8 @@ export interface Victims {
   swizzle(): void
   /** The bytes of the newest checkpoint are gone; false: there is none. */
   damageCheckpoint(): boolean
+  /** Coordinators die, and the next one reads the journal as it was some rows ago. */
+  restoreBackup(): boolean
   poison(block: string, times: number): void
 }
 
@@ -147,6 +150,8 @@ export class Faults {
         return this.#withCoordinator(({ disk }) => disk.fail(this.#duration(DISK_MS)))
       case 'damaged-checkpoint':
         return this.#victims.damageCheckpoint()
+      case 'restored-backup':
+        return this.#victims.restoreBackup()
       case 'job-switch':
         return this.#withCoordinator((coordinator) => coordinator.park())
       case 'bad-gradient':
@@ -205,10 +210,10 @@ export class Faults {
     if (other !== undefined) this.#victims.cut(id, other)
   }
 
-  /** Once or twice it is chance; eight times it is the block (it is set aside in async mode). */
+  /** Once or twice it is chance; twelve times it is the block (it is set aside in async mode). */
   #poison(): void {
     const { config } = this.#context.scenario
     const block = trainingBlock(this.#context.dice.below(config.epochs), this.#context.dice.below(config.blocks))
-    this.#victims.poison(block, this.#context.dice.pick([1, 2, 8]) ?? 1)
+    this.#victims.poison(block, this.#context.dice.pick([1, 2, 12]) ?? 1)
   }
 }

@@ -53,7 +53,7 @@ function checkGenerations(context: Context, volunteers: readonly VolunteerProces
   const running = volunteers.filter(({ core }) => core.ring?.stage === 'running')
   for (const one of running)
     for (const other of running) {
-      if (one.id >= other.id || one.core.ring?.gen !== other.core.ring?.gen) continue
+      if (one.id >= other.id || !sameRing(one.core, other.core)) continue
       const [a, b] = [one.core.version, other.core.version]
       if (a === undefined || b === undefined || Math.abs(a.v - b.v) > 1)
         context.violations.report(
@@ -68,6 +68,11 @@ function checkGenerations(context: Context, volunteers: readonly VolunteerProces
     }
 }
 
+/** After a journal was restored, a number may come again under another owner. */
+function sameRing(one: MemberCore, other: MemberCore): boolean {
+  return one.ring?.gen === other.ring?.gen && one.ring?.owner === other.ring?.owner
+}
+
 /** I3: what is committed is in every member of the running generation. */
 function checkPrefix(context: Context, volunteers: readonly VolunteerProcess[], { state }: CoordinatorProcess): void {
   if (state.phase.type !== 'ring') return
@@ -76,6 +81,7 @@ function checkPrefix(context: Context, volunteers: readonly VolunteerProcess[], 
     if (
       core.ring?.stage === 'running' &&
       core.ring.gen === state.gen &&
+      core.ring.owner === state.owner &&
       (core.version === undefined || !context.history.descends(core.version, head))
     )
       context.violations.report('I3', `${id} runs in generation ${state.gen} without the committed version ${head.v}`)
@@ -142,6 +148,8 @@ function durable(state: RunState): string {
     finished,
     abandoned,
     rings,
+    lostGens,
+    forgottenGen,
   } = state
   const results = [...validated].map(([id, blocks]) => [id, blocks.size])
   return JSON.stringify([
@@ -157,6 +165,8 @@ function durable(state: RunState): string {
     finished,
     abandoned,
     [...rings],
+    lostGens,
+    forgottenGen,
   ])
 }
 

@@ -11,7 +11,7 @@ import {
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
-import type { Counts } from './counts.ts'
+import { type Counts, noCounts } from './counts.ts'
 import type { Row } from './disk.ts'
 import { digestOf, type History, type Replica } from './replica.ts'
 import type { Violations } from './violations.ts'
@@ -23,7 +23,8 @@ export class Journal {
 
   /** R2, as StateStore.takeOver does: the next reader of the journal reads all that earlier owners appended. */
   takeOver(at: number): Extract<JournalEntry, { type: 'owner' }> {
-    const entry = { type: 'owner', owner: ++this.fence } as const
+    this.fence = Math.max(this.fence + 1, Math.floor(at))
+    const entry = { type: 'owner', owner: this.fence } as const
     this.entries.push({ entry, at })
     return entry
   }
@@ -31,7 +32,15 @@ export class Journal {
   append(rows: readonly Row[], fence: number): boolean {
     if (fence !== this.fence) return false
     this.entries.push(...rows)
+    for (const { entry } of rows) if (entry.type === 'owner') this.fence = entry.owner
     return true
+  }
+
+  /** The data folder of an earlier moment. */
+  restore(rows: number): void {
+    this.entries.length = rows
+    const last = this.entries.findLast(({ entry }) => entry.type === 'owner')?.entry
+    this.fence = last?.type === 'owner' ? last.owner : 0
   }
 }
 
@@ -42,7 +51,7 @@ export class Chronicle {
   readonly #config: RunConfig
   readonly #history: History
   readonly #violations: Violations
-  readonly #counts: Counts
+  #counts: Counts
   readonly #blobs: ReadonlyMap<string, Replica>
   #owner = 0
   #gen = 0
@@ -56,7 +65,14 @@ export class Chronicle {
   readonly #checkpoints: VersionRef[]
   readonly #saved = new Set<string>()
   #abandoned: VersionRef | undefined
+  /** versions that a restored journal does not have any more */
+  readonly #lost = new Set<string>()
+  /** rows of the past are read: bytes that they name may be gone by now */
+  #isRead = false
   finished = false
+  /** the journal was restored once; and nothing started since */
+  restored = false
+  justRestored = false
 
   constructor(
     config: RunConfig,
@@ -75,6 +91,21 @@ export class Chronicle {
     this.#blobs = world.blobs
     this.#versions = [config.genesis]
     this.#checkpoints = [config.genesis]
+  }
+
+  /** The world goes on from these rows: what was shown after them was never so, and its numbers may come again. */
+  restoredTo(entries: readonly Row[]): Chronicle {
+    const world = { history: this.#history, blobs: this.#blobs, violations: this.#violations }
+    const restored = new Chronicle(this.#config, { ...world, counts: noCounts() })
+    restored.#isRead = true
+    for (const { entry } of entries) restored.observe(entry)
+    restored.#isRead = false
+    restored.#counts = this.#counts
+    for (const id of [...this.#lost, ...this.#versions.map((version) => version.id)]) restored.#lost.add(id)
+    for (const { id } of restored.#versions) restored.#lost.delete(id)
+    restored.restored = true
+    restored.justRestored = true
+    return restored
   }
 
   get head(): VersionRef {
@@ -165,6 +196,7 @@ export class Chronicle {
     if (this.#started.has(gen)) this.#violations.report('I7', `generation ${gen} starts twice`)
     this.#started.add(gen)
     this.#counts.generations++
+    this.justRestored = false
     this.#append(records)
   }
 
@@ -176,6 +208,7 @@ export class Chronicle {
       const version = extend(parent, record)
       if (this.#abandoned?.id === version.id) this.#counts.undoneRewinds++
       this.#abandoned = undefined
+      if (this.#lost.has(version.id)) this.#counts.restoredSteps++
       this.#checkEpoch(record)
       this.#checkWriter(record)
       this.#history.record(parent, record, version)
@@ -224,9 +257,14 @@ export class Chronicle {
     if (this.#versions[version.v]?.id !== version.id)
       return this.#violations.report('I5', `the checkpoint of version ${version.v} is not on the chain`)
     const replica = this.#blobs.get(blob)
+    if (this.#isRead) return this.#accept(version)
     if (replica === undefined || digestOf(replica) !== blob)
       return this.#violations.report('I6', `the checkpoint of version ${version.v} has no bytes`)
     this.#history.check(`the checkpoint of version ${version.v}`, { version, counts: replica.counts })
+    this.#accept(version)
+  }
+
+  #accept(version: VersionRef): void {
     this.#checkpoints.push(version)
     this.#saved.add(version.id)
   }

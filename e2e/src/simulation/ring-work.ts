@@ -176,16 +176,20 @@ export class RingWork {
   /** Rule R3 switched off: this reduce goes on, in a member that does not know what it promised. */
   leftRunning(): RingWork {
     this.#left = true
-    this.#core = { ...this.#core, tail: [...this.#core.tail] }
+    this.#core = { ...this.#core, ...heldBy(this.#core) }
     return this
   }
 
   /** The naive member: what its old reduce does changes the version that it holds now. */
   reactFor(core: MemberCore, input: MemberInput, carryOut: (effect: MemberEffect) => void): void {
     if (!this.#left) throw new Error('internal: this generation was not left')
-    Object.assign(this.#core, { version: core.version, base: core.base, tail: [...core.tail] })
+    Object.assign(this.#core, heldBy(core))
     const effects = react(this.#core, input)
-    Object.assign(core, { version: this.#core.version, base: this.#core.base, tail: [...this.#core.tail] })
+    Object.assign(core, heldBy(this.#core))
     for (const effect of effects) carryOut(effect)
   }
+}
+
+function heldBy({ version, base, tail, past }: MemberCore): Pick<MemberCore, 'version' | 'base' | 'tail' | 'past'> {
+  return { version, base, tail: [...tail], past: { base: past.base, records: [...past.records] } }
 }

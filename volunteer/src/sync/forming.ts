@@ -9,6 +9,7 @@ import {
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { settle } from './committed.ts'
 import { type MemberCore, type MemberEffect, neighbours, type RingView } from './member-state.ts'
 
 /** FORM: who is in the ring, and the version that each must reach (R5, R7). */
@@ -98,7 +99,7 @@ export function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): Me
 /** A learner's proof is what FORM told: the committed version and the records since. */
 function setVersion(core: MemberCore, version: VersionRef, { committed, records }: RingView): void {
   core.version = version
-  core.base = committed
+  settle(core, committed)
   core.tail = records.slice(0, version.v - committed.v)
 }
 

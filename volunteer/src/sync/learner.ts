@@ -2,6 +2,7 @@
 // copy of a committed version, then follows the steps since by their reduced gradients, each applied iff at its parent
 // (R7). It is no member before START and no source; what it claims is an old version, which R4 makes a learner's. Pure.
 import { extend, fold, type MessageTo, sameVersion, type VersionRef } from '@starling-grid/protocol'
+import { settle, startFrom } from './committed.ts'
 import type { MemberCore, MemberEffect } from './member-state.ts'
 
 /** The committed version that is fetched, and the records since that are not applied yet. */
@@ -42,14 +43,9 @@ export function learned(core: MemberCore, gen: number, version: VersionRef): Mem
     !sameVersion(version, learning.fetching)
   )
     return []
-  become(core, version)
-  return [{ type: 'adopt', version }, ...ready(core, version)]
-}
-
-function become(core: MemberCore, version: VersionRef): void {
   core.version = version
-  core.base = version
-  core.tail = []
+  startFrom(core, version)
+  return [{ type: 'adopt', version }, ...ready(core, version)]
 }
 
 function ready(core: MemberCore, version: VersionRef | null): MemberEffect[] {
@@ -106,7 +102,9 @@ export function followed(core: MemberCore, gen: number, fetched: VersionRef): Me
     return []
   const next = fold(version, [record])
   if (next === undefined || !sameVersion(next, fetched)) return []
-  become(core, next)
+  core.version = next
+  core.tail = [record]
+  settle(core, next)
   learning.fetching = undefined
   return [{ type: 'apply', record, version: next }, ...goOn(core)]
 }

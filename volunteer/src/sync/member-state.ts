@@ -74,6 +74,8 @@ export interface MemberCore {
   /** last acknowledged committed version, and the records since: base ⊕ tail = version */
   base: VersionRef
   tail: StepRecord[]
+  /** committed records that lead to `base`, the newest few: for a coordinator whose journal lost them (R4) */
+  past: { base: VersionRef; readonly records: StepRecord[] }
   /** blocks of a round under way that inner steps learned from (A7) */
   consumed: Consumed | undefined
   ring: RingView | undefined

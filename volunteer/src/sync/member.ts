@@ -20,6 +20,7 @@ import {
   type ToCoordinator,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { settle } from './committed.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
 import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
@@ -50,6 +51,7 @@ export function createMember(
     version: undefined,
     base: genesis,
     tail: [],
+    past: { base: genesis, records: [] },
     consumed: undefined,
     ring: undefined,
     learning: undefined,
@@ -106,7 +108,7 @@ export function mayServe(
 }
 
 function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
-  if (order.owner < core.owner) return [] // R3: a deposed coordinator
+  if (order.owner < core.owner) return outdated(core, order) // R3: a deposed coordinator
   switch (order.type) {
     case 'freeze':
       return freeze(core, order)
@@ -165,9 +167,26 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
   }
 }
 
-/** What it says to hold, with the records that prove it (R4). */
-export function claimOf({ version, base, tail }: MemberCore): Claim | null {
-  return version === undefined ? null : { base, records: [...tail] }
+/**
+ * R3: not obeyed. A deposed coordinator cannot use the answer, since its appends fail; one whose journal was restored
+ * from a backup goes on above these numbers.
+ */
+function outdated({ owner, promised }: MemberCore, order: RunOrder): MemberEffect[] {
+  if (order.type !== 'freeze' && order.type !== 'async') return []
+  const ballot = { owner: order.owner, gen: order.gen }
+  return [{ type: 'send', message: { type: 'promised', ...ballot, seen: { owner, gen: promised } } }]
+}
+
+/**
+ * What it says to hold, with the records that prove it (R4): from `committed` on where that is below what was
+ * acknowledged, and the records since are still here.
+ */
+export function claimOf({ version, base, tail, past }: MemberCore, committed = base.v): Claim | null {
+  if (version === undefined) return null
+  const known = committed - past.base.v
+  const from = committed < base.v && known >= 0 ? fold(past.base, past.records.slice(0, known)) : undefined
+  if (from === undefined) return { base, records: [...tail] }
+  return { base: from, records: [...past.records.slice(known), ...tail] }
 }
 
 /**
@@ -179,6 +198,7 @@ export function goOnFrom(core: MemberCore, { base, records }: Claim, version: Ve
   core.version = version
   core.base = base
   core.tail = [...records]
+  core.past = { base, records: [] }
   return true
 }
 
@@ -186,12 +206,15 @@ export function goOnFrom(core: MemberCore, { base, records }: Claim, version: Ve
  * R3: promise, stop, answer. From here on the version changes only through FORM of this ballot. An equal one is
  * answered again.
  */
-function freeze(core: MemberCore, { owner, gen }: MessageTo<'freeze'>): MemberEffect[] {
-  if (gen < core.promised || (core.off.has('R3-equal') && gen === core.promised)) return []
+function freeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] {
+  const { owner, gen, committed } = order
+  // A coordinator process begins with a number of its own: one that was promised to another is in use (I7).
+  if (gen < core.promised || (gen === core.promised && owner > core.owner)) return outdated(core, order)
+  if (core.off.has('R3-equal') && gen === core.promised) return []
   core.owner = owner
   core.promised = gen
   core.asyncEpoch = undefined
-  const claim = claimOf(core)
+  const claim = claimOf(core, committed)
   const { consumed } = core
   const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
@@ -220,8 +243,7 @@ function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
     sameVersion(core.version, order.after)
   if (!premise && !core.off.has('R9')) return []
   ring.stage = 'running'
-  core.base = order.after
-  core.tail = []
+  settle(core, order.after)
   for (const step of order.plan) ring.plan.set(step.step, { ...step, shares: ring.shares })
   return [...checkpointIfDue(core, ring), ...beginStep(core, ring)]
 }
@@ -336,8 +358,7 @@ function stageOf({ version }: MemberCore, { flight }: RingView, step: number): M
 function acknowledge(core: MemberCore, committed: VersionRef): MemberEffect[] {
   const known = fold(core.base, core.tail.slice(0, Math.max(0, committed.v - core.base.v)))
   if (known === undefined || !sameVersion(known, committed)) return []
-  core.tail = core.tail.slice(committed.v - core.base.v)
-  core.base = committed
+  settle(core, committed)
   return core.ring === undefined ? [] : beginStep(core, core.ring)
 }
 
@@ -358,8 +379,9 @@ function checkpointIfDue(core: MemberCore, ring: RingView): MemberEffect[] {
     : [{ type: 'report-digest', owner: ring.owner, gen: ring.gen, version }]
 }
 
-function goAsync(core: MemberCore, { owner, gen, modeEpoch }: MessageTo<'async'>): MemberEffect[] {
-  if (gen < core.promised) return []
+function goAsync(core: MemberCore, order: MessageTo<'async'>): MemberEffect[] {
+  const { owner, gen, modeEpoch } = order
+  if (gen < core.promised) return outdated(core, order)
   core.owner = owner
   core.promised = gen
   core.ring = undefined
