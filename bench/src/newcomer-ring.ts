@@ -41,9 +41,9 @@ export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'round
     adapter: 'node-datachannel, computing that takes time only',
     unit: 'ms',
     better: 'less',
-    reach: { peer: 'nobody fetches', ratio: Number((1 / WANTED).toPrecision(4)) },
+    reach: { peer: 'without a fetch', ratio: Number((1 / WANTED).toPrecision(4)) },
   }
-  return compared(head, beside, { 'nobody fetches': alone })
+  return compared(head, beside, { 'without a fetch': alone })
 }
 
 class Trial {
