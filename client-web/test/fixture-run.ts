@@ -72,7 +72,7 @@ const DEPARTED: DepartureView = {
   expected: false,
 }
 
-/** The run as the coordinator would send it to somebody who opens the dashboard after step `v`. */
+/** The run as the coordinator would send it to a visitor who opens the dashboard after step `v`. */
 export function snapshotAt(v: number, change: Partial<RunView> = {}): Snapshot {
   return {
     type: 'snapshot',

@@ -1,5 +1,4 @@
-// Guests of a ring over real sockets and HTTP (A1): what one pushes is served to the member that was given it, and to
-// nobody else.
+// Guests of a ring over real sockets and HTTP (A1): what one pushes is served only to the member that was given it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { FakeVolunteer } from './fake-volunteer.ts'

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
-// A coordinator that means harm: it welcomes whoever comes, gives out a job of the test's making, and answers requests
-// as the test says. Written with node:http and ws alone, so that nothing of the real one protects the volunteer.
+// A coordinator that means harm: it welcomes every volunteer, hands out the test's job, and answers requests as the
+// test chooses. Written with node:http and ws alone, so that nothing of the real one protects the volunteer.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after } from 'node:test'

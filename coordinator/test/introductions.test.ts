@@ -1,4 +1,4 @@
-// Who may open links to whom: those that the coordinator named to each other, and nobody else.
+// Which members may open links to each other: only those that the coordinator named to each other.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'

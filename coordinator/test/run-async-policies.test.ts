@@ -1,4 +1,4 @@
-// When pushes become a version, who waits for whom, and what late pushes are worth: the settings of async mode.
+// When pushes become a version, which members wait, and what late pushes are worth: the settings of async mode.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { asyncPolicy, DEFAULT_ASYNC } from '@starling-grid/coordinator/run'

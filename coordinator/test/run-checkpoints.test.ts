@@ -19,7 +19,7 @@ function longRing(names: readonly string[], options: DeskOptions = {}): Desk {
   return desk
 }
 
-/** Steps until a checkpoint is asked for: of whom, and who is another member. */
+/** Steps until a checkpoint is requested: its uploader, and another member. */
 function firstAsked(desk: Desk): { readonly v: number; readonly uploader: string; readonly witness: string } {
   for (let v = 1; desk.state.checkpointAsked === undefined; v++) desk.step(v)
   const { v, uploader } = desk.state.checkpointAsked

@@ -159,7 +159,7 @@ test('threat 36: a member that gives blocks away and never says which is left ou
 })
 
 describe('threat 36: a member that says it contributed and holds frames back', () => {
-  /** Two questions between which no frame moved; by place, what came and who waits for whom. */
+  /** Two questions between which no frame moved; by place, what came and which members wait. */
   function stall(desk: Desk, answers: Readonly<Record<string, Answer>>): void {
     for (let i = 0; i < 2; i++) {
       assert.ok(asked(desk, 30_000))

@@ -1,4 +1,4 @@
-// Several jobs on one coordinator: messages name theirs, ends are told to all whom they concern.
+// Several jobs on one coordinator: messages name theirs, ends reach all volunteers that they concern.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'

@@ -30,7 +30,7 @@ async function tell(child: ChildProcess, order: GroupOrder): Promise<GroupAnswer
     assert.equal(answer.error, undefined)
     return answer
   } finally {
-    ended.catch(() => {}) // nobody waits for it any more
+    ended.catch(() => {}) // no caller waits for it now
     over.abort()
   }
 }

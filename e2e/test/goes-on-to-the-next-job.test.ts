@@ -1,4 +1,4 @@
-// Several jobs in a row on real volunteers: nobody is started again, and no job loses a step to another.
+// Several jobs in a row on real volunteers: no volunteer is restarted, and no job loses a step to another.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JobSpec, RunView } from '@starling-grid/protocol'

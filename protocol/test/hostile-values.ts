@@ -139,7 +139,7 @@ export class Stranger {
     )()
   }
 
-  /** The text of a value, as nobody honest writes it. */
+  /** The text of a value, as no honest sender writes it. */
   mangled(text: string): string {
     const at = this.below(text.length)
     switch (this.below(7)) {

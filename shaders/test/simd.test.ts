@@ -41,7 +41,7 @@ function assertSameBits(ours: Float32Array, wanted: Float32Array, what: string):
   let [different, numbers] = [0, 0]
   for (let i = 0; i < b.length; i++) {
     if (!Number.isNaN(wanted[i])) numbers++
-    // What bits a NaN has is nobody's promise; that it is one is.
+    // The bits of a NaN are not specified; that it is one is.
     if (a[i] !== b[i] && !(Number.isNaN(ours[i]) && Number.isNaN(wanted[i]))) different++
   }
   assert.equal(different, 0, `${different} of ${b.length} values of ${what} differ`)

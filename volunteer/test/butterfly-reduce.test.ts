@@ -18,7 +18,7 @@ test('a butterfly of one is a bug: it has nobody to exchange with', () => {
   assert.throws(() => victim('butterfly', { position: { index: 0, size: 1 } }), /internal/)
 })
 
-/** Members of whom the last sends `times` what the others do, in one float of each part. */
+/** Members; the last sends `times` what the others do, in one float of each part. */
 function withLiar(
   size: number,
   times: number,

@@ -1,4 +1,4 @@
-// The control socket when it is opened anew: what an old one still says or suffers is nobody's business any more.
+// The control socket when it is opened anew: messages and errors of an old one have no effect.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { encode, jobId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
@@ -11,7 +11,7 @@ interface Side {
   readonly said: ToCoordinator[]
 }
 
-/** Welcomes whoever says hello, and closes nothing. */
+/** Welcomes every hello, and closes nothing. */
 function patientCoordinator(
   sides: Side[],
 ): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
