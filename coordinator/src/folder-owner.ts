@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeError, GridError, isGridError } from '@starling-grid/protocol'
 import Database from 'libsql'
+import { requireOwn } from './own-modes.ts'
 
 /** ms between looks at the card: a displaced owner ends within one */
 const BEAT_MS = 1000
@@ -67,6 +68,7 @@ export class FolderOwner {
 
   static async #claim(folder: string, { takeOver, onDisplaced }: ClaimOptions): Promise<FolderOwner> {
     await mkdir(folder, { recursive: true, mode: 0o700 })
+    await requireOwn(folder)
     const lock = openLock(join(folder, 'coordinator.lock'))
     const file = join(folder, 'coordinator.json')
     const before = await readCard(file)

@@ -30,6 +30,7 @@ import {
   sha256Name,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
+import { datasetInside } from './datasets/data-root.ts'
 import { importDataset } from './datasets/import.ts'
 import type { StoredJob } from './journal/state-store.ts'
 import { keptVersions } from './parameter-server/memory.ts'
@@ -61,16 +62,24 @@ const ID_RANDOM_BYTES = 3
 /** Characters of a job's name in its id. */
 const ID_NAME_LENGTH = 30
 
+export interface ImportParts {
+  readonly blobs: BlobStore
+  /** folder that jobs may read files of */
+  readonly dataRoot: string
+  /** ms since the epoch */
+  readonly submittedAt: number
+}
+
 /**
  * Checks the whole job and imports its dataset.
  * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
  */
-export async function importJob(spec: JobSpec, blobs: BlobStore, submittedAt: number): Promise<StoredJob> {
+export async function importJob(spec: JobSpec, { blobs, dataRoot, submittedAt }: ImportParts): Promise<StoredJob> {
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
   localSettings(spec)
-  const manifest = await importDataset(spec.dataset, model, blobs)
+  const manifest = await importDataset(await datasetInside(spec.dataset, dataRoot), model, blobs)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw new GridError(
       'job-invalid',

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { describeError, GridError, isGridError, type JobSpec, parseJobSpec } from '@starling-grid/protocol'
 import { CommanderError } from 'commander'
-import { parseOptions, timingOf } from './options.ts'
+import { parseOptions, type StartOptions, timingOf } from './options.ts'
 import { type OwnerToken, ownerToken } from './owner-token.ts'
 import { type Coordinator, createCoordinator } from './server.ts'
 
@@ -19,7 +19,7 @@ async function start(argv: readonly string[]): Promise<void> {
   const options = parseOptions(argv)
   process.umask(OWN_FILES) // data, models and the journal are of this user alone
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
-  const owner = await ownerToken(options.dataDir, options.token)
+  const owner = await ownerToken(options.dataDir, options)
   const coordinator = createCoordinator({
     ...options,
     timing: timingOf(options),
@@ -36,8 +36,9 @@ async function start(argv: readonly string[]): Promise<void> {
   if (job !== undefined && unfinished !== undefined)
     say(`run ${unfinished.job.id} is not finished and goes on; --job was not submitted`)
   say(nextSteps(coordinator, owner))
+  for (const line of warnings(options, owner)) say(line)
   if (options.json === true)
-    process.stdout.write(`${JSON.stringify({ url: coordinator.url, port: coordinator.port, token: owner.token })}\n`)
+    process.stdout.write(`${JSON.stringify({ url: coordinator.url, port: coordinator.port, tokenFile: owner.file })}\n`)
 }
 
 /** @throws GridError 'job-invalid' */
@@ -56,7 +57,15 @@ async function readJobFile(file: string): Promise<JobSpec> {
   }
 }
 
-function nextSteps({ url, runs }: Coordinator, { token, made }: OwnerToken): string {
+/** What other users of this machine see, or could see. */
+function warnings({ tokenIsShown }: StartOptions, { file, wasOpen }: OwnerToken): string[] {
+  const shown =
+    'Warning: --token shows the owner token to every user of this machine in its list of processes; use --token-file FILE or STARLING_TOKEN.'
+  const open = `Warning: other users of this machine could read ${file} until now; if they may have, delete it and start again for a new token.`
+  return [...(tokenIsShown ? [shown] : []), ...(wasOpen ? [open] : [])]
+}
+
+function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToken): string {
   const run = runs.current()
   return [
     `Coordinator at ${url}${run === undefined ? '' : `, run ${run.job.id}`}`,
@@ -65,12 +74,12 @@ function nextSteps({ url, runs }: Coordinator, { token, made }: OwnerToken): str
     `  take part with a browser:   ${url}/`,
     `  take part with this Node:   npm run volunteer -- ${url}`,
     `  watch the run:              ${url}/dashboard`,
-    ...(made === undefined
+    ...(!isNew
       ? []
       : [
           `  owner's dashboard (once):   ${url}/dashboard#token=${token}`,
           `  owner token (shown once):   ${token}`,
-          `                              kept in ${made}`,
+          `                              kept in ${file}`,
         ]),
     '',
     'Ctrl-C drains and stops; twice stops at once.',

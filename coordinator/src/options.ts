@@ -17,6 +17,10 @@ export interface StartOptions {
   readonly takeOver?: boolean
   readonly job?: string
   readonly token?: string
+  /** the token stands on the command line, where process lists show it */
+  readonly tokenIsShown: boolean
+  readonly tokenFile?: string
+  readonly dataRoot: string
   readonly webRoot?: string
   readonly publicUrl?: URL
   readonly trustedProxy?: readonly string[]
@@ -31,18 +35,24 @@ export interface StartOptions {
 
 /** @throws CommanderError after saying what is wrong, or after --help */
 export function parseOptions(argv: readonly string[]): StartOptions {
-  return new Command('starling start')
+  const command = new Command('starling start')
     .description(
       'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, twice leaves at once.',
     )
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
     .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
     .option('--data-dir <folder>', 'journal and versions', 'starling-data')
+    .option('--data-root <folder>', 'jobs may read datasets inside this folder, links followed, and no others', '.')
     .option('--take-over', 'displace the coordinator that uses this data folder now; it ends by itself')
     .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
     .addOption(
       new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env(
         'STARLING_TOKEN',
+      ),
+    )
+    .addOption(
+      new Option('--token-file <file>', 'file that holds the owner token, which process lists do not show').conflicts(
+        'token',
       ),
     )
     .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
@@ -71,11 +81,11 @@ export function parseOptions(argv: readonly string[]): StartOptions {
       readLinkOpen,
       LINK_OPEN_MS / SECOND_MS,
     )
-    .option('--json', 'one JSON line with url, port and token on stdout when it listens')
+    .option('--json', 'one JSON line with url, port and the file of the owner token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
     .parse([...argv], { from: 'user' })
-    .opts<StartOptions>()
+  return { ...command.opts<StartOptions>(), tokenIsShown: command.getOptionValueSource('token') === 'cli' }
 }
 
 function builtPages(): string | undefined {

@@ -1,32 +1,52 @@
 // The owner's token: given, or made at the first start and kept beside the data, readable by this user alone.
 import { randomBytes } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describeError, GridError } from '@starling-grid/protocol'
+import { requireOwn } from './own-modes.ts'
 
 const TOKEN_BYTES = 32
 const MIN_LENGTH = 16
 
 export interface OwnerToken {
   readonly token: string
-  /** the file that it was written to just now, so that it is shown once */
-  readonly made: string | undefined
+  /** the file that has it; undefined when it was given as it is */
+  readonly file: string | undefined
+  /** it was made just now, so that it is shown once */
+  readonly isNew: boolean
+  /** other users of the machine could read its file until now */
+  readonly wasOpen: boolean
 }
 
-/** @throws GridError 'usage' when the given one is too short, 'folder-unwritable' */
-export async function ownerToken(dataDir: string, given: string | undefined): Promise<OwnerToken> {
-  if (given !== undefined) {
-    if (given.length < MIN_LENGTH)
-      throw new GridError('usage', `an owner token has at least ${MIN_LENGTH} characters, got ${given.length}`)
-    return { token: given, made: undefined }
-  }
-  const file = join(dataDir, 'owner-token')
-  const kept = await readFile(file, 'utf8').catch(() => '')
-  if (kept.trim().length >= MIN_LENGTH) return { token: kept.trim(), made: undefined }
+export interface GivenToken {
+  readonly token?: string | undefined
+  readonly tokenFile?: string | undefined
+}
+
+/** @throws GridError 'usage' when the given one is too short or its file cannot be read, 'folder-unwritable' */
+export async function ownerToken(dataDir: string, { token, tokenFile }: GivenToken = {}): Promise<OwnerToken> {
+  if (token !== undefined) return { token: requireLong(token), file: undefined, isNew: false, wasOpen: false }
+  const file = tokenFile ?? join(dataDir, 'owner-token')
+  const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
+  if (tokenFile !== undefined && kept === '')
+    throw new GridError('usage', `expected an owner token in ${tokenFile}, got no readable text; write one there`)
+  if (tokenFile !== undefined || kept.length >= MIN_LENGTH)
+    return { token: requireLong(kept), file, isNew: false, wasOpen: await requireOwn(file) }
+  return { token: await makeToken(dataDir, file), file, isNew: true, wasOpen: false }
+}
+
+function requireLong(token: string): string {
+  if (token.length >= MIN_LENGTH) return token
+  throw new GridError('usage', `an owner token has at least ${MIN_LENGTH} characters, got ${token.length}`)
+}
+
+/** @throws GridError 'folder-unwritable' */
+async function makeToken(dataDir: string, file: string): Promise<string> {
   const token = randomBytes(TOKEN_BYTES).toString('hex')
   try {
-    await mkdir(dataDir, { recursive: true })
-    await writeFile(file, `${token}\n`, { mode: 0o600 })
+    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await rm(file, { force: true }) // a file that is there keeps its mode
+    await writeFile(file, `${token}\n`, { mode: 0o600, flag: 'wx' })
   } catch (cause) {
     throw new GridError(
       'folder-unwritable',
@@ -34,5 +54,5 @@ export async function ownerToken(dataDir: string, given: string | undefined): Pr
       { cause },
     )
   }
-  return { token, made: file }
+  return token
 }

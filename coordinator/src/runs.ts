@@ -20,6 +20,8 @@ import type { Timing } from './run/timing.ts'
 export interface RunsParts {
   readonly store: StateStore
   readonly blobs: BlobStore
+  /** folder that jobs may read files of */
+  readonly dataRoot: string
   readonly audience: Audience
   readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
@@ -77,7 +79,11 @@ export class Runs {
       throw new GridError('rate-exceeded', 'another job is being imported; submit again when it is done')
     this.#importing++
     try {
-      const stored = await importJob(spec, this.#parts.blobs, now())
+      const stored = await importJob(spec, {
+        blobs: this.#parts.blobs,
+        dataRoot: this.#parts.dataRoot,
+        submittedAt: now(),
+      })
       await this.#parts.store.createJob(stored)
       const host = await this.#take(stored)
       host.start()

@@ -87,6 +87,8 @@ const CONTENT_SECURITY_POLICY = {
 export interface CoordinatorOptions {
   /** holds the journal and the blobs */
   readonly dataDir: string
+  /** folder that jobs may read datasets from; the working directory by default */
+  readonly dataRoot?: string
   /** of job control */
   readonly token: string
   readonly host?: string
@@ -196,6 +198,7 @@ class CoordinatorLife implements Coordinator {
     const runs: Runs = new Runs({
       store,
       blobs,
+      dataRoot: this.#options.dataRoot ?? '.',
       files,
       audience: sessions,
       shardProcesses: this.#shardProcesses,

@@ -1,7 +1,7 @@
 // How the process starts, fails and ends: one clear line, and exit codes that scripts can rely on.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { readFile, stat, writeFile } from 'node:fs/promises'
+import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -78,7 +78,7 @@ test('wrong use is exit code 2', async () => {
     ['--link-open', '121'],
   ])
     assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
-  await assert.rejects(ownerToken(await temporaryFolder(), 'short'), { code: 'usage' })
+  await assert.rejects(ownerToken(await temporaryFolder(), { token: 'short' }), { code: 'usage' })
 })
 
 test('who gives links more time gives a ring as much more to form', () => {
@@ -92,7 +92,9 @@ test('who gives links more time gives a ring as much more to form', () => {
 test('the owner token is made once, shown once, and readable by its user alone', async () => {
   const folder = await temporaryFolder()
   const first = spawnCoordinator(['--json', '--port', '0', '--data-dir', folder])
-  const { token, url, port } = await first.listening()
+  const { tokenFile, url, port } = await first.listening()
+  assert.equal(tokenFile, join(folder, 'owner-token'))
+  const token = (await readFile(tokenFile, 'utf8')).trim()
   assert.match(token, /^[0-9a-f]{64}$/)
   assert.equal(url, `http://127.0.0.1:${port}`)
   const shown = first.stderr.join('\n')
@@ -100,13 +102,50 @@ test('the owner token is made once, shown once, and readable by its user alone',
     shown.includes(token) && shown.includes(`npm run volunteer -- ${url}`) && shown.includes(`${url}/dashboard`),
     shown,
   )
-  assert.equal((await readFile(join(folder, 'owner-token'), 'utf8')).trim(), token)
+  assert.doesNotMatch(first.stdout.join(), new RegExp(token), 'scripts keep what they read from stdout')
   if (process.platform !== 'win32') assert.equal((await stat(join(folder, 'owner-token'))).mode & 0o777, 0o600)
   first.child.kill('SIGTERM')
   assert.equal(await first.ended, 0)
   const second = spawnCoordinator(['--json', '--port', '0', '--data-dir', folder])
-  assert.equal((await second.listening()).token, token)
+  await second.listening()
+  assert.equal((await readFile(tokenFile, 'utf8')).trim(), token)
   assert.equal(second.stderr.join('\n').includes(token), false, 'not shown again')
+})
+
+test('threat 58: modes that let other users read the data folder or the token are corrected, and it is said', async () => {
+  const folder = await temporaryFolder()
+  const file = join(folder, 'owner-token')
+  await writeFile(file, `${TOKEN}\n`, { mode: 0o644 })
+  await chmod(folder, 0o755)
+  const loose = spawnCoordinator(['--json', '--port', '0', '--data-dir', folder])
+  await loose.listening()
+  assert.match(loose.stderr.join('\n'), /Warning: other users .* could read .*owner-token until now/)
+  assert.equal((await stat(file)).mode & 0o777, 0o600)
+  assert.equal((await stat(folder)).mode & 0o777, 0o700)
+  loose.child.kill('SIGTERM')
+  await loose.ended
+})
+
+test('threat 58: a token on the command line is warned about; one in a file is taken from there, and read by its user', async () => {
+  const folder = await temporaryFolder()
+  const shown = spawnCoordinator(['--json', '--port', '0', '--data-dir', join(folder, 'a'), '--token', TOKEN])
+  await shown.listening()
+  assert.match(shown.stderr.join('\n'), /Warning: --token shows the owner token .* --token-file FILE or STARLING_TOKEN/)
+  const file = join(folder, 'token')
+  await writeFile(file, `${TOKEN}\n`, { mode: 0o640 })
+  const filed = spawnCoordinator(['--json', '--port', '0', '--data-dir', join(folder, 'b'), '--token-file', file])
+  const { url } = await filed.listening()
+  assert.doesNotMatch(filed.stderr.join('\n'), /--token shows/)
+  assert.equal((await stat(file)).mode & 0o777, 0o600)
+  const dry = await fetch(`${url}/api/jobs?dry=true`, {
+    method: 'POST',
+    headers: { ...OWNER, 'content-type': 'application/json' },
+    body: JSON.stringify(smallJob()),
+  })
+  assert.equal(dry.status, 200)
+  for (const { child } of [shown, filed]) child.kill('SIGTERM')
+  await Promise.all([shown.ended, filed.ended])
+  await assert.rejects(ownerToken(folder, { tokenFile: join(folder, 'none') }), { code: 'usage' })
 })
 
 test('a job file is submitted at the first start and goes on at the second', async () => {

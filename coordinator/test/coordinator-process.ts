@@ -16,7 +16,7 @@ export interface CoordinatorProcess {
   /** exit code, or the name of the signal that ended it */
   readonly ended: Promise<number | string>
   /** first JSON line on stdout. @throws Error when the process ended before */
-  listening(): Promise<{ readonly url: string; readonly port: number; readonly token: string }>
+  listening(): Promise<{ readonly url: string; readonly port: number; readonly tokenFile: string }>
 }
 
 /** `main`: another file of this folder that starts one. */
@@ -43,7 +43,7 @@ export function spawnCoordinator(args: readonly string[], main = MAIN): Coordina
       )
       early.catch(() => undefined)
       while (stdout.length === 0) await Promise.race([once(out, 'line'), early])
-      return JSON.parse(stdout[0] ?? '') as { url: string; port: number; token: string }
+      return JSON.parse(stdout[0] ?? '') as { url: string; port: number; tokenFile: string }
     },
   }
 }

@@ -1,7 +1,7 @@
 // A whole grid of real processes on this machine: one coordinator on a free port, volunteers, and a watch on the run.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, parse } from 'node:path'
 import { GridError, type JobSpec, type RunView, type StepRecord } from '@starling-grid/protocol'
 import type { FaultProxy } from './fault-proxy.ts'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
@@ -230,6 +230,7 @@ async function startCoordinator(
   let told: (url: string) => void = () => undefined
   const listening = new Promise<string>((resolve) => (told = resolve))
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
+  args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
   if (options.takeOver === true) args.push('--take-over')
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
   const child = startChild({
