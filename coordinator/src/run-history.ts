@@ -1,61 +1,130 @@
 // What people are shown of a run's past: made from journal rows that are durable, live and after a restart alike, so
 // that nothing that was shown is lost with the process. The events are notes beside it.
 import {
+  Count,
   epochOf,
+  FiniteNumber,
   type MemberId,
+  parse,
   plainText,
   type RunEvent,
   type DepartureView,
   type StepPoint,
   type StepRecord,
+  strict,
   type ValidationPoint,
+  type VersionRef,
 } from '@starling-grid/protocol'
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
+import { Curve } from './curve.ts'
 import type { JournalRow } from './journal/state-store.ts'
-import type { RunState } from './run/state.ts'
+import { applyEntry, createRunState } from './run/journal-replay.ts'
+import { writtenRun } from './run/snapshot.ts'
+import type { JournalEntry, RunConfig, RunState } from './run/state.ts'
 import { summary, validationBlocks } from './run/validation.ts'
 
 const MAX_EVENTS = 500
 const MAX_DEPARTURES = 50
 /** characters: a refusal quotes what came */
 const MAX_EVENT_LENGTH = 500
+/** Rewinds that a page may have missed before it is told everything anew. */
+const MAX_REWINDS = 64
+/** Events that a snapshot of the journal keeps: a page's list after a restart. */
+const WRITTEN_EVENTS = 100
 
+const MODES = ['ring', 'local', 'async'] as const
 const MODE_OF = { ring: 'ring', round: 'local', async: 'async' } as const
 
+const WrittenHistorySchema = strict({
+  samples: Count,
+  startedAt: Type.Union([FiniteNumber, Type.Null()]),
+  finishedAt: Type.Union([FiniteNumber, Type.Null()]),
+  /** v, loss, accuracy, samples, place in MODES, at */
+  steps: Type.Array(Type.Tuple([Count, FiniteNumber, FiniteNumber, Count, Count, FiniteNumber])),
+  validations: Type.Array(
+    strict({
+      v: Count,
+      epoch: Count,
+      accuracy: FiniteNumber,
+      loss: FiniteNumber,
+      samples: Count,
+      confirmed: Type.Boolean(),
+      at: FiniteNumber,
+    }),
+  ),
+  rewindCount: Count,
+  events: Type.Array(strict({ at: FiniteNumber, kind: Type.String(), text: Type.String() })),
+})
+type WrittenHistory = Static<typeof WrittenHistorySchema>
+
 export class RunHistory {
-  /** records[v − 1] led to version v, steps[v − 1] is its point */
-  readonly records: StepRecord[] = []
-  readonly steps: StepPoint[] = []
-  readonly validations: ValidationPoint[] = []
+  /** what a restart would find: the decisions may be ahead of it */
+  readonly state: RunState
+  /** the curve: its last points are all there, older ones are thinned */
+  readonly #steps = new Curve<StepPoint>()
+  readonly #validations = new Curve<ValidationPoint>()
   readonly events: RunEvent[] = []
   readonly departed: DepartureView[] = []
   /** events ever noted; the newest of `events` has the number eventCount − 1 */
   eventCount = 0
-  /** versions that rewinds went back to, oldest first: watchers drop what they know above them */
+  /** versions that the last rewinds went back to, oldest first: watchers drop what they know above them */
   readonly rewinds: number[] = []
+  /** rewinds ever; the newest of `rewinds` has the number rewindCount − 1 */
+  rewindCount = 0
   startedAt: number | undefined
   finishedAt: number | undefined
   #samples = 0
+
+  constructor(config: RunConfig) {
+    this.state = createRunState(config)
+  }
 
   get samplesCommitted(): number {
     return this.#samples
   }
 
-  /** `state` has the row applied already, and perhaps later ones. */
-  observe(state: RunState, { entry, at }: JournalRow): void {
+  /** The committed version that is durable. */
+  get version(): VersionRef {
+    return this.state.chain.head
+  }
+
+  /** Ascending by v. */
+  get steps(): readonly StepPoint[] {
+    return this.#steps.points
+  }
+
+  /** Ascending by v. */
+  get validations(): readonly ValidationPoint[] {
+    return this.#validations.points
+  }
+
+  /** A durable row, in its order. @throws GridError 'journal-damaged' for a snapshot that cannot be read */
+  observe({ entry, at }: JournalRow): void {
     this.startedAt ??= at
+    const gone = entry.type === 'rewind' ? this.#samplesAbove(entry.to) : 0
+    applyEntry(this.state, entry, at)
     switch (entry.type) {
       case 'start':
       case 'commit':
         return this.#committed(entry.records, at)
       case 'validated':
-        return this.#validated(state, entry.version, at)
+        return this.#validated(entry.version, at)
       case 'rewind':
+        this.#samples -= gone
         return this.#rewound(entry.to.v)
       case 'finished':
         this.finishedAt = at
         return
+      case 'snapshot':
+        return this.#read(entry.shown)
       default:
     }
+  }
+
+  /** The row that stands for all rows so far. */
+  snapshot(): Extract<JournalEntry, { type: 'snapshot' }> {
+    return { type: 'snapshot', run: writtenRun(this.state), shown: this.#written() }
   }
 
   note(kind: RunEvent['kind'], text: string, at: number): void {
@@ -73,40 +142,73 @@ export class RunHistory {
     if (this.departed.length > MAX_DEPARTURES) this.departed.shift()
   }
 
+  /** Of the records that a rewind takes back. */
+  #samplesAbove({ v }: VersionRef): number {
+    const { chain } = this.state
+    if (v < chain.base.v) return this.#samples
+    return chain.since(v).reduce((sum, { samples }) => sum + samples, 0)
+  }
+
   #committed(records: readonly StepRecord[], at: number): void {
     for (const record of records) {
-      this.records.push(record)
-      this.steps.push(stepPoint(record, at))
+      this.#steps.add(stepPoint(record, at))
       this.#samples += record.samples
     }
   }
 
   /** A point when the last block of the version is in. */
-  #validated(state: RunState, { v, id }: { readonly v: number; readonly id: string }, at: number): void {
-    if (
-      (state.validated.get(id)?.size ?? 0) < validationBlocks(state) ||
-      this.validations.some((point) => point.v === v)
-    )
-      return
-    const { samples, accuracy, loss, confirmed } = summary(state, id)
-    const block = this.records[v - 1]?.blocks[0]
-    this.validations.push({
-      v,
-      epoch: block === undefined ? 0 : epochOf(block),
-      accuracy,
-      loss,
-      samples,
-      confirmed,
-      at,
-    })
+  #validated({ v, id }: VersionRef, at: number): void {
+    const { state } = this
+    if ((state.validated.get(id)?.size ?? 0) < validationBlocks(state) || this.#validations.has(v)) return
+    const block = state.chain.record(v)?.blocks[0]
+    this.#validations.add({ v, epoch: block === undefined ? 0 : epochOf(block), ...summary(state, id), at })
   }
 
   #rewound(v: number): void {
-    for (const { samples } of this.records.splice(v)) this.#samples -= samples
-    this.steps.splice(v)
-    const kept = this.validations.filter((point) => point.v <= v)
-    this.validations.splice(0, this.validations.length, ...kept)
+    this.#steps.truncate(v)
+    this.#validations.truncate(v)
     this.rewinds.push(v)
+    this.rewindCount++
+    if (this.rewinds.length > MAX_REWINDS) this.rewinds.shift()
+  }
+
+  #written(): WrittenHistory {
+    return {
+      samples: this.#samples,
+      startedAt: this.startedAt ?? null,
+      finishedAt: this.finishedAt ?? null,
+      steps: this.steps.map(({ v, loss, accuracy, samples, mode, at }) => [
+        v,
+        loss,
+        accuracy,
+        samples,
+        MODES.indexOf(mode),
+        at,
+      ]),
+      validations: [...this.validations],
+      rewindCount: this.rewindCount,
+      events: this.events.slice(-WRITTEN_EVENTS),
+    }
+  }
+
+  #read(value: unknown): void {
+    const written = parse(WrittenHistorySchema, value, 'the curves in a snapshot of the journal', 'journal-damaged')
+    this.#samples = written.samples
+    this.startedAt = written.startedAt ?? undefined
+    this.finishedAt = written.finishedAt ?? undefined
+    this.#steps.replace(
+      written.steps.map(([v, loss, accuracy, samples, mode, at]) => ({
+        v,
+        loss,
+        accuracy,
+        samples,
+        mode: MODES[mode] ?? 'ring',
+        at,
+      })),
+    )
+    this.#validations.replace(written.validations)
+    this.rewindCount = written.rewindCount
+    for (const { at, kind, text } of written.events) this.note(kind as RunEvent['kind'], text, at)
   }
 }
 

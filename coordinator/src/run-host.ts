@@ -23,7 +23,6 @@ import { GuestSums } from './guest-sums.ts'
 import { Introductions } from './introductions.ts'
 import type { Job } from './jobs.ts'
 import { causeOf, JournalRate, ROWS_PER_MINUTE } from './journal-rate.ts'
-import { fenceAfter } from './journal/fence.ts'
 import type { JournalRow, StateStore } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
 import { type Decided, Outbox } from './outbox.ts'
@@ -31,6 +30,7 @@ import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { Refusals } from './refusals.ts'
 import { eventOf, RunHistory } from './run-history.ts'
+import { RunJournal } from './run-journal.ts'
 import { type Presence, runView } from './run-view.ts'
 import { applyEntry, createRunState } from './run/journal-replay.ts'
 import { pushRefusal } from './run/leases.ts'
@@ -98,13 +98,14 @@ const LEAVING = {
 export class RunHost {
   readonly job: Job
   readonly state: RunState
-  readonly history = new RunHistory()
+  readonly history: RunHistory
   readonly versions: Versions
   readonly guests: GuestSums
   readonly #parts: RunParts
   readonly #server: ParameterServer
   readonly #serverWork: ServerWork
   readonly #shardCheck: ShardCheck
+  readonly #journal: RunJournal
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #refusals = new Refusals()
   readonly #introductions = new Introductions()
@@ -112,8 +113,6 @@ export class RunHost {
   readonly #relayed = new Throughput()
   readonly #openedAt = now()
   #trouble: string | undefined
-  /** the owner number that is durable: appends are conditional on it */
-  #fence = 0
   /** another coordinator owns the run: nothing is decided any more */
   #deposedBy: unknown
   #timer: ReturnType<typeof setInterval> | undefined
@@ -133,6 +132,7 @@ export class RunHost {
     this.#parts = parts
     this.job = job
     this.state = createRunState(job.config)
+    this.history = new RunHistory(job.config)
     this.#server = new ParameterServer({
       form: job.form,
       clipNorm: job.spec.clipNorm,
@@ -158,11 +158,16 @@ export class RunHost {
       onTrouble: (text) => this.#noteTrouble(text),
     })
     this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
+    this.#journal = new RunJournal({
+      job: job.id,
+      store,
+      history: this.history,
+      now,
+      onTrouble: (text) => this.#noteTrouble(text),
+    })
     this.#outbox = new Outbox({
-      append: (rows) => this.#append(rows),
-      onDurable: (rows) => {
-        for (const row of rows) this.history.observe(this.state, row)
-      },
+      append: (rows) => this.#journal.append(rows),
+      onDurable: (rows) => this.#journal.durable(rows),
       carryOut: (effect, decided) => this.#carryOut(effect, decided),
       onDone: ({ context }) =>
         context?.answer({ verdict: 'message-unexpected', message: 'the push was not decided about' }),
@@ -174,18 +179,12 @@ export class RunHost {
   }
 
   #replay(rows: readonly JournalRow[]): void {
+    this.#journal.replay(rows)
     for (const [place, row] of rows.entries()) {
       applyEntry(this.state, row.entry, row.at)
-      this.history.observe(this.state, row)
       const event = eventOf(row, place === 0)
       if (event !== undefined) this.history.note(event.kind, event.text, event.at)
     }
-    this.#fence = this.state.owner
-  }
-
-  async #append(rows: readonly JournalRow[]): Promise<void> {
-    await this.#parts.store.append(this.job.id, this.#fence, rows)
-    this.#fence = fenceAfter(this.#fence, rows)
   }
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
@@ -269,9 +268,9 @@ export class RunHost {
     )
   }
 
-  /** Those that are durable: the decisions may be ahead of the disk. */
-  get records(): readonly StepRecord[] {
-    return this.history.records
+  /** Of the committed chain, as far as it is durable, from the record that made version `from` on. */
+  records(from: number, limit: number): Promise<readonly StepRecord[]> {
+    return this.#parts.store.records(this.job.id, from, limit)
   }
 
   view(): RunView {
@@ -372,8 +371,10 @@ export class RunHost {
     return this.state.members.get(id)?.name ?? id.slice(0, 8)
   }
 
-  #end(): void {
+  /** Told in the order of the outbox: no row is on its way. */
+  async #end(): Promise<void> {
     clearInterval(this.#timer)
+    await this.#journal.append([], true)
     this.#parts.onEnded(this)
   }
 

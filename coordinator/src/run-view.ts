@@ -92,7 +92,7 @@ export function runView(parts: ViewParts): RunView {
     modeEpoch: state.modeEpoch,
     exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
     generation: state.gen,
-    version: state.chain.at(history.records.length) ?? state.chain.head,
+    version: history.version,
     epoch: shownEpoch(state),
     queue: queueOf(state),
     validationQueue: validationQueueOf(state),

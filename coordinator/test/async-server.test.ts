@@ -2,16 +2,13 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
-import type { StepRecord } from '@starling-grid/protocol'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
-import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const BLOCKS = 36
 
 async function assertEachBlockOnce(url: string, id: string): Promise<void> {
-  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as {
-    records: StepRecord[]
-  }
+  const records = await recordsOf(url, id)
   const blocks = records.flatMap((record) => record.blocks)
   assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS, BLOCKS])
 }

@@ -1,10 +1,20 @@
 // Promise 2: killed at any instant, the coordinator comes back by itself with everything it acknowledged.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { StepRecord } from '@starling-grid/protocol'
 import { spawnCoordinator } from './coordinator-process.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
-import { OWNER, QUICK, runOf, smallJob, submit, temporaryFolder, TOKEN, until, volunteer } from './fixture.ts'
+import {
+  OWNER,
+  QUICK,
+  recordsOf,
+  runOf,
+  smallJob,
+  submit,
+  temporaryFolder,
+  TOKEN,
+  until,
+  volunteer,
+} from './fixture.ts'
 
 const EPOCHS = 8
 const BLOCKS = 36
@@ -32,12 +42,6 @@ function comeBack(url: string, members: readonly FakeVolunteer[]): FakeVolunteer
     if (held !== undefined) again.held = held
     return again
   })
-}
-
-async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return (
-    (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
-  ).records
 }
 
 for (const mode of ['ring', 'async'] as const)

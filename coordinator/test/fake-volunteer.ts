@@ -10,6 +10,7 @@ import {
   type VersionForm,
 } from '@starling-grid/model'
 import {
+  allRecords,
   type BlockId,
   blockIndex,
   blockRanges,
@@ -335,8 +336,7 @@ export class FakeVolunteer {
   }
 
   async #chain(): Promise<StepRecord[]> {
-    const response = await this.request(`/api/jobs/${this.terms?.id}/records`)
-    return ((await response.json()) as { records: StepRecord[] }).records
+    return allRecords(this.terms?.id ?? '', async (path) => (await this.request(path)).json())
   }
 
   readonly #plan = new Map<number, readonly BlockId[]>()

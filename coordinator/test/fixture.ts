@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
 import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
-import type { JobSpec, RunView, StepRecord, WatchMessage } from '@starling-grid/protocol'
+import { allRecords, type JobSpec, type RunView, type StepRecord, type WatchMessage } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 
@@ -123,9 +123,7 @@ export async function until(
 
 /** The committed chain, as its owner sees it. */
 export async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return (
-    (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
-  ).records
+  return allRecords(id, async (path) => (await fetch(`${url}${path}`, { headers: OWNER })).json())
 }
 
 /** The dashboard's stream as its owner sees it; dials again when it breaks, until stopped. */

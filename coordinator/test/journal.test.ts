@@ -6,9 +6,11 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { blockIndex, isGridError, jobId } from '@starling-grid/protocol'
+import { blockIndex, isGridError, jobId, versionId } from '@starling-grid/protocol'
+import Database from 'libsql'
 import { memoryState } from '../src/journal/memory.ts'
 import { openSqliteState } from '../src/journal/sqlite.ts'
+import { recordsAfter } from './run-desk.ts'
 import { stateStoreSuite } from './state-store-suite.ts'
 
 const KILLS = 5
@@ -31,6 +33,23 @@ test('a journal in SQLite is there when it is opened again', async () => {
   assert.deepEqual(await second.load(jobId('j')), [{ at: 1, entry: { type: 'owner', owner: 1 } }])
   await assert.rejects(second.append(jobId('j'), 0, []), { code: 'lease-stale' })
   await second.close()
+})
+
+test('of a journal that was written before the chain had a table of its own, the chain is read as well', async () => {
+  const file = join(await temporaryFolder(), 'state.db')
+  const store = openSqliteState(file)
+  await store.createJob({ id: jobId('j'), description: '{}' })
+  await store.takeOver(jobId('j'), 1, () => undefined)
+  const records = recordsAfter({ v: 0, id: versionId('0') }, 1, 3)
+  await store.append(jobId('j'), 1, [{ at: 2, entry: { type: 'commit', records } }])
+  const older = new Database(file)
+  older.exec('DROP TABLE records')
+  older.close()
+  await store.close()
+  const again = openSqliteState(file)
+  await again.takeOver(jobId('j'), 3, () => undefined)
+  assert.deepEqual(await again.records(jobId('j'), 1, 10), records)
+  await again.close()
 })
 
 test('every row that a killed process acknowledged is in its journal, in order and without a gap', async () => {

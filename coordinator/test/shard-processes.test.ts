@@ -4,14 +4,14 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
-import { digest, type StepRecord, versionId, type VersionRef, type WatchMessage } from '@starling-grid/protocol'
+import { digest, versionId, type VersionRef, type WatchMessage } from '@starling-grid/protocol'
 import { WebSocket, WebSocketServer } from 'ws'
 import { readRange } from '../src/api/shard-processes.ts'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { ShardHost } from '../src/parameter-server/shard-host.ts'
 import { serveShard } from '../src/parameter-server/shard-process.ts'
 import { ShardProcesses } from '../src/parameter-server/shard-processes.ts'
-import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer, watch } from './fixture.ts'
+import { recordsOf, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer, watch } from './fixture.ts'
 
 const BLOCKS = 36
 
@@ -33,9 +33,7 @@ async function shardProcess(url: string, range: string, token = TOKEN): Promise<
 }
 
 async function assertEachBlockOnce(url: string, id: string, epochs = 1): Promise<void> {
-  const { records } = (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as {
-    records: StepRecord[]
-  }
+  const records = await recordsOf(url, id)
   const blocks = records.flatMap((record) => record.blocks)
   assert.deepEqual([blocks.length, new Set(blocks).size], [BLOCKS * epochs, BLOCKS * epochs])
 }

@@ -1,8 +1,10 @@
 // What every StateStore does, wherever it keeps its rows.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { jobId, trainingBlock } from '@starling-grid/protocol'
+import { jobId, type StepRecord, trainingBlock, versionId } from '@starling-grid/protocol'
 import type { JournalRow, StateStore } from '../src/journal/state-store.ts'
+import type { JournalEntry, WrittenRun } from '../src/run/index.ts'
+import { recordsAfter } from './run-desk.ts'
 
 export interface OpenedState {
   readonly store: StateStore
@@ -14,6 +16,11 @@ const owner = (fence: number): JournalRow => ({ at: TAKEN_AT, entry: { type: 'ow
 const TAKEN_AT = 1000.5
 const takeOver = (store: StateStore, job = JOB): Promise<readonly JournalRow[]> =>
   store.takeOver(job, TAKEN_AT, (rows) => rows)
+const row = (entry: JournalEntry): JournalRow => ({ at: 3000.5, entry })
+const recordOf = (v: number): StepRecord =>
+  recordsAfter({ v: v - 1, id: versionId('0') }, 1, 1, [trainingBlock(0, v)])[0] ?? assert.fail()
+/** What a store makes of a snapshot does not depend on what is in it. */
+const SNAPSHOT = row({ type: 'snapshot', run: { form: 1 } as WrittenRun, shown: {} })
 const ballot = (gen: number): JournalRow => ({ at: 2000.5 + gen, entry: { type: 'ballot', gen } })
 
 export function stateStoreSuite(where: string, open: () => Promise<OpenedState>): void {
@@ -132,6 +139,36 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
       JSON.stringify((await store.load(JOB))[1]?.entry),
       '{"type":"start","gen":1,"members":["a"],"records":[]}',
     )
+  })
+
+  test(`${where}: a snapshot drops the rows before it, and the chain that they made stays to be read page by page`, async () => {
+    const store = await opened()
+    await store.createJob({ id: jobId('another'), description: '{}' })
+    await takeOver(store, jobId('another'))
+    await takeOver(store)
+    const [first, second, third, other] = [recordOf(1), recordOf(2), recordOf(3), { ...recordOf(2), gen: 9 }]
+    await store.append(JOB, 1, [ballot(1), row({ type: 'start', gen: 1, members: [], records: [first] })])
+    await store.append(JOB, 1, [row({ type: 'commit', records: [second, third] })])
+    await store.append(JOB, 1, [row({ type: 'rewind', to: { v: 1, id: versionId('1') } })])
+    await store.append(JOB, 1, [row({ type: 'commit', records: [other] }), SNAPSHOT, ballot(2)])
+    assert.deepEqual(await store.load(JOB), [SNAPSHOT, ballot(2)])
+    await store.append(JOB, 1, [row({ type: 'commit', records: [third] })])
+    assert.deepEqual(await store.records(JOB, 1, 10), [first, other, third])
+    assert.deepEqual(await store.records(JOB, 1, 2), [first, other])
+    assert.deepEqual(await store.records(JOB, 3, 2), [third])
+    assert.deepEqual([await store.records(JOB, 4, 2), await store.records(jobId('another'), 1, 9)], [[], []])
+    assert.deepEqual(await store.load(jobId('another')), [owner(1)])
+    assert.deepEqual((await takeOver(store))[0], SNAPSHOT)
+  })
+
+  test(`${where}: a snapshot of a coordinator that was replaced drops nothing`, async () => {
+    const store = await opened()
+    await takeOver(store)
+    await store.append(JOB, 1, [ballot(1), row({ type: 'commit', records: [recordOf(1)] })])
+    await takeOver(store)
+    const before = await store.load(JOB)
+    await assert.rejects(store.append(JOB, 1, [SNAPSHOT, ballot(2)]), { code: 'lease-stale' })
+    assert.deepEqual(await store.load(JOB), before)
   })
 
   test(`${where}: a small value is replaced by a newer one`, async () => {

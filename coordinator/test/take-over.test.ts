@@ -5,7 +5,7 @@ import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { isGridError, type StepRecord } from '@starling-grid/protocol'
+import { isGridError } from '@starling-grid/protocol'
 import Database from 'libsql'
 import { FolderOwner } from '../src/folder-owner.ts'
 import { readJob } from '../src/jobs.ts'
@@ -15,6 +15,7 @@ import { type CoordinatorProcess, spawnCoordinator } from './coordinator-process
 import {
   OWNER,
   QUICK,
+  recordsOf,
   runOf,
   smallJob,
   startCoordinator,
@@ -61,9 +62,7 @@ for (const gapMs of GAPS)
       const members = [volunteer(first.url, { stepMs: 60 }), volunteer(first.url, { stepMs: 60 })]
       await until(first.url, 'steps', (run) => run.version.v >= 5)
       const second = await spawnCoordinator([dataDir, TOKEN, JSON.stringify(QUICK), String(gapMs)], SLOW).listening()
-      const { records } = (await (await fetch(`${second.url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as {
-        records: StepRecord[]
-      }
+      const records = await recordsOf(second.url, id)
       const returned = members.map((member) => {
         member.close()
         const again = volunteer(second.url, { self: member.self, stepMs: 2 })
@@ -89,9 +88,11 @@ async function opened(dataDir: string) {
   const [job] = await store.jobs()
   if (job === undefined) assert.fail('the job is there')
   const rows = await store.takeOver(job.id, 0, (all) => all)
+  const chain = await store.records(job.id, 1, 1000)
   await store.close()
-  const { records } = replay(readJob(job, DEFAULT_TIMING).config, rows).chain
-  return { entries: rows.map(({ entry }) => entry), chain: records }
+  const { head } = replay(readJob(job, DEFAULT_TIMING).config, rows).chain
+  assert.equal(chain.length, head.v)
+  return { entries: rows.map(({ entry }) => entry), chain }
 }
 
 test(

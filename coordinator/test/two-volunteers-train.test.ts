@@ -4,16 +4,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readParameters } from '@starling-grid/model'
 import { readSafetensors, type StepRecord } from '@starling-grid/protocol'
-import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
+import { OWNER, recordsOf, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 const STEPS_PER_EPOCH = 9
 const BLOCKS = 36
-
-async function recordsOf(url: string, id: string): Promise<StepRecord[]> {
-  return (
-    (await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: StepRecord[] }
-  ).records
-}
 
 function assertEachBlockOnce(records: readonly StepRecord[], epochs: number): void {
   const blocks = records.flatMap((record) => record.blocks)

@@ -2,7 +2,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
-import { GridError, type JobSpec, type RunView, type StepRecord } from '@starling-grid/protocol'
+import { allRecords, GridError, type JobSpec, type RunView, type StepRecord } from '@starling-grid/protocol'
 import type { FaultProxy } from './fault-proxy.ts'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
@@ -180,8 +180,7 @@ export class Grid {
 
   /** The committed chain of a job. */
   async records(job: string): Promise<StepRecord[]> {
-    const response = await fetch(`${this.direct}/api/jobs/${job}/records`, { headers: this.#owner })
-    return ((await response.json()) as { records: StepRecord[] }).records
+    return allRecords(job, async (path) => (await fetch(`${this.direct}${path}`, { headers: this.#owner })).json())
   }
 
   /** A job's run as the dashboard sees it. */

@@ -8,7 +8,7 @@ import { after, test } from 'node:test'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { openShardCache } from '@starling-grid/client-web/shard-cache'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
-import { jobId, type JobSpec, type RunView } from '@starling-grid/protocol'
+import { allRecords, jobId, type JobSpec, type RunView } from '@starling-grid/protocol'
 import {
   createVolunteer,
   KeptState,
@@ -148,11 +148,10 @@ for (const [who, openStore] of Object.entries(STORES)) {
         const second = visit(hostOf(coordinator.url, store, line))
         assert.ok((await second.shows((version) => version > 0)) >= held, 'it goes on from what it kept')
         await second.shows((version) => version > held)
-        const records = (
-          (await (
-            await fetch(`${coordinator.url}/api/jobs/${id}/records`, { headers: { authorization: `Bearer ${TOKEN}` } })
-          ).json()) as { records: { v: number; gen: number }[] }
-        ).records
+        const headers = { authorization: `Bearer ${TOKEN}` }
+        const records = await allRecords(id, async (path) =>
+          (await fetch(`${coordinator.url}${path}`, { headers })).json(),
+        )
         const generations = new Set(records.filter(({ v }) => v <= held).map(({ gen }) => gen))
         assert.equal(generations.size, 1, 'the steps of the first visit are those of its only generation')
         await second.volunteer.stop()

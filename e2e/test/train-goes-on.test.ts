@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { RunView, StepRecord } from '@starling-grid/protocol'
+import { allRecords, type RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
 import { type Child, startChild, stopChild } from '../src/processes.ts'
 import { smallJob } from './small-job.ts'
@@ -106,9 +106,8 @@ test(
         dataDir: string
       }
       assert.deepEqual([result.resumed, result.job, result.steps], [true, before?.job.id, STEPS])
-      const { records } = (await (await fetch(`${await second.url()}/api/jobs/${result.job}/records`)).json()) as {
-        records: StepRecord[]
-      }
+      const address = await second.url()
+      const records = await allRecords(result.job, async (path) => (await fetch(`${address}${path}`)).json())
       assert.equal(records.length, STEPS)
       assert.equal(auditChain(records, new Set(records.flatMap(({ blocks }) => blocks)).size).duplicated, 0)
       await stopChild(second.child)

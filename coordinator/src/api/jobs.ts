@@ -1,8 +1,9 @@
 // Jobs as resources: submit, list, look at, take the model home.
 import { parseModelSpec } from '@starling-grid/model'
-import { GridError, parseJobSpec } from '@starling-grid/protocol'
+import { GridError, MAX_RECORDS, parseJobSpec, type RecordsPage } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import { modelSize } from '../model-size.ts'
+import type { RunHost } from '../run-host.ts'
 import { viewFor } from '../run-view.ts'
 import type { Runs } from '../runs.ts'
 import type { Access } from './access.ts'
@@ -66,11 +67,41 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     return viewFor(reader, run.view())
   })
 
-  app.get<OneJob>('/api/jobs/:id/records', async (request) => ({
-    records: access.requireReader(request, request.params.id).run.records,
-  }))
+  app.get<OneJob & { Querystring: { from?: string; limit?: string } }>('/api/jobs/:id/records', async (request) => {
+    const { run } = access.requireReader(request, request.params.id)
+    return recordsPage(run, {
+      from: countIn(request.query.from, { what: 'from', otherwise: 1, most: Number.MAX_SAFE_INTEGER }),
+      limit: countIn(request.query.limit, { what: 'limit', otherwise: MAX_RECORDS, most: MAX_RECORDS }),
+    })
+  })
 
   registerExport(app, access)
+}
+
+/** `rewinds` is read first: a page that a rewind cut has the number before it, and its reader begins anew. */
+async function recordsPage(
+  run: RunHost,
+  { from, limit }: { readonly from: number; readonly limit: number },
+): Promise<RecordsPage> {
+  const rewinds = run.history.rewindCount
+  const records = await run.records(from, limit)
+  const last = records.at(-1)?.v
+  return { records, next: last === undefined || records.length < limit ? null : last + 1, rewinds }
+}
+
+/** @throws GridError 'message-malformed' */
+function countIn(
+  text: string | undefined,
+  { what, otherwise, most }: { readonly what: string; readonly otherwise: number; readonly most: number },
+): number {
+  if (text === undefined) return otherwise
+  const count = /^[1-9]\d{0,15}$/.test(text) ? Number(text) : 0
+  if (count < 1 || count > most)
+    throw new GridError(
+      'message-malformed',
+      `expected \`${what}\` of 1 to ${most}, got ${text.slice(0, 20)}; ask for another page`,
+    )
+  return count
 }
 
 function registerExport(app: FastifyInstance, access: Access): void {

@@ -7,7 +7,6 @@ import {
   parseJson,
   type RunEvent,
   type RunView,
-  type StepPoint,
   type WatchMessage,
   WatchTokenSchema,
 } from '@starling-grid/protocol'
@@ -25,8 +24,6 @@ const UPDATE_MS = 500
 const MAX_BACKLOG_BYTES = 1024 * 1024
 /** Pages of strangers. */
 const MAX_WATCHERS = 500
-/** steps in a snapshot: more than a chart has pixels. A longer run is thinned; its last steps are all there */
-const MAX_SNAPSHOT_STEPS = 4000
 /** RFC 6455: try again later; going away; policy violation */
 const CLOSE_FULL = 1013
 const CLOSE_AWAY = 1001
@@ -63,7 +60,8 @@ interface Watcher {
   /** true: the next message is a snapshot */
   fresh: boolean
   v: number
-  validations: number
+  /** version of the last validation */
+  validated: number
   events: number
   rewinds: number
   /** the last view as text: unchanged ones are not sent again */
@@ -126,7 +124,7 @@ function newWatcher(socket: WebSocket, address: string, unproven: boolean): Watc
     run: undefined,
     fresh: true,
     v: 0,
-    validations: 0,
+    validated: 0,
     events: 0,
     rewinds: 0,
     view: '',
@@ -210,6 +208,7 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
     const reader = readerOf(watcher, run)
     const view = views.get(reader) ?? shown(reader, run)
     views.set(reader, view)
+    if (run.history.rewindCount - watcher.rewinds > run.history.rewinds.length) watcher.fresh = true
     const message = watcher.fresh ? snapshot(run, view.value) : update(watcher, run, view)
     if (message !== undefined) send(watcher, message)
     told(watcher, run, view.text)
@@ -230,21 +229,17 @@ function snapshot({ history }: RunHost, run: RunView): WatchMessage {
   return {
     type: 'snapshot',
     run,
-    steps: thinned(history.steps),
+    steps: history.steps,
     validations: history.validations,
     events: eventsFor(run, history.events),
   }
 }
 
 function update(watcher: Watcher, { history }: RunHost, view: Shown): WatchMessage | undefined {
-  const rewound = history.rewinds.slice(watcher.rewinds)
-  const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)
-  const from = Math.min(watcher.v, rewoundTo ?? watcher.v)
-  const steps = history.steps.slice(from)
-  const validations =
-    rewoundTo === undefined
-      ? history.validations.slice(watcher.validations)
-      : history.validations.filter(({ v }) => v > rewoundTo)
+  const missed = history.rewindCount - watcher.rewinds
+  const rewoundTo = missed === 0 ? undefined : Math.min(...history.rewinds.slice(-missed))
+  const steps = after(history.steps, Math.min(watcher.v, rewoundTo ?? watcher.v))
+  const validations = after(history.validations, Math.min(watcher.validated, rewoundTo ?? watcher.validated))
   const news = history.eventCount - watcher.events
   const events = news > 0 ? eventsFor(view.value, history.events.slice(-news)) : []
   if (view.text === watcher.view && steps.length + validations.length + events.length === 0 && rewoundTo === undefined)
@@ -267,21 +262,17 @@ function eventsFor({ detail }: RunView, events: readonly RunEvent[]): readonly R
 function told(watcher: Watcher, { history }: RunHost, view: string): void {
   Object.assign(watcher, {
     fresh: false,
-    v: history.steps.length,
-    validations: history.validations.length,
+    v: history.version.v,
+    validated: history.validations.at(-1)?.v ?? 0,
     events: history.eventCount,
-    rewinds: history.rewinds.length,
+    rewinds: history.rewindCount,
     view,
   })
 }
 
-/** Every n-th step, and all of the last tenth. */
-function thinned(steps: readonly StepPoint[]): readonly StepPoint[] {
-  if (steps.length <= MAX_SNAPSHOT_STEPS) return steps
-  const whole = MAX_SNAPSHOT_STEPS / 10
-  const old = steps.slice(0, -whole)
-  const every = Math.ceil(old.length / (MAX_SNAPSHOT_STEPS - whole))
-  return [...old.filter((_, i) => i % every === 0), ...steps.slice(-whole)]
+/** Points of versions above v. */
+function after<T extends { readonly v: number }>(points: readonly T[], v: number): readonly T[] {
+  return points.slice(points.findLastIndex((point) => point.v <= v) + 1)
 }
 
 function send({ socket }: Watcher, message: WatchMessage): void {

@@ -1,12 +1,15 @@
 // The journal for tests and for runs that need not survive.
-import { GridError, type JobId } from '@starling-grid/protocol'
+import { GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
 import { superseded } from '../run/superseded.ts'
 import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import { recordChanges, snapshotPlace } from './record-rows.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
 interface Journal {
   readonly job: StoredJob
   readonly rows: JournalRow[]
+  /** records[v − 1] made version v */
+  readonly records: StepRecord[]
   fence: number
 }
 
@@ -23,7 +26,7 @@ export function memoryState(): StateStore {
   return {
     async createJob(job) {
       if (journals.has(job.id)) throw new GridError('duplicate', `There is a job ${job.id} already.`)
-      journals.set(job.id, { job, rows: [], fence: 0 })
+      journals.set(job.id, { job, rows: [], records: [], fence: 0 })
     },
     jobs: async () => [...journals.values()].map(({ job }) => job),
     async takeOver(job, at, read) {
@@ -40,8 +43,15 @@ export function memoryState(): StateStore {
       requireFence(job, journal.fence, owner)
       journal.rows.push(...structuredClone(rows))
       journal.fence = fenceAfter(journal.fence, rows)
+      for (const change of recordChanges(rows.map(({ entry }) => entry))) {
+        if ('above' in change) journal.records.length = Math.min(journal.records.length, change.above)
+        else journal.records[change.record.v - 1] = structuredClone(change.record)
+      }
+      journal.rows.splice(0, snapshotPlace(journal.rows.map(({ entry }) => entry)))
     },
     load: async (job) => structuredClone(journalOf(job).rows),
+    records: async (job, from, limit) =>
+      structuredClone(journalOf(job).records.slice(Math.max(0, from - 1), Math.max(0, from - 1) + limit)),
     async put(key, value) {
       values.set(key, value)
     },

@@ -1,11 +1,12 @@
 // The journal in one SQLite file. libsql's calls are synchronous: a commit returns when its fsync did.
 import { mkdirSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { describeError, GridError, type JobId } from '@starling-grid/protocol'
+import { describeError, GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
 import Database from 'libsql'
 import type { JournalEntry } from '../run/state.ts'
 import { superseded } from '../run/superseded.ts'
 import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import { recordChanges, snapshotPlace } from './record-rows.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
 
 // WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken
@@ -17,6 +18,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL, description TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES jobs (number), at REAL NOT NULL, entry TEXT NOT NULL);
   CREATE INDEX IF NOT EXISTS journal_of_job ON journal (job, number);
+  CREATE TABLE IF NOT EXISTS records (job INTEGER NOT NULL REFERENCES jobs (number), v INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, v)) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 `
 
@@ -62,6 +64,13 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   const rowsOf = database.prepare(
     'SELECT number, at, entry FROM journal WHERE job = (SELECT number FROM jobs WHERE id = ?) ORDER BY number',
   )
+  const deleteRowsBefore = database.prepare('DELETE FROM journal WHERE job = ? AND number < ?')
+  const putRecord = database.prepare('INSERT OR REPLACE INTO records (job, v, record) VALUES (?, ?, ?)')
+  const deleteRecordsAbove = database.prepare('DELETE FROM records WHERE job = ? AND v > ?')
+  const recordsOf = database.prepare(
+    'SELECT record FROM records WHERE job = (SELECT number FROM jobs WHERE id = ?) AND v >= ? ORDER BY v LIMIT ?',
+  )
+  const hasRecords = database.prepare('SELECT 1 FROM records WHERE job = ? LIMIT 1')
   const deleteRow = database.prepare('DELETE FROM journal WHERE number = ?')
   const putValue = database.prepare(
     'INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
@@ -122,6 +131,14 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
       )
   }
 
+  /** Also of a journal that was written before records had a table. */
+  function keepRecords(job: number, entries: Iterable<JournalEntry>): void {
+    for (const change of recordChanges(entries)) {
+      if ('above' in change) deleteRecordsAbove.run(job, change.above)
+      else putRecord.run(job, change.record.v, JSON.stringify(change.record))
+    }
+  }
+
   function jobNumber(job: JobId): { readonly number: number; readonly fence: number } {
     const found = fenceOf.get(job) as { number: number; fence: number } | undefined
     if (found === undefined) throw new Error(`internal: job ${job} was never created`)
@@ -141,8 +158,10 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
         setFence.run(row.entry.owner, number)
         insertRow.run(number, at, JSON.stringify(row.entry))
         const rows = numbered(job)
+        const entries = rows.map(({ entry }) => entry)
+        if (hasRecords.get(number) === undefined) keepRecords(number, entries)
         const result = read(rows.map(({ at: writtenAt, entry }) => ({ at: writtenAt, entry })))
-        for (const place of superseded(rows.map(({ entry }) => entry))) deleteRow.run(rows[place]?.number)
+        for (const place of superseded(entries)) deleteRow.run(rows[place]?.number)
         return result
       })
     },
@@ -151,11 +170,17 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
       writing(() => {
         const { number, fence } = jobNumber(job)
         requireFence(job, fence, owner)
-        for (const { at, entry } of rows) insertRow.run(number, at, JSON.stringify(entry))
+        const entries = rows.map(({ entry }) => entry)
+        const numbers = rows.map(({ at, entry }) => insertRow.run(number, at, JSON.stringify(entry)).lastInsertRowid)
+        keepRecords(number, entries)
+        if (entries.some(({ type }) => type === 'snapshot'))
+          deleteRowsBefore.run(number, numbers[snapshotPlace(entries)])
         const raised = fenceAfter(fence, rows)
         if (raised !== fence) setFence.run(raised, number)
       })
     },
+    records: async (job, from, limit) =>
+      (recordsOf.all(job, from, limit) as { record: string }[]).map(({ record }) => JSON.parse(record) as StepRecord),
     load: async (job) => loaded(job),
     async put(key, value) {
       writing(() => putValue.run(key, value))

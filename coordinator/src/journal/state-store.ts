@@ -1,6 +1,6 @@
 // The seam to what must survive the process: the jobs, the journal of each, and a few small values.
 // Implemented in memory and in SQLite; both run test/state-store-suite.ts.
-import type { JobId } from '@starling-grid/protocol'
+import type { JobId, StepRecord } from '@starling-grid/protocol'
 import type { JournalEntry } from '../run/state.ts'
 
 export interface StoredJob {
@@ -29,12 +29,18 @@ export interface StateStore {
   takeOver<T>(job: JobId, at: number, read: (rows: readonly JournalRow[]) => T): Promise<T>
   /**
    * All rows or none, behind the ones before; durable when it resolves (R1). `owner` is the fence that the writing
-   * coordinator got from takeOver(), or that of the last `owner` row that it appended.
+   * coordinator got from takeOver(), or that of the last `owner` row that it appended. A snapshot among them drops all
+   * rows before it, in the same transaction.
    * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed' when nothing was written
    */
   append(job: JobId, owner: number, rows: readonly JournalRow[]): Promise<void>
   /** In the order of appending. */
   load(job: JobId): Promise<readonly JournalRow[]>
+  /**
+   * At most `limit` records of the committed chain, from the one that made version `from` on, as the appended rows made
+   * it; they stay when their rows are dropped.
+   */
+  records(job: JobId, from: number, limit: number): Promise<readonly StepRecord[]>
   /** A small value, durable when it resolves; replaces an older one. @throws GridError 'disk-failed' */
   put(key: string, value: string): Promise<void>
   get(key: string): Promise<string | undefined>

@@ -79,7 +79,9 @@ export class ChainIndex {
    */
   truncate(to: VersionRef, forget = true): readonly StepRecord[] {
     this.truncations++
-    if (to.v < this.base.v) return this.#beginAnew(forget)
+    if (to.v === 0 && this.base.v > 0) return this.#beginAnew(forget)
+    if (to.v < this.base.v)
+      throw new Error(`internal: back to version ${to.v}, the chain is remembered since ${this.base.v}`)
     const gone = this.#records.splice(to.v - this.base.v)
     this.#versions.length = to.v - this.base.v + 1
     if (forget) for (const record of gone) for (const block of record.blocks) this.#done.delete(block)

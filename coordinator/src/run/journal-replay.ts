@@ -2,19 +2,12 @@
 import { ALL_RULES_ON, type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { emptySum } from './accumulator.ts'
 import { ChainIndex } from './chain-index.ts'
+import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
+import { readRun } from './snapshot.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
-/** Generations whose members are remembered: claims are of the newest few. */
-export const RINGS_KEPT = 64
-/**
- * Checkpoints whose bytes are kept: the newest is what a rewind needs; the others serve when it is damaged, and people
- * who compare.
- */
-export const KEPT_CHECKPOINTS = 3
 /** Checkpoints that are remembered: as many again as are kept, so that the bytes of the older ones can be deleted. */
 const CHECKPOINTS_REMEMBERED = 2 * KEPT_CHECKPOINTS
-/** Validated versions whose results by block are kept: the newest ones. */
-const VALIDATED_KEPT = 4
 
 /** Version 0, made from the seed: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
@@ -96,7 +89,10 @@ export function newestCheckpoint(state: RunState): Checkpoint {
   return state.checkpoints.at(-1) ?? seedCheckpoint(state.config)
 }
 
-/** The durable part of a state changes here and nowhere else. */
+/**
+ * The durable part of a state changes here and nowhere else.
+ * @throws GridError 'journal-damaged' for a snapshot that cannot be read
+ */
 export function applyEntry(state: RunState, entry: JournalEntry, at: number): void {
   switch (entry.type) {
     case 'owner':
@@ -141,6 +137,8 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
     case 'finished':
       state.finished = entry.reason
       return
+    case 'snapshot':
+      return readRun(state, entry.run)
     default:
       entry satisfies never
   }

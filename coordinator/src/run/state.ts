@@ -32,6 +32,7 @@ import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
 import type { RingHealth } from './ring-health.ts'
 import type { MoveRound } from './share-moves.ts'
+import type { WrittenRun } from './snapshot.ts'
 import type { Inquiry } from './stalls.ts'
 import type { Timing } from './timing.ts'
 import type { Voice } from './validation-voices.ts'
@@ -107,6 +108,11 @@ export type JournalEntry =
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
   | { readonly type: 'finished'; readonly reason: string }
+  /**
+   * what all entries before made, so that they can go. `run`: the durable state (snapshot.ts); `shown`: what people are
+   * shown of the past (run-history.ts). Both are checked when they are read
+   */
+  | { readonly type: 'snapshot'; readonly run: WrittenRun; readonly shown: unknown }
 
 export interface MemberInfo {
   readonly id: MemberId

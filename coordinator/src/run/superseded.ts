@@ -1,6 +1,6 @@
 // Journal rows that later ones make superfluous: a replay without them makes the same state. What is left is the work
 // itself and a bounded number of others, however often members came and went or coordinators started.
-import { RINGS_KEPT } from './journal-replay.ts'
+import { RINGS_KEPT } from './kept.ts'
 import type { JournalEntry } from './state.ts'
 
 /** Kinds of which the last one alone counts. */

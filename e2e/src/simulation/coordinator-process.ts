@@ -14,7 +14,8 @@ import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
 import { type Decided, Disk, type DiskUser, type Row } from './disk.ts'
-import type { Chronicle, Journal } from './journal.ts'
+import { checkReplay } from './invariants.ts'
+import { type Chronicle, type Journal, snapshotted } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 
@@ -56,9 +57,19 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     this.#context = context
     this.#records = records
     this.#fence = this.#isNaive ? records.journal.fence : this.#takeOver().owner
-    this.state = replay(context.scenario.config, records.journal.entries)
+    this.state = this.#restored()
     this.#server = new ParameterServer(context, records)
     this.disk = new Disk(context, this)
+  }
+
+  /** From a snapshot and the rows behind it, at another place each time: what all rows together make. */
+  #restored(): RunState {
+    const { config, mutant } = this.#context.scenario
+    const { entries, fence } = this.#records.journal
+    const place = (7 * fence + 3 * entries.length) % (entries.length + 1)
+    const state = replay(config, snapshotted(config, entries, place, mutant === 'forgets-in-snapshots'))
+    checkReplay(this.#context, { state }, entries)
+    return state
   }
 
   /** R2: in one transaction, before anything is read. */

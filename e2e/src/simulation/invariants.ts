@@ -5,6 +5,7 @@ import type { MemberCore } from '@starling-grid/volunteer'
 import { LATENCY_MS } from './agenda.ts'
 import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'
+import type { Row } from './disk.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 
 /** A member that is connected this long without a break has heard the ballot and was heard. */
@@ -106,21 +107,19 @@ function checkDone(context: Context, { state }: CoordinatorProcess): void {
 /** What was written down is what is known: a restart would go on from the same state. */
 export function checkReplay(
   context: Context,
-  { state }: CoordinatorProcess,
-  entries: Parameters<typeof replay>[1],
+  { state }: Pick<CoordinatorProcess, 'state'>,
+  entries: readonly Row[],
 ): void {
   const [known, written] = [durable(state), replayed(state.config, entries)]
   if (known !== written)
     context.violations.report('replay', `the journal makes ${written}, the coordinator knows ${known}`)
-  const kept = replayed(state.config, compacted([...entries]))
+  const kept = replayed(state.config, compacted(entries))
   if (kept !== written)
     context.violations.report('replay', `the journal makes ${written}, and ${kept} without what later rows supersede`)
 }
 
 /** As the next take-over leaves it. */
-function compacted(
-  entries: readonly { readonly entry: JournalEntry; readonly at: number }[],
-): Parameters<typeof replay>[1] {
+function compacted(entries: readonly Row[]): readonly Row[] {
   const places = new Set(superseded(entries.map(({ entry }) => entry)))
   return entries.filter((_, place) => !places.has(place))
 }
@@ -144,23 +143,29 @@ function durable(state: RunState): string {
     modeEpoch,
     leasesReserved,
     quarantined,
+    restorations,
     validated,
     finished,
     abandoned,
     rings,
     lostGens,
     forgottenGen,
+    config,
   } = state
-  const results = [...validated].map(([id, blocks]) => [id, blocks.size])
+  const results = [...validated].map(([id, blocks]) => [id, [...blocks]])
+  const done = Array.from({ length: config.epochs }, (_, epoch) => chain.doneIn(epoch))
   return JSON.stringify([
     owner,
     gen,
     chain.head,
+    chain.base,
+    done,
     checkpoints,
     mode,
     modeEpoch,
     leasesReserved,
     [...quarantined],
+    restorations,
     results,
     finished,
     abandoned,

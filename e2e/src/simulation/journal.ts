@@ -1,4 +1,4 @@
-import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
+import { type JournalEntry, replay, type RunConfig, writtenRun } from '@starling-grid/coordinator/run'
 // The durable journal with its fence, and what may never happen in it: counters that repeat (I7), a chain that changes
 // (I5), two kinds of writers in one mode epoch (I8), epochs that mix.
 import {
@@ -42,6 +42,17 @@ export class Journal {
     const last = this.entries.findLast(({ entry }) => entry.type === 'owner')?.entry
     this.fence = last?.type === 'owner' ? last.owner : 0
   }
+}
+
+/**
+ * The rows as a restart finds them when a snapshot was written after the first `place`, by way of its bytes. `forgets`:
+ * the mutant that leaves something out.
+ */
+export function snapshotted(config: RunConfig, rows: readonly Row[], place: number, forgets = false): Row[] {
+  const run = writtenRun(replay(config, rows.slice(0, place)))
+  const written = { ...run, ...(forgets ? { leasesReserved: 0 } : {}) }
+  const entry = { type: 'snapshot', run: written, shown: {} } as const
+  return [JSON.parse(JSON.stringify({ at: rows[place - 1]?.at ?? 0, entry })) as Row, ...rows.slice(place)]
 }
 
 /** What the coordinators have shown to the world, entry by entry, whatever they remember of it. */
@@ -171,6 +182,7 @@ export class Chronicle {
       case 'finished':
         return this.#finish()
       case 'restored':
+      case 'snapshot': // what it says was said before
         return
       default:
         entry satisfies never

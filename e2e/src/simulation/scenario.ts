@@ -21,6 +21,7 @@ export const SHELL_MUTANTS = {
   'keeps-no-proof':
     'a state that is kept for the next visit is kept with the records since the last acknowledged version (R4)',
   'keeps-damaged-checkpoints': 'of a checkpoint that cannot be read the older ones serve in its place',
+  'forgets-in-snapshots': 'a snapshot of the journal holds all that the rows before it made',
   'parks-without-checkpoint': 'a run that pauses for another job has a checkpoint, or its members keep what they hold',
 } as const
 export type ShellMutant = keyof typeof SHELL_MUTANTS
