@@ -160,7 +160,7 @@ export class RunHost {
     this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
     this.#journal = new RunJournal({
       job: job.id,
-      store,
+      store: parts.store,
       history: this.history,
       now,
       onTrouble: (text) => this.#noteTrouble(text),

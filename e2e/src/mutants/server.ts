@@ -48,6 +48,36 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    JOURNAL,
+    'coordinator/src/run/snapshot.ts',
+    ['coordinator/test/snapshot'],
+    [
+      ['a snapshot forgets which blocks are set aside', 'quarantined: [...state.quarantined]', 'quarantined: []'],
+      ['a snapshot forgets the branch that a rewind cut off', 'abandoned: state.abandoned', 'abandoned: []'],
+      ['a snapshot forgets that the run is over', 'finished: state.finished ?? null', 'finished: null'],
+      ['a snapshot that contradicts itself is taken', 'state.chain.read(written.chain)', ''],
+    ],
+  ),
+  ...mutantsOf(
+    JOURNAL,
+    'coordinator/src/run-journal.ts',
+    ['coordinator/test/snapshot'],
+    [
+      [
+        'no snapshot is ever written',
+        'const snapshot = due ? this.#snapshot(at) : []',
+        'const snapshot: JournalRow[] = []',
+      ],
+      ['a snapshot is made of a history that lacks a row', 'if (!this.#isWhole) return []', ''],
+    ],
+  ),
+  ...mutantsOf(
+    JOURNAL,
+    'coordinator/src/run/chain-index.ts',
+    ['coordinator/test/chain-index'],
+    [['records are kept for ever', 'if (count <= 0) return', 'return']],
+  ),
+  ...mutantsOf(
     SERVER,
     'coordinator/src/parameter-server/norm-clip.ts',
     ['coordinator/test/parameter-server'],
@@ -174,8 +204,8 @@ export const SERVER_SIDE: readonly Mutant[] = [
     [
       [
         'a rewind is not told to pages',
-        'const rewoundTo = rewound.length === 0 ? undefined : Math.min(...rewound)',
-        'const rewoundTo = rewound.length >= 0 ? undefined : Math.min(...rewound)',
+        'const rewoundTo = missed === 0 ? undefined',
+        'const rewoundTo = missed >= 0 ? undefined',
       ],
     ],
   ),
