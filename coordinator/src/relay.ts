@@ -244,12 +244,12 @@ function requireFrameSize(data: Buffer, isBinary: boolean): void {
   if (data.byteLength < MIN_RELAY_MESSAGE_BYTES)
     throw new GridError(
       'message-malformed',
-      `a frame has at least ${MIN_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`,
+      `expected a frame of at least ${MIN_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`,
     )
   if (data.byteLength > MAX_RELAY_MESSAGE_BYTES)
     throw new GridError(
       'message-too-large',
-      `a frame has at most ${MAX_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`,
+      `expected a frame of at most ${MAX_RELAY_MESSAGE_BYTES} bytes, got ${data.byteLength}`,
     )
 }
 

@@ -1,5 +1,5 @@
 // The parameter server of one run, between decisions and what it computes: effects in, inputs back. Decides nothing,
-// and knows nothing of members.
+// and independent of members.
 import type { PushedGradient } from '@starling-grid/model'
 import { describeError } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'

@@ -1,4 +1,4 @@
-// One volunteer's socket: text → checked message → input of the run, and back. Knows nothing of steps and ballots;
+// One volunteer's socket: text → checked message → input of the run, and back. Independent of steps and ballots;
 // keeps strangers within their limits.
 import { randomBytes } from 'node:crypto'
 import {

@@ -1,5 +1,5 @@
 // What PeerJS clients say to each other through us, rebuilt from what is allowed: data connections, one section of SDP,
-// candidates with plausible ports. Field names are those of the PeerJS protocol. Knows nothing of sockets.
+// candidates with plausible ports. Field names are those of the PeerJS protocol. Independent of sockets.
 import { GridError, MemberIdSchema, parse, parseJson, type MemberId } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'

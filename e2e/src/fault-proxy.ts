@@ -1,5 +1,5 @@
 // A TCP proxy before the coordinator that does to volunteers what bad networks and rolling restarts do: answers that
-// are lost, uploads that crawl, sockets that break, another coordinator behind the same address. Knows nothing of steps
+// are lost, uploads that crawl, sockets that break, another coordinator behind the same address. Independent of steps
 // and jobs.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'

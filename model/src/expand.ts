@@ -56,13 +56,14 @@ export class Expansion {
   }
 
   operator(layer: OperatorLayer, inputs: readonly [Value, ...Value[]], place: string): Value {
-    if (this.placed.length >= MAX_LAYERS) throw invalid(`${place} makes the model deeper than ${MAX_LAYERS} operators`)
+    if (this.placed.length >= MAX_LAYERS)
+      throw invalid(`${place} expects a model of at most ${MAX_LAYERS} operators and gets more`)
     const rule = ruleOf(layer)
     const [first, ...others] = inputs
     const x = this.shapeOf(first)
     const y = rule.shape(layer, [x, ...others.map((value) => this.shapeOf(value))], place)
     if (elementCount(y) > MAX_SAMPLE_ELEMENTS)
-      throw invalid(`${place} makes ${elementCount(y)} values per sample, the limit is ${MAX_SAMPLE_ELEMENTS}`)
+      throw invalid(`${place} expects at most ${MAX_SAMPLE_ELEMENTS} values per sample and gets ${elementCount(y)}`)
     return this.placed.push({
       layer,
       place,

@@ -42,7 +42,7 @@ const SPARSE_SHARE = 0.5
 export function gradientForm({ entries }: ParameterLayout, sparse: readonly SparsePart[] = []): GradientForm {
   const parts = new Map(sparse.map(({ name, rows }) => [name, rows]))
   if (parts.size < sparse.length)
-    throw new GridError('gradient-shape', 'a parameter is named twice among the sparse ones')
+    throw new GridError('gradient-shape', 'expected each sparse parameter once, got one twice')
   const pieces: Piece[] = []
   for (const entry of entries) {
     const rows = parts.get(entry.name)
@@ -65,8 +65,8 @@ export function gradientForm({ entries }: ParameterLayout, sparse: readonly Spar
 function sparsePiece({ name, shape, kind, offset, length }: ParameterEntry, rows: number): Piece {
   const [of = 0, columns = 0] = shape
   if (shape.length !== 2 || kind === 'statistic')
-    throw new GridError('gradient-shape', `"${name}" is no matrix that is trained: its rows cannot be pushed alone`)
-  if (rows > of) throw new GridError('gradient-shape', `"${name}" has ${of} rows, got ${rows}`)
+    throw new GridError('gradient-shape', `expected a trained matrix as sparse part, got "${name}"`)
+  if (rows > of) throw new GridError('gradient-shape', `"${name}": expected at most ${of} rows, got ${rows}`)
   return { offset, length, sparse: { name, rows, of, columns } }
 }
 
@@ -81,7 +81,7 @@ function wordsOf({ length, sparse }: Piece): number {
  */
 export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm): PushedGradient {
   if (body.byteLength !== bytes)
-    throw new GridError('gradient-shape', `this vector has ${bytes} bytes, got ${body.byteLength}`)
+    throw new GridError('gradient-shape', `expected a body of ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
   const parts = pieces.map(({ offset, length, sparse }) => {
@@ -122,7 +122,7 @@ function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; r
 function requireFinite(values: Float32Array): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i] ?? 0
-    if (value - value !== 0) throw new GridError('gradient-not-finite', `an element of this vector is ${value}`) // a third of isFinite's time
+    if (value - value !== 0) throw new GridError('gradient-not-finite', `expected finite elements, got ${value}`) // a third of isFinite's time
   }
 }
 
@@ -221,7 +221,7 @@ export function readRowNumbers(body: Uint8Array, { pieces }: GradientForm): Rows
   const parts = pieces.flatMap(({ sparse }) => (sparse === undefined ? [] : [sparse]))
   const bytes = WORD_BYTES * parts.reduce((sum, { rows }) => sum + rows, 0)
   if (body.byteLength !== bytes)
-    throw new GridError('gradient-shape', `the numbers of these rows have ${bytes} bytes, got ${body.byteLength}`)
+    throw new GridError('gradient-shape', `expected row numbers of ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
   return new Map(

@@ -110,7 +110,7 @@ export function restoreOptimizer(
 ): OptimizerState {
   const state = createOptimizerState(spec, parameterCount)
   const [step = 0] = readDoubles(tensors, `${prefix}step`, 1)
-  if (!Number.isSafeInteger(step) || step < 0) throw malformed(`${prefix}step is ${step}`)
+  if (!Number.isSafeInteger(step) || step < 0) throw malformed(`expected ${prefix}step as a whole number, got ${step}`)
   state.step = step
   state.scalars.set(readDoubles(tensors, `${prefix}scalars`, state.scalars.length))
   for (const [index, name] of slotNames(spec).entries())
@@ -136,10 +136,10 @@ function find(
   const tensor = tensors.get(name)
   const bytes = length * (dtype === 'F32' ? Float32Array.BYTES_PER_ELEMENT : Float64Array.BYTES_PER_ELEMENT)
   if (tensor?.dtype !== dtype || tensor.data.byteLength !== bytes)
-    throw malformed(`${name} is missing or not ${length} values of ${dtype}`)
+    throw malformed(`expected ${name} with ${length} values of ${dtype}, got none or others`)
   return tensor
 }
 
 function malformed(what: string): GridError {
-  return new GridError('message-malformed', `the optimizer state does not fit the optimizer: ${what}`)
+  return new GridError('message-malformed', `expected a state of this optimizer: ${what}`)
 }

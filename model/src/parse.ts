@@ -112,7 +112,8 @@ function isBlock(type: string): type is BlockLayer['type'] {
 
 function readerInside(path: readonly number[], place: string): ReadLayers {
   return (json, index) => {
-    if (path.length >= MAX_NESTING) throw invalid(`${place} is nested ${path.length} deep, the limit is ${MAX_NESTING}`)
+    if (path.length >= MAX_NESTING)
+      throw invalid(`${place} expects at most ${MAX_NESTING} levels of nesting and gets ${path.length}`)
     if (!Array.isArray(json) || json.length > MAX_LAYERS)
       throw invalid(`${place} expects a list of at most ${MAX_LAYERS} layers inside it`)
     return json.map((layer: unknown, i) => readLayer(layer, [...path, ...index, i]))

@@ -31,7 +31,7 @@ function decodeClaim(text: string): OnWire<ToCoordinator> {
   const value = parseJson(text, MAX_MESSAGE_BYTES, 'a message')
   // What is wrong where would take a look at every value.
   if (!conforms(TO_COORDINATOR['state'] ?? {}, value))
-    throw new GridError('message-malformed', 'message state: does not match its schema')
+    throw new GridError('message-malformed', 'message state: expected the fields of its schema, got others')
   return value as OnWire<ToCoordinator>
 }
 
@@ -48,7 +48,10 @@ function decode(schemas: Readonly<Record<string, TSchema>>, value: unknown): unk
   const type = typeof value === 'object' && value !== null && 'type' in value ? value.type : undefined
   const schema = typeof type === 'string' && Object.hasOwn(schemas, type) ? schemas[type] : undefined
   if (schema === undefined)
-    throw new GridError('message-malformed', `a message has a known type, got ${JSON.stringify(type)?.slice(0, 40)}`)
+    throw new GridError(
+      'message-malformed',
+      `expected a message of a known type, got ${JSON.stringify(type)?.slice(0, 40)}`,
+    )
   return parse(schema, value, `message ${String(type)}`)
 }
 

@@ -104,7 +104,7 @@ export function unpackFrame(bytes: Uint8Array): Frame {
   if (field(7) !== payload.byteLength)
     throw malformed(`expected ${field(7)} payload bytes as the header states, got ${payload.byteLength}`)
   if (field(8) !== checksum(payload))
-    throw new GridError('checksum', `the payload of a ${type} frame does not match its checksum`)
+    throw new GridError('checksum', `expected a ${type} frame with the checksum ${field(8)}, got ${checksum(payload)}`)
   return { type, generation: field(2), step: field(3), bucket: field(4), hop: field(5), offset: field(6), payload }
 }
 

@@ -76,14 +76,14 @@ interface Span {
 
 function readHeader(bytes: Uint8Array): { entries: Record<string, unknown>; end: number } {
   if (bytes.byteLength < PREFIX_BYTES)
-    throw malformed(`the file has ${bytes.byteLength} bytes, fewer than its ${PREFIX_BYTES}-byte length field`)
+    throw malformed(`expected a length field of ${PREFIX_BYTES} bytes, got ${bytes.byteLength}`)
   const length = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getBigUint64(0, true)
   if (length > BigInt(MAX_SAFETENSORS_HEADER_BYTES))
-    throw malformed(`the header claims ${length} bytes, the limit is ${MAX_SAFETENSORS_HEADER_BYTES}`)
+    throw malformed(`expected a header of at most ${MAX_SAFETENSORS_HEADER_BYTES} bytes, got ${length}`)
   const end = PREFIX_BYTES + Number(length)
   if (end > bytes.byteLength)
     throw malformed(
-      `the header claims ${length} bytes and the file has ${bytes.byteLength - PREFIX_BYTES} after its length field`,
+      `expected a header of ${length} bytes, got a file with ${bytes.byteLength - PREFIX_BYTES} after its length field`,
     )
   return { entries: parseHeaderJson(bytes.subarray(PREFIX_BYTES, end)), end }
 }
@@ -93,17 +93,17 @@ function parseHeaderJson(bytes: Uint8Array): Record<string, unknown> {
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
   } catch (cause) {
-    throw malformed('the header is not JSON in UTF-8', cause)
+    throw malformed('expected a header of JSON in UTF-8, got other bytes', cause)
   }
-  if (!isRecord(value)) throw malformed('the header is not a JSON object')
+  if (!isRecord(value)) throw malformed('expected a JSON object as header, got another value')
   return value
 }
 
 function parseMetadata(value: unknown): Record<string, string> {
-  if (!isRecord(value)) throw malformed('__metadata__ is not an object')
+  if (!isRecord(value)) throw malformed('expected an object as __metadata__, got another value')
   const metadata: [string, string][] = []
   for (const [key, text] of Object.entries(value)) {
-    if (typeof text !== 'string') throw malformed(`__metadata__ ${quote(key)} is not a string`)
+    if (typeof text !== 'string') throw malformed(`expected a string as __metadata__ ${quote(key)}, got ${typeof text}`)
     metadata.push([key, text])
   }
   return Object.fromEntries(metadata)
@@ -117,27 +117,30 @@ interface Entry {
 }
 
 function parseEntry(name: string, value: unknown, dataBytes: number): Entry {
-  if (!isRecord(value)) throw malformed(`tensor ${quote(name)} is not described by an object`)
+  if (!isRecord(value)) throw malformed(`tensor ${quote(name)}: expected an object, got another value`)
   const { dtype, shape, data_offsets: offsets } = value
-  if (!isDtype(dtype)) throw malformed(`tensor ${quote(name)} has the unknown dtype ${quote(String(dtype))}`)
+  if (!isDtype(dtype)) throw malformed(`tensor ${quote(name)}: expected a known dtype, got ${quote(String(dtype))}`)
   const elements = elementCount(name, shape)
   if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize))
-    throw malformed(`tensor ${quote(name)} has no pair of data offsets`)
+    throw malformed(`tensor ${quote(name)}: expected a pair of data offsets, got none`)
   const [begin, end] = offsets as [number, number]
   if (begin > end || end > dataBytes)
-    throw malformed(`tensor ${quote(name)} lies at ${begin}..${end} and the file has ${dataBytes} bytes of data`)
+    throw malformed(`tensor ${quote(name)}: expected offsets within ${dataBytes} bytes of data, got ${begin}..${end}`)
   if (elements * DTYPE_BYTES[dtype] !== end - begin)
     throw malformed(
-      `tensor ${quote(name)} needs ${elements * DTYPE_BYTES[dtype]} bytes for its shape and has ${end - begin}`,
+      `tensor ${quote(name)}: expected ${elements * DTYPE_BYTES[dtype]} bytes for its shape, got ${end - begin}`,
     )
   return { dtype, shape: shape as number[], begin, end }
 }
 
 function elementCount(name: string, shape: unknown): number {
   if (!Array.isArray(shape) || shape.length > MAX_DIMENSIONS || !shape.every(isSize))
-    throw malformed(`tensor ${quote(name)} has no shape of at most ${MAX_DIMENSIONS} whole sizes`)
+    throw malformed(
+      `tensor ${quote(name)}: expected a shape of at most ${MAX_DIMENSIONS} whole sizes, got another value`,
+    )
   const count = (shape as number[]).reduce((product, size) => product * size, 1)
-  if (!Number.isSafeInteger(count)) throw malformed(`tensor ${quote(name)} has more elements than can be counted`)
+  if (!Number.isSafeInteger(count))
+    throw malformed(`tensor ${quote(name)}: expected at most 2⁵³ − 1 elements, got more`)
   return count
 }
 
@@ -147,10 +150,10 @@ function requireCovered(spans: Span[], dataBytes: number): void {
   let covered = 0
   for (const span of spans) {
     if (span.begin !== covered)
-      throw malformed(`tensor ${quote(span.name)} begins at ${span.begin} and the data before it end at ${covered}`)
+      throw malformed(`tensor ${quote(span.name)}: expected its begin at ${covered}, got ${span.begin}`)
     covered = span.end
   }
-  if (covered !== dataBytes) throw malformed(`the tensors cover ${covered} of ${dataBytes} bytes of data`)
+  if (covered !== dataBytes) throw malformed(`expected tensors of ${dataBytes} bytes, got ${covered}`)
 }
 
 /**

@@ -85,16 +85,16 @@ export const MAX_JSON_VALUES = 65_536
  */
 export function parseJson(text: string, maxBytes: number, what: string): unknown {
   if (text.length > maxBytes)
-    throw new GridError('message-too-large', `${what} has at most ${maxBytes} bytes, got ${text.length}`)
+    throw new GridError('message-too-large', `${what}: expected at most ${maxBytes} bytes, got ${text.length}`)
   const { depth, values } = measureJson(text)
   if (depth > MAX_JSON_DEPTH)
-    throw new GridError('message-malformed', `${what} is at most ${MAX_JSON_DEPTH} levels deep, got ${depth}`)
+    throw new GridError('message-malformed', `${what}: expected at most ${MAX_JSON_DEPTH} levels deep, got ${depth}`)
   if (values > MAX_JSON_VALUES)
-    throw new GridError('message-malformed', `${what} has at most ${MAX_JSON_VALUES} values, got ${values}`)
+    throw new GridError('message-malformed', `${what}: expected at most ${MAX_JSON_VALUES} values, got ${values}`)
   try {
     return MAY_NAME_PROTOTYPE.test(text) ? JSON.parse(text, refusePrototype) : JSON.parse(text)
   } catch (cause) {
-    throw new GridError('message-malformed', `${what} is not JSON`, { cause })
+    throw new GridError('message-malformed', `${what}: expected JSON, got text that does not parse`, { cause })
   }
 }
 

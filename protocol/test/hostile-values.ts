@@ -99,7 +99,7 @@ export class Stranger {
     const hex = pattern?.match(/^\^\[0-9a-f\]\{(\d+)\}\$$/)?.[1]
     if (hex !== undefined) return Array.from({ length: Number(hex) }, () => this.below(16).toString(16)).join('')
     if (pattern?.includes('|v):') === true) return this.pick(['0:1', '1:2', 'v:0', '999999999:999999999'])
-    if (pattern !== undefined) return 'a-job'
+    if (pattern !== undefined) return 'a-job'.padEnd(minLength, '-b')
     return 'x'.repeat(Math.min(maxLength, Math.max(minLength, this.below(12))))
   }
 

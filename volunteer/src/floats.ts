@@ -1,4 +1,4 @@
-// Runs of floats: what the graph, the ring and the step loop share about flat vectors. Knows nothing of any of them.
+// Runs of floats: what the graph, the ring and the step loop share about flat vectors. Independent of any of them.
 
 /** From `start` up to, but not with, `end`, in floats of the flat vector. */
 export interface FloatRange {

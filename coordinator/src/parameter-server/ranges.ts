@@ -1,5 +1,5 @@
 // How the flat vector of a model is cut for the parameter server: blocks of a fixed size, over which norms are summed
-// in a fixed order, and key ranges of whole blocks, one for each shard. Knows nothing of threads.
+// in a fixed order, and key ranges of whole blocks, one for each shard. Independent of threads.
 import type { ParameterLayout } from '@starling-grid/model'
 import { sumOfSquares } from '@starling-grid/shaders'
 

@@ -1,5 +1,5 @@
 // How far one push of a guest may move the ring (A1): not further than usual, and what is usual no single guest
-// decides. Each push is weighed on its own, before it joins a sum. Pure numbers; knows nothing of gradients.
+// decides. Each push is weighed on its own, before it joins a sum. Pure numbers; independent of gradients.
 import type { MemberId } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import { clipFactor } from '../parameter-server/norm-clip.ts'

@@ -1,5 +1,5 @@
 // Which links and which members are bad, from what ABORTs say of them (R17, R18): one bad pair is a bad link, several
-// pairs of one member are a bad member. Pure; knows nothing of sockets and of ballots.
+// pairs of one member are a bad member. Pure; independent of sockets and of ballots.
 import type { LinkTrouble, MemberId } from '@starling-grid/protocol'
 
 export interface LinkFailure {

@@ -1,4 +1,4 @@
-// Which way gradients travel next. Knows nothing of sockets or storage.
+// Which way gradients travel next. Independent of sockets or storage.
 import type { Mode } from '@starling-grid/protocol'
 import { cheaper, costsAsText } from './exchange-cost.ts'
 import type { RingHealth } from './ring-health.ts'

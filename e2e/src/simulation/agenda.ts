@@ -1,5 +1,5 @@
 // The virtual clock and all that is under way: messages on their lanes, and local work (a computation, a reconnect).
-// Which of it happens next is drawn by lot. Knows nothing of coordinators and members.
+// Which of it happens next is drawn by lot. Independent of coordinators and members.
 import type { Dice } from './dice.ts'
 
 /**

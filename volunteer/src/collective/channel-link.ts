@@ -1,5 +1,5 @@
 // A PeerLink over any ordered channel of bytes: back-pressure, frames that came early, closing exactly once.
-// Knows nothing of what carries the bytes; a carrier is a Channel of a few lines.
+// Independent of what carries the bytes; a carrier is a Channel of a few lines.
 import type { MemberId } from '@starling-grid/protocol'
 import { GridError, HIGH_WATER_BYTES, describeError } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
@@ -148,5 +148,5 @@ export class ChannelLink implements PeerLink {
 }
 
 function tooLarge(bytes: number): GridError {
-  return new GridError('message-too-large', `a frame has at most ${MAX_LINK_FRAME_BYTES} bytes, got ${bytes}`)
+  return new GridError('message-too-large', `expected a frame of at most ${MAX_LINK_FRAME_BYTES} bytes, got ${bytes}`)
 }

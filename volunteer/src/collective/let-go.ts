@@ -1,4 +1,4 @@
-// Gives the memory of frames that were read back at once, instead of when the collector comes by. Knows nothing of
+// Gives the memory of frames that were read back at once, instead of when the collector comes by. Independent of
 // frames.
 //
 // Each received frame lies in memory of its own beside the heap. Node's collector counts it, and runs in full over all

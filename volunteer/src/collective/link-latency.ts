@@ -1,4 +1,4 @@
-// How long a frame takes over one link, from heartbeats that are answered. Knows nothing of links; time is handed in.
+// How long a frame takes over one link, from heartbeats that are answered. Independent of links; time is handed in.
 import type { Frame } from '@starling-grid/protocol'
 
 /** Heartbeats of which the fastest counts: the others waited behind gradients, or for a thread that computed. */

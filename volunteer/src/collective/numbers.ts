@@ -1,5 +1,5 @@
 // The arrays that collectives carry, how two of them become one, and how they look as bytes.
-// Knows nothing of ranks, frames or links.
+// Independent of ranks, frames or links.
 import { GridError } from '@starling-grid/protocol'
 
 /** What can be reduced. */

@@ -1,5 +1,5 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs
-// and Node; the platform injects the PeerJS class. Knows nothing of frames beyond the greeting (rtc-link.ts).
+// and Node; the platform injects the PeerJS class. Independent of frames beyond the greeting (rtc-link.ts).
 import { GridError, LINK_OPEN_MS, type MemberId } from '@starling-grid/protocol'
 import { pause } from '../pause.ts'
 import { isInOwnNetwork } from './candidate-gate.ts'

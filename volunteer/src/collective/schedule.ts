@@ -1,4 +1,4 @@
-// Which part of the vector a ring member sends and receives at which hop. Pure; knows nothing of frames or links.
+// Which part of the vector a ring member sends and receives at which hop. Pure; independent of frames or links.
 //
 // A vector is cut into buckets, a bucket into N segments (N = ring size), a segment into chunks: the unit that travels.
 // Reduce-scatter, hop h = 0 … N−2: member r sends segment r−h to its successor and adds what it receives, segment

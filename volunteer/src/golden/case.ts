@@ -1,4 +1,4 @@
-// A golden file as what it holds, and how far our numbers are from it. Knows nothing of files or terminals.
+// A golden file as what it holds, and how far our numbers are from it. Independent of files or terminals.
 
 import {
   float32Values,

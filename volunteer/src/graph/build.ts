@@ -1,4 +1,4 @@
-// ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Knows nothing of
+// ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Independent of
 // devices.
 
 import { parameterLayout, tokenVocabulary, type ModelSpec, type ParameterEntry } from '@starling-grid/model'

@@ -1,4 +1,4 @@
-// The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Knows nothing of devices.
+// The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Independent of devices.
 
 import { allFinite } from '../floats.ts'
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'

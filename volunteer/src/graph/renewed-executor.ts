@@ -1,5 +1,5 @@
 // An executor that survives the loss of its device once: it is opened anew, gets the last parameters, and repeats what
-// failed. A second loss is passed on, and the volunteer leaves with its name. Knows nothing of devices.
+// failed. A second loss is passed on, and the volunteer leaves with its name. Independent of devices.
 
 import { isGridError } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
