@@ -39,7 +39,7 @@ test('the second HELD may come before the first', () => {
 
 const wrong = (desk: Desk, v: number): StepRecord => ({ ...desk.record(v), gradDigest: sha256Name('0'.repeat(64)) })
 
-test('two members that hold different bytes for a step are both told, and a ballot opens', () => {
+test('threat 35: two members that hold different bytes for a step are both told, and a ballot opens', () => {
   const desk = ringOf(['a', 'b'])
   desk.hold('a', desk.record(1))
   desk.hold('b', wrong(desk, 1))
@@ -47,7 +47,7 @@ test('two members that hold different bytes for a step are both told, and a ball
   assert.equal(desk.phase, 'freeze')
 })
 
-test('of three the one that holds other bytes is named, whoever speaks first, and nothing of the step is committed', () => {
+test('threat 35: of three the one that holds other bytes is named, whoever speaks first, and nothing of the step is committed', () => {
   const desk = ringOf(['a', 'b', 'c'])
   desk.hold('b', wrong(desk, 1))
   desk.hold('a', desk.record(1))
@@ -402,7 +402,7 @@ test("what was learned from another version is nobody's", () => {
   assert.equal(desk.sent('start')[0]?.plan[0]?.kept, undefined)
 })
 
-test('a second disputed step does not hide the first: who held other bytes for that is named', () => {
+test('threat 35: a second disputed step does not hide the first: who held other bytes for that is named', () => {
   const desk = new Desk({ minVolunteers: 3, blocks: 30 })
   desk.join('a', 'b', 'c')
   desk.run('a', 'b', 'c')

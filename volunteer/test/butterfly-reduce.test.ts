@@ -84,7 +84,7 @@ test('of two members neither can tell who is right, so only what is no number is
   assert.ok(members.every(({ done }) => done))
 })
 
-test('finite slices whose sum is not: the member is named that sent the longest', () => {
+test('threat 34: finite slices whose sum is not: the member is named that sent the longest', () => {
   const [one, other] = [0, 1].map(
     (index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size: 2 }, length: 4 }),
   )

@@ -200,7 +200,7 @@ for (const [encoding, exchange] of WAYS)
       assert.ok(Math.abs(floats / length - (exchange === 'ring' ? 1 : size - 1) / size) < 1e-3)
     })
 
-test('bytes that were encoded elsewhere and hold NaN are refused', () => {
+test('threat 34: bytes that were encoded elsewhere and hold NaN are refused', () => {
   const member = new RingExchange({ generation: 1, position: 0, size: 2, length: 512, encoding: 'int8' }, 1)
   const bytes = new Uint8Array(4 + 256)
   new DataView(bytes.buffer).setFloat32(0, NaN, true)

@@ -130,7 +130,7 @@ test('a fetch that is broken off by a ballot goes on in the next at its last goo
   assert.equal(again.length, 4, 'two of six chunks were here')
 })
 
-test('a chunk with a wrong byte is refused by its hash and comes from somebody else', async () => {
+test('threat 42: a chunk with a wrong byte is refused by its hash and comes from somebody else', async () => {
   const liar: Source = {
     change: (frame) =>
       frame.type === 'chunk'
@@ -146,7 +146,7 @@ test('a chunk with a wrong byte is refused by its hash and comes from somebody e
   assert.deepEqual(await table.fetch.fetch(wanted, [one, two], never), state)
 })
 
-test('of three sources the one that holds other bytes is outvoted', async () => {
+test('threat 42: of three sources the one that holds other bytes is outvoted', async () => {
   const other = state.map((byte) => byte ^ 3)
   const table = new Table(
     sources([

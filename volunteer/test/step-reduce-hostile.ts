@@ -161,7 +161,7 @@ const HOSTILE: readonly Lie[] = [
 
 export function testHostileFrames(way: Way): void {
   for (const lie of HOSTILE.filter((one) => (one.way ?? way) === way))
-    test(`${way}: refused without harm: ${lie.what}`, () => {
+    test(`threat 33: ${way}: refused without harm: ${lie.what}`, () => {
       // Halves of floats near the largest: the honest sum of three still is one.
       const group = new Group(
         way,
@@ -187,7 +187,7 @@ export function testHostileFrames(way: Way): void {
     }
   })
 
-  test(`${way}: a gradient with NaN does not leave its member`, () => {
+  test(`threat 34: ${way}: a gradient with NaN does not leave its member`, () => {
     assert.throws(
       () => victim(way).contribute(new Float32Array(30).fill(Number.NaN), manifestOf(1)),
       isCode('gradient-not-finite'),
