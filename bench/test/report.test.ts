@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { suiteText } from '../src/report.ts'
 import { compared, mean } from '../src/row.ts'
@@ -28,4 +29,10 @@ test('of losses the mean counts, and a lower one is the better', () => {
     mean,
   )
   assert.deepEqual([row.ours, row.min, row.max, row.ratio['other']], [2, 1, 4, 1.5])
+})
+
+test('docs/BENCHMARKS.md is a summary of at most 1,000 words', () => {
+  const page = readFileSync(new URL('../../docs/BENCHMARKS.md', import.meta.url), 'utf8')
+  const words = page.split(/\s+/).filter(Boolean).length
+  assert.ok(words <= 1000, `expected at most 1,000 words, got ${words}; move details to bench/results/README.md`)
 })
