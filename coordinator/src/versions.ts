@@ -3,8 +3,6 @@
 import {
   decodeVersionState,
   encodeParameters,
-  encodeVersionState,
-  exportModel,
   initialVersionState,
   maxVersionBytes,
   type VersionState,
@@ -20,6 +18,7 @@ import {
 import type { BlobStore } from './blobs/blob-store.ts'
 import type { Stored } from './blobs/stored.ts'
 import { now } from './clock.ts'
+import { encoded } from './encoding.ts'
 import type { Job } from './jobs.ts'
 import type { KeptFiles } from './kept-files.ts'
 import type { ParameterServer } from './parameter-server/parameter-server.ts'
@@ -105,8 +104,8 @@ export class Versions {
     if (checkpoint === undefined) return undefined
     const { blob } = checkpoint
     if (blob !== undefined) return this.#reading(checkpoint, () => blobs.read(blob))
-    return files.file(`${job.id} seed`, id, async () =>
-      encodeVersionState({ ...job.form, version: checkpoint.version, ...this.#initial() }),
+    return files.file(`${job.id} seed`, id, () =>
+      encoded({ type: 'seed', form: job.form, version: checkpoint.version, seed: job.spec.seed }),
     )
   }
 
@@ -128,13 +127,15 @@ export class Versions {
 
   /** @throws GridError 'shard-corrupt', 'version-corrupt' when the blob was lost or damaged */
   async load(checkpoint: Checkpoint): Promise<VersionState> {
-    const { job, blobs } = this.#parts
+    const { job } = this.#parts
     if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
-    const { blob, version } = checkpoint
-    const bytes = await blobs.get(blob)
-    if (bytes === undefined)
-      throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
-    return decodeVersionState(bytes, { ...job.form, version })
+    return decodeVersionState(await this.#bytesOf(checkpoint), { ...job.form, version: checkpoint.version })
+  }
+
+  async #bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
+    const bytes = blob === undefined ? undefined : await this.#parts.blobs.get(blob)
+    if (bytes !== undefined) return bytes
+    throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
   }
 
   /** Says of a checkpoint whose bytes are wrong that it is damaged. A disk that fails for a while damages none. */
@@ -194,14 +195,16 @@ export class Versions {
 
   async #encodeExport(checkpoint: Checkpoint, measured: boolean): Promise<Uint8Array> {
     const { state, job } = this.#parts
-    const { version, parameters } = await this.#reading(checkpoint, () => this.load(checkpoint))
+    const { version } = checkpoint
     const { vocabulary } = job.manifest
     const { accuracy, confirmed } = summary(state, version.id)
     const known = {
       ...(measured ? { accuracy, accuracyConfirmed: confirmed } : {}),
       ...(vocabulary === undefined ? {} : { vocabulary }),
     }
-    return exportModel({ ...job.form, version, parameters, ...known })
+    return this.#reading(checkpoint, async () =>
+      encoded({ type: 'export', form: job.form, version, state: await this.#bytesOf(checkpoint), known }),
+    )
   }
 
   /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
