@@ -5,10 +5,13 @@ import { fileURLToPath } from 'node:url'
 import type { Plugin, UserConfig } from 'vite'
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
-/** Our own libraries run nothing when imported; without this the pages would carry every schema of the protocol. */
-const OWN_LIBRARY = /\/(protocol|shaders|model|volunteer)\/src\//
+/**
+ * Libraries that run nothing when they are imported. Without this the pages would carry every schema of the protocol, and
+ * typebox's parser and evaluator of types, which no schema of ours needs.
+ */
+const WITHOUT_SIDE_EFFECTS = /\/(protocol|shaders|model|volunteer)\/src\/|\/node_modules\/(typebox|@noble\/hashes)\//
 
-const treeshake = { moduleSideEffects: (id: string): boolean => !OWN_LIBRARY.test(id) }
+const treeshake = { moduleSideEffects: (id: string): boolean => !WITHOUT_SIDE_EFFECTS.test(id) }
 
 /**
  * Checks of email addresses, URIs and the like, 15 kB of every schema's engine. No schema of ours names a format; one

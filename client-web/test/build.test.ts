@@ -48,7 +48,8 @@ test('the contribute page loads at most 60 kB of script, the dashboard at most 6
 })
 
 test('the Worker weighs at most 108 kB, all operators and kernel families included, and what connects to other volunteers is not part of the first load', async () => {
-  assert.ok((await weight(/^train-worker-.*\.js$/)) <= 108)
+  const worker = await weight(/^train-worker-.*\.js$/)
+  assert.ok(worker <= 108, `${worker} kB`)
   const atFirst = await loadedBy('index.html')
   for (const file of await readdir(join(folder, 'assets')))
     if (/^rtc-link|^train-worker/.test(file)) assert.doesNotMatch(file, atFirst)

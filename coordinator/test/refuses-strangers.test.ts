@@ -50,7 +50,8 @@ test('a first message that is not a good hello is refused by its code, counted, 
   const hello = unprovenHello()
   const cases: readonly [unknown, string][] = [
     ['{', 'message-malformed'],
-    ['['.repeat(100_000), 'message-malformed'],
+    ['['.repeat(100_000), 'message-too-large'],
+    ['['.repeat(3000), 'message-malformed'],
     [{ type: 'hello' }, 'message-malformed'],
     [{ ...hello, extra: 1 }, 'message-malformed'],
     [JSON.stringify(hello).replace('"x"', '"x","__proto__":{"polluted":1}'), 'message-malformed'],

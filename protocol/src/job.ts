@@ -62,16 +62,26 @@ const MAX_FRAGMENTS = 64
  * Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their
  * differences one outer step.
  */
-const LocalSchema = strict({
+const LOCAL = {
   innerSteps: Type.Integer({ minimum: 1, maximum: 1000 }),
   /** of the outer SGD with Nesterov's momentum */
   outerLr: Positive,
   outerMomentum: Fraction,
+} as const
+const FRAGMENTS = {
   /**
    * F: pieces of the model that are averaged one after the other within a round, at most one for each inner step;
    * absent: 1
    */
   fragments: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FRAGMENTS })),
+}
+const LocalSchema = strict({ ...LOCAL, ...FRAGMENTS })
+/** In a job file the coordinator has defaults. */
+const LocalFieldsSchema = strict({
+  innerSteps: Type.Optional(LOCAL.innerSteps),
+  outerLr: Type.Optional(LOCAL.outerLr),
+  outerMomentum: Type.Optional(LOCAL.outerMomentum),
+  ...FRAGMENTS,
 })
 export type LocalSettings = Static<typeof LocalSchema>
 
@@ -143,7 +153,7 @@ export const JobSpecSchema = strict({
   /** which way gradients take while a ring is at work; absent: auto, by what each way was measured to cost */
   exchange: Type.Optional(Type.Union([Type.Literal('auto'), ExchangeSchema])),
   /** settings of local rounds; mode `local` has defaults */
-  local: Type.Optional(Type.Partial(LocalSchema)),
+  local: Type.Optional(LocalFieldsSchema),
 })
 export type JobSpec = Static<typeof JobSpecSchema>
 
