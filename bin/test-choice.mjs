@@ -31,6 +31,8 @@ export const LATER = {
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
   'a-restored-backup-goes-on':
     'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, member.test.ts the answers',
+  'one-voice-is-not-enough':
+    'run-agreement.test.ts, run-async.test.ts and run-links.test.ts have what is decided about liars',
   'a-sleeper-comes-back': 'link-set.test.ts and run-ballot.test.ts have the two sides of a silence',
   'a-hidden-tab-gets-half': 'run-ring.test.ts and run-async.test.ts have the shares and leases of hidden tabs',
   'learns-a-text': 'gpu-sequence.test.ts trains decoders, windows.test.ts and text.test.ts have the data',

@@ -57,6 +57,10 @@ export interface FakeOptions {
   readonly obedient?: boolean
   /** false: asks for leases, and leaves what is granted to the test */
   readonly works?: boolean
+  /** what a liar says instead; undefined: nothing */
+  readonly change?: (message: ToCoordinator, liar: FakeVolunteer) => ToCoordinator | undefined
+  /** what a liar uploads instead of its state */
+  readonly forge?: (state: Uint8Array, liar: FakeVolunteer) => Uint8Array
 }
 
 export interface FakeSelf extends Incarnation {
@@ -189,6 +193,13 @@ export class FakeVolunteer {
   }
 
   send(message: ToCoordinator): void {
+    const { change } = this.#options
+    const said = change === undefined ? message : change(message, this)
+    if (said !== undefined) this.say(said)
+  }
+
+  /** As it is. */
+  say(message: ToCoordinator): void {
     if (this.socket.readyState === WebSocket.OPEN && this.terms !== undefined)
       this.socket.send(encode(named(this.terms.id, message)))
   }
@@ -412,7 +423,7 @@ export class FakeVolunteer {
     )
   }
 
-  async upload(bytes = this.stateBytes()): Promise<Pick<Response, 'status'>> {
+  async upload(bytes = this.#uploadBytes()): Promise<Pick<Response, 'status'>> {
     const { v, id } = this.held?.version ?? this.#genesis()
     if (this.#options.uploadMs !== undefined)
       return this.#uploadSlowly(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, bytes)
@@ -421,6 +432,11 @@ export class FakeVolunteer {
       headers: { 'content-type': 'application/octet-stream' },
       body: bytes as BodyInit,
     })
+  }
+
+  #uploadBytes(): Uint8Array {
+    const { forge } = this.#options
+    return forge === undefined ? this.stateBytes() : forge(this.stateBytes(), this)
   }
 
   /** A line that takes some time for these bytes. */

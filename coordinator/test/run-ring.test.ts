@@ -24,17 +24,34 @@ test('a step is committed when one member holds the next, which it could not wit
   const desk = ringOf(['a', 'b', 'c'])
   const [first, second] = [desk.record(1), desk.record(2)]
   desk.hold('a', first)
+  desk.hold('b', first)
+  assert.equal(desk.state.chain.head.v, 0)
   desk.hold('a', second)
   assert.equal(desk.state.chain.head.v, 1)
 })
 
 test('the second HELD may come before the first', () => {
-  const desk = ringOf(['a', 'b'])
+  const desk = ringOf(['a', 'b', 'c'])
   const [first, second] = [desk.record(1), desk.record(2)]
   desk.hold('a', second)
+  desk.hold('b', first)
   assert.equal(desk.state.chain.head.v, 0)
   desk.hold('a', first)
   assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('one member that says step after step before all others commits none of them by itself', () => {
+  for (const names of [
+    ['liar', 'b'],
+    ['liar', 'b', 'c'],
+  ]) {
+    const desk = ringOf(names)
+    for (const v of [1, 2, 3]) desk.hold('liar', wrong(desk, v))
+    assert.equal(desk.state.chain.head.v, 0, `in a ring of ${names.length}`)
+    for (const name of names.slice(1)) desk.hold(name, desk.record(1))
+    assert.ok(desk.refusals.includes('liar digest-mismatch'))
+    assert.equal(desk.state.chain.head.v, 0, 'nothing of the step before the ballot')
+  }
 })
 
 const wrong = (desk: Desk, v: number): StepRecord => ({ ...desk.record(v), gradDigest: sha256Name('0'.repeat(64)) })

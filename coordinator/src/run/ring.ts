@@ -41,6 +41,9 @@ const WORTH_NEW_SHARES = 0.1
 /** Commits between two ACKs: far below W, far above one message a step. */
 const ACK_EVERY = 8
 
+/** Members whose records of a step must agree before it is committed, where the ring has as many. */
+const SAYING_THE_SAME = 2
+
 export function held(turn: Turn, member: MemberId, { record }: MessageFrom<'held'>): void {
   const { state } = turn
   const { phase } = state
@@ -67,14 +70,18 @@ function implausible(state: RunState, phase: Ring, record: StepRecord): string |
   return undefined
 }
 
-/** R11: all hold s, or one holds s+1, which requires every member's contribution after s. */
+/**
+ * R11: all hold s, or one holds s+1, which requires every member's contribution after s. Two members say the same of s:
+ * one that says s and s+1 before all others would decide alone what s is.
+ */
 function commitHeld(turn: Turn, phase: Ring): void {
   const { state, now } = turn
   const records: StepRecord[] = []
   for (let head = state.chain.head; ;) {
     const entry = phase.held.get(head.v + 1)
     if (entry === undefined || phase.dispute?.v === head.v + 1) break
-    if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break
+    const isFollowed = entry.by.size >= SAYING_THE_SAME && phase.held.has(head.v + 2)
+    if (entry.by.size < phase.members.length && !isFollowed) break
     records.push(entry.record)
     noteHolders(turn, phase, entry)
     phase.held.delete(entry.record.v)

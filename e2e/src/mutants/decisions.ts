@@ -21,12 +21,17 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'R11: a step is committed when the first member holds it',
-        'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break',
+        'if (entry.by.size < phase.members.length && !isFollowed) break',
         '',
       ],
       [
+        'R11: one member alone says what a step is',
+        'const isFollowed = entry.by.size >= SAYING_THE_SAME &&',
+        'const isFollowed =',
+      ],
+      [
         'R11: the member one step ahead proves nothing',
-        'if (entry.by.size < phase.members.length && !phase.held.has(head.v + 2)) break',
+        'if (entry.by.size < phase.members.length && !isFollowed) break',
         'if (entry.by.size < phase.members.length) break',
       ],
       [

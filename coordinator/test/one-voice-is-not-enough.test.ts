@@ -1,0 +1,160 @@
+// Liars against a real coordinator over real sockets: one member's word is not enough, neither to change the model, nor
+// to end the run, nor to have an honest member put out. The liar is named, the honest members stay, the run goes on.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { encodeVersionState, readParameters, type ParameterLayout } from '@starling-grid/model'
+import { digest, type ToCoordinator } from '@starling-grid/protocol'
+import type { FakeVolunteer } from './fake-volunteer.ts'
+import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+
+const BLOCKS = 36
+const LIE = digest(new TextEncoder().encode('a lie'))
+
+/** Refusals that a member was sent, and whether its socket is open. */
+function standingOf(fake: FakeVolunteer): { readonly codes: readonly string[]; readonly isConnected: boolean } {
+  const codes = fake.messages.flatMap((message) => (message.type === 'refused' ? [message.code] : []))
+  return { codes: [...new Set(codes)], isConnected: fake.socket.readyState === fake.socket.OPEN }
+}
+
+const HONEST = { codes: [], isConnected: true }
+
+async function assertTrained(url: string, id: string, epochs: number): Promise<void> {
+  const blocks = (await recordsOf(url, id)).flatMap((record) => record.blocks)
+  assert.deepEqual([blocks.length, new Set(blocks).size], [epochs * BLOCKS, epochs * BLOCKS])
+  const run = await runOf(url, id)
+  assert.deepEqual([run.phase, run.checkpoint?.v], ['finished', run.version.v])
+}
+
+async function exported(url: string, id: string, layout: ParameterLayout): Promise<Float32Array> {
+  const answer = await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })
+  assert.equal(answer.status, 200)
+  return readParameters(new Uint8Array(await answer.arrayBuffer()), layout)
+}
+
+function lying(type: ToCoordinator['type'], lie: object): (message: ToCoordinator) => ToCoordinator {
+  return (message) => (message.type === type ? ({ ...message, ...lie } as ToCoordinator) : message)
+}
+
+test('threat 43: a member with a false digest of each version neither keeps the run from its end nor harms who uploads', async () => {
+  const { url } = await startCoordinator({ timing: { ...QUICK, checkpointSteps: 4 } })
+  const { id } = await submit(url, smallJob({ minVolunteers: 3 }))
+  const honest = [volunteer(url), volunteer(url)]
+  const liar = volunteer(url, { name: 'liar', change: lying('version-digest', { digest: LIE }) })
+  await Promise.all(honest.map((fake) => fake.heard('finished')))
+  await assertTrained(url, id, 2)
+  assert.deepEqual(honest.map(standingOf), [HONEST, HONEST])
+  const { codes } = standingOf(liar)
+  assert.deepEqual(codes, ['digest-mismatch'])
+})
+
+test('threat 37: members that confirm another state than an honest one do not put it out, as many as they are', async () => {
+  for (const liars of [1, 2]) {
+    const { url } = await startCoordinator({ timing: { ...QUICK, excludeMs: 1000 } })
+    const { id } = await submit(url, smallJob({ minVolunteers: 1 + liars, epochs: 1 }))
+    const change = lying('confirm', { digest: LIE })
+    for (let i = 0; i < liars; i++) volunteer(url, { name: `liar ${i}`, change })
+    const honest = volunteer(url, { name: 'honest' })
+    await honest.heard('finished')
+    await assertTrained(url, id, 1)
+    assert.ok(standingOf(honest).isConnected)
+    const refusals = honest.messages.filter((message) => message.type === 'refused')
+    assert.ok(refusals.every(({ fatal }) => !fatal))
+    const lost = (await runOf(url, id)).departed.filter(({ expected }) => !expected)
+    assert.deepEqual(lost, [])
+  }
+})
+
+test('threat 35: a member that holds other bytes for two steps in a row is named, and neither step is committed with its bytes', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ minVolunteers: 3 }))
+  // The liar is quicker: it says both steps before any other says the first.
+  const honest = [volunteer(url, { stepMs: 30 }), volunteer(url, { stepMs: 60 })]
+  const liar = volunteer(url, {
+    name: 'liar',
+    change: (message) =>
+      message.type === 'held' && (message.record.v === 5 || message.record.v === 6)
+        ? { ...message, record: { ...message.record, gradDigest: LIE } }
+        : message,
+  })
+  const refusal = await liar.heard('refused')
+  assert.match(refusal.message, /step 5/)
+  assert.equal(refusal.code, 'digest-mismatch')
+  await Promise.all(honest.map((fake) => fake.heard('finished')))
+  await assertTrained(url, id, 2)
+  assert.deepEqual(honest.map(standingOf), [HONEST, HONEST])
+  assert.ok((await recordsOf(url, id)).every(({ gradDigest }) => gradDigest !== LIE))
+})
+
+/** Gives up the ring as soon as it runs, and answers ballots before the others. */
+async function forgedHandover(forge: ((state: Uint8Array, liar: FakeVolunteer) => Uint8Array) | undefined) {
+  const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 1, quietMs: 1e9 } })
+  const { id } = await submit(url, smallJob({ mode: 'auto', minVolunteers: 3, epochs: 1 }))
+  const liar = volunteer(url, { name: 'liar', works: false, ...(forge ? { forge } : {}) })
+  const late = (message: ToCoordinator, fake: FakeVolunteer): ToCoordinator | undefined =>
+    message.type === 'state' ? void setTimeout(() => fake.say(message), 50) : message
+  const honest = [volunteer(url, { change: late }), volunteer(url, { change: late })]
+  const { owner, gen } = await liar.heard('start')
+  await until(url, 'some steps', ({ version }) => version.v > 2)
+  liar.say({ type: 'abort', owner, gen, step: 3, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'x' })
+  return { url, id, liar, honest }
+}
+
+test('threat 43: a state that one member made up does not become the parameter server’s, and the honest holders train on', async () => {
+  const { url, id, liar, honest } = await forgedHandover((_, fake) => {
+    const held = fake.held ?? assert.fail()
+    return encodeVersionState({ ...fake.form, ...held, parameters: held.parameters.map(() => 1234.5) })
+  })
+  await Promise.all(honest.map((fake) => fake.heard('finished')))
+  await assertTrained(url, id, 1)
+  assert.deepEqual(honest.map(standingOf), [HONEST, HONEST])
+  assert.ok(liar.uploads.length > 0, 'the liar was asked')
+  const parameters = await exported(url, id, honest[0]?.form.layout ?? assert.fail())
+  assert.ok(parameters.every((value) => Math.abs(value) < 100))
+})
+
+test('threat 40: a first push of enormous numbers does not reach the model', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1 }))
+  const [idle, stranger] = [volunteer(url, { works: false }), volunteer(url, { works: false })]
+  const grant = await stranger.heard('grant')
+  const body = new Float32Array(stranger.form.layout.total).fill(1e37)
+  const { verdict, code } = await stranger.push(grant, { body })
+  assert.ok(verdict === 'gradient-unproven' || code === 'gradient-unproven', `${verdict} ${code}`)
+  stranger.close()
+  idle.close()
+  const honest = [volunteer(url), volunteer(url)]
+  await Promise.all(honest.map((fake) => fake.heard('finished')))
+  await assertTrained(url, id, 1)
+  const parameters = await exported(url, id, honest[0]?.form.layout ?? assert.fail())
+  assert.ok(parameters.every((value) => Math.abs(value) < 100))
+})
+
+test('a member whose pushes are refused sets no block aside, and the others train all of them', async () => {
+  const { url } = await startCoordinator({ timing: { ...QUICK, excludeMs: 50 } })
+  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1, minVolunteers: 3 }))
+  const honest = [volunteer(url), volunteer(url)]
+  const stranger = volunteer(url, { name: 'stranger', works: false })
+  const poison = async (): Promise<void> => {
+    const answered = new Set<number>()
+    await stranger.heard('grant')
+    while (stranger.socket.readyState === stranger.socket.OPEN) {
+      const grant = stranger.messages.find(
+        (message) => message.type === 'grant' && !answered.has(message.leases[0]?.leaseEpoch ?? 0),
+      )
+      if (grant?.type !== 'grant') {
+        await stranger.next('a grant')
+        continue
+      }
+      answered.add(grant.leases[0]?.leaseEpoch ?? 0)
+      await stranger.push(grant, { body: new Float32Array(stranger.form.layout.total).fill(Number.NaN) })
+      stranger.say({ type: 'lease-request', modeEpoch: grant.modeEpoch })
+    }
+  }
+  void poison().catch(() => undefined)
+  await Promise.all(honest.map((fake) => fake.heard('finished')))
+  await assertTrained(url, id, 1)
+  assert.equal((await runOf(url, id)).queue.quarantined, 0)
+  assert.deepEqual(honest.map(standingOf), [HONEST, HONEST])
+  const { refusals } = await runOf(url, id)
+  assert.ok((refusals['gradient-not-finite'] ?? 0) > 0, JSON.stringify([refusals, standingOf(stranger)]))
+})
