@@ -95,6 +95,30 @@ test('a run of which most is damaged rests and names the file; when it is put ba
   assert.equal(desk.state.chain.doneIn(0), 6)
 })
 
+test('a run that rests with a damaged file goes on when the file is put back, also after a restart of the coordinator', () => {
+  const before = ringOf()
+  const indexes = [0, 1, 2, 3, 4, 5]
+  unreadable(before, 'a', [trainingBlock(0, 0)])
+  checked(before, indexes, 'Blob f… is damaged')
+  const desk = new Desk({ minVolunteers: 2, blocks: 6, batchBlocks: 2, epochs: 2 }, before)
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  const blocks = indexes.map((index) => trainingBlock(0, index))
+  assert.deepEqual(
+    desk.effects.filter(({ type }) => type === 'check-blocks'),
+    [{ type: 'check-blocks', blocks }],
+    'it looks, although it does not know why they were set aside',
+  )
+  assert.match(desk.state.phaseReason, /^paused: most blocks of epoch 1/)
+  checked(desk, indexes, undefined)
+  assert.deepEqual(
+    desk.journalled('restored').map((entry) => entry.blocks),
+    [blocks],
+  )
+  desk.wait(200)
+  assert.ok(desk.planned(1).length > 0)
+})
+
 test('blocks that do not exist, are done, or come from strangers make no work', () => {
   const desk = ringOf()
   desk.step(1)

@@ -48,6 +48,8 @@ export function createRunState(config: RunConfig): RunState {
     workers: new Set(),
     failures: new Map(),
     damaged: new Map(),
+    asideBefore: new Set(),
+    lookedAt: Number.NEGATIVE_INFINITY,
     validation: undefined,
     provisional: undefined,
     checkpointAsked: undefined,

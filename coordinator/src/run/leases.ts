@@ -8,7 +8,7 @@ import { guestPushed, isGuest } from './guests.ts'
 import { memberLost, releaseAll } from './membership.ts'
 import { failed } from './quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
-import type { RunInput, RunState } from './state.ts'
+import type { Member, RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 import { lease, leaseMs, rest } from './validation.ts'
 
@@ -105,10 +105,16 @@ function nextLease(state: RunState, member: MemberId): BlockId[] {
   const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
   const mayTry = (block: BlockId): boolean =>
     !(state.failures.get(block)?.has(member) ?? false) ||
-    [...state.members.values()].every(({ id, misses }) => misses > 0 || state.failures.get(block)?.has(id))
+    [...state.members.values()].every((other) => !works(state, other) || state.failures.get(block)?.has(other.id))
   const [first] = free.filter(mayTry)
   if (first !== undefined && state.failures.has(first)) return [first]
   return free.filter((block) => !state.failures.has(block)).slice(0, most)
+}
+
+/** It asks for leases, and brings them back. */
+function works({ workers, leases }: RunState, { id, hungry, misses }: Member): boolean {
+  const asked = hungry || workers.has(id) || [...leases.values()].some(({ holder }) => holder === id)
+  return asked && misses === 0
 }
 
 type PushInput = Extract<RunInput, { type: 'push' }>

@@ -10,7 +10,7 @@ import {
   validationBlock,
 } from '@starling-grid/protocol'
 import { currentEpoch, isMostlySetAside } from './scheduler.ts'
-import type { RunInput, RunState } from './state.ts'
+import type { DamagedShard, RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
 /** Different members that a block must fail with. */
@@ -59,7 +59,7 @@ export function shardChecked(
 ): void {
   const { state } = turn
   const known = state.damaged.get(file)
-  if (problem === undefined) return known === undefined ? undefined : repaired(turn, file)
+  if (problem === undefined) return known === undefined ? foundWhole(turn, { split, indexes }) : repaired(turn, file)
   state.damaged.set(file, { split, indexes, checkedAt: turn.now })
   setAside(turn, blocksOf(state, { split, indexes }))
   if (known === undefined) turn.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
@@ -75,6 +75,20 @@ function repaired(turn: Turn, file: string): void {
   const blocks = blocksOf(state, damaged, true)
   if (blocks.length > 0) turn.journal({ type: 'restored', blocks })
   turn.note('run', `the shard ${file} is whole again: ${blocks.length} blocks come back`)
+  turn.then({ type: 'advance' })
+}
+
+/** Why they were set aside is forgotten: they are tried again, and three members that fail set them aside anew. */
+function foundWhole(turn: Turn, shard: Pick<DamagedShard, 'split' | 'indexes'>): void {
+  const { asideBefore } = turn.state
+  const blocks = blocksOf(turn.state, shard, true).filter((block) => asideBefore.has(block))
+  if (blocks.length === 0) return
+  for (const block of blocks) asideBefore.delete(block)
+  turn.journal({ type: 'restored', blocks })
+  turn.note(
+    'run',
+    `${blocks.length} blocks that were set aside before the restart are in a whole shard: they come back`,
+  )
   turn.then({ type: 'advance' })
 }
 
@@ -116,6 +130,7 @@ function planAnew(turn: Turn): void {
 /** Shards that were found damaged are so in every epoch; now and then they are looked at again. */
 export function quarantineTick(turn: Turn): void {
   const { state, now } = turn
+  lookAtAsideBefore(turn)
   for (const damaged of state.damaged.values()) {
     setAside(turn, blocksOf(state, damaged))
     if (now - damaged.checkedAt < LOOK_AGAIN_MS) continue
@@ -127,6 +142,17 @@ export function quarantineTick(turn: Turn): void {
         .map((index) => (damaged.split === 'training' ? trainingBlock(0, index) : validationBlock(index))),
     })
   }
+}
+
+/** Blocks of this epoch, and of validation: nothing brings others back. */
+function lookAtAsideBefore(turn: Turn): void {
+  const { asideBefore, quarantined } = turn.state
+  if (asideBefore.size === 0 || turn.now - turn.state.lookedAt < LOOK_AGAIN_MS) return
+  turn.state.lookedAt = turn.now
+  const epoch = currentEpoch(turn.state)
+  const blocks = [...asideBefore].filter((block) => block.startsWith('v:') || epochOf(block) === epoch)
+  const open = blocks.filter((block) => quarantined.has(block))
+  if (open.length > 0) turn.effect({ type: 'check-blocks', blocks: open })
 }
 
 /** Why the run rests: most of its epoch is set aside, and an end without it would be a lie. */

@@ -125,6 +125,7 @@ function take(turn: Turn, input: RunInput): void {
 function started(turn: Turn): void {
   const { state } = turn
   state.leaseEpoch = state.leasesReserved
+  for (const block of state.quarantined) state.asideBefore.add(block)
   const lastRing = [...state.rings.values()].at(-1) ?? []
   if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0)
     return void enterRing(turn, {

@@ -397,6 +397,9 @@ export interface RunState {
   readonly failures: Map<BlockId, Set<MemberId>>
   /** shards that are damaged on the coordinator's disk, by name, and their blocks */
   readonly damaged: Map<string, DamagedShard>
+  /** blocks that were set aside before this process began, which does not know why; and when it last looked, ms */
+  readonly asideBefore: Set<BlockId>
+  lookedAt: number
   validation: ValidationRun | undefined
   provisional: Provisional | undefined
   checkpointAsked: CheckpointAsked | undefined

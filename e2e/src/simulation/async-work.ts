@@ -1,5 +1,5 @@
 // What a member does beside the ring: leases of async mode, computed and pushed, and validation blocks.
-import type { MemberId, MessageTo, Push } from '@starling-grid/protocol'
+import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageTo, Push } from '@starling-grid/protocol'
 import type { MemberCore } from '@starling-grid/volunteer'
 import type { Connection } from './connection.ts'
 import type { Context } from './context.ts'
@@ -42,6 +42,8 @@ export class AsyncWork {
       () => `${id} computed [${blocks.join(' ')}]`,
       () => {
         if (!this.#worker.alive) return
+        const failure = this.#context.shards.failure(id, blocks, agenda.now)
+        if (failure !== undefined) return this.#giveBack(leases, failure, () => this.#askAgain(turn, modeEpoch))
         const gradient = this.#context.history.gradient(blocks)
         if (this.#context.poisoned(blocks)) gradient[0] = Number.NaN
         const samples = blocks.length
@@ -66,6 +68,16 @@ export class AsyncWork {
     if (dice.chance(REPEATED)) agenda.later(dice.between(0, COMPUTE_MS), () => `${id} pushes [${blocks}] again`, arrive)
   }
 
+  #giveBack(leases: readonly LeaseToken[], code: ErrorCode, then: () => void): void {
+    const { connection } = this.#worker
+    const blocks = leases.map(({ block }) => block)
+    reportUnreadable(this.#context, connection, blocks, code)
+    this.#context.counts.gaveBack += leases.length
+    const message = 'the blocks could not be read'
+    connection?.toCoordinator({ type: 'gave-back', leases: [...leases], code, message })
+    then()
+  }
+
   /** Once for each grant, when its push was answered or failed. */
   #askAgain(turn: number, modeEpoch: number): void {
     this.#context.agenda.later(
@@ -87,6 +99,8 @@ export class AsyncWork {
         dice.between(0, COMPUTE_MS),
         () => `${this.#worker.id} validated ${lease.block}`,
         () => {
+          const failure = this.#context.shards.failure(this.#worker.id, [lease.block], agenda.now)
+          if (this.#worker.alive && failure !== undefined) return this.#giveBack([lease], failure, () => undefined)
           if (this.#worker.alive)
             this.#worker.connection?.toCoordinator({
               type: 'validated',
@@ -100,4 +114,16 @@ export class AsyncWork {
         },
       )
   }
+}
+
+/** The coordinator answered, and its file is damaged; a line that breaks says nothing of a file. */
+export function reportUnreadable(
+  { counts }: Pick<Context, 'counts'>,
+  connection: Connection | undefined,
+  blocks: readonly BlockId[],
+  code: ErrorCode,
+): void {
+  if (code !== 'shard-corrupt') return
+  counts.unreadable++
+  connection?.toCoordinator({ type: 'unreadable', blocks: [...blocks], code, message: 'the shard is damaged' })
 }

@@ -7,6 +7,7 @@ import type { Counts } from './counts.ts'
 import type { Dice } from './dice.ts'
 import type { History, Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
+import type { SimulatedShards } from './shards.ts'
 import type { Violations } from './violations.ts'
 
 /** What one member asks another for while a generation forms (R7). */
@@ -50,6 +51,7 @@ export interface Context {
   has(defect: Defect, member: { readonly seat: number }): boolean
   /** The next computation of these blocks is not finite. */
   poisoned(blocks: readonly string[]): boolean
+  readonly shards: SimulatedShards
   /** Opens a new connection for the member some time later. */
   reconnect(member: VolunteerEnd): void
   /** The member's process ends, as it wished. */

@@ -9,7 +9,16 @@ import {
   type RunInput,
   type RunState,
 } from '@starling-grid/coordinator/run'
-import type { MemberId, MessageFrom, MessageTo, Push, Sha256, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type {
+  BlockId,
+  MemberId,
+  MessageFrom,
+  MessageTo,
+  Push,
+  Sha256,
+  ToCoordinator,
+  VersionRef,
+} from '@starling-grid/protocol'
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
@@ -19,6 +28,8 @@ import { type Chronicle, type Journal, snapshotted } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 
+/** ms that reading a file takes at most */
+const LOOK_MS = 500
 /** Counted blocks have no norm that says anything. */
 const SIMULATED_NORMS = { gradient: 1, statistics: 0 }
 
@@ -220,8 +231,9 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       case 'note':
         return this.#context.trace(() => `${this.name} notes: ${effect.text}`)
       case 'ended':
-      case 'check-blocks': // its blobs are whole
         return
+      case 'check-blocks':
+        return this.#lookAt(effect.blocks)
       case 'parked':
         return this.#records.switchJob(this)
       case 'server-load':
@@ -253,6 +265,17 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       default:
         effect satisfies never
     }
+  }
+
+  #lookAt(blocks: readonly BlockId[]): void {
+    const { agenda, dice, shards } = this.#context
+    agenda.later(
+      dice.between(0, LOOK_MS),
+      () => `${this.name} looks at the files of ${blocks.length} blocks`,
+      () => {
+        for (const look of shards.look(blocks, agenda.now)) this.decide({ type: 'shard-checked', ...look })
+      },
+    )
   }
 
   #countMoved(to: MemberId, { moves }: MessageTo<'moved'>): void {

@@ -26,6 +26,9 @@ export const FAULTS = [
   'damaged-checkpoint',
   // the data folder of an earlier moment
   'restored-backup',
+  // a file of the dataset on the coordinator's disk, and a member whose requests for such files fail, for a while
+  'damaged-shard',
+  'lost-downloads',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
@@ -36,6 +39,10 @@ const COUNTED = [
   'rewinds',
   'checkpoints',
   'quarantines',
+  /** blocks that came back when their file was whole again; leases that members gave back, and reports of files */
+  'restorations',
+  'gaveBack',
+  'unreadable',
   /** a holder came back while the coordinator waited for all (R6), or after the rewind, in time to undo it */
   'lateReturns',
   'undoneRewinds',

@@ -1,5 +1,5 @@
 // What goes wrong in a simulation: each kind of fault as one function that says whether it could happen now.
-import { trainingBlock, type MemberId } from '@starling-grid/protocol'
+import { type BlockId, trainingBlock, type MemberId } from '@starling-grid/protocol'
 import { neighbours } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'
@@ -33,6 +33,8 @@ const WEIGHTS: Record<Fault, number> = {
   'job-switch': 2,
   'damaged-checkpoint': 2,
   'restored-backup': 1,
+  'damaged-shard': 1,
+  'lost-downloads': 1,
 }
 /** These wait for their moment, and count when it comes. */
 const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
@@ -42,6 +44,8 @@ const LOTS = FAULTS.flatMap((fault) => new Array<Fault>(WEIGHTS[fault]).fill(fau
 const SLEEP_MS = [500, 15_000] as const
 const STUCK_MS = [5000, 30_000] as const
 const OUTAGE_MS = [5000, 30_000] as const
+/** ms that a file of the dataset is damaged, or a member cannot fetch any */
+const SHARD_MS = [1000, 30_000] as const
 /** ms that a disk is full or gone */
 const DISK_MS = [500, 9000] as const
 
@@ -150,6 +154,11 @@ export class Faults {
         return this.#withCoordinator(({ disk }) => disk.fail(this.#duration(DISK_MS)))
       case 'damaged-checkpoint':
         return this.#victims.damageCheckpoint()
+      case 'damaged-shard':
+        this.#context.shards.damage(this.#block(), this.#until(SHARD_MS))
+        return true
+      case 'lost-downloads':
+        return this.#withVolunteer(({ id }) => this.#context.shards.cutOff(id, this.#until(SHARD_MS)))
       case 'restored-backup':
         return this.#victims.restoreBackup()
       case 'job-switch':
@@ -189,6 +198,15 @@ export class Faults {
     return this.#context.dice.between(least, most)
   }
 
+  #until(range: readonly [number, number]): number {
+    return this.#context.agenda.now + this.#duration(range)
+  }
+
+  #block(): BlockId {
+    const { config } = this.#context.scenario
+    return trainingBlock(this.#context.dice.below(config.epochs), this.#context.dice.below(config.blocks))
+  }
+
   /** A process waits until it may go; a tab is gone at once. */
   #leave(volunteer: VolunteerProcess): void {
     volunteer.leave()
@@ -212,8 +230,6 @@ export class Faults {
 
   /** Once or twice it is chance; twelve times it is the block (it is set aside in async mode). */
   #poison(): void {
-    const { config } = this.#context.scenario
-    const block = trainingBlock(this.#context.dice.below(config.epochs), this.#context.dice.below(config.blocks))
-    this.#victims.poison(block, this.#context.dice.pick([1, 2, 12]) ?? 1)
+    this.#victims.poison(this.#block(), this.#context.dice.pick([1, 2, 12]) ?? 1)
   }
 }

@@ -182,6 +182,9 @@ export class Chronicle {
       case 'finished':
         return this.#finish()
       case 'restored':
+        this.#counts.restorations += entry.blocks.length
+        for (const block of entry.blocks) this.#quarantined.delete(block)
+        return
       case 'snapshot': // what it says was said before
         return
       default:

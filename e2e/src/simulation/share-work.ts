@@ -1,6 +1,6 @@
 // A member at its share of a step: piece by piece, now and then slower than planned, so that blocks change members
 // (R12). Computing takes time and nothing else; which blocks are whose is decided by the real code (sync/share.ts).
-import { type BlockId, type Consumed, type MemberId, sameVersion } from '@starling-grid/protocol'
+import { type BlockId, type Consumed, type ErrorCode, type MemberId, sameVersion } from '@starling-grid/protocol'
 import { type MemberCore, type MemberInput, nextBlocksOf } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 
@@ -17,6 +17,8 @@ interface Worker {
   /** as the member of this generation knows itself: with rule R3 switched off it may have left */
   coreOf(gen: number): MemberCore
   take(input: MemberInput): void
+  /** These blocks could not be had. */
+  cannotRead(gen: number, blocks: readonly BlockId[], code: ErrorCode): void
   /** A bucket of the sealed share's gradient is final. */
   contributeEarly(gen: number, step: number, blocks: readonly BlockId[]): void
 }
@@ -92,6 +94,8 @@ export class ShareWork {
     if (blocks === 'over') return
     if (blocks === 'wait') return void (this.#waiting = share)
     if (blocks === 'sealed') return this.#computed(share)
+    const failure = this.#context.shards.failure(id, blocks, agenda.now)
+    if (failure !== undefined) return this.#worker.cannotRead(gen, blocks, failure)
     if (dice.chance(BEHIND))
       agenda.later(
         0,

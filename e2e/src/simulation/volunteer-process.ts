@@ -3,6 +3,7 @@
 import {
   type BlockId,
   type Claim,
+  type ErrorCode,
   type MemberId,
   type MessageTo,
   PROTOCOL_VERSION,
@@ -21,7 +22,7 @@ import {
   neighbours,
   react,
 } from '@starling-grid/volunteer'
-import { AsyncWork } from './async-work.ts'
+import { AsyncWork, reportUnreadable } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
@@ -286,6 +287,21 @@ export class VolunteerProcess implements Peer {
       default:
         effect satisfies never
     }
+  }
+
+  /** As Batches and RingMode do: the coordinator looks at its file, and this generation cannot go on. */
+  cannotRead(gen: number, blocks: readonly BlockId[], code: ErrorCode): void {
+    const message = 'the blocks could not be read'
+    const { agenda } = this.#context
+    agenda.later(
+      0,
+      () => `${this.id} cannot read [${blocks.join(' ')}]: ${code}`,
+      () => {
+        if (this.coreOf(gen).ring?.gen !== gen) return
+        reportUnreadable(this.#context, this.connection, blocks, code)
+        this.take({ type: 'trouble', gen, blamed: this.id, why: 'own', code, message })
+      },
+    )
   }
 
   contributeEarly(gen: number, step: number, blocks: readonly BlockId[]): void {

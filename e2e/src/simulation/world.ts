@@ -12,6 +12,7 @@ import { checkEntry, checkInvariants, checkReplay } from './invariants.ts'
 import { Chronicle, Journal } from './journal.ts'
 import { History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
+import { SimulatedShards } from './shards.ts'
 import type { Violations } from './violations.ts'
 import { type Kept, VolunteerProcess } from './volunteer-process.ts'
 
@@ -51,6 +52,7 @@ export class World implements Context, Victims {
   readonly volunteers: VolunteerProcess[] = []
   readonly journal = new Journal()
   chronicle: Chronicle
+  readonly shards: SimulatedShards
   readonly faults: Faults
   readonly #blobs = new Map<Sha256, Replica>()
   readonly #peers = new Map<MemberId, VolunteerProcess>()
@@ -72,6 +74,8 @@ export class World implements Context, Victims {
     this.violations = violations
     this.#trace = trace
     this.dice = new Dice(scenario.seed)
+    const { blocks, validationBlocks } = scenario.config
+    this.shards = new SimulatedShards({ training: blocks, validation: validationBlocks })
     this.agenda = new Agenda(this.dice, scenario.network === 'fifo')
     this.history = new History(scenario.config.genesis, scenario.config, violations)
     this.chronicle = new Chronicle(scenario.config, {
