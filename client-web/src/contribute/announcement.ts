@@ -47,7 +47,7 @@ function ending(state: Extract<SessionState, { type: 'ended' }>): string {
   const counted = contributed(state.status) || 'Nothing of yours was counted yet.'
   if (state.by === 'run') return `The run is finished. ${counted} Thank you.`
   const rest = state.clean
-    ? 'The coordinator knows; another member computes what you had not finished.'
+    ? 'The coordinator was told; another member computes what you had not finished.'
     : 'The coordinator could not be told in time; it will notice within seconds.'
   return `Stopped. ${counted} ${rest}`
 }
