@@ -3,14 +3,18 @@ import { readFile } from 'node:fs/promises'
 import {
   createGpuExecutor,
   createReferenceExecutor,
+  DEFAULT_LIMITS,
   type Executor,
+  type ExecutorBounds,
   type GpuExecutorOptions,
   microBatchFor,
+  type OwnLimits,
   renewedExecutor,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
 import { sendRequest } from './http.ts'
+import { keptText } from './kept-text.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
@@ -32,6 +36,9 @@ export interface NodeHostOptions {
   readonly allowedIce?: readonly string[]
   /** of shards that are kept for later */
   readonly maxDiskBytes?: number
+  readonly limits?: OwnLimits
+  /** its address is shown to no other volunteer */
+  readonly relaysOnly?: boolean
 }
 
 export function createNodeHost({
@@ -40,11 +47,16 @@ export function createNodeHost({
   adapter,
   allowedIce = [],
   maxDiskBytes = DEFAULT_DISK_BYTES,
+  limits = DEFAULT_LIMITS,
+  relaysOnly = false,
 }: NodeHostOptions): VolunteerHost {
   return {
     client: 'node',
     coordinatorUrl,
     allowedIce,
+    limits,
+    relaysOnly,
+    declined: keptText('declined-jobs.json'),
     signer: openSigner,
     openPeerNetwork,
     sendRequest,
@@ -52,24 +64,28 @@ export function createNodeHost({
     ...witnessIn(process.env['STARLING_WITNESS']),
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
-    async createExecutor(spec, blockSamples) {
+    async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
       return executor === 'reference'
         ? createReferenceExecutor(spec, size)
-        : openGpuExecutor({ spec, ...size }, adapter)
+        : openGpuExecutor({ spec, ...size, bounds }, adapter)
     },
   }
 }
 
-function openGpuExecutor(
-  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>,
-  wanted: string | undefined,
-): Promise<Executor> {
-  return renewedExecutor(() => openOnDevice(options, wanted), say)
+type Wanted = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'> & { readonly bounds: ExecutorBounds | undefined }
+
+function openGpuExecutor({ bounds, ...size }: Wanted, wanted: string | undefined): Promise<Executor> {
+  const options = { ...size, ...(bounds ? { maxBytes: bounds.maxBytes } : {}) }
+  return renewedExecutor(
+    () => openOnDevice(options, wanted),
+    say,
+    () => bounds?.onDeviceLost(),
+  )
 }
 
 async function openOnDevice(
-  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'>,
+  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes'>,
   wanted: string | undefined,
 ): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })

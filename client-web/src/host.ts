@@ -2,13 +2,16 @@
 import { GridError } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
+  type Executor,
   microBatchFor,
+  type OwnLimits,
   renewedExecutor,
   type PeerNetwork,
   type SignallingAccess,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
+import { keep, readKept } from './kept-values.ts'
 import { openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
@@ -22,11 +25,15 @@ export interface WebHostOptions {
   /** RTCPeerConnection exists in windows only: the window opens the network */
   readonly openPeerNetwork: (access: SignallingAccess) => Promise<PeerNetwork>
   readonly isHidden: () => boolean
+  readonly limits: OwnLimits
+  /** bytes of shards that are kept */
+  readonly diskBytes: number
+  readonly relaysOnly: boolean
 }
 
 export async function createWebHost(options: WebHostOptions): Promise<VolunteerHost> {
-  const { coordinatorUrl, openPeerNetwork, isHidden } = options
-  const shards = await openShardCache()
+  const { coordinatorUrl, openPeerNetwork, isHidden, limits, diskBytes, relaysOnly } = options
+  const shards = await openShardCache(diskBytes)
   return {
     client: 'tab',
     coordinatorUrl,
@@ -36,8 +43,11 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     shards,
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
-    async createExecutor(spec, blockSamples) {
-      return renewedExecutor(async () => {
+    limits,
+    relaysOnly,
+    declined: { read: () => readKept<string>('declined-jobs'), write: (text) => keep('declined-jobs', text) },
+    async createExecutor(spec, blockSamples, bounds) {
+      const open = async (): Promise<Executor> => {
         const { device, adapter } = await openDevice()
         // Software adapters compile slowly, and their first guess was measured.
         const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
@@ -49,8 +59,10 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
           say,
           ...tuning,
           ...microBatchFor(spec, blockSamples),
+          ...(bounds ? { maxBytes: bounds.maxBytes } : {}),
         })
-      }, say)
+      }
+      return renewedExecutor(open, say, () => bounds?.onDeviceLost())
     },
   }
 }

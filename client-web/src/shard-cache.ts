@@ -4,11 +4,11 @@ import type { Sha256 } from '@starling-grid/protocol'
 import type { ShardCache } from '@starling-grid/volunteer'
 
 const CACHE_NAME = 'starling-shards'
-/** bytes of all shards, and what the browser shall still have free for this site */
-const MOST_BYTES = 1e9
+/** bytes that the browser shall still have free for this site */
 const FREE_BYTES = 2e8
 
-export async function openShardCache(): Promise<ShardCache> {
+/** `mostBytes`: of all shards */
+export async function openShardCache(mostBytes: number): Promise<ShardCache> {
   // Some private windows have no storage at all; training works without.
   const cache = await caches.open(CACHE_NAME).catch(() => undefined)
   return {
@@ -19,7 +19,7 @@ export async function openShardCache(): Promise<ShardCache> {
     async put(name: Sha256, bytes: Uint8Array): Promise<void> {
       if (cache === undefined) return
       // Only a full disk or a revoked permission fails here, and a cache may forget.
-      await makeRoom(cache, bytes.byteLength)
+      await makeRoom(cache, bytes.byteLength, mostBytes)
         .then((room) => (room ? cache.put(keyOf(name), new Response(new Uint8Array(bytes))) : undefined))
         .catch(() => undefined)
     },
@@ -27,11 +27,11 @@ export async function openShardCache(): Promise<ShardCache> {
 }
 
 /** False: the browser has too little left for it. */
-async function makeRoom(cache: Cache, bytes: number): Promise<boolean> {
+async function makeRoom(cache: Cache, bytes: number, mostBytes: number): Promise<boolean> {
   const fits = async (): Promise<boolean> => {
     // Where a browser does not estimate, its own limit holds: put() fails, and that is no harm.
     const { usage = 0, quota = Number.POSITIVE_INFINITY } = (await globalThis.navigator?.storage?.estimate()) ?? {}
-    return usage + bytes <= Math.min(MOST_BYTES, quota - FREE_BYTES)
+    return usage + bytes <= Math.min(mostBytes, quota - FREE_BYTES)
   }
   if (await fits()) return true
   // In the order in which they came (Cache.keys); a browser frees what was deleted in its own time.

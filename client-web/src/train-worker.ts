@@ -10,7 +10,8 @@ addEventListener('message', (event: MessageEvent<ToWorker>) => {
 })
 
 async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void> {
-  const { name, coordinatorUrl, control } = begin
+  const { name, coordinatorUrl, limits, control } = begin
+  const { memoryBytes, uploadBytesPerHour, diskBytes, relaysOnly } = limits
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
   let hidden = false
@@ -18,6 +19,9 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
     coordinatorUrl,
     openPeerNetwork: (access) => peers.open(access),
     isHidden: () => hidden,
+    limits: { memoryBytes, uploadBytesPerHour },
+    diskBytes,
+    relaysOnly,
   })
   const volunteer = createVolunteer(host, { name, onStatus: (status) => tell({ type: 'status', status }) })
   control.onmessage = (event: MessageEvent<ToWorker>) => {

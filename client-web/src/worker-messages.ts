@@ -1,10 +1,17 @@
 // Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
+import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
 export type ToWorker =
   /** once, first; `control` carries everything else, both ways */
-  | { readonly type: 'begin'; readonly name: string; readonly coordinatorUrl: string; readonly control: MessagePort }
+  | {
+      readonly type: 'begin'
+      readonly name: string
+      readonly coordinatorUrl: string
+      readonly limits: VisitorLimits
+      readonly control: MessagePort
+    }
   | { readonly type: 'stop' }
   /** the page was covered or put away, or is seen again */
   | { readonly type: 'hidden'; readonly hidden: boolean }

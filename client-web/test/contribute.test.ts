@@ -76,6 +76,28 @@ test('leaving the page tells the Worker to leave', async () => {
   await page.close()
 })
 
+test('threat 28, threat 52: before the click the page says who sees the address and what the device gives at most; what a visitor sets is kept in the browser and reaches the Worker', async () => {
+  const { page, complaints } = await openPage(browser)
+  await fakeWorker(page, { statuses: [], tellsLimits: true })
+  await page.goto(server.url)
+  const limits = page.locator('details.limits')
+  const shown = limits.locator('summary')
+  await shown.getByText('4 GB memory, 8 GB upload an hour; other volunteers see your address').waitFor()
+  await shown.click()
+  await limits.getByLabel('Memory').fill('1.5')
+  await limits.getByLabel('Upload').fill('0.5')
+  await limits.getByLabel('Storage').fill('0.2')
+  await limits.getByRole('checkbox').check()
+  await shown.getByText('1.5 GB memory, 0.5 GB upload an hour; address hidden').waitFor()
+  await page.reload()
+  await shown.getByText('1.5 GB memory, 0.5 GB upload an hour; address hidden').waitFor()
+  await page.click('button[data-primary]')
+  const given = { memoryBytes: 1.5e9, uploadBytesPerHour: 5e8, diskBytes: 2e8, relaysOnly: true }
+  await page.getByText(JSON.stringify(given)).first().waitFor()
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
 test('leaving the page waits for its goodbye: some ten milliseconds, not felt', async () => {
   const { page } = await openPage(browser)
   await fakeWorker(page, { statuses: [TRAINING] })
@@ -220,6 +242,7 @@ test('on a phone nothing scrolls sideways, the button is in view, and every targ
   const button = await page.locator('button[data-primary]').boundingBox()
   await page.getByText('Botanical Garden Halle').waitFor()
   assert.ok(button !== null && button.y + button.height < 844)
+  await page.click('details.limits summary')
   await targetsAreHigh(page)
   await page.click('button[data-primary]')
   await page.locator('.contribution').getByText('Computing').waitFor()
@@ -229,7 +252,7 @@ test('on a phone nothing scrolls sideways, the button is in view, and every targ
 })
 
 async function targetsAreHigh(page: Page): Promise<void> {
-  for (const target of await page.locator('a, button, input').all()) {
+  for (const target of await page.locator('a, button, input, summary').all()) {
     const box = await target.boundingBox()
     assert.ok(box !== null && box.height >= 44, `${await target.innerText()} is ${box?.height} pixels high`)
   }

@@ -27,6 +27,8 @@ export interface FakeWorker {
   readonly failure?: Failure
   /** does not hear that it is to stop, as inside a kernel */
   readonly hangs?: boolean
+  /** ends at once, and says with which limits it was begun */
+  readonly tellsLimits?: boolean
   /** joins as this member */
   readonly self?: string
 }
@@ -38,8 +40,10 @@ export async function fakeWorker(page: Page, fake: FakeWorker): Promise<void> {
 
 /** Runs in the Worker: nothing of this module exists there. */
 function script(fake: FakeWorker, path: string): void {
-  addEventListener('message', (event: MessageEvent<{ control: MessagePort }>) => {
-    const { control } = event.data
+  addEventListener('message', (event: MessageEvent<{ control: MessagePort; limits: unknown }>) => {
+    const { control, limits } = event.data
+    if (fake.tellsLimits === true)
+      control.postMessage({ type: 'ended', failure: { code: 'internal', message: JSON.stringify(limits) } })
     const coordinator = new WebSocket(path)
     for (const status of fake.statuses) control.postMessage({ type: 'status', status })
     if (fake.self !== undefined) {

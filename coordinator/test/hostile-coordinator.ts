@@ -22,6 +22,8 @@ export interface HostileCoordinator {
   /** paths of requests, in their order */
   readonly asked: string[]
   readonly sockets: Set<WebSocket>
+  /** paths of sockets, in their order */
+  readonly upgrades: string[]
 }
 
 /** Terms as a real coordinator gives them. */
@@ -47,6 +49,7 @@ export async function startHostile({ job, iceServers = [], shard }: HostileOptio
   const terms = await honestTerms()
   const asked: string[] = []
   const sockets = new Set<WebSocket>()
+  const opened: string[] = []
   const server = createServer((request, response) => {
     asked.push(request.url ?? '')
     if (request.url?.startsWith('/api/shards/') && shard !== undefined) return shard(request, response)
@@ -55,6 +58,7 @@ export async function startHostile({ job, iceServers = [], shard }: HostileOptio
   const upgrades = new WebSocketServer({ server })
   upgrades.on('connection', (socket, { url = '' }) => {
     sockets.add(socket)
+    opened.push(url)
     socket.on('error', () => undefined)
     if (url.startsWith('/signalling')) return socket.send(JSON.stringify({ type: 'OPEN' }))
     const welcome: MessageTo<'welcome'> = {
@@ -69,7 +73,7 @@ export async function startHostile({ job, iceServers = [], shard }: HostileOptio
     socket.once('message', () => socket.send(encode(welcome)))
   })
   after(() => upgrades.close())
-  return { url: await listening(server), asked, sockets }
+  return { url: await listening(server), asked, sockets, upgrades: opened }
 }
 
 export interface Victim {

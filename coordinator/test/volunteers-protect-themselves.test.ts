@@ -145,3 +145,34 @@ test(
     assert.doesNotMatch(shown, /\\u001b|\\u0007|\u202e|\\u202e/)
   },
 )
+
+test(
+  'threat 52: a job beyond the limit of memory that the owner set is refused before anything is fetched, and the volunteer stays for another',
+  { timeout: 120_000 },
+  async () => {
+    const { url, asked } = await startHostile({})
+    const victim = startVictim(url, { limits: { memoryBytes: 1000, uploadBytesPerHour: 1e9 } })
+    const { phase, detail } = await victim.status('a refusal', (status) => /raise --max-memory/.test(status.detail))
+    assert.equal(phase, 'waiting')
+    assert.match(detail, /limit of 0\.0 MB of memory/)
+    assert.deepEqual(asked, [])
+    await victim.volunteer.stop()
+    assert.equal(await victim.ended, undefined, 'it did not end by itself')
+  },
+)
+
+test(
+  'threat 28: a volunteer that takes relays only opens no signalling, so that WebRTC learns and tells no address',
+  { timeout: 120_000 },
+  async () => {
+    const { url, sockets, upgrades } = await startHostile({ shard: (_, response) => response.writeHead(404).end() })
+    const victim = startVictim(url, { relaysOnly: true })
+    await victim.status('preparing', ({ phase }) => phase === 'preparing')
+    assert.ok(sockets.size > 0)
+    assert.deepEqual(
+      upgrades.filter((path) => path.startsWith('/signalling')),
+      [],
+    )
+    await victim.volunteer.stop()
+  },
+)

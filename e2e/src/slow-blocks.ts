@@ -18,8 +18,8 @@ export function isSlowness(kind: string): kind is Slowness {
 export function withSlowBlocks(host: VolunteerHost, kind: Slowness, msPerSample: number): VolunteerHost {
   return {
     ...host,
-    async createExecutor(spec, blockSamples) {
-      const executor = await host.createExecutor(spec, blockSamples)
+    async createExecutor(...asked) {
+      const executor = await host.createExecutor(...asked)
       let samples = 0
       return {
         ...executor,

@@ -53,7 +53,7 @@ function memoryCaches(): Pick<CacheStorage, 'open'> {
 
 async function tabStore(): Promise<ShardCache> {
   Object.assign(globalThis, { caches: memoryCaches() })
-  return openShardCache()
+  return openShardCache(1e9)
 }
 
 /** To the coordinator. Once slow, HELD messages stay on the way. */

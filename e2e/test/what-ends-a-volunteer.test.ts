@@ -38,6 +38,14 @@ async function endsWith(code: ErrorCode, { ended, statuses }: Life): Promise<voi
   while (statuses.at(-1)?.phase !== 'failed') await new Promise((resolve) => setTimeout(resolve, 20))
 }
 
+/** It waits for another job: asking for the same one again would be refused again. */
+async function staysWithout({ ended, statuses, stop }: Life): Promise<void> {
+  while (!statuses.some(({ detail }) => detail.includes('waits for another job')))
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  await stop()
+  assert.equal(await ended, undefined)
+}
+
 async function eachOf(codes: readonly ErrorCode[], check: (code: ErrorCode) => Promise<void>): Promise<void> {
   for (let at = 0; at < codes.length; at += AT_ONCE) await Promise.all(codes.slice(at, at + AT_ONCE).map(check))
 }
@@ -58,6 +66,7 @@ test(
         },
       }))
       if (code in FATAL) return endsWith(code, life)
+      if (code === 'own-limit') return staysWithout(life)
       const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
       assert.equal(first, undefined, `${code} is no reason to end`)
       await life.stop()

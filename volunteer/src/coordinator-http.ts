@@ -87,6 +87,8 @@ export interface CoordinatorHttpOptions {
   readonly times?: RequestTimes
   /** absent: with fetch */
   readonly send?: SendRequest | undefined
+  /** called with the bytes of a body; throws when the owner's limit does not allow them */
+  readonly beforeSending?: (bytes: number) => void
 }
 
 export class CoordinatorHttp {
@@ -96,13 +98,16 @@ export class CoordinatorHttp {
   readonly #times: RequestTimes
   readonly #sendRequest: SendRequest
 
+  readonly #beforeSending: (bytes: number) => void
+
   /** `signal`: the volunteer ends */
   constructor(
     url: string,
     session: () => string,
     signal: AbortSignal,
-    { times = REQUEST_TIMES, send = byFetch }: CoordinatorHttpOptions = {},
+    { times = REQUEST_TIMES, send = byFetch, beforeSending = () => undefined }: CoordinatorHttpOptions = {},
   ) {
+    this.#beforeSending = beforeSending
     this.#url = url
     this.#session = session
     this.#signal = signal
@@ -208,6 +213,7 @@ export class CoordinatorHttp {
   async #sendOnce(path: string, asked: Asked): Promise<Response> {
     const silence = new AbortController()
     const bytes = asked.body?.byteLength ?? 0
+    this.#beforeSending(bytes)
     const timer = setTimeout(() => silence.abort(), this.#times.silenceMs + bytes / SLOWEST_LINE)
     try {
       return await this.#sendRequest(this.#url + path, {

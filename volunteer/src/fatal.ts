@@ -10,11 +10,20 @@ export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
   'origin-refused': 'Open the address that the coordinator prints; it serves no other page.',
   'no-adapter': 'Run `npm run doctor`; in a browser, switch WebGPU on or use another browser.',
   'adapter-limit': 'Use a machine or an adapter with more memory, or choose it with --adapter.',
-  'device-lost': 'Restart the volunteer; if the GPU is lost again, update its driver.',
   'session-unknown': 'Start the volunteer again; in a browser, reload the page.',
   usage: 'Check the address and the options with --help.',
   unsupported: 'Update the volunteer: the job asks for something that it does not know.',
   'browser-missing': 'Run `npm run doctor`; it says what is missing.',
+}
+
+/** What ends the work on one job: another job may go well. */
+export function endsJob(error: unknown): error is GridError {
+  return isGridError(error) && (error.code === 'own-limit' || error.code === 'device-lost')
+}
+
+/** Work that fails for it is not given back as if another try could help. */
+export function endsWork(error: unknown): boolean {
+  return isFatal(error) || endsJob(error)
 }
 
 export function isFatalCode(code: string): code is ErrorCode {

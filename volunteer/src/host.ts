@@ -6,7 +6,9 @@ import type { JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import type { RelaySocket } from './collective/relay-link.ts'
 import type { SendRequest } from './coordinator-http.ts'
-import type { Executor } from './graph/executor.ts'
+import type { KeptText } from './declined-jobs.ts'
+import type { Executor, ExecutorBounds } from './graph/executor.ts'
+import type { OwnLimits } from './own-limits.ts'
 
 /** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */
 export interface CoordinatorSocket {
@@ -43,9 +45,9 @@ export interface VolunteerHost {
   signer(): Promise<Signer>
   /**
    * For batches whose blocks have up to `blockSamples` samples.
-   * @throws GridError 'no-adapter', 'adapter-limit'
+   * @throws GridError 'no-adapter', 'adapter-limit', 'own-limit'
    */
-  createExecutor(spec: ModelSpec, blockSamples: number): Promise<Executor>
+  createExecutor(spec: ModelSpec, blockSamples: number, bounds?: ExecutorBounds): Promise<Executor>
   /** absent: with fetch */
   readonly sendRequest?: SendRequest
   /** @throws GridError 'coordinator-lost' when it cannot be reached */
@@ -54,6 +56,12 @@ export interface VolunteerHost {
   /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
   dialRelay(path: string, token: string): Promise<RelaySocket>
   readonly shards: ShardCache
+  /** what its owner allows; absent: DEFAULT_LIMITS */
+  readonly limits?: OwnLimits
+  /** addresses are shown to no other volunteer: every link goes through the coordinator */
+  readonly relaysOnly?: boolean
+  /** jobs that are declined; absent: forgotten at the end */
+  readonly declined?: KeptText
   /** absent: nothing is kept for an audit */
   witness?(terms: JobTerms): StepWitness
   /** A tab in the background: its browser may slow it down. Absent: never. */

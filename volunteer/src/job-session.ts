@@ -34,6 +34,7 @@ import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import type { VolunteerHost } from './host.ts'
+import { DEFAULT_LIMITS, executorBytes } from './own-limits.ts'
 import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { AsyncMode } from './sync/async-mode.ts'
@@ -50,6 +51,8 @@ export interface JobSessionParts {
   readonly http: CoordinatorHttp
   readonly network: PeerNetwork
   readonly linkOpenMs: number | undefined
+  /** the executor lost its device, and goes on with a new one */
+  onDeviceLost(): void
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
   send(message: ToCoordinator): void
   onChange(): void
@@ -140,7 +143,7 @@ export class JobSession {
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
   /**
-   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'cancelled';
+   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'own-limit', 'cancelled';
    * whatever failed, the executor is released
    */
   static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {
@@ -152,9 +155,11 @@ export class JobSession {
         'model-hash',
         `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`,
       )
+    const maxBytes = executorBytes(spec, parts.host.limits ?? DEFAULT_LIMITS)
     // pages load it when there is such a job
     const library = terms.local && (await loaded(import('./sync/local-round.ts')))
-    const executor = await parts.host.createExecutor(spec, terms.blockSamples)
+    const bounds = { maxBytes, onDeviceLost: () => parts.onDeviceLost() }
+    const executor = await parts.host.createExecutor(spec, terms.blockSamples, bounds)
     const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
     try {
       await session.#warmUp(signal)

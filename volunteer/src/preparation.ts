@@ -1,7 +1,7 @@
 // Preparing for a job, one job at a time: a newer one cancels the older one, whose executor is released before the next
 // begins. What fails on the way is tried again until it works, is fatal (fatal.ts), or the job is no longer wanted.
 import { isGridError, type JobId, type JobTerms } from '@starling-grid/protocol'
-import { isFatal } from './fatal.ts'
+import { endsWork } from './fatal.ts'
 import { JobSession, type JobSessionParts } from './job-session.ts'
 import { persistently } from './retry.ts'
 
@@ -21,7 +21,7 @@ export class Preparation {
     return this.#newest?.job
   }
 
-  /** Undefined: another job came first, or cancel(). @throws what is fatal */
+  /** Undefined: another job came first, or cancel(). @throws what is fatal, or ends the work on this job */
   async begin(terms: JobTerms, parts: JobSessionParts, onRetry: OnRetry): Promise<JobSession | undefined> {
     this.cancel()
     const order = { job: terms.id, cancel: new AbortController() }
@@ -55,7 +55,7 @@ async function prepare(
     return await persistently(() => JobSession.prepare(terms, parts, signal), {
       backoff: BACKOFF,
       signal,
-      worthIt: (error) => !isFatal(error),
+      worthIt: (error) => !endsWork(error),
       onRetry,
     })
   } catch (error) {

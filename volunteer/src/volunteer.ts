@@ -12,12 +12,15 @@ import {
   type ToVolunteer,
 } from '@starling-grid/protocol'
 import { ownIceServers } from './collective/candidate-gate.ts'
+import { metered, meteredNetwork, noDirectLinks } from './collective/metered-network.ts'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
-import { explained, isFatal } from './fatal.ts'
+import { type Declined, DeclinedJobs } from './declined-jobs.ts'
+import { endsJob, explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
 import type { JobSession, JobSessionParts } from './job-session.ts'
+import { DEFAULT_LIMITS, UploadBudget } from './own-limits.ts'
 import { pause } from './pause.ts'
 import { Preparation } from './preparation.ts'
 import { persistently } from './retry.ts'
@@ -69,6 +72,8 @@ class VolunteerLife implements Volunteer {
   /** jobs that this volunteer took part in, or prepared for */
   readonly #jobs = new Set<JobId>()
   readonly #preparation = new Preparation()
+  readonly #budget: UploadBudget
+  readonly #declined: DeclinedJobs
   #session: JobSession | undefined
   /** the job that this volunteer said `ready` for on the socket that is open now */
   #joined: JobId | undefined
@@ -86,7 +91,11 @@ class VolunteerLife implements Volunteer {
       onRefused: (refusal) => this.#refused(refusal),
       onAway: (why, retryMs) => this.#away(why, retryMs),
     })
+    this.#budget = new UploadBudget((host.limits ?? DEFAULT_LIMITS).uploadBytesPerHour)
+    this.#budget.onSpent = (error) => this.#failed(error)
+    this.#declined = new DeclinedJobs(host.declined)
     this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
+      beforeSending: (bytes) => this.#budget.take(bytes),
       send: host.sendRequest,
     })
   }
@@ -104,6 +113,7 @@ class VolunteerLife implements Volunteer {
   async #live(): Promise<void> {
     this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS)
     try {
+      await this.#declined.load()
       await this.#link.run(this.#end.signal)
       if (this.#failure !== undefined) throw this.#failure
     } catch (error) {
@@ -135,12 +145,33 @@ class VolunteerLife implements Volunteer {
    * Ends the volunteer when the error is on the list (fatal.ts); another one costs the session, and the job is prepared
    * anew.
    */
-  #failed = (error: unknown): void => {
+  #failed = (error: unknown, terms = this.#session?.terms): void => {
     if (isFatal(error)) return this.#giveUp(error)
-    const terms = this.#session?.terms
+    if (terms !== undefined && this.#declines(terms, error)) return
     this.#endSession()
     this.#board.preparingAgain(describeError(error), START_OVER_MS)
     if (terms !== undefined) void pause(Math.random() * START_OVER_MS, this.#end.signal).then(() => this.#take(terms))
+  }
+
+  /** True: this volunteer leaves the job, and takes another one. */
+  #declines({ id }: JobTerms, error: unknown): boolean {
+    if (!endsJob(error)) return false
+    if (error.code === 'device-lost' && !this.#declined.lost(id)) return false
+    if (error.code === 'own-limit')
+      this.#declined.add(id, error.message, this.#budget.isSpent ? this.#budget.refillMs : Number.POSITIVE_INFINITY)
+    this.#leaveJob()
+    return true
+  }
+
+  /** The executor goes on with a new device, unless the job lost too many. */
+  #lostDevice({ id }: JobTerms): void {
+    if (this.#declined.lost(id) && this.#session?.terms.id === id) this.#leaveJob()
+  }
+
+  /** A new connection, without a word of this job: its members do not wait for this volunteer. */
+  #leaveJob(): void {
+    this.#dropSession()
+    this.#link.renew('the volunteer leaves this job')
   }
 
   /** Put out, but not for good: what it holds may be why, so it comes back with nothing. */
@@ -199,7 +230,7 @@ class VolunteerLife implements Volunteer {
     this.#openingNetwork = true
     const { signal } = this.#end
     try {
-      const network = await persistently(() => this.#host.openPeerNetwork(this.#requireAccess()), {
+      const network = await persistently(() => this.#openLinks(), {
         backoff: NETWORK_BACKOFF,
         signal,
         worthIt: (error) => !isFatal(error),
@@ -212,6 +243,13 @@ class VolunteerLife implements Volunteer {
     } finally {
       this.#openingNetwork = false
     }
+  }
+
+  async #openLinks(): Promise<PeerNetwork> {
+    const { relaysOnly = false } = this.#host
+    const access = this.#requireAccess()
+    const network = relaysOnly ? noDirectLinks() : await this.#host.openPeerNetwork(access)
+    return meteredNetwork(network, (bytes) => this.#budget.take(bytes))
   }
 
   #requireAccess(): SignallingAccess {
@@ -230,7 +268,17 @@ class VolunteerLife implements Volunteer {
   #take(terms: JobTerms): void {
     if (this.#offered?.id !== terms.id || this.#end.signal.aborted || this.#preparation.job === terms.id) return
     if (this.#session?.terms.id === terms.id) return this.#askForAdmission(this.#session)
-    void this.#prepare(terms).catch(this.#failed)
+    const declined = this.#declined.find(terms.id)
+    if (declined !== undefined) return this.#decline(terms, declined)
+    void this.#prepare(terms).catch((error: unknown) => this.#failed(error, terms))
+  }
+
+  /** Waits for another job, or for this one later. */
+  #decline(terms: JobTerms, { reason, until }: Declined): void {
+    const ms = until - Date.now()
+    const later = Number.isFinite(ms) ? `; it takes this one again in ${Math.ceil(ms / 60_000)} min` : ''
+    this.#board.waiting(`waits for another job: ${reason}${later}`)
+    if (Number.isFinite(ms)) void pause(ms, this.#end.signal).then(() => this.#take(terms))
   }
 
   #askForAdmission(session: JobSession): void {
@@ -254,7 +302,8 @@ class VolunteerLife implements Volunteer {
     this.#askForAdmission(session)
   }
 
-  #partsOf({ id }: JobTerms, network: PeerNetwork): JobSessionParts {
+  #partsOf(terms: JobTerms, network: PeerNetwork): JobSessionParts {
+    const { id } = terms
     const linkOpenMs = this.#access?.linkOpenMs
     const mine = (): JobSession | undefined => (this.#session?.terms.id === id ? this.#session : undefined)
     return {
@@ -263,10 +312,11 @@ class VolunteerLife implements Volunteer {
       http: this.#http,
       network,
       linkOpenMs,
-      onFatal: this.#failed,
+      onDeviceLost: () => this.#lostDevice(terms),
+      onFatal: (error) => this.#failed(error),
       openRelay: async (member, signal) => {
         const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
-        return openRelayLink(
+        const link = await openRelayLink(
           {
             self: this.#self,
             token: this.#link.session,
@@ -276,6 +326,7 @@ class VolunteerLife implements Volunteer {
           member,
           signal,
         )
+        return metered(link, (bytes) => this.#budget.take(bytes))
       },
       send: (message) => (this.#joined === id ? this.#link.send(named(id, message)) : undefined),
       onChange: () => this.#show(mine()),

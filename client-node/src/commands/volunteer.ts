@@ -1,9 +1,11 @@
 // `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
 import { randomBytes } from 'node:crypto'
 import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
-import { createVolunteer } from '@starling-grid/volunteer'
+import { createVolunteer, DEFAULT_LIMITS } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
+import { bytesIn } from '../byte-size.ts'
 import { createNodeHost } from '../host.ts'
+import { DEFAULT_DISK_BYTES } from '../shard-cache.ts'
 import { TerminalStatus } from '../terminal-status.ts'
 
 /** exit code of a process that was told twice to stop */
@@ -15,6 +17,18 @@ interface Options {
   readonly executor: 'webgpu' | 'reference'
   readonly once?: boolean
   readonly allowIce: readonly string[]
+  /** bytes */
+  readonly maxMemory: number
+  readonly maxUpload: number
+  readonly maxDisk: number
+  readonly relaysOnly?: boolean
+}
+
+const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'
+const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
+
+function size(flags: string, text: string, bytes: number): Option {
+  return new Option(flags, text).default(bytes, `${bytes / 1e9}GB`).argParser(bytesIn)
 }
 
 export async function volunteer(argv: string[]): Promise<number> {
@@ -31,16 +45,33 @@ export async function volunteer(argv: string[]): Promise<number> {
       "hosts of STUN and TURN servers that may be asked, beside the coordinator's own",
       [],
     )
+    .addOption(size('--max-memory <size>', MEMORY_TEXT, DEFAULT_LIMITS.memoryBytes))
+    .addOption(size('--max-upload <size>', UPLOAD_TEXT, DEFAULT_LIMITS.uploadBytesPerHour))
+    .addOption(size('--max-disk <size>', 'bytes of data that are kept for later', DEFAULT_DISK_BYTES))
+    .option(
+      '--relays-only',
+      'show the address of this machine to no other volunteer: all links go through the coordinator',
+    )
     .option('--once', 'end with the run that it takes part in')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { name, adapter, executor, once = false, allowIce } = program.opts<Options>()
+  const { name, adapter, executor, once = false, allowIce, relaysOnly = false, ...most } = program.opts<Options>()
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
     throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
   const coordinatorUrl = originOf(program.args[0] ?? '')
   const terminal = new TerminalStatus(process.stderr)
   process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
-  const taking = createVolunteer(createNodeHost({ coordinatorUrl, executor, adapter, allowedIce: allowIce }), {
+  const limits = { memoryBytes: most.maxMemory, uploadBytesPerHour: most.maxUpload }
+  const host = createNodeHost({
+    coordinatorUrl,
+    executor,
+    adapter,
+    allowedIce: allowIce,
+    limits,
+    maxDiskBytes: most.maxDisk,
+    relaysOnly,
+  })
+  const taking = createVolunteer(host, {
     name,
     once,
     onStatus: (status) => terminal.show(status),

@@ -2,9 +2,11 @@
 import { MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { Contribution } from './contribution.tsx'
+import { LimitsForm } from './limits-form.tsx'
 import { type Refusal, refusalAtSight, refusalOf, type Surroundings } from './refusal.ts'
 import type { Session, SessionState } from './session.ts'
 import { StatusLine } from './status-line.tsx'
+import { rememberedLimits, rememberLimits, type VisitorLimits } from './visitor-limits.ts'
 import { rememberedName, rememberName } from './visitor-name.ts'
 
 const START_LABEL: Readonly<Record<Exclude<SessionState, Busy>['type'], string>> = {
@@ -57,9 +59,14 @@ function RefusalNote(props: { readonly refusal: Refusal }) {
 
 function StartForm(props: { readonly session: Session; readonly label: string }) {
   const [name, setName] = useState(rememberedName)
+  const [limits, setLimits] = useState(rememberedLimits)
+  const choose = (changed: VisitorLimits): void => {
+    setLimits(changed)
+    rememberLimits(changed)
+  }
   const start = (event: SubmitEvent): void => {
     event.preventDefault()
-    void props.session.start(rememberName(name))
+    void props.session.start(rememberName(name), limits)
   }
   return (
     <form class="start" onSubmit={start}>
@@ -76,6 +83,7 @@ function StartForm(props: { readonly session: Session; readonly label: string })
           onInput={(event) => setName(event.currentTarget.value)}
         />
       </label>
+      <LimitsForm limits={limits} onChange={choose} />
     </form>
   )
 }

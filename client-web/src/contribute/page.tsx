@@ -62,7 +62,9 @@ function Promises() {
           This tab computes on your graphics processor. Nothing is installed, and nothing else on this device is read.
         </li>
         <li>You receive data and a description of the model, never foreign code.</li>
-        <li>Other volunteers in the ring see your network address, as in a video call.</li>
+        <li>
+          Other volunteers in the ring see your network address, as in a video call, unless you hide it under Limits.
+        </li>
         <li>
           Close the tab or press Stop whenever you like: what was counted stays, another member computes the rest.
         </li>

@@ -6,6 +6,7 @@ import type { PeerNetwork, SignallingAccess, VolunteerStatus } from '@starling-g
 import { requestAdapter } from '../gpu.ts'
 import workerUrl from '../train-worker.ts?worker&url'
 import type { Failure, FromWorker, ToWorker } from '../worker-messages.ts'
+import type { VisitorLimits } from './visitor-limits.ts'
 
 /** Leaving takes two messages; a Worker that is stuck in a kernel longer than this is ended from outside. */
 const STOP_MS = 4000
@@ -55,7 +56,7 @@ export class Session {
     return this.#self
   }
 
-  async start(name: string): Promise<void> {
+  async start(name: string, limits: VisitorLimits): Promise<void> {
     if (this.#running !== undefined || this.#state.value.type === 'running') return
     this.#earlier = this.#status()
     this.#state.value = { type: 'running', status: null }
@@ -66,7 +67,7 @@ export class Session {
     }
     const broke = (message: string): void =>
       this.#end({ type: 'failed', status: this.#status(), failure: { code: 'internal', message } })
-    this.#running = startWorker(name, (message) => this.#heard(message), broke)
+    this.#running = startWorker({ name, limits }, (message) => this.#heard(message), broke)
   }
 
   stop(): void {
@@ -150,12 +151,16 @@ export class Session {
   }
 }
 
-function startWorker(name: string, heard: (message: FromWorker) => void, broke: (message: string) => void): Running {
+function startWorker(
+  { name, limits }: { readonly name: string; readonly limits: VisitorLimits },
+  heard: (message: FromWorker) => void,
+  broke: (message: string) => void,
+): Running {
   const worker = new Worker(workerUrl, { type: 'module' })
   const { port1, port2 } = new MessageChannel()
   port1.onmessage = (event: MessageEvent<FromWorker>) => heard(event.data)
   worker.onerror = (event) => broke(event.message || 'its Worker could not be loaded')
-  const begin: ToWorker = { type: 'begin', name, coordinatorUrl: location.origin, control: port2 }
+  const begin: ToWorker = { type: 'begin', name, coordinatorUrl: location.origin, limits, control: port2 }
   worker.postMessage(begin, [port2])
   const visibility = new AbortController()
   const running: Running = { worker, control: port1, visibility, network: undefined }

@@ -398,8 +398,8 @@ export const ARITHMETIC: readonly Mutant[] = [
     [
       [
         'what backward adds to is not cleared',
-        'if (clearGradient) for (const { start, end } of this.plan.cleared)',
-        'if (!clearGradient) for (const { start, end } of this.plan.cleared)',
+        'if (index === 0 && options.clearGradient) this.clearGradient(encoder)',
+        'if (index === 0 && !options.clearGradient) this.clearGradient(encoder)',
       ],
       [
         'parameters are written while a run uses them',

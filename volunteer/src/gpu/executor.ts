@@ -19,6 +19,8 @@ export interface GpuExecutorOptions {
   readonly readText: ReadText
   /** samples of one run at most; larger batches run in pieces */
   readonly maxMicroBatch?: number
+  /** of the device's memory, as its owner allows; absent: what the adapter has */
+  readonly maxBytes?: number
   /** how values between kernels are stored; absent: f32 */
   readonly precision?: Precision
   /** keep less and compute it again in backward: less memory, more time, equal bits */

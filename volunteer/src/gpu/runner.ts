@@ -7,7 +7,7 @@ import type { Choose } from '../graph/choice.ts'
 import type { EncodeOrder } from '../graph/executor.ts'
 import { gather } from '../graph/flat-views.ts'
 import type { Precision } from '../graph/half.ts'
-import { planGraph, type Plan } from '../graph/plan.ts'
+import { MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
@@ -31,6 +31,8 @@ export interface GpuRunnerOptions {
   /** absent: the first guess for the adapter */
   readonly choose?: Choose
   readonly maxMicroBatch?: number
+  /** of the device's memory, as its owner allows */
+  readonly maxBytes?: number
   /** absent: f32 */
   readonly precision?: Precision
   /** keep less and compute it again in backward */
@@ -60,11 +62,13 @@ function planFor({
   precision = 'f32',
   recompute = false,
   maxMicroBatch = DEFAULT_MICRO_BATCH,
+  maxBytes = Number.POSITIVE_INFINITY,
 }: GpuRunnerOptions): Plan {
   return planGraph(graph, {
     traits: traitsOf(device, software),
     limits: device.limits,
     maxMicroBatch,
+    maxBytes,
     precision,
     recompute,
     ...(choose ? { choose } : {}),
@@ -207,13 +211,8 @@ export class GpuRunner implements GraphRunner {
     for (const [index, section] of sections.entries()) {
       const buffer = await this.readback.acquire(section.bytes)
       if (index === 0) this.prepare(request)
-      this.queue.submit([
-        this.encode(section, buffer, {
-          samples: request.samples,
-          clearGradient: index === 0 && request.clearGradient === true,
-          ready: encoders?.[index],
-        }),
-      ])
+      const options = { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true }
+      this.submitSection(section, buffer, { ...options, ready: encoders?.[index] })
       const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(
         ({ values, encoded }) => (request.early?.onFinal(index, encoded), values),
       )
@@ -228,26 +227,40 @@ export class GpuRunner implements GraphRunner {
     this.program.setScalars(this.queue, { samples, lossScale, adds: !clearGradient })
   }
 
-  private encode(
-    { passes, copies, encoded }: Section,
-    buffer: GPUBuffer,
-    { samples, clearGradient, ready }: EncodeOptions,
-  ): GPUCommandBuffer {
-    const encoder = this.watch.device.createCommandEncoder()
-    if (clearGradient)
-      for (const { start, end } of this.plan.cleared)
-        encoder.clearBuffer(this.program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
-    if (passes.length > 0) {
-      const pass = encoder.beginComputePass()
-      this.program.encode(pass, passes, samples)
-      pass.end()
+  /** In pieces that each keep the device busy for a moment only: what its owner sees is drawn between them. */
+  private submitSection(section: Section, buffer: GPUBuffer, options: EncodeOptions): void {
+    const pieces = inSubmits(section.passes)
+    for (const [index, passes] of pieces.entries()) {
+      const encoder = this.watch.device.createCommandEncoder()
+      if (index === 0 && options.clearGradient) this.clearGradient(encoder)
+      this.encodePasses(encoder, passes, options.samples)
+      if (index === pieces.length - 1) this.encodeCopies(encoder, section, { buffer, ready: options.ready })
+      this.queue.submit([encoder.finish()])
     }
+  }
+
+  private clearGradient(encoder: GPUCommandEncoder): void {
+    for (const { start, end } of this.plan.cleared)
+      encoder.clearBuffer(this.program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
+  }
+
+  private encodePasses(encoder: GPUCommandEncoder, passes: readonly PlannedPass[], samples: number): void {
+    if (passes.length === 0) return
+    const pass = encoder.beginComputePass()
+    this.program.encode(pass, passes, samples)
+    pass.end()
+  }
+
+  private encodeCopies(
+    encoder: GPUCommandEncoder,
+    { copies, encoded }: Section,
+    { buffer, ready }: { readonly buffer: GPUBuffer; readonly ready: ReadyEncoder | undefined },
+  ): void {
     for (const { source, offset } of copies)
       if (source.bytes > 0)
         encoder.copyBufferToBuffer(this.bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
     if (encoded && ready) this.encodeRuns(encoder, encoded, ready)
     if (encoded && ready) encoder.copyBufferToBuffer(ready.encoder.output, 0, buffer, encoded.offset, encoded.bytes)
-    return encoder.finish()
   }
 
   private encodeRuns(
@@ -328,4 +341,19 @@ function plain(values: Float32Array): Float32Array<ArrayBuffer>
 function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
 function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> {
   return values.buffer instanceof ArrayBuffer ? (values as Float32Array<ArrayBuffer>) : values.slice()
+}
+
+/** Passes in their order, in pieces of at most MAX_WORK; one piece at least. */
+export function inSubmits(passes: readonly PlannedPass[]): PlannedPass[][] {
+  const pieces: PlannedPass[][] = [[]]
+  let work = 0
+  for (const pass of passes) {
+    if (work > 0 && work + pass.work > MAX_WORK) {
+      pieces.push([])
+      work = 0
+    }
+    pieces.at(-1)?.push(pass)
+    work += pass.work
+  }
+  return pieces
 }

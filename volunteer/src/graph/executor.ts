@@ -66,6 +66,14 @@ export interface EncodeOrder {
   readonly cpuMsPerMillion: number
 }
 
+/** What an executor may do to this machine. */
+export interface ExecutorBounds {
+  /** of the device's memory, or of this process where no device computes */
+  readonly maxBytes: number
+  /** the device was lost, and is opened again */
+  onDeviceLost(): void
+}
+
 export interface Executor {
   readonly adapter: AdapterDescription
   /** Replaces all parameters. flat (parameterCount,) in the order of the model's parameter layout. */

@@ -4,11 +4,13 @@
 import { GridError } from '@starling-grid/protocol'
 import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
+import { overLimit } from '../own-limits.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
 import type { Graph } from './build.ts'
 import { firstGuess, type Choose } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
+import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf, type Precision } from './half.ts'
 import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
@@ -28,6 +30,8 @@ export interface PlannedPass {
   readonly origin: PassOrigin
   /** in the order of the pass's bound bindings */
   readonly resources: readonly Resource[]
+  /** what it takes at capacity, at most: FLOP, and bytes that count as FLOP_PER_BYTE each */
+  readonly work: number
 }
 
 export interface Plan {
@@ -60,6 +64,8 @@ export interface PlanOptions {
   readonly traits: AdapterTraits
   readonly limits: PlanLimits
   readonly maxMicroBatch: number
+  /** of the device's memory, as its owner allows; absent: what the adapter has */
+  readonly maxBytes?: number
   /** absent: the first guess for the adapter */
   readonly choose?: Choose
   /** of values between kernels; absent: f32 */
@@ -75,13 +81,30 @@ const POOL_BUDGET_BYTES = 512 * 1024 * 1024
 /** … up to which scratch is kept from forward to backward: no adapter misses so little. */
 const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
 
+/** What a weak GPU computes while it moves a byte: 100 GFLOP/s beside 12 GB/s. */
+const FLOP_PER_BYTE = 8
+/**
+ * Work of one dispatch, and of what is submitted at once: 0.7 s of a weak GPU. Windows resets a driver that is busy for
+ * two seconds, and a desktop shows nothing meanwhile.
+ */
+export const MAX_WORK = 2 ** 36
+
 /**
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
- * @throws GridError('adapter-limit') naming the limit when not even one sample fits
+ * @throws GridError('adapter-limit') naming the limit when not even one sample fits; 'own-limit' when it fits the
+ * adapter and not what its owner allows, or keeps the adapter busy for too long
  */
 export function planGraph(
   whole: Graph,
-  { traits, limits, maxMicroBatch, choose = firstGuess(traits), precision = 'f32', recompute = false }: PlanOptions,
+  {
+    traits,
+    limits,
+    maxMicroBatch,
+    maxBytes = Number.POSITIVE_INFINITY,
+    choose = firstGuess(traits),
+    precision = 'f32',
+    recompute = false,
+  }: PlanOptions,
 ): Plan {
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError(
@@ -98,17 +121,37 @@ export function planGraph(
     const plans = [shareScratch(drafts), drafts].map((passes) =>
       planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }),
     )
-    const fitting = plans.filter((plan) => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
+    const allowed = plans.filter((plan) => ownObstacle(plan, maxBytes) === undefined)
+    const fitting = allowed.filter((plan) => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
     const [best] = fitting.filter((plan, i) => poolBytes(plan) <= SHARED_SCRATCH_BYTES || i === fitting.length - 1)
     if (best) return best
     if (capacity > 1) continue
     const [obstacle] = plans.map((plan) => firstObstacle(plan, limits))
+    const last = plans.at(-1)
+    const own = last && ownObstacle(last, maxBytes)
+    if (obstacle === undefined && own !== undefined) throw own
     throw new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle}.`)
   }
 }
 
 function isCrowded(plan: Plan): boolean {
   return poolBytes(plan) > POOL_BUDGET_BYTES
+}
+
+/** What the owner of the adapter does not give, although the adapter could. */
+function ownObstacle(plan: Plan, maxBytes: number): GridError | undefined {
+  const bytes = poolBytes(plan) + 2 * Float32Array.BYTES_PER_ELEMENT * plan.flat.deviceLength
+  if (bytes > maxBytes) return overLimit('memory', bytes, maxBytes)
+  const passes = PARTS.flatMap((part) => plan.parts[part])
+  const longest = passes.reduce<PlannedPass | undefined>(
+    (most, pass) => (pass.work > (most?.work ?? MAX_WORK) ? pass : most),
+    undefined,
+  )
+  if (longest === undefined) return undefined
+  return new GridError(
+    'own-limit',
+    `expected kernels of at most ${(MAX_WORK / 1e9).toFixed(0)} GFLOP, got ${longest.origin.kernel} with ${(longest.work / 1e9).toFixed(0)}; take part in a job with a smaller model`,
+  )
 }
 
 export function poolBytes({ buffers }: Plan): number {
@@ -145,6 +188,7 @@ function planCapacity(
         pass,
         origin,
         resources: boundBindings(pass).map((binding, i) => resourceOf(operands[i], binding, flat, memory.placeOf)),
+        work: workOf(graph, { pass, origin }, capacity),
       }))
   const forward = planned('forward')
   return {
@@ -163,6 +207,15 @@ function planCapacity(
     },
     placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
+}
+
+/** Of all passes of its call: a bound of each. */
+function workOf(graph: Graph, { pass, origin }: Pick<DraftPass, 'pass' | 'origin'>, capacity: number): number {
+  const [part, index] = origin.call.split('.')
+  const call = graph[part as GraphPart][Number(index)]
+  if (call === undefined) throw new Error(`internal: no call ${origin.call}`)
+  const bytes = boundBindings(pass).reduce((sum, binding) => sum + bindingBytes(binding), 0)
+  return flopsOf(call, capacity) + FLOP_PER_BYTE * bytes
 }
 
 /**

@@ -6,25 +6,37 @@ import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from
 
 export type OpenExecutor = () => Promise<Executor>
 
-/** `open`: a new device and an executor on it. `say`: told of the loss and of what comes after it. */
-export async function renewedExecutor(open: OpenExecutor, say: (text: string) => void): Promise<Executor> {
-  return new RenewedExecutor(await open(), open, say)
+/**
+ * `open`: a new device and an executor on it. `say`: told of the loss and of what comes after it. `onLost`: counts it.
+ */
+export async function renewedExecutor(
+  open: OpenExecutor,
+  say: (text: string) => void,
+  onLost: () => void = () => undefined,
+): Promise<Executor> {
+  return new RenewedExecutor(await open(), open, { say, onLost })
 }
 
 class RenewedExecutor implements Executor {
   readonly #open: OpenExecutor
   readonly #say: (text: string) => void
+  readonly #onLost: () => void
   readonly #first: Executor
   #current: Executor
   #renewal: Promise<void> | undefined
   #parameters: Float32Array | undefined
   #destroyed = false
 
-  constructor(first: Executor, open: OpenExecutor, say: (text: string) => void) {
+  constructor(
+    first: Executor,
+    open: OpenExecutor,
+    { say, onLost }: { readonly say: (text: string) => void; readonly onLost: () => void },
+  ) {
     this.#first = first
     this.#current = first
     this.#open = open
     this.#say = say
+    this.#onLost = onLost
   }
 
   get adapter(): AdapterDescription {
@@ -74,6 +86,7 @@ class RenewedExecutor implements Executor {
   }
 
   async #renew(reason: string): Promise<void> {
+    this.#onLost()
     this.#say(`${reason} Opening it again, once.`)
     this.#first.destroy()
     const renewed = await this.#open()

@@ -14,7 +14,7 @@ import {
 import type { Compute, NamedParameters } from '../compute.ts'
 import type { PushAnswer } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
-import { isFatal } from '../fatal.ts'
+import { endsWork } from '../fatal.ts'
 import type { GradientLease } from '../gradient-buffers.ts'
 import type { Batch } from '../graph/executor.ts'
 import { backoffMs } from '../retry.ts'
@@ -71,7 +71,7 @@ export class AsyncMode {
       await this.#work(grant, lease)
     } catch (error) {
       if (!current()) return
-      if (isFatal(error)) throw error
+      if (endsWork(error)) throw error
       giveBack(grant.leases, error, this.#parts.send)
       this.#parts.onActivity('exchanging', `trying again: ${describeError(error)}`)
       await new Promise((resolve) => setTimeout(resolve, backoffMs(this.#failures++, RETRY)))

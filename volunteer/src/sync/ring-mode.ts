@@ -19,7 +19,7 @@ import { RankFailure } from '../collective/rank-failure.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'
-import { isFatal } from '../fatal.ts'
+import { endsWork } from '../fatal.ts'
 import type { StepWitness } from '../host.ts'
 import type { HeldVersion } from '../recovery/held-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
@@ -323,7 +323,7 @@ export class RingMode {
 
   #computeFailed(gen: number, error: unknown): void {
     if (error instanceof RankFailure) return this.#refuse(gen, this.#parts.core.id, error)
-    if (!isFatal(error)) return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
+    if (!endsWork(error)) return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
     this.#parts.onFatal(error)
   }
 

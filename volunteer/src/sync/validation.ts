@@ -11,7 +11,7 @@ import {
 } from '@starling-grid/protocol'
 import type { Compute, NamedParameters } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
-import { isFatal } from '../fatal.ts'
+import { endsWork } from '../fatal.ts'
 
 export interface ValidationParts {
   readonly compute: Pick<Compute, 'evaluate'>
@@ -37,7 +37,7 @@ export async function validateLeases(
       left = left.filter((one) => one !== lease)
     }
   } catch (error) {
-    if (isFatal(error)) throw error
+    if (endsWork(error)) throw error
     giveBack(left, error, parts.send)
   }
 }

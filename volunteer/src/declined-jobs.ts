@@ -1,0 +1,89 @@
+// Jobs that this volunteer does not take for a while, and why: those that the owner's limits refuse, and those that lost
+// its GPU again and again. The latter are remembered beyond a restart, so that no job breaks a driver at every start.
+import { type JobId, parseJson } from '@starling-grid/protocol'
+
+/** A text that outlives the volunteer, in its owner's storage; an absent or damaged one is an empty one. */
+export interface KeptText {
+  read(): Promise<string | undefined>
+  write(text: string): Promise<void>
+}
+
+/** Losses of the device in LOSS_WINDOW_MS after which the job is left. One is repaired, two may be another program's. */
+export const MOST_LOSSES = 3
+const LOSS_WINDOW_MS = 3_600_000
+/** ms that a job which loses the device is not taken */
+export const DECLINED_MS = 6 * 3_600_000
+/** Jobs that are remembered, the latest ones. */
+const MOST_JOBS = 64
+const MOST_BYTES = 64 * 1024
+
+export interface Declined {
+  readonly reason: string
+  /** by the clock on the wall; infinite: while this volunteer runs */
+  readonly until: number
+}
+
+interface Note {
+  readonly job: string
+  /** when the device was lost */
+  readonly losses: readonly number[]
+  readonly until: number
+}
+
+export class DeclinedJobs {
+  readonly #kept: KeptText | undefined
+  readonly #now: () => number
+  readonly #declined = new Map<JobId, Declined>()
+  #losses = new Map<string, Note>()
+
+  constructor(kept: KeptText | undefined, now: () => number = Date.now) {
+    this.#kept = kept
+    this.#now = now
+  }
+
+  /** What earlier visits wrote. */
+  async load(): Promise<void> {
+    const text = await this.#kept?.read().catch(() => undefined)
+    this.#losses = new Map(notesIn(text).map((note) => [note.job, note]))
+  }
+
+  find(job: JobId): Declined | undefined {
+    const until = this.#losses.get(job)?.until ?? 0
+    const declined = this.#declined.get(job) ?? { reason: LOST_REASON, until }
+    return declined.until > this.#now() ? declined : undefined
+  }
+
+  add(job: JobId, reason: string, ms: number): void {
+    this.#declined.set(job, { reason, until: this.#now() + ms })
+  }
+
+  /** The device was lost while this job ran. True: the job is declined from now on. */
+  lost(job: JobId): boolean {
+    const now = this.#now()
+    const before = this.#losses.get(job)?.losses ?? []
+    const losses = [...before.filter((at) => now - at < LOSS_WINDOW_MS), now].slice(-MOST_LOSSES)
+    const isDeclined = losses.length >= MOST_LOSSES
+    this.#losses.delete(job)
+    this.#losses.set(job, { job, losses, until: isDeclined ? now + DECLINED_MS : 0 })
+    const notes = [...this.#losses.values()].slice(-MOST_JOBS)
+    void this.#kept?.write(JSON.stringify(notes)).catch(() => undefined) // no storage: it is known until the end
+    return isDeclined
+  }
+}
+
+const LOST_REASON = `this job lost the GPU ${MOST_LOSSES} times within an hour`
+
+function notesIn(text: string | undefined): Note[] {
+  try {
+    const notes = text === undefined ? [] : parseJson(text, MOST_BYTES, 'jobs that are declined')
+    return Array.isArray(notes) ? notes.filter(isNote).slice(-MOST_JOBS) : []
+  } catch {
+    return []
+  }
+}
+
+function isNote(value: unknown): value is Note {
+  if (typeof value !== 'object' || value === null) return false
+  const { job, losses, until } = value as Partial<Record<keyof Note, unknown>>
+  return typeof job === 'string' && Number.isFinite(until) && Array.isArray(losses) && losses.every(Number.isFinite)
+}

@@ -1,0 +1,133 @@
+// What the owner of a machine allows: refused before anything is fetched, allocated, compiled or sent.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gpt, lenet5, mlp, parseModelSpec } from '@starling-grid/model'
+import { isGridError, jobId, memberId } from '@starling-grid/protocol'
+import { PLAIN_TRAITS } from '@starling-grid/shaders'
+import { MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
+import { meteredNetwork } from '../src/collective/metered-network.ts'
+import { DECLINED_MS, DeclinedJobs, MOST_LOSSES } from '../src/declined-jobs.ts'
+import { inSubmits } from '../src/gpu/runner.ts'
+import { buildGraph } from '../src/graph/build.ts'
+import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
+import { DEFAULT_LIMITS, executorBytes, UploadBudget } from '../src/own-limits.ts'
+
+const HUGE = { maxStorageBufferBindingSize: 2 ** 40, maxBufferSize: 2 ** 40, maxStorageBuffersPerShaderStage: 10 }
+const HOUR = 3_600_000
+
+function refusal(work: () => unknown): string {
+  try {
+    work()
+  } catch (error) {
+    if (isGridError(error) && error.code === 'own-limit') return error.message
+    throw error
+  }
+  return 'nothing was refused'
+}
+
+const plan = (spec: Parameters<typeof buildGraph>[0], options: { maxMicroBatch: number; maxBytes?: number }): Plan =>
+  planGraph(buildGraph(spec), { traits: PLAIN_TRAITS, limits: HUGE, ...options })
+
+const deviceBytes = (made: Plan): number => poolBytes(made) + 8 * made.flat.deviceLength
+
+test('threat 52: a job that needs more memory than the owner allows is refused from its model alone, with what to raise', () => {
+  assert.ok(executorBytes(lenet5(), DEFAULT_LIMITS) > 3.9e9)
+  const why = refusal(() => executorBytes(lenet5(), { ...DEFAULT_LIMITS, memoryBytes: 1e6 }))
+  assert.match(why, /limit of 1\.0 MB of memory, got one that needs [\d.]+ MB; raise --max-memory/)
+})
+
+test('threat 52: a job of which one step is more than the owner lets leave in an hour is refused', () => {
+  const why = refusal(() => executorBytes(lenet5(), { ...DEFAULT_LIMITS, uploadBytesPerHour: 1e5 }))
+  assert.match(why, /raise --max-upload/)
+})
+
+test('threat 52: a plan is made smaller until it fits what the owner allows, and refused when one sample does not', () => {
+  const whole = plan(lenet5(), { maxMicroBatch: 64 })
+  const allowed = deviceBytes(whole) / 3
+  const smaller = plan(lenet5(), { maxMicroBatch: 64, maxBytes: allowed })
+  assert.ok(smaller.capacity < whole.capacity)
+  assert.ok(deviceBytes(smaller) <= allowed)
+  assert.match(
+    refusal(() => plan(lenet5(), { maxMicroBatch: 64, maxBytes: 1000 })),
+    /raise --max-memory/,
+  )
+})
+
+test('threat 53: no dispatch of a plan keeps a weak GPU busy for more than a second: batches are cut, and a model that cannot be is refused before it is compiled', () => {
+  const wide = parseModelSpec({ input: [8192], layers: [{ type: 'linear', name: 'wide', out: 4096 }], loss: 'mse' })
+  const made = plan(wide, { maxMicroBatch: 4096 })
+  assert.ok(made.capacity < 4096, 'the batch is cut')
+  const works = Object.values(made.parts).flatMap((passes) => passes.map(({ work }) => work))
+  assert.ok(Math.max(...works) <= MAX_WORK)
+  assert.ok(Math.max(...works) >= 2 * made.capacity * 8192 * 4096, 'multiply-adds are counted')
+  const long = gpt({ blocks: 1, heads: 8, channels: 512, context: 16_384, vocab: 64 })
+  assert.match(
+    refusal(() => plan(long, { maxMicroBatch: 1 })),
+    /expected kernels of at most 69 GFLOP, got flash_attention.backward/,
+  )
+})
+
+test('threat 53: what is submitted at once is bounded, and small models stay one submit', () => {
+  const passes = (works: readonly number[]) => works.map((work) => ({ work })) as unknown as Plan['parts']['forward']
+  const cut = inSubmits(passes([MAX_WORK, 1, MAX_WORK - 1, 2, MAX_WORK]))
+  assert.deepEqual(
+    cut.map((piece) => piece.map(({ work }) => work)),
+    [[MAX_WORK], [1, MAX_WORK - 1], [2], [MAX_WORK]],
+  )
+  assert.deepEqual(inSubmits([]), [[]])
+  const { parts } = plan(mlp({ input: [28, 28], hidden: [64], classes: 10 }), { maxMicroBatch: 64 })
+  assert.equal(inSubmits(Object.values(parts).flat()).length, 1)
+})
+
+test('threat 53: a job that loses the GPU three times in an hour is declined for hours, also after a restart', async () => {
+  let now = 1e12
+  let text: string | undefined
+  const kept = { read: async () => text, write: async (given: string) => void (text = given) }
+  const [bad, slow] = [jobId('a'), jobId('b')]
+  const first = new DeclinedJobs(kept, () => now)
+  await first.load()
+  for (let i = 0; i < MOST_LOSSES; i++) {
+    now += 60_000
+    assert.equal(first.lost(bad), i === MOST_LOSSES - 1)
+  }
+  const declinedAt = now
+  for (let i = 0; i < 2 * MOST_LOSSES; i++) {
+    assert.equal(first.lost(slow), false, 'two an hour may be the doing of another program')
+    now += HOUR / 2
+  }
+  now = declinedAt + HOUR
+  const second = new DeclinedJobs(kept, () => now)
+  await second.load()
+  assert.match(second.find(bad)?.reason ?? '', /lost the GPU 3 times/)
+  now = declinedAt + DECLINED_MS
+  assert.equal(second.find(bad), undefined, 'then it may try again')
+})
+
+for (const damaged of ['', '{', '[1,null,{"job":3}]', '[{"job":"a","losses":"x","until":1}]'])
+  test(`what is kept of declined jobs may be damaged: ${damaged || 'empty'}`, async () => {
+    const jobs = new DeclinedJobs({ read: async () => damaged, write: async () => undefined })
+    await jobs.load()
+    assert.equal(jobs.find(jobId('a')), undefined)
+  })
+
+test('threat 52: no byte beyond the upload limit leaves; the next hour has its own', async () => {
+  let now = 0
+  const budget = new UploadBudget(1000, () => now)
+  const spent: string[] = []
+  budget.onSpent = ({ message }) => spent.push(message)
+  const grid = new MemoryGrid()
+  const [near, far] = [memberId('a'), memberId('b')]
+  const network = meteredNetwork(grid.join(near), (bytes) => budget.take(bytes))
+  const arrived: number[] = []
+  grid.join(far).onLink = (link: PeerLink) => (link.onFrame = (bytes) => arrived.push(bytes.byteLength))
+  const link = await network.dial(far, new AbortController().signal)
+  await link.send(new Uint8Array(600))
+  await assert.rejects(link.send(new Uint8Array(600)), { code: 'own-limit' })
+  await link.send(new Uint8Array(400))
+  assert.equal(spent.length, 1)
+  assert.ok(budget.isSpent)
+  now += HOUR
+  await link.send(new Uint8Array(600))
+  while (arrived.length < 3) await new Promise((resolve) => setTimeout(resolve, 1))
+  assert.deepEqual(arrived, [600, 400, 600])
+})
