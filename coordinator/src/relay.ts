@@ -17,7 +17,9 @@ import {
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
+import { addressOf } from './api/addresses.ts'
 import { now } from './clock.ts'
+import { RELAY_QUOTA, RelayAccount, type RelayQuota } from './relay-quota.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 /** Bytes that wait for one end, the last message apart: a ring of 32 relayed links then costs at most 32 MiB. */
@@ -39,6 +41,9 @@ const CLOSE_AWAY = 1001
 const CLOSE_POLICY = 1008
 const CLOSE_REPLACED = 4001
 
+/** What both ends hear; the next ballot goes on without this link (R18). */
+const QUOTA_SPENT = 'the relay carries no more bytes of this member or address in this hour'
+
 /** Bytes of a close reason (RFC 6455); ours are ASCII */
 const MAX_REASON_LENGTH = 120
 
@@ -53,6 +58,8 @@ export interface RelayOptions {
   onForwarded(bytes: number): void
   /** absent: RELAY_LIMITS; tests have smaller ones */
   readonly limits?: RelayLimits
+  /** absent: RELAY_QUOTA */
+  readonly quota?: RelayQuota
 }
 
 export interface RelayLimits {
@@ -75,6 +82,8 @@ class RelayEnd {
   readonly self: MemberId
   readonly peer: MemberId
   readonly socket: WebSocket
+  /** where it comes from */
+  readonly address: string
   readonly bucket: TokenBucket
   other: RelayEnd | undefined
   early: Buffer[] = []
@@ -86,8 +95,13 @@ class RelayEnd {
   constructor(
     self: MemberId,
     peer: MemberId,
-    { socket, messagesPerSecond }: { readonly socket: WebSocket; readonly messagesPerSecond: number },
+    {
+      socket,
+      address,
+      messagesPerSecond,
+    }: { readonly socket: WebSocket; readonly address: string; readonly messagesPerSecond: number },
   ) {
+    this.address = address
     this.bucket = new TokenBucket(messagesPerSecond, messagesPerSecond)
     this.self = self
     this.peer = peer
@@ -124,7 +138,7 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
     (socket, request) => {
       const { self, peer } = endsOf(request)
       const { messagesPerSecond } = options.limits ?? RELAY_LIMITS
-      relay.admit(new RelayEnd(self, peer, { socket, messagesPerSecond }))
+      relay.admit(new RelayEnd(self, peer, { socket, address: addressOf(request), messagesPerSecond }))
     },
   )
   return relay
@@ -133,9 +147,11 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
 class Relays implements Relay {
   readonly #options: RelayOptions
   readonly #ends = new Map<string, RelayEnd>()
+  readonly #account: RelayAccount
 
   constructor(options: RelayOptions) {
     this.#options = options
+    this.#account = new RelayAccount(options.quota ?? RELAY_QUOTA, now)
   }
 
   get links(): number {
@@ -181,17 +197,25 @@ class Relays implements Relay {
   }
 
   #receive(end: RelayEnd, data: Buffer, isBinary: boolean): void {
+    if (this.#ends.get(nameOf(end.self, end.peer)) !== end) return // parted; this was on its way
     end.heardAt = now()
     try {
       requireFrameSize(data, isBinary)
+      this.#requireQuota(end, data.byteLength)
       if (end.other !== undefined) this.#forward(end, end.other, data)
       else if (end.early.push(data) > MAX_EARLY_MESSAGES)
         throw new GridError('message-unexpected', 'a link begins with one greeting')
     } catch (error) {
       if (!isGridError(error)) throw error
       this.#options.onRefusal(error.code, `a relayed link: ${error.message}`)
-      this.#part(end, CLOSE_POLICY, error.code)
+      this.#part(end, CLOSE_POLICY, error.code === 'rate-exceeded' ? QUOTA_SPENT : error.code)
     }
+  }
+
+  /** @throws GridError 'rate-exceeded' */
+  #requireQuota(end: RelayEnd, bytes: number): void {
+    if (!this.#account.take(end, bytes))
+      throw new GridError('rate-exceeded', 'a member or its address sent more than its bytes of the hour')
   }
 
   #forward(from: RelayEnd, to: RelayEnd, data: Buffer): void {

@@ -20,6 +20,7 @@ import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
 import { dialRelaySocket } from '../../client-node/src/socket.ts'
+import { RelayAccount, type RelayQuota } from '../src/relay-quota.ts'
 import { type Relay, type RelayLimits, registerRelay } from '../src/relay.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
@@ -37,7 +38,7 @@ interface Server {
   forwarded: number
 }
 
-async function startServer(limits?: RelayLimits): Promise<Server> {
+async function startServer(limits?: RelayLimits, quota?: RelayQuota): Promise<Server> {
   const app = Fastify()
   await app.register(fastifyWebsocket, { options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false } })
   const forbidden = new Set<MemberId>()
@@ -49,6 +50,7 @@ async function startServer(limits?: RelayLimits): Promise<Server> {
     onRefusal: (code) => refusals.push(code),
     onForwarded: (bytes) => (server.forwarded += bytes),
     ...(limits ? { limits } : {}),
+    ...(quota ? { quota } : {}),
   })
   await app.listen({ port: 0, host: '127.0.0.1' })
   closers.push(() => app.close())
@@ -281,4 +283,28 @@ test('a link of which nothing was heard for a while is closed', async () => {
   const server = await startServer({ messagesPerSecond: 100, pauseMs: 20, quietMs: 500 })
   const ends = await openPair(server)
   assert.match((await Promise.all(ends.map(({ closed }) => closed)))[0] ?? '', /nothing moved for 0.5 s/)
+})
+
+test('threat 32: a member whose bytes of the hour are spent loses its link with that reason, and nothing more is carried', async () => {
+  const server = await startServer(undefined, { perMember: 200_000, perAddress: 1e9 })
+  const [a, b] = await openPair(server)
+  for (let i = 0; i < 10; i++) a.socket.send(frameOf(60_000, i))
+  const reasons = await Promise.all([a.closed, b.closed])
+  for (const reason of reasons) assert.match(reason, /no more bytes of this member or address in this hour/)
+  assert.equal(server.forwarded, 3 * frameOf(60_000).byteLength)
+  assert.deepEqual(server.refusals, ['rate-exceeded'])
+})
+
+test('threat 32: members of one address share its bytes, others have their own, and the next hour begins anew', () => {
+  let now = 0
+  const account = new RelayAccount({ perMember: 100, perAddress: 150 }, () => now)
+  const sender = (address: string) => ({ self: newMemberId(), address })
+  const [one, two, elsewhere] = [sender('a'), sender('a'), sender('b')]
+  assert.equal(account.take(one, 100), true)
+  assert.equal(account.take(one, 1), false, 'its own are spent')
+  assert.equal(account.take(two, 60), false, 'those of the address are')
+  assert.equal(account.take(two, 50), true)
+  assert.equal(account.take(elsewhere, 100), true)
+  now += 3_600_000
+  assert.equal(account.take(one, 100), true)
 })

@@ -44,6 +44,7 @@ import { claimOf, createMember, goOnFrom } from './sync/member.ts'
 import { pullRows } from './sync/pull-rows.ts'
 import { isRunOrder, RingMode } from './sync/ring-mode.ts'
 import { validateLeases } from './sync/validation.ts'
+import { toldAdapter } from './told-adapter.ts'
 
 export interface JobSessionParts {
   readonly host: VolunteerHost
@@ -262,7 +263,7 @@ export class JobSession {
     return {
       type: 'ready',
       modelHash: this.terms.modelHash as MessageFrom<'ready'>['modelHash'],
-      adapter: executor.adapter,
+      adapter: toldAdapter(executor.adapter),
       samplesPerSecond,
       ...(version ? { holds: version } : {}),
     }
