@@ -239,7 +239,11 @@ export const SERVER_SIDE: readonly Mutant[] = [
         'if (false) this.#part',
       ],
       ['a member has any number of links', 'length >= MAX_ENDS_PER_MEMBER)', 'length >= 1e9)'],
-      ['anything goes on, whatever its size', 'requireFrameSize(data, isBinary)\n      if', 'if'],
+      [
+        'anything goes on, whatever its size',
+        'requireFrameSize(data, isBinary)\n      this.#requireQuota',
+        'this.#requireQuota',
+      ],
     ],
   ),
   ...mutantsOf(
