@@ -58,7 +58,7 @@ test('one click starts, a counted sample is said, and Stop leaves gracefully', a
     assert.ok(text.includes(expected), expected)
   await page.getByRole('button', { name: 'Stop' }).click()
   await page.getByRole('status').getByText('Stopped.').waitFor()
-  assert.match(await page.innerText('[role=status]'), /1,280 of your samples.*the coordinator knows/is)
+  assert.match(await page.innerText('[role=status]'), /1,280 of your samples.*the coordinator was told/is)
   assert.equal(await page.locator('button[data-primary]').count(), 1)
   assert.deepEqual(complaints, [])
   await page.close()

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { encode, jobId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
 import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
 
-const sessionOf = (number: number): string => `the session of socket ${number}`
+const sessionOf = (number: number): string => number.toString(16).padStart(64, '0')
 
 interface Side {
   readonly socket: CoordinatorSocket
