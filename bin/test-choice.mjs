@@ -1,6 +1,8 @@
 // What `npm test` leaves to `npm run test:all`: files that take long and whose promise a quicker one keeps, by name →
 // who keeps it. Every promise of the README stays in `npm test`, in real processes and a real browser.
 export const LATER = {
+  'a-damaged-shard-costs-no-volunteer':
+    'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule': 'simulation.test.ts runs a thousand seeds with all rules on',
   'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',

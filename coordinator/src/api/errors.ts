@@ -21,6 +21,7 @@ const STATUS: Partial<Record<ErrorCode, number>> = {
   'gradient-unproven': 409,
   'gradient-shape': 422,
   'version-corrupt': 422,
+  'shard-corrupt': 422,
   'digest-mismatch': 422,
   'model-invalid': 422,
   'job-invalid': 422,
