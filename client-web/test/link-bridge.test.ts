@@ -8,7 +8,7 @@ import { bridgedPeerNetwork, servePeerNetwork } from '../src/link-bridge.ts'
 
 const near = memberId('near')
 const far = memberId('far')
-const patience = new AbortController().signal
+const patience = AbortSignal.timeout(60_000)
 
 interface Bridge {
   readonly grid: MemoryGrid
@@ -30,6 +30,16 @@ function openBridge(): Bridge {
   return { grid, network, other: grid.join(far), close }
 }
 
+/** Dials until the Worker's message that it listens has crossed its port: before, dials are refused. */
+async function dialListener(other: PeerNetwork): Promise<PeerLink> {
+  for (;;) {
+    const link = await other.dial(near, patience).catch(() => undefined)
+    if (link !== undefined) return link
+    patience.throwIfAborted()
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+}
+
 for (const { name, run } of peerLinkCases)
   test(`over the bridge, dialled by the Worker: ${name}`, async () => {
     const { network, other, close } = openBridge()
@@ -42,8 +52,7 @@ for (const { name, run } of peerLinkCases)
   test(`over the bridge, accepted by the Worker: ${name}`, async () => {
     const { network, other, close } = openBridge()
     const accepted = new Promise<PeerLink>((resolve) => (network.onLink = resolve))
-    await new Promise((resolve) => setTimeout(resolve, 10))
-    await run(await other.dial(near, patience), farEndOf(await accepted))
+    await run(await dialListener(other), farEndOf(await accepted))
     close()
   })
 
@@ -72,8 +81,7 @@ test('links are refused until the Worker listens', async () => {
   const { network, other, close } = openBridge()
   await assert.rejects(other.dial(near, patience))
   network.onLink = () => {}
-  await new Promise((resolve) => setTimeout(resolve, 10))
-  await other.dial(near, patience)
+  await dialListener(other)
   close()
 })
 
