@@ -122,6 +122,7 @@ export class StatusBoard {
 
   /** Texts may come from the coordinator: in a terminal they are lines without control characters. */
   #set(change: Partial<VolunteerStatus>): void {
+    if (this.#status.phase === 'failed') return // it has ended: what was under way says nothing more
     const text = change.detail === undefined ? {} : { detail: plainText(change.detail) }
     this.#status = { ...this.#status, ...change, ...text }
     const wait = this.#shownAt + INTERVAL_MS - performance.now()
