@@ -4,7 +4,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { describeError, GridError, type MemberId, memberId, newMemberId } from '@starling-grid/protocol'
+import { describeError, GridError, type MemberId, memberId, newMemberId, tokenIn } from '@starling-grid/protocol'
 import { type Communicator, networkMesh, openCommunicator, type SignallingAccess } from '@starling-grid/volunteer'
 import { WebSocketServer, type WebSocket } from 'ws'
 import { openPeerNetwork } from './rtc-link.ts'
@@ -126,10 +126,9 @@ export async function startLocalSignalling(): Promise<LocalSignalling> {
   const token = newMemberId()
   const clients = new Map<MemberId, WebSocket>()
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0, maxPayload: MAX_SIGNAL_BYTES })
-  server.on('connection', (socket, { url }) => {
-    const query = new URL(url ?? '', 'ws://localhost').searchParams
-    const id = memberId(query.get('id') ?? '')
-    if (query.get('token') !== token) return socket.terminate()
+  server.on('connection', (socket, { url, headers }) => {
+    const id = memberId(new URL(url ?? '', 'ws://localhost').searchParams.get('id') ?? '')
+    if (tokenIn(headers['sec-websocket-protocol']) !== token) return socket.terminate()
     clients.set(id, socket)
     socket.on('error', () => socket.terminate())
     socket.on('message', (data) => forward(clients, id, data.toString()))
