@@ -218,9 +218,10 @@ test('four processes sum a million floats around a ring, bit-equal', async (t) =
   const peers = await Promise.all(
     [0, 1, 2, 3].map(() => startProcess(() => Promise.reject(new Error('internal: no cases here')))),
   )
+  t.after(() => Promise.all(peers.map((peer) => peer.stop())))
   const members = peers.map(({ id }) => id)
   const [floats, rounds] = [1_000_003, 5]
-  await Promise.all(peers.map((peer) => peer.call('accept')))
+  await Promise.all(peers.map((peer, index) => peer.call('accept', members.at(index - 1))))
   const results = (await Promise.all(
     peers.map((peer, index) => peer.call('ring', { members, index, floats, rounds })),
   )) as RingResult[]
@@ -234,7 +235,6 @@ test('four processes sum a million floats around a ring, bit-equal', async (t) =
   t.diagnostic(
     `${(megabytes / seconds).toFixed(1)} MB/s sent by each member, ${((seconds / rounds) * 1000).toFixed(0)} ms per reduce of 4 MB`,
   )
-  await Promise.all(peers.map((peer) => peer.stop()))
 })
 
 async function until(condition: () => boolean): Promise<void> {
