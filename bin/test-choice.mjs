@@ -1,6 +1,9 @@
 // What `npm test` leaves to `npm run test:all`: files that take long and whose promise a quicker one keeps, by name →
 // who keeps it. Every promise of the README stays in `npm test`, in real processes and a real browser.
 export const LATER = {
+  'train-goes-on':
+    'coordinator-restarts.test.ts kills and restarts a coordinator, command-line.test.ts goes on with a job file',
+  'a-restart-costs-no-volunteer': 'coordinator-restarts.test.ts restarts a coordinator under volunteers',
   'a-damaged-shard-costs-no-volunteer':
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
