@@ -1,3 +1,4 @@
+// The coordinator's journal is put back from a backup while the members of its ring live on.
 import assert from 'node:assert/strict'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,3 +1,4 @@
+// docs/PROTOCOL.md says what the schemas say, and stays short.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { protocolPage, renewed } from './protocol-page.ts'

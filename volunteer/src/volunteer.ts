@@ -74,6 +74,8 @@ class VolunteerLife implements Volunteer {
   readonly #preparation = new Preparation()
   readonly #budget: UploadBudget
   readonly #declined: DeclinedJobs
+  /** declined jobs that a timer takes up again: one for each, however often the volunteer reconnects meanwhile */
+  readonly #awaited = new Set<JobId>()
   #session: JobSession | undefined
   /** the job that this volunteer said `ready` for on the socket that is open now */
   #joined: JobId | undefined
@@ -278,7 +280,12 @@ class VolunteerLife implements Volunteer {
     const ms = until - Date.now()
     const later = Number.isFinite(ms) ? `; it takes this one again in ${Math.ceil(ms / 60_000)} min` : ''
     this.#board.waiting(`waits for another job: ${reason}${later}`)
-    if (Number.isFinite(ms)) void pause(ms, this.#end.signal).then(() => this.#take(terms))
+    if (!Number.isFinite(ms) || this.#awaited.has(terms.id)) return
+    this.#awaited.add(terms.id)
+    void pause(ms, this.#end.signal).then(() => {
+      this.#awaited.delete(terms.id)
+      this.#take(terms)
+    })
   }
 
   #askForAdmission(session: JobSession): void {
