@@ -25,6 +25,8 @@ interface Peer {
 }
 
 const PATH = '/signalling'
+/** Milliseconds after which one command of a peer has failed: far above the 27.6 s that ICE needs for a dead peer. */
+const COMMAND_MS = 120_000
 const tokens = new Map<MemberId, string>()
 const refusals: ErrorCode[] = []
 let app: FastifyInstance
@@ -140,8 +142,17 @@ async function openPage(callFarEnd: CallFarEnd, entry: 'callPeer' | 'callWorkerP
 }
 
 async function opened(peer: Peer): Promise<Peer> {
-  await peer.call('open', accessFor(peer.id))
-  return peer
+  const call: Peer['call'] = (method, ...args) => withinLimit(peer.call(method, ...args), `${method} ${args[0]}`)
+  await call('open', accessFor(peer.id))
+  return { ...peer, call }
+}
+
+async function withinLimit<T>(answer: Promise<T>, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer to ${what} within ${COMMAND_MS} ms`)), COMMAND_MS)
+  })
+  return Promise.race([answer, late]).finally(() => clearTimeout(timer))
 }
 
 type Start = (callFarEnd: CallFarEnd) => Promise<Peer>

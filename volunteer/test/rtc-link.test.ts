@@ -45,27 +45,36 @@ class MadeUpChannel extends EventTarget {
   }
 }
 
+class MadeUpPeerConnection extends EventTarget {
+  connectionState: RTCPeerConnectionState = 'new'
+
+  fail(): void {
+    this.connectionState = 'failed'
+    this.dispatchEvent(new Event('connectionstatechange'))
+  }
+  announce(channel: RTCDataChannel): void {
+    this.dispatchEvent(Object.assign(new Event('datachannel'), { channel }))
+  }
+}
+
 class MadeUpConnection implements RtcConnection {
   readonly peer: MemberId
   readonly channel = new MadeUpChannel()
-  readonly peerConnection = new EventTarget() as unknown as NonNullable<RtcConnection['peerConnection']>
+  readonly native = new MadeUpPeerConnection()
+  readonly peerConnection = this.native as unknown as NonNullable<RtcConnection['peerConnection']>
   readonly dataChannel: RTCDataChannel | null
   closed = false
-  #announce: ((channel: RTCDataChannel) => void) | undefined
 
   constructor(peer: MemberId, dialled: boolean) {
     this.peer = peer
     this.dataChannel = dialled ? this.channel.asChannel : null
-    this.peerConnection.addEventListener = (_, listener) => {
-      this.#announce = (channel) => listener({ channel })
-    }
   }
   on(): void {}
   close(): void {
     this.closed = true
   }
   announce(channel = this.channel): void {
-    this.#announce?.(channel.asChannel)
+    this.native.announce(channel.asChannel)
   }
 }
 
@@ -93,6 +102,18 @@ test('the dialler greets first and has its link when the other side has greeted 
   assert.deepEqual(connection.channel.sent, ['greeting'])
   connection.channel.deliverFrame('greeting')
   assert.equal((await link).peer, far)
+})
+
+test('a connection that failed closes its link, though ICE and the channel still look alive', async () => {
+  const { connection, link } = begin(true)
+  connection.channel.open()
+  connection.channel.deliverFrame('greeting')
+  const open = await link
+  connection.channel.bufferedAmount = 2 ** 30
+  const waiting = open.send(new Uint8Array(10))
+  connection.native.fail()
+  await assert.rejects(waiting, lost)
+  assert.ok(connection.closed || connection.channel.readyState === 'closed')
 })
 
 test('the answering side greets back, even when its channel was open before anybody looked', async () => {

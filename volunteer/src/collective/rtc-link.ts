@@ -10,6 +10,8 @@ export const LINGER_MS = 500
 
 /** What is used of an RTCPeerConnection; the type itself exists only where pages do. */
 export interface RtcPeerConnection {
+  readonly connectionState: string
+  addEventListener(type: 'connectionstatechange', listener: () => void): void
   addEventListener(type: 'datachannel', listener: (event: { readonly channel: RTCDataChannel }) => void): void
 }
 
@@ -76,9 +78,21 @@ class Opening {
     const { link } = this
     this.#connection.on('close', () => link.close('the connection closed'))
     this.#connection.on('error', (error) => link.close(error.message))
+    this.#watchConnection()
     const channel = this.#connection.dataChannel
     if (channel) return this.#adopt(channel)
     this.#connection.peerConnection?.addEventListener('datachannel', (event) => this.#adopt(event.channel))
+  }
+
+  /**
+   * PeerJS looks at the state of ICE alone. Chromium can leave that at `disconnected` for ever, with the channel open,
+   * while the connection as a whole has failed: the farewell of the other side was lost under load.
+   */
+  #watchConnection(): void {
+    const { peerConnection } = this.#connection
+    peerConnection?.addEventListener('connectionstatechange', () => {
+      if (peerConnection.connectionState === 'failed') this.link.close('the connection failed')
+    })
   }
 
   #adopt(channel: RTCDataChannel): void {
