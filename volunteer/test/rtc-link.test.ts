@@ -46,7 +46,7 @@ class MadeUpChannel extends EventTarget {
 }
 
 class MadeUpPeerConnection extends EventTarget {
-  connectionState: RTCPeerConnectionState = 'new'
+  connectionState = 'new'
 
   fail(): void {
     this.connectionState = 'failed'
