@@ -5,7 +5,7 @@ import { GridError } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'
 import { MUTANTS } from '../mutants/list.ts'
 import { type Mutant, mutate } from '../mutants/mutant.ts'
-import { Tree } from '../mutants/tree.ts'
+import { type Outcome, Tree } from '../mutants/tree.ts'
 import { duration, ProgressLine } from '../progress-line.ts'
 
 /** Of the mutants, what the tests have to notice. */
@@ -21,6 +21,12 @@ interface AreaResult {
   readonly of: number
 }
 
+/** A mutant, and the first test that failed with it; `test` lacks where the tests hung or could not begin. */
+interface Tried extends Mutant {
+  readonly outcome: Outcome
+  readonly seconds: number
+}
+
 export interface MutantsResult {
   readonly mutants: number
   readonly killed: number
@@ -28,6 +34,8 @@ export interface MutantsResult {
   readonly rate: number
   readonly areas: Readonly<Record<string, AreaResult>>
   readonly survivors: readonly Mutant[]
+  /** what noticed each of the others */
+  readonly noticed: readonly Tried[]
   readonly seconds: number
 }
 
@@ -62,15 +70,17 @@ async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => (tree.remove(), process.exit(1)))
   try {
     await requirePassing(tree, chosen, line)
-    const survivors = await survivorsOf(tree, chosen, line)
-    const killed = chosen.length - survivors.length
+    const tried = await tryAll(tree, chosen, line)
+    const survivors = tried.filter(({ outcome }) => outcome.verdict === 'passed')
+    const noticed = tried.filter(({ outcome }) => outcome.verdict !== 'passed')
     const seconds = Math.round((performance.now() - began) / 1000)
     return {
       mutants: chosen.length,
-      killed,
-      rate: killed / chosen.length,
-      areas: byArea(chosen, survivors),
+      killed: noticed.length,
+      rate: noticed.length / chosen.length,
+      areas: byArea(tried),
       survivors,
+      noticed,
       seconds,
     }
   } finally {
@@ -92,36 +102,36 @@ async function requirePassing(tree: Tree, chosen: readonly Mutant[], line: Progr
   }
 }
 
-async function survivorsOf(tree: Tree, chosen: readonly Mutant[], line: ProgressLine): Promise<Mutant[]> {
-  const survivors: Mutant[] = []
+async function tryAll(tree: Tree, chosen: readonly Mutant[], line: ProgressLine): Promise<Tried[]> {
+  const tried: Tried[] = []
   const began = performance.now()
   for (const [i, mutant] of chosen.entries()) {
     const left = i === 0 ? '' : `, ${duration((((performance.now() - began) / i) * (chosen.length - i)) / 1000)} left`
-    line.show(`${i} of ${chosen.length}, ${survivors.length} survived${left}: ${mutant.breaks}`)
-    if (await survives(tree, mutant)) {
-      survivors.push(mutant)
-      line.say(`SURVIVED ${mutant.file}: ${mutant.breaks}`)
-    }
+    line.show(`${i} of ${chosen.length}${left}: ${mutant.breaks}`)
+    const one = await tryOne(tree, mutant)
+    tried.push(one)
+    line.say(`${one.outcome.verdict === 'passed' ? 'SURVIVED' : one.outcome.verdict} ${mutant.file}: ${mutant.breaks}`)
   }
-  return survivors
+  return tried
 }
 
-async function survives(tree: Tree, mutant: Mutant): Promise<boolean> {
+async function tryOne(tree: Tree, mutant: Mutant): Promise<Tried> {
+  const began = performance.now()
   const source = tree.read(mutant.file)
   tree.write(mutant.file, mutate(mutant, source))
   try {
-    const { verdict } = await tree.test(mutant.tests)
-    return verdict === 'passed'
+    const outcome = await tree.test(mutant.tests)
+    return { ...mutant, outcome, seconds: Math.round((performance.now() - began) / 1000) }
   } finally {
     tree.write(mutant.file, source)
   }
 }
 
-function byArea(chosen: readonly Mutant[], survivors: readonly Mutant[]): Record<string, AreaResult> {
+function byArea(tried: readonly Tried[]): Record<string, AreaResult> {
   const areas: Record<string, AreaResult> = {}
-  for (const mutant of chosen) {
-    const { killed, of } = areas[mutant.area] ?? { killed: 0, of: 0 }
-    areas[mutant.area] = { killed: killed + (survivors.includes(mutant) ? 0 : 1), of: of + 1 }
+  for (const { area, outcome } of tried) {
+    const { killed, of } = areas[area] ?? { killed: 0, of: 0 }
+    areas[area] = { killed: killed + (outcome.verdict === 'passed' ? 0 : 1), of: of + 1 }
   }
   return areas
 }

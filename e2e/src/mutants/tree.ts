@@ -11,20 +11,35 @@ import { adapterEnvironment, testAdapter } from '@starling-grid/client-node/test
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 /** Packages of this repository: the copy has its own. */
 const OWN_SCOPE = '@starling-grid'
-/** How Node's reporter begins the line of a test that failed. */
-const FAILED = /^\s*✖ /
-/**
- * ms: far above the slowest files named by mutants; a mutant may make a test wait for ever, and that is noticed, too
- */
-const LIMIT_MS = 6 * 60_000
+/** How TAP begins the line of a test that failed, and ends what it says about it. */
+const FAILED = /^\s*not ok \d+ - (.*)$/
+const SAID_ALL = /^\s*\.\.\.$/
+/** Lines about one failure that are kept: name, place, error, code; not the whole difference of two large values. */
+const MOST_LINES = 30
+/** ms, beside a multiple of what the file took on the tree as it is: a mutant may make a test wait for ever. */
+const LEAST_LIMIT_MS = 60_000
+const LIMIT_TIMES = 4
+/** ms for a file that was not run yet */
+const FIRST_LIMIT_MS = 10 * 60_000
 
 export type Verdict = 'passed' | 'failed' | 'hung'
+
+export interface Outcome {
+  readonly verdict: Verdict
+  /** the test file that did not pass */
+  readonly file?: string
+  /** the first test that failed, and what it said; of a run that hung, its last lines */
+  readonly test?: string
+  readonly said: readonly string[]
+}
 
 export class Tree {
   readonly #folder = mkdtempSync(join(tmpdir(), 'starling-mutants-'))
   readonly #root = join(this.#folder, 'tree')
   readonly #env: NodeJS.ProcessEnv
   readonly #tests: readonly string[]
+  /** ms for each file that passed once */
+  readonly #limits = new Map<string, number>()
   #end: () => void = () => undefined
 
   static async open(): Promise<Tree> {
@@ -56,31 +71,43 @@ export class Tree {
     writeFileSync(join(this.#root, file), text)
   }
 
-  /** Runs test files; ends at the first test that fails. `said`: the last lines. */
-  async test(parts: readonly string[]): Promise<{ readonly verdict: Verdict; readonly said: readonly string[] }> {
-    const files = this.#tests.filter((file) => parts.some((part) => file.includes(part)))
-    if (files.length === 0) throw new Error(`expected test files with ${parts.join(' or ')} in their path, found none`)
-    const child = spawn(process.execPath, ['--test', '--test-reporter=spec', ...files], {
+  /** Runs the files of each part in the order given; ends at the first test that fails. */
+  async test(parts: readonly string[]): Promise<Outcome> {
+    const files = new Set(parts.flatMap((part) => this.#tests.filter((file) => file.includes(part))))
+    if (files.size === 0) throw new Error(`expected test files with ${parts.join(' or ')} in their path, found none`)
+    for (const file of files) {
+      const outcome = await this.#run(file)
+      if (outcome.verdict !== 'passed') return outcome
+    }
+    return { verdict: 'passed', said: [] }
+  }
+
+  async #run(file: string): Promise<Outcome> {
+    const began = performance.now()
+    const child = spawn(process.execPath, ['--test-reporter=tap', file], {
       cwd: this.#root,
       env: this.#env,
       detached: true,
       stdio: ['ignore', 'pipe', 'ignore'],
     })
-    const said: string[] = []
-    let verdict: Verdict | undefined
-    const end = (why: Verdict): void => {
-      verdict ??= why
+    const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+    let isHung = false
+    const kill = (): void => {
       if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
     }
-    this.#end = () => end('hung')
-    const timer = setTimeout(this.#end, LIMIT_MS)
-    createInterface({ input: child.stdout }).on('line', (line) => {
-      said.push(line)
-      if (FAILED.test(line)) end('failed')
-    })
-    const code = await new Promise<number | null>((resolve) => child.once('exit', resolve))
+    this.#end = () => {
+      isHung = true
+      kill()
+    }
+    const timer = setTimeout(this.#end, this.#limits.get(file) ?? FIRST_LIMIT_MS)
+    const failure = new FirstFailure(kill)
+    createInterface({ input: child.stdout }).on('line', (line) => failure.read(line))
+    const code = await ended
     clearTimeout(timer)
-    return { verdict: verdict ?? (code === 0 ? 'passed' : 'failed'), said: said.slice(-20) }
+    if (isHung) return { verdict: 'hung', file, ...failure.outcome() }
+    if (code !== 0) return { verdict: 'failed', file, ...failure.outcome() }
+    if (!this.#limits.has(file)) this.#limits.set(file, LEAST_LIMIT_MS + LIMIT_TIMES * (performance.now() - began))
+    return { verdict: 'passed', said: [] }
   }
 
   /** Also in the middle of a test. */
@@ -97,5 +124,35 @@ export class Tree {
       if (name !== OWN_SCOPE && name !== '.package-lock.json') symlinkSync(join(from, name), join(to, name))
     for (const name of readdirSync(join(from, OWN_SCOPE)))
       symlinkSync(join('..', '..', name), join(to, OWN_SCOPE, name))
+  }
+}
+
+/** Reads TAP up to the end of the first failure. */
+class FirstFailure {
+  readonly #onRead: () => void
+  #test: string | undefined
+  #said: string[] = []
+  #isRead = false
+
+  constructor(onRead: () => void) {
+    this.#onRead = onRead
+  }
+
+  read(line: string): void {
+    if (this.#isRead) return
+    if (this.#test === undefined) this.#begin(line)
+    else if (this.#said.length < MOST_LINES) this.#said.push(line.trim())
+    if (this.#test === undefined || !SAID_ALL.test(line)) return
+    this.#isRead = true
+    this.#onRead()
+  }
+
+  outcome(): Pick<Outcome, 'test' | 'said'> {
+    return { ...(this.#test === undefined ? {} : { test: this.#test }), said: this.#said }
+  }
+
+  #begin(line: string): void {
+    this.#test = FAILED.exec(line)?.[1]
+    this.#said = this.#test === undefined ? [...this.#said.slice(-MOST_LINES), line] : []
   }
 }
