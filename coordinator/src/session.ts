@@ -341,7 +341,7 @@ export class VolunteerSession {
         'model-hash',
         `expected the model ${modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`,
       )
-    const { adapter, samplesPerSecond, holds } = ready
+    const { adapter, samplesPerSecond, holds, relaysOnly = false } = ready
     this.#ready = {
       ...ready,
       adapter: { ...adapter, name: plainText(adapter.name), vendor: plainText(adapter.vendor) },
@@ -352,7 +352,7 @@ export class VolunteerSession {
     this.#run = run
     run.feed({
       type: 'member-joined',
-      member: { id, name, client, adapter: this.#ready.adapter, network: this.network },
+      member: { id, name, client, adapter: this.#ready.adapter, network: this.network, relaysOnly },
       samplesPerSecond,
       ...(holds ? { holds } : {}),
     })

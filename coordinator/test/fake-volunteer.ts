@@ -57,6 +57,8 @@ export interface FakeOptions {
   readonly obedient?: boolean
   /** false: asks for leases, and leaves what is granted to the test */
   readonly works?: boolean
+  /** opens no direct link */
+  readonly relaysOnly?: true
   /** what a liar says instead; undefined: nothing */
   readonly change?: (message: ToCoordinator, liar: FakeVolunteer) => ToCoordinator | undefined
   /** what a liar uploads instead of its state */
@@ -184,6 +186,7 @@ export class FakeVolunteer {
       modelHash: this.terms.modelHash,
       adapter: { name: 'fake', vendor: 'test', software: true, executor: 'reference' },
       samplesPerSecond: 100,
+      ...(this.#options.relaysOnly ? { relaysOnly: true as const } : {}),
     })
     this.#beat ??= setInterval(
       () =>

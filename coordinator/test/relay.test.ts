@@ -145,6 +145,14 @@ const endOf = (url: string, { id, session }: FakeVolunteer, peer: FakeVolunteer)
     AbortSignal.timeout(15_000),
   )
 
+test('the first ballot of a real run relays the links of a volunteer that takes relays only', async () => {
+  const { url } = await startCoordinator()
+  await submit(url, smallJob())
+  const [near] = [volunteer(url), volunteer(url, { relaysOnly: true })]
+  const form = await near.heard('form', ({ members }) => members.length === 2)
+  assert.deepEqual([form.relayed, near.messages.filter(({ type }) => type === 'form').length], [[[0, 1]], 1])
+})
+
 test('a relayed link of a real run behaves like every other link', async (t) => {
   const { url, job, near, far } = await relayedPair()
   for (const { name, run } of peerLinkCases)

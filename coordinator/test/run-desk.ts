@@ -108,7 +108,9 @@ export class Desk {
     this.wait(3001)
   }
 
-  join(...names: string[]): void {
+  join(...given: (string | { readonly relaysOnly: boolean })[]): void {
+    const names = given.filter((one) => typeof one === 'string')
+    const about = given.find((one) => typeof one === 'object')
     for (const name of names)
       this.feed({
         type: 'member-joined',
@@ -118,6 +120,7 @@ export class Desk {
           name,
           client: 'node',
           adapter: { name: 'none', vendor: 'test', software: true, executor: 'reference' },
+          ...about,
         },
       })
   }

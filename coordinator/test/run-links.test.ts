@@ -344,3 +344,32 @@ test('threat 37: one accusation keeps the two apart in the next ring, and no one
   assert.equal(desk.members.length, 4)
   assert.equal(Math.abs(desk.members.indexOf(memberId(first)) - desk.members.indexOf(memberId(second))), 2)
 })
+
+test('the first ring relays the pairs of a member that takes relays only, whatever its place is', () => {
+  const formOf = (...names: string[]) => {
+    const desk = new Desk({ minVolunteers: names.length })
+    for (const name of names) desk.join(name, { relaysOnly: name === 'b' })
+    for (const name of names) desk.answer(name)
+    return desk.sent('form')[0]?.relayed
+  }
+  assert.deepEqual(formOf('a', 'b', 'c'), [
+    [0, 1],
+    [1, 2],
+  ])
+  assert.equal(formOf('a', 'b', 'c', 'd')?.length, 2)
+  assert.deepEqual(formOf('a', 'c', 'd'), [])
+})
+
+test('a member that takes relays only is no source of newcomers, which cannot link to it', () => {
+  const desk = new Desk({ minVolunteers: 2, blocks: 300 })
+  desk.join('a', { relaysOnly: true })
+  desk.join('b')
+  desk.run('a', 'b')
+  for (const v of [1, 2, 3]) desk.step(v)
+  desk.join('c')
+  desk.wait(200)
+  assert.deepEqual(
+    desk.sent('copy-at').map(({ to }) => to),
+    ['b'],
+  )
+})

@@ -131,6 +131,8 @@ const toCoordinator = {
     samplesPerSecond: Type.Number({ minimum: 0, maximum: 1e12 }),
     /** a complete version that the volunteer kept from its last visit */
     holds: Type.Optional(VersionRefSchema),
+    /** it opens no direct link: the coordinator relays the frames of all its pairs from the first ballot on (R18) */
+    relaysOnly: Type.Optional(Type.Literal(true)),
   }),
   /** sent every HEARTBEAT_MS */
   heartbeat: strict({

@@ -266,6 +266,7 @@ export class JobSession {
       adapter: toldAdapter(executor.adapter),
       samplesPerSecond,
       ...(version ? { holds: version } : {}),
+      ...(this.#parts.host.relaysOnly === true ? { relaysOnly: true } : {}),
     }
   }
 

@@ -2,7 +2,7 @@
 // the choice itself (exchange-choice.ts).
 import type { MemberId } from '@starling-grid/protocol'
 import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
-import { linkVerdict } from './link-health.ts'
+import { linkVerdict, type LinkVerdict } from './link-health.ts'
 import type { RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -21,6 +21,14 @@ export function exchangeOf({ state, now }: Now, members: readonly MemberId[]): E
   })
 }
 
+/** What the next generation may expect of the link between these two: one that takes relays only has no direct link. */
+export function linkBetween({ state, now }: Now, a: MemberId, b: MemberId): LinkVerdict {
+  const { health, members, config } = state
+  const verdict = linkVerdict(health.linkFailures, a, b, { now, halfLifeMs: config.timing.linkMemoryMs })
+  const isRelayed = [a, b].some((id) => members.get(id)?.relaysOnly === true)
+  return isRelayed && verdict === 'good' ? 'bad' : verdict
+}
+
 /** ms one way, over the slowest measured link: all members wait for it either way. */
 export function exchangeLatency({ health }: RunState, members: readonly MemberId[]): number | undefined {
   const known = members.flatMap((id) => health.linkMs.get(id) ?? [])
@@ -32,18 +40,14 @@ export function exchangeLatency({ health }: RunState, members: readonly MemberId
  * the same way again.
  */
 function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {
-  const { linkFailures, butterflyDoubtedAt } = state.health
+  const { butterflyDoubtedAt } = state.health
   const { linkMemoryMs } = state.config.timing
   if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs)
     return {
       always: true,
       reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong',
     }
-  const isBad =
-    linkFailures.length > 0 &&
-    members.some((a, i) =>
-      members.slice(i + 1).some((b) => linkVerdict(linkFailures, a, b, { now, halfLifeMs: linkMemoryMs }) !== 'good'),
-    )
+  const isBad = members.some((a, i) => members.slice(i + 1).some((b) => linkBetween({ state, now }, a, b) !== 'good'))
   return isBad
     ? { always: false, reason: 'two members cannot link to each other, and a ring goes around that' }
     : undefined

@@ -130,9 +130,9 @@ function learnAnew(learner: Learner): void {
   Object.assign(learner, { held: undefined, ready: false, gen: 0 })
 }
 
-/** The longest here first; they do not change from step to step. */
+/** Members that a newcomer can link to, the longest here first; they do not change from step to step. */
 function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
-  return phase.members.filter((id) => members.has(id)).slice(0, COPIES)
+  return phase.members.filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true).slice(0, COPIES)
 }
 
 /** The newest committed version of which members of this ring keep copies. */

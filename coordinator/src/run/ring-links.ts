@@ -1,8 +1,8 @@
 // Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a butterfly
 // with relays in their place (R18).
 import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
-import { exchangeOf } from './exchange-now.ts'
-import { badMember, cure, type Hindsight, type LinkVerdict, linkVerdict, noteFailure } from './link-health.ts'
+import { exchangeOf, linkBetween } from './exchange-now.ts'
+import { badMember, cure, type Hindsight, type LinkVerdict, noteFailure } from './link-health.ts'
 import { exclude } from './membership.ts'
 import { linkAll, orderRing } from './ring-order.ts'
 import type { Generation, Member, PlacePair, RunState } from './state.ts'
@@ -39,12 +39,11 @@ interface Arrangement extends Pick<Generation, 'relayed' | 'exchange'> {
 
 /** The next generation of these candidates, the longest here first; a member that spoils it is left out for a while. */
 export function arrangeRing(turn: Turn, candidates: readonly Member[]): Arrangement {
-  const { health } = turn.state
   const willing = withoutBadMembers(
     turn,
     candidates.map(({ id }) => id),
   )
-  const judge = (a: MemberId, b: MemberId): LinkVerdict => linkVerdict(health.linkFailures, a, b, hindsightOf(turn))
+  const judge = (a: MemberId, b: MemberId): LinkVerdict => linkBetween(turn, a, b)
   const exchange = exchangeOf(turn, willing)
   const order = exchange.type === 'butterfly' ? linkAll(willing, judge) : ringOrder(willing, judge)
   for (const id of order.evicted) exclude(turn, id, 'a link that the coordinator relays does not work either')

@@ -123,6 +123,8 @@ export interface MemberInfo {
    * where its socket comes from, in words that only have to be equal or not: members of one network count as one voice
    */
   readonly network?: string
+  /** opens no direct link */
+  readonly relaysOnly?: boolean
 }
 
 export interface Member extends MemberInfo {
