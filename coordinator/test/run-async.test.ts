@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
-import { memberId, type MessageTo, trainingBlock } from '@starling-grid/protocol'
-import { ask, asyncDesk, blocksOf, push } from './async-desk.ts'
+import { type BlockId, epochOrder, memberId, type MessageTo, trainingBlock } from '@starling-grid/protocol'
+import { ask, asyncDesk, blocksOf, type Grant, push } from './async-desk.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 test('two members get different blocks, and a push is a version at once', () => {
@@ -207,6 +207,112 @@ test('a block that fails with three different members is set aside, visibly, and
   assert.equal(tried.length, 3)
 })
 
+/** The first block of the first epoch that is not done, in its seeded order. */
+function nextOf({ state }: Desk): BlockId {
+  const order = [...epochOrder(state.config.seed, 0, state.config.blocks)].map((i) => trainingBlock(0, i))
+  return order.find((block) => !state.chain.isDone(block)) ?? assert.fail()
+}
+
+/** Each asks in turn and pushes, 400 ms apart; blocks in `bad` are refused. Returns who tried those. */
+function workWith(desk: Desk, names: readonly string[], bad: ReadonlySet<string>, done: () => boolean): string[] {
+  const tried: string[] = []
+  const granted = new Map<string, Grant>()
+  const take = (): void => desk.sent('grant').forEach((grant) => void granted.set(grant.to, grant))
+  for (let i = 0; i < 400 && !done(); i++) {
+    desk.wait(400)
+    take()
+    const name = names[i % names.length] ?? ''
+    if (!granted.has(name)) desk.say(name, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+    take()
+    const grant = granted.get(name)
+    if (grant === undefined || !granted.delete(name)) continue
+    const isBad = blocksOf(grant).some((block) => bad.has(block))
+    if (isBad) tried.push(name)
+    if (isBad) refuse(desk, name, grant)
+    else push(desk, name, grant)
+    take()
+  }
+  return tried
+}
+
+for (const names of [['a'], ['a', 'b']])
+  test(`a run of ${names.length} ends although two of its blocks always fail: they are set aside after spaced tries of all, and the owner is told`, () => {
+    const { desk, grants } = asyncDesk(names, { blocks: 8, batchBlocks: 1, epochs: 1 })
+    const bad = new Set(['0:2', '0:5'])
+    for (const [i, grant] of grants.entries()) push(desk, names[i] ?? '', grant)
+    const done = new Set(grants.flatMap(blocksOf))
+    for (const block of done) bad.delete(block)
+    const began = desk.now
+    const notes: string[] = []
+    const { feed } = desk
+    desk.feed = (input) => {
+      const effects = feed.call(desk, input)
+      for (const effect of effects) if (effect.type === 'note') notes.push(effect.text)
+      return effects
+    }
+    const tried = workWith(desk, names, bad, () => desk.state.chain.doneIn(0) + desk.state.quarantined.size === 8)
+    assert.deepEqual(new Set(desk.state.quarantined), bad)
+    assert.equal(desk.state.chain.doneIn(0), 8 - bad.size, 'all others are trained')
+    assert.equal(desk.state.members.size, names.length, 'no volunteer lost its session for data that is bad')
+    assert.ok(names.every((name) => tried.filter((one) => one === name).length >= 3))
+    assert.ok(desk.now - began >= 10_000, 'the tries are spaced')
+    for (const block of bad) assert.ok(notes.some((text) => text.includes(`block ${block} failed 3 times with each`)))
+    desk.wait(1000)
+    assert.match(desk.state.phaseReason, /^trained/)
+  })
+
+test('of two members one that fails on purpose sets nothing aside while the other works', () => {
+  const { desk, grants } = asyncDesk(['a', 'liar'], { blocks: 40, batchBlocks: 1, epochs: 1 })
+  for (const [i, grant] of grants.entries()) push(desk, ['a', 'liar'][i] ?? '', grant)
+  const [left] = [...Array(40).keys()]
+    .map((i) => trainingBlock(0, i))
+    .filter((block) => !desk.state.chain.isDone(block))
+  const bad = left ?? assert.fail()
+  const tried = workWith(desk, ['liar'], new Set([bad]), () => desk.now > 30_000)
+  assert.ok(tried.length > 0)
+  assert.deepEqual([...desk.state.quarantined], [])
+  workWith(desk, ['a'], new Set(), () => desk.state.chain.isDone(bad))
+  assert.ok(desk.state.chain.isDone(bad), 'the other member computed it')
+  assert.deepEqual([...desk.state.quarantined], [])
+})
+
+test('a block that one member set aside is tried again as soon as a second one works, and set aside again when both fail', () => {
+  const {
+    desk,
+    grants: [first],
+  } = asyncDesk(['a'], { blocks: 40, batchBlocks: 1, epochs: 1 })
+  push(desk, 'a', first ?? assert.fail())
+  const bad = nextOf(desk)
+  workWith(desk, ['a'], new Set([bad]), () => desk.state.quarantined.has(bad))
+  assert.deepEqual([...desk.state.quarantined], [bad])
+  desk.join('b')
+  assert.deepEqual([...desk.state.quarantined], [bad], 'it only came')
+  const grant = ask(desk, 'b')
+  assert.deepEqual([...desk.state.quarantined], [])
+  assert.deepEqual(blocksOf(grant), [bad], 'the newcomer tries it first')
+  refuse(desk, 'b', grant)
+  assert.deepEqual([...desk.state.quarantined], [], 'one try is not enough')
+  for (let i = 0; i < 3 && !desk.state.quarantined.has(bad); i++) {
+    desk.wait(5000)
+    workWith(desk, ['b', 'a'], new Set([bad]), () => desk.state.quarantined.has(bad))
+  }
+  assert.deepEqual([...desk.state.quarantined], [bad])
+})
+
+test('pushes of zeros in a row end the session of the member that makes them', () => {
+  const {
+    desk,
+    grants: [first],
+  } = asyncDesk(['a'], { blocks: 60, batchBlocks: 1, epochs: 1 })
+  let grant: Grant | undefined = first
+  for (let i = 0; i < 20 && desk.state.members.size > 0; i++) {
+    if (grant !== undefined) push(desk, 'a', grant, {}, { gradient: 0, statistics: 0 })
+    desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+    grant = desk.sent('grant')[0] ?? (desk.wait(600_000), desk.sent('grant')[0])
+  }
+  assert.equal(desk.state.members.size, 0)
+})
+
 test('blocks of a failed push are leased alone, so that only the culprit is set aside', () => {
   const {
     desk,
@@ -220,6 +326,13 @@ test('blocks of a failed push are leased alone, so that only the culprit is set 
     code: 'gradient-not-finite',
     push: { incarnation: memberId('a'), modeEpoch, base, leases, samples: 3, targets: 3, lossSum: 0, correct: 0 },
   })
+  const other = ask(desk, 'a')
+  assert.ok(
+    blocksOf(other).every((block) => !blocksOf(a).includes(block)),
+    'other blocks first',
+  )
+  push(desk, 'a', other)
+  desk.wait(5000)
   const again = ask(desk, 'a')
   assert.deepEqual(blocksOf(again), blocksOf(a).slice(0, 1))
   push(desk, 'a', again)
@@ -246,6 +359,7 @@ test('a block that failed with one member is not kept for another that never bri
   desk.say('a', { type: 'lease-request', modeEpoch })
   assert.deepEqual(desk.sent('grant'), [])
   desk.say('b', { type: 'gave-back', leases: [...second.leases], code: 'link-lost', message: 'no line' })
+  desk.wait(5000)
   assert.deepEqual(
     desk.sent('grant').map(({ to }) => to),
     [memberId('a')],

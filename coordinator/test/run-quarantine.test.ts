@@ -55,6 +55,32 @@ test("where the coordinator's copy is whole, three different members set a block
   assert.deepEqual([...desk.state.quarantined], [block])
 })
 
+test('in a ring of two both must fail three times, five seconds apart, where the copy of the coordinator is whole', () => {
+  const desk = ringOf()
+  const [block] = desk.planned(1)
+  const bad = block ?? assert.fail()
+  const report = (name: string): void => {
+    unreadable(desk, name, [bad])
+    checked(desk, [0, 1, 2, 3, 4, 5], undefined)
+  }
+  for (let i = 0; i < 5; i++) {
+    desk.wait(1000)
+    report('a')
+    report('b')
+  }
+  assert.equal(desk.state.quarantined.size, 0, 'five reports within four seconds are one')
+  for (let i = 0; i < 3; i++) {
+    desk.now += 5000
+    report('a')
+  }
+  assert.equal(desk.state.quarantined.size, 0, 'one of the two says nothing of it any more')
+  for (let i = 0; i < 2; i++) {
+    desk.now += 5000
+    report('b')
+  }
+  assert.deepEqual([...desk.state.quarantined], [bad])
+})
+
 test('a damaged shard of validation is left out, and the rest is validated', () => {
   const desk = ringOf({ validationBlocks: 2, epochs: 1 })
   for (let v = 1; v <= 3; v++) desk.step(v)

@@ -47,6 +47,7 @@ export function createRunState(config: RunConfig): RunState {
     guestNorms: new Map(),
     workers: new Set(),
     failures: new Map(),
+    asideByFew: new Map(),
     damaged: new Map(),
     asideBefore: new Set(),
     lookedAt: Number.NEGATIVE_INFINITY,

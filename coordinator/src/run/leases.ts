@@ -6,7 +6,7 @@ import { dampingOf } from './async-policy.ts'
 import { type PushNorms, weighPush } from './guest-norms.ts'
 import { guestPushed, isGuest } from './guests.ts'
 import { memberLost, releaseAll } from './membership.ts'
-import { failed } from './quarantine.ts'
+import { canCompute, failed, ranOut, TRY_GAP_MS } from './quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { Member, RunInput, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
@@ -73,7 +73,7 @@ export function grantTraining(turn: Turn): void {
     .sort((a, b) => a.misses - b.misses)
   for (const member of hungry) {
     if (!mayRunAhead(state, stalenessBound(state))) return turn.reason('parameter server: members wait for the slowest')
-    const blocks = nextLease(state, member.id)
+    const blocks = nextLease(state, member.id, turn.now)
     if (blocks.length === 0) continue
     member.hungry = false
     const leases = lease(turn, member.id, blocks, state.leases)
@@ -98,17 +98,22 @@ function stalenessBound({ config }: RunState): number {
 
 /**
  * A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where
- * there is one that brings leases back.
+ * there is one that brings leases back; to the same member after a while.
  */
-function nextLease(state: RunState, member: MemberId): BlockId[] {
+function nextLease(state: RunState, member: MemberId, now: number): BlockId[] {
   const most = blocksPerLease(state)
   const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
-  const mayTry = (block: BlockId): boolean =>
-    !(state.failures.get(block)?.has(member) ?? false) ||
-    [...state.members.values()].every((other) => !works(state, other) || state.failures.get(block)?.has(other.id))
-  const [first] = free.filter(mayTry)
+  const [first] = free.filter((block) => mayTry(state, block, member, now))
   if (first !== undefined && state.failures.has(first)) return [first]
   return free.filter((block) => !state.failures.has(block)).slice(0, most)
+}
+
+function mayTry(state: RunState, block: BlockId, member: MemberId, now: number): boolean {
+  const by = state.failures.get(block)
+  const own = by?.get(member)
+  if (by === undefined || own === undefined) return true
+  const others = [...state.members.values()].filter((other) => works(state, other))
+  return now - own.at >= TRY_GAP_MS && others.every(({ id }) => by.has(id))
 }
 
 /** It asks for leases, and brings them back. */
@@ -125,10 +130,10 @@ export function pushed(turn: Turn, input: PushInput): void {
   const { push, gradDigest } = input
   const refusal = refusePush(turn, push)
   if (refusal !== undefined) return turn.effect({ type: 'push-verdict', ...refusal })
+  if (state.phase.type !== 'ring' && input.norms?.gradient === 0 && push.targets > 0) return noWork(turn, push)
   measure(turn, push)
   if (state.phase.type === 'ring') return guestPushed(turn, input)
   if (input.norms === undefined) throw new Error('internal: a push that was not measured')
-  if (input.norms.gradient === 0 && push.targets > 0) return noWork(turn, push)
   const weights = weigh(turn, push.incarnation, input.norms)
   if (weights === undefined) {
     for (const { block } of push.leases) state.leases.delete(block)
@@ -155,8 +160,9 @@ export function pushed(turn: Turn, input: PushInput): void {
 
 /** Zeros move nothing: they are no work, and a block that makes them with one member goes to another. */
 function noWork(turn: Turn, push: Push): void {
+  const retry = isRetry(turn.state, push)
   for (const { block } of push.leases) fail(turn, block, push.incarnation)
-  countRefused(turn, push.incarnation)
+  if (!retry) countRefused(turn, push.incarnation)
   turn.effect({ type: 'push-verdict', verdict: 'gradient-outlier', message: 'a gradient of zeros alone is no work' })
   turn.then({ type: 'advance' })
 }
@@ -236,9 +242,10 @@ function measure(turn: Turn, push: Push): void {
 /** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
 export function pushRefused(turn: Turn, push: Push, code: ErrorCode): void {
   const { state } = turn
+  const retry = isRetry(state, push)
   for (const { block, leaseEpoch } of push.leases)
     if (holds(state, push.incarnation, block, leaseEpoch)) fail(turn, block, push.incarnation)
-  countRefused(turn, push.incarnation)
+  if (!retry) countRefused(turn, push.incarnation)
   turn.refuse(push.incarnation, code, 'the push was refused')
   turn.then({ type: 'advance' })
 }
@@ -247,7 +254,19 @@ export function expireLeases(turn: Turn): void {
   const { leases } = turn.state
   const overdue = [...leases].filter(([, { deadline }]) => deadline < turn.now)
   for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(turn.state, id)
-  for (const [block, { holder }] of overdue) fail(turn, block, holder)
+  for (const [block, { holder }] of overdue) expire(turn, block, holder)
+}
+
+function expire(turn: Turn, block: BlockId, member: MemberId): void {
+  turn.state.leases.delete(block)
+  ranOut(turn, block, member)
+}
+
+/** The member tries a block again that it failed on: that says something of the block, and was asked of the member. */
+function isRetry(state: RunState, { incarnation, leases }: Push): boolean {
+  const [only, ...others] = leases
+  if (only === undefined || others.length > 0 || !canCompute(state, incarnation)) return false
+  return (state.failures.get(only.block)?.get(incarnation)?.times ?? 0) > 0
 }
 
 function fail(turn: Turn, block: BlockId, member: MemberId): void {

@@ -1,5 +1,6 @@
 // Blocks that cannot be computed are set aside, visibly, and the run goes on without them: when three different members
-// failed on one, or when the coordinator finds the shard damaged on its own disk. One member alone sets nothing aside.
+// failed on one, or when the coordinator finds the shard damaged on its own disk. Where fewer than three members work,
+// all of them must have failed several times; the block comes back as soon as a further member works.
 import {
   type BlockId,
   blockIndex,
@@ -15,17 +16,108 @@ import type { Turn } from './turn.ts'
 
 /** Different members that a block must fail with. */
 const ACCUSERS = 3
+/** Times that a block must fail with each member that works, where those are fewer than ACCUSERS. */
+const TRIES = 3
+/** ms between two tries of one member that count: a fault that passes has passed by then */
+export const TRY_GAP_MS = 5000
+/** ms that a block waits for the next try of a member that failed on it and asks for no work now */
+const NEXT_TRY_MS = 60_000
 /** ms between looks at shards that were found damaged: an owner may have put the file back */
 const LOOK_AGAIN_MS = 30_000
 
-/** Returns whether the block is set aside now. */
+/** What a block did with one member. */
+export interface Tries {
+  readonly times: number
+  /** ms: of the last one that counted */
+  readonly at: number
+}
+
+const NO_TRIES: Tries = { times: 0, at: Number.NEGATIVE_INFINITY }
+
+/** The member could not compute the block, or gave values that are none. */
 export function failed(turn: Turn, block: BlockId, member: MemberId): void {
+  const by = noteAccuser(turn, block, member)
+  const { times, at } = by.get(member) ?? NO_TRIES
+  if (turn.now - at >= TRY_GAP_MS) by.set(member, { times: times + 1, at: turn.now })
+  setAsideByFew(turn, block)
+}
+
+/** The member did not answer in time, which says less of the block than values that are none: it is no try. */
+export function ranOut(turn: Turn, block: BlockId, member: MemberId): void {
+  noteAccuser(turn, block, member)
+}
+
+function noteAccuser(turn: Turn, block: BlockId, member: MemberId): Map<MemberId, Tries> {
   const { state } = turn
-  const by = state.failures.get(block) ?? new Set<MemberId>()
-  state.failures.set(block, by.add(member))
-  if (by.size < ACCUSERS || state.quarantined.has(block)) return
+  const by = state.failures.get(block) ?? new Map<MemberId, Tries>()
+  state.failures.set(block, by.set(member, by.get(member) ?? NO_TRIES))
+  if (by.size >= ACCUSERS && !state.quarantined.has(block)) {
+    setAside(turn, [block])
+    turn.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
+  }
+  return by
+}
+
+/** One or two volunteers must be able to end a run, although three accusers never come together. */
+function setAsideByFew(turn: Turn, block: BlockId): void {
+  const { state } = turn
+  const by = state.failures.get(block)
+  if (by === undefined || state.quarantined.has(block)) return
+  const here = [...new Set([...working(state), ...between(turn, by)])]
+  if (here.length === 0 || here.length >= ACCUSERS) return
+  if (here.some((id) => (by.get(id)?.times ?? 0) < TRIES || !canCompute(state, id))) return
   setAside(turn, [block])
-  turn.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
+  state.asideByFew.set(block, by)
+  turn.note(
+    'refusal',
+    `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; it is tried again when a further member works`,
+  )
+}
+
+/**
+ * The member's failure says something of a block: others went well with it, or most of this epoch is on the chain. In a
+ * ring members report what they cannot read, and the coordinator looks.
+ */
+export function canCompute(state: RunState, id: MemberId): boolean {
+  if (state.phase.type === 'ring') return true
+  return (state.members.get(id)?.pushMs ?? 0) > 0 || 2 * state.chain.doneIn(currentEpoch(state)) >= state.config.blocks
+}
+
+/** Members that failed on it a moment ago: they may be between two leases. */
+function between({ state, now }: Turn, by: ReadonlyMap<MemberId, Tries>): MemberId[] {
+  if (state.phase.type !== 'async') return []
+  return [...by].filter(([id, { at }]) => state.members.has(id) && now - at < NEXT_TRY_MS).map(([id]) => id)
+}
+
+/** Members that could try a block: those of the ring, or those that ask for leases. */
+function working({ phase, members, workers, leases }: RunState): readonly MemberId[] {
+  if (phase.type === 'ring') return phase.members
+  if (phase.type !== 'async') return []
+  const holders = new Set([...leases.values()].map(({ holder }) => holder))
+  return [...members.values()]
+    .filter(({ id, hungry }) => hungry || workers.has(id) || holders.has(id))
+    .map(({ id }) => id)
+}
+
+/** What few set aside, a further member tries: their word alone keeps no data from it. */
+function tryAgain(turn: Turn): void {
+  const { state } = turn
+  if (state.asideByFew.size === 0) return
+  const here = working(state)
+  const epoch = currentEpoch(state)
+  for (const [block, by] of state.asideByFew) {
+    if (!block.startsWith('v:') && epochOf(block) < epoch) state.asideByFew.delete(block)
+    else if (here.some((id) => !by.has(id))) comeBack(turn, block, by)
+  }
+}
+
+function comeBack(turn: Turn, block: BlockId, by: Map<MemberId, Tries>): void {
+  const { state } = turn
+  state.asideByFew.delete(block)
+  if (!state.quarantined.has(block)) return
+  turn.journal({ type: 'restored', blocks: [block] })
+  state.failures.set(block, by)
+  turn.note('run', `block ${block} is tried again: a further member works`)
 }
 
 /** A member cannot get these blocks: the coordinator looks at its own copy. */
@@ -130,6 +222,7 @@ function planAnew(turn: Turn): void {
 /** Shards that were found damaged are so in every epoch; now and then they are looked at again. */
 export function quarantineTick(turn: Turn): void {
   const { state, now } = turn
+  tryAgain(turn)
   lookAtAsideBefore(turn)
   for (const damaged of state.damaged.values()) {
     setAside(turn, blocksOf(state, damaged))

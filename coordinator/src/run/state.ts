@@ -30,6 +30,7 @@ import type { ExchangeChoice } from './exchange-choice.ts'
 import type { GuestNorms, PushNorms } from './guest-norms.ts'
 import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
+import type { Tries } from './quarantine.ts'
 import type { RingHealth } from './ring-health.ts'
 import type { MoveRound } from './share-moves.ts'
 import type { WrittenRun } from './snapshot.ts'
@@ -396,7 +397,9 @@ export interface RunState {
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   /** block → members that could not compute it */
-  readonly failures: Map<BlockId, Set<MemberId>>
+  readonly failures: Map<BlockId, Map<MemberId, Tries>>
+  /** blocks that fewer than three members set aside, and who: others try them again */
+  readonly asideByFew: Map<BlockId, Map<MemberId, Tries>>
   /** shards that are damaged on the coordinator's disk, by name, and their blocks */
   readonly damaged: Map<string, DamagedShard>
   /** blocks that were set aside before this process began, which does not know why; and when it last looked, ms */

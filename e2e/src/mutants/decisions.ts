@@ -206,7 +206,7 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'a lease that ran out stays with its member',
-        'for (const [block, { holder }] of overdue) fail(turn, block, holder)',
+        'for (const [block, { holder }] of overdue) expire(turn, block, holder)',
         '',
       ],
       [
@@ -214,6 +214,7 @@ export const DECISIONS: readonly Mutant[] = [
         'if (first !== undefined && state.failures.has(first)) return [first]',
         '',
       ],
+      ['a member tries a bad block without a pause', 'now - own.at >= TRY_GAP_MS && ', ''],
     ],
   ),
   ...mutantsOf(
