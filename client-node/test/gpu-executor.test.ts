@@ -256,3 +256,22 @@ test('an adapter without memory for a plan gets half the samples once, then a re
     (error) => isGridError(error) && error.code === 'adapter-limit' && /device memory/.test(error.message),
   )
 })
+
+test(
+  'an adapter without memory for a block that is normalised as a whole keeps the block and computes values again',
+  { skip },
+  async () => {
+    const said: string[] = []
+    const norms = [1, 2, 3].flatMap((i) => [{ type: 'batchnorm2d', name: `bn${i}` }, { type: 'relu' }])
+    const runner = await createGpuRunner({
+      device: withoutMemory(theGpu().device, 1),
+      graph: buildGraph(parseModelSpec({ input: [2, 3, 3], layers: norms, loss: 'mse' })),
+      readText,
+      maxMicroBatch: 4,
+      say: (text) => said.push(text),
+    })
+    assert.equal(runner.capacity, 4)
+    runner.destroy()
+    assert.match(said.join(), /computing some values again/)
+  },
+)

@@ -6,7 +6,7 @@ import { PLAIN_TRAITS } from '@starling-grid/shaders'
 import { ReferenceRunner } from '../src/cpu/runner.ts'
 import { buildGraph, type Graph } from '../src/graph/build.ts'
 import { fuseGraph } from '../src/graph/fuse.ts'
-import { planGraph } from '../src/graph/plan.ts'
+import { type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
 import { recomputeGraph } from '../src/graph/recompute.ts'
 import { noise } from '../testing/executor-suite.ts'
 
@@ -76,3 +76,33 @@ for (const [name, spec, samples] of [
       }).buffers.reduce((sum, size) => sum + size, 0)
     assert.ok(bytes(true) <= (2 / 3) * bytes(false), `${bytes(true)} of ${bytes(false)}`)
   })
+
+const deviceBytes = (plan: Plan): number => poolBytes(plan) + 8 * plan.flat.deviceLength
+
+function planOf(spec: ModelSpec, options: { maxMicroBatch: number; maxBytes?: number; recompute?: boolean }): Plan {
+  return planGraph(buildGraph(spec), { traits: PLAIN_TRAITS, limits: LIMITS, ...options })
+}
+
+test('a model of which one sample is more than the memory allows is computed again in backward, and not refused', () => {
+  const deep = gpt({ blocks: 6, heads: 4, channels: 128, context: 64, vocab: 65 })
+  const one = deviceBytes(planOf(deep, { maxMicroBatch: 1 }))
+  const roomy = planOf(deep, { maxMicroBatch: 8, maxBytes: one })
+  assert.deepEqual([roomy.recomputed, roomy.capacity], [false, 1], 'smaller batches come first: they cost less time')
+  const tight = planOf(deep, { maxMicroBatch: 8, maxBytes: one - 1 })
+  assert.ok(tight.recomputed)
+  assert.ok(deviceBytes(tight) < one)
+  assert.ok(tight.capacity >= 1)
+})
+
+test('a model that normalises over its block keeps the whole block, and computes again before the block is cut', () => {
+  const whole = planOf(resnet(), { maxMicroBatch: 64 })
+  const tight = planOf(resnet(), { maxMicroBatch: 64, maxBytes: deviceBytes(whole) - 1 })
+  assert.deepEqual([whole.recomputed, whole.capacity], [false, 64])
+  assert.deepEqual([tight.recomputed, tight.capacity], [true, 64])
+})
+
+test('a graph in which nothing can be computed again is planned as it is, and refused by name', () => {
+  const flat = parseModelSpec({ input: [6], loss: 'mse', layers: [{ type: 'linear', name: 'one', out: 6 }] })
+  assert.equal(planOf(flat, { maxMicroBatch: 4, recompute: true }).recomputed, false)
+  assert.throws(() => planOf(flat, { maxMicroBatch: 4, maxBytes: 16 }), /raise --max-memory/)
+})

@@ -43,12 +43,12 @@ export async function explain(argv: string[]): Promise<number> {
     .addOption(
       new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'),
     )
-    .option('--recompute', 'compute values again in backward instead of keeping them')
+    .option('--recompute', 'compute values again in backward instead of keeping them, also where memory suffices')
     .option('--tune <ms>', 'measure variants first, for so long in all', wholeNumber)
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { batch, adapter, tune, precision, recompute = false, json } = program.opts<Options>()
+  const { batch, adapter, tune, precision, recompute, json } = program.opts<Options>()
   const spec = await modelNamed(program.args[0] ?? '')
   const gpu = await openGpu({ adapter })
   try {
@@ -68,7 +68,7 @@ export async function explain(argv: string[]): Promise<number> {
       limits: gpu.device.limits,
       maxMicroBatch: batch,
       precision,
-      recompute,
+      ...(recompute ? { recompute } : {}),
       ...(choose ? { choose } : {}),
     })
     const explanation = explainPlan(plan, { samples: plan.capacity, traits })
@@ -108,8 +108,11 @@ function print(
   adapter: string,
   { batch, explanation }: { readonly batch: number; readonly explanation: Explanation },
 ): void {
-  const { samples, calls, totals } = explanation
-  console.log(`${model} on ${adapter}: a step of ${batch} samples runs as ${Math.ceil(batch / samples)} × ${samples}`)
+  const { samples, recomputed, calls, totals } = explanation
+  const memory = recomputed ? ', with values computed again in backward' : ''
+  console.log(
+    `${model} on ${adapter}: a step of ${batch} samples runs as ${Math.ceil(batch / samples)} × ${samples}${memory}`,
+  )
   const rows = [['part', 'kernel', 'variant', 'why', 'workgroups', 'MiB', 'Mflop', 'ms'], ...calls.map(rowOf)]
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
   for (const row of rows)

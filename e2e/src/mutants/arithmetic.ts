@@ -338,6 +338,19 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     PLANNER,
+    'volunteer/src/graph/plan.ts',
+    ['volunteer/test/recompute'],
+    [
+      ['a model that does not fit is refused at once', 'return [...kept, ...computed]', 'return kept'],
+      [
+        'blocks that are normalised as a whole are cut first',
+        'kept.flatMap((attempt, i) => [attempt, ...computed.slice(i, i + 1)])',
+        '[...kept, ...computed]',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    PLANNER,
     'volunteer/src/graph/memory.ts',
     ['volunteer/test/plan'],
     [

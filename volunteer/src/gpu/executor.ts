@@ -23,7 +23,10 @@ export interface GpuExecutorOptions {
   readonly maxBytes?: number
   /** how values between kernels are stored; absent: f32 */
   readonly precision?: Precision
-  /** keep less and compute it again in backward: less memory, more time, equal bits */
+  /**
+   * keep less and compute it again in backward: less memory, more time, equal bits; absent: where the memory does not
+   * suffice otherwise
+   */
   readonly recompute?: boolean
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void

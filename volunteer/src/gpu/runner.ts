@@ -35,7 +35,7 @@ export interface GpuRunnerOptions {
   readonly maxBytes?: number
   /** absent: f32 */
   readonly precision?: Precision
-  /** keep less and compute it again in backward */
+  /** keep less and compute it again in backward; absent: where the memory does not suffice otherwise */
   readonly recompute?: boolean
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
@@ -44,14 +44,37 @@ export interface GpuRunnerOptions {
 /** @throws GridError('adapter-limit') when the adapter cannot hold the model */
 export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
   const plan = planFor(options)
+  if (plan.recomputed && options.recompute !== true)
+    options.say?.(
+      'This model needs more memory than may be used: some values are computed again, with the same result.',
+    )
   try {
     return await openRunner(options, plan)
   } catch (error) {
-    if (!(error instanceof OutOfDeviceMemory) || plan.capacity === 1) throw error
-    const smaller = Math.ceil(plan.capacity / 2)
-    options.say?.(`The adapter has no memory for ${plan.capacity} samples at a time; trying ${smaller}.`)
-    return openRunner(options, planFor({ ...options, maxMicroBatch: smaller }))
+    const smaller = error instanceof OutOfDeviceMemory ? lessThan(plan) : undefined
+    if (smaller === undefined) throw error
+    options.say?.(`The adapter has no memory for ${plan.capacity} samples at a time; ${smaller.what}.`)
+    return openRunner(options, planFor({ ...options, ...smaller.options }))
   }
+}
+
+/** What takes less of the device's memory than a plan; undefined: nothing does. */
+function lessThan({
+  graph,
+  capacity,
+  recomputed,
+}: Plan): { readonly what: string; readonly options: Partial<GpuRunnerOptions> } | undefined {
+  if (graph.mixesSamples && !recomputed)
+    return {
+      what: 'computing some values again instead of keeping them',
+      options: { maxMicroBatch: capacity, recompute: true },
+    }
+  if (capacity > 1) {
+    const half = Math.ceil(capacity / 2)
+    return { what: `trying ${half}`, options: { maxMicroBatch: half } }
+  }
+  if (recomputed) return undefined
+  return { what: 'computing some values again instead of keeping them', options: { recompute: true } }
 }
 
 function planFor({

@@ -9,10 +9,11 @@ import { createGpuRunner, DEFAULT_MICRO_BATCH, traitsOf, type GpuRunnerOptions }
 
 /** `options`: those of the runner that will use the choice. */
 export function tuneOn(tuning: TuningOptions, adapter: AdapterDescription, options: GpuRunnerOptions): Promise<Choose> {
-  const { device, graph, readText, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
+  const { device, graph, readText, maxBytes, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
   const traits = traitsOf(device, adapter.software)
   // Shapes hold the number of samples that the adapter has room for.
-  const { capacity } = planGraph(graph, { traits, limits: device.limits, maxMicroBatch })
+  const bound = maxBytes === undefined ? {} : { maxBytes }
+  const { capacity } = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...bound })
   return tune(tuning, {
     graph,
     capacity,

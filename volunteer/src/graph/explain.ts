@@ -27,6 +27,8 @@ export interface ExplainedCall {
 export interface Explanation {
   /** samples of one run */
   readonly samples: number
+  /** some values are computed again in backward instead of kept */
+  readonly recomputed: boolean
   readonly calls: readonly ExplainedCall[]
   readonly totals: {
     readonly dispatches: number
@@ -70,6 +72,7 @@ export function explainPlan(
   const activationBytes = poolBytes(plan)
   return {
     samples,
+    recomputed: plan.recomputed,
     calls,
     totals: {
       dispatches: sum(({ workgroups }) => workgroups.length),

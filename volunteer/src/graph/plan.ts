@@ -37,6 +37,8 @@ export interface PlannedPass {
 export interface Plan {
   /** the graph whose calls it runs, after fusion */
   readonly graph: Graph
+  /** some values are computed again in backward instead of kept */
+  readonly recomputed: boolean
   /** samples that one run takes at most */
   readonly capacity: number
   readonly parts: Readonly<Record<GraphPart, readonly PlannedPass[]>>
@@ -70,7 +72,10 @@ export interface PlanOptions {
   readonly choose?: Choose
   /** of values between kernels; absent: f32 */
   readonly precision?: Precision
-  /** compute values again in backward instead of keeping them: less memory, more time, equal bits */
+  /**
+   * compute values again in backward instead of keeping them: less memory, more time, equal bits; absent: where the
+   * memory does not suffice otherwise
+   */
   readonly recompute?: boolean
 }
 
@@ -78,6 +83,7 @@ const HALF_FEATURE = 'shader-f16'
 
 /** Bytes of pooled buffers: what a tab may take without crowding out its neighbours. */
 const POOL_BUDGET_BYTES = 512 * 1024 * 1024
+const CROWDS = 'takes more memory than a page may'
 /** … up to which scratch is kept from forward to backward: no adapter misses so little. */
 const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
 
@@ -90,48 +96,71 @@ const FLOP_PER_BYTE = 8
 export const MAX_WORK = 2 ** 36
 
 /**
- * The plan with the largest micro-batch that fits, from `maxMicroBatch` down.
+ * The plan with the largest micro-batch that fits, from `maxMicroBatch` down. Where none fits, values are computed again
+ * in backward, which takes less memory. A model that normalises over its batch needs the whole of a block at once, so
+ * that it computes again before its batch is cut.
  * @throws GridError('adapter-limit') naming the limit when not even one sample fits; 'own-limit' when it fits the
  * adapter and not what its owner allows, or keeps the adapter busy for too long
  */
-export function planGraph(
-  whole: Graph,
-  {
-    traits,
-    limits,
-    maxMicroBatch,
-    maxBytes = Number.POSITIVE_INFINITY,
-    choose = firstGuess(traits),
-    precision = 'f32',
-    recompute = false,
-  }: PlanOptions,
-): Plan {
+export function planGraph(whole: Graph, options: PlanOptions): Plan {
+  const { traits, precision = 'f32' } = options
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError(
       'adapter-limit',
       `Values in f16 need the feature ${HALF_FEATURE}, which the adapter does not have. Use f32.`,
     )
-  const fused = separateEvaluation(fuseGraph(whole))
-  const graph = recompute ? recomputeGraph(fused) : fused
-  const half = precision === 'f16' ? halfStorages(graph) : undefined
-  for (let capacity = maxMicroBatch; ; capacity = Math.ceil(capacity / 2)) {
-    const exact = beginGradients(draftPasses(graph, choose, capacity))
-    const drafts = half ? inHalf(exact, half) : exact
-    // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
-    const plans = [shareScratch(drafts), drafts].map((passes) =>
-      planCapacity(graph, passes, { capacity, maxBufferBytes: limits.maxBufferSize }),
-    )
-    const allowed = plans.filter((plan) => ownObstacle(plan, maxBytes) === undefined)
-    const fitting = allowed.filter((plan) => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
-    const [best] = fitting.filter((plan, i) => poolBytes(plan) <= SHARED_SCRATCH_BYTES || i === fitting.length - 1)
-    if (best) return best
-    if (capacity > 1) continue
-    const [obstacle] = plans.map((plan) => firstObstacle(plan, limits))
-    const last = plans.at(-1)
-    const own = last && ownObstacle(last, maxBytes)
-    if (obstacle === undefined && own !== undefined) throw own
-    throw new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle}.`)
+  let refusal: GridError | undefined
+  for (const attempt of attemptsFor(separateEvaluation(fuseGraph(whole)), options)) {
+    const tried = planAttempt(attempt, options)
+    if (!(tried instanceof GridError)) return tried
+    refusal = tried
   }
+  throw refusal ?? new Error('internal: a plan for no samples')
+}
+
+interface Attempt {
+  readonly graph: Graph
+  readonly recomputed: boolean
+  readonly capacity: number
+}
+
+/** From what computes fastest to what takes the least memory. */
+function attemptsFor(graph: Graph, { maxMicroBatch, recompute = false }: PlanOptions): readonly Attempt[] {
+  const capacities = halvings(maxMicroBatch)
+  const kept = capacities.map((capacity): Attempt => ({ graph, recomputed: false, capacity }))
+  const again = recomputeGraph(graph)
+  if (again.backward.length === graph.backward.length) return kept
+  const computed = capacities.map((capacity): Attempt => ({ graph: again, recomputed: true, capacity }))
+  if (recompute) return computed
+  if (!graph.mixesSamples) return [...kept, ...computed]
+  return kept.flatMap((attempt, i) => [attempt, ...computed.slice(i, i + 1)])
+}
+
+/** 64, 32, … 1 */
+function halvings(most: number): readonly number[] {
+  return most > 1 ? [most, ...halvings(Math.ceil(most / 2))] : [most]
+}
+
+/** What hinders it is returned: another attempt may do better. */
+function planAttempt(
+  { graph, recomputed, capacity }: Attempt,
+  { traits, limits, maxBytes = Number.POSITIVE_INFINITY, choose = firstGuess(traits), precision }: PlanOptions,
+): Plan | GridError {
+  const exact = beginGradients(draftPasses(graph, choose, capacity))
+  const drafts = precision === 'f16' ? inHalf(exact, halfStorages(graph)) : exact
+  // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
+  const plans = [shareScratch(drafts), drafts].map((passes) =>
+    planCapacity(graph, passes, { recomputed, capacity, maxBufferBytes: limits.maxBufferSize }),
+  )
+  const allowed = plans.filter((plan) => ownObstacle(plan, maxBytes) === undefined)
+  const fitting = allowed.filter((plan) => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
+  const [best] = fitting.filter((plan, i) => poolBytes(plan) <= SHARED_SCRATCH_BYTES || i === fitting.length - 1)
+  if (best) return best
+  const [obstacle] = plans.map((plan) => firstObstacle(plan, limits))
+  const last = plans.at(-1)
+  const own = last && ownObstacle(last, maxBytes)
+  if (obstacle === undefined && own !== undefined) return own
+  return new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle ?? CROWDS}.`)
 }
 
 function isCrowded(plan: Plan): boolean {
@@ -175,7 +204,11 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): stri
 function planCapacity(
   graph: Graph,
   drafts: readonly DraftPass[],
-  { capacity, maxBufferBytes }: { readonly capacity: number; readonly maxBufferBytes: number },
+  {
+    recomputed,
+    capacity,
+    maxBufferBytes,
+  }: { readonly recomputed: boolean; readonly capacity: number; readonly maxBufferBytes: number },
 ): Plan {
   const pool = new Pool(graph, capacity)
   for (const [index, draft] of drafts.entries()) pool.use(draft, index)
@@ -193,6 +226,7 @@ function planCapacity(
   const forward = planned('forward')
   return {
     graph,
+    recomputed,
     capacity,
     flat,
     cleared: clearedRanges(drafts, flat),
