@@ -58,7 +58,22 @@ const WrittenHistorySchema = strict({
 })
 type WrittenHistory = Static<typeof WrittenHistorySchema>
 
-export class RunHistory {
+/** What pages draw of a run's past. */
+export interface Past {
+  readonly steps: readonly StepPoint[]
+  readonly validations: readonly ValidationPoint[]
+  readonly events: readonly RunEvent[]
+}
+
+/** As the journal has it. @throws GridError 'journal-damaged' */
+export function pastOf(config: RunConfig, rows: readonly JournalRow[]): Past {
+  const history = new RunHistory(config)
+  for (const row of rows) history.observe(row)
+  history.noteRows(rows)
+  return history
+}
+
+export class RunHistory implements Past {
   /** what a restart would find: the decisions may be ahead of it */
   readonly state: RunState
   /** the curve: its last points are all there, older ones are thinned */
@@ -75,9 +90,34 @@ export class RunHistory {
   startedAt: number | undefined
   finishedAt: number | undefined
   #samples = 0
+  /** version of the last validation, after its point went */
+  #lastValidated = 0
+  #isReleased = false
 
   constructor(config: RunConfig) {
     this.state = createRunState(config)
+  }
+
+  /** What pages draw is on the disk alone (pastOf). */
+  get isReleased(): boolean {
+    return this.#isReleased
+  }
+
+  /** The run is over and its rows are durable: memory keeps its totals. The journal takes no snapshot from here. */
+  release(): void {
+    this.#lastValidated = this.lastValidated
+    this.#isReleased = true
+    this.#steps.replace([])
+    this.#validations.replace([])
+    this.events.length = 0
+    const { chain, validated } = this.state
+    chain.forgetBefore(chain.head.v)
+    validated.clear()
+  }
+
+  /** Version of the last validation; 0 before the first. */
+  get lastValidated(): number {
+    return this.validations.at(-1)?.v ?? this.#lastValidated
   }
 
   get samplesCommitted(): number {
@@ -125,6 +165,14 @@ export class RunHistory {
   /** The row that stands for all rows so far. */
   snapshot(): Extract<JournalEntry, { type: 'snapshot' }> {
     return { type: 'snapshot', run: writtenRun(this.state), shown: this.#written() }
+  }
+
+  /** What rows tell of the time before this process, as events. */
+  noteRows(rows: readonly JournalRow[]): void {
+    for (const [place, row] of rows.entries()) {
+      const event = eventOf(row, place === 0)
+      if (event !== undefined) this.note(event.kind, event.text, event.at)
+    }
   }
 
   note(kind: RunEvent['kind'], text: string, at: number): void {
@@ -224,7 +272,7 @@ function stepPoint({ v, lossSum, correct, samples, targets, kind }: StepRecord, 
 }
 
 /** What the journal tells of the time before a restart, as events. */
-export function eventOf({ entry, at }: JournalRow, isFirst: boolean): RunEvent | undefined {
+function eventOf({ entry, at }: JournalRow, isFirst: boolean): RunEvent | undefined {
   switch (entry.type) {
     case 'owner':
       return { at, kind: 'run', text: isFirst ? 'the run began' : 'the coordinator started again' }

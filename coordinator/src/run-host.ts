@@ -29,10 +29,10 @@ import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
 import { Refusals } from './refusals.ts'
-import { eventOf, RunHistory } from './run-history.ts'
+import { type Past, pastOf, RunHistory } from './run-history.ts'
 import { RunJournal } from './run-journal.ts'
 import { type Presence, runView } from './run-view.ts'
-import { applyEntry, createRunState } from './run/journal-replay.ts'
+import { applyEntry, createRunState, forgetChain } from './run/journal-replay.ts'
 import { pushRefusal } from './run/leases.ts'
 import { mayRelay } from './run/ring-links.ts'
 import { decide, HalfDecided } from './run/run.ts'
@@ -44,6 +44,10 @@ import { Versions } from './versions.ts'
 
 /** ms between looks at the clock: far below the shortest time that a decision waits for */
 const TICK_MS = 200
+/** ms after the end of a run for which its history stays in memory: pages that watch it get its last points */
+const RELEASE_MS = 2000
+/** ms for which what was read of an ended run is kept: pages that come together cost one read */
+const PAST_MS = 10_000
 
 /** The volunteers of this run, reached through their sessions. */
 export interface Audience {
@@ -116,6 +120,8 @@ export class RunHost {
   /** another coordinator owns the run: nothing is decided any more */
   #deposedBy: unknown
   #timer: ReturnType<typeof setInterval> | undefined
+  #releasing: ReturnType<typeof setTimeout> | undefined
+  #past: Promise<Past> | undefined
 
   /**
    * R2: takes the run over as its journal has it in the same moment. @throws GridError 'disk-failed'; Error when the
@@ -180,22 +186,21 @@ export class RunHost {
 
   #replay(rows: readonly JournalRow[]): void {
     this.#journal.replay(rows)
-    for (const [place, row] of rows.entries()) {
-      applyEntry(this.state, row.entry, row.at)
-      const event = eventOf(row, place === 0)
-      if (event !== undefined) this.history.note(event.kind, event.text, event.at)
-    }
+    for (const { entry, at } of rows) applyEntry(this.state, entry, at)
+    this.history.noteRows(rows)
   }
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
   start(): void {
     this.feed({ type: 'coordinator-started' })
     if (this.state.finished === undefined) this.#timer = setInterval(() => this.feed({ type: 'tick' }), TICK_MS)
+    else this.#release()
   }
 
   /** Resolves when everything decided is durable, or cannot be. */
   async stop(): Promise<void> {
     clearInterval(this.#timer)
+    clearTimeout(this.#releasing)
     await this.#outbox.close()
     await this.#server.unload()
   }
@@ -375,7 +380,35 @@ export class RunHost {
   async #end(): Promise<void> {
     clearInterval(this.#timer)
     await this.#journal.append([], true)
+    this.#releasing = setTimeout(() => this.#release(), RELEASE_MS).unref()
     this.#parts.onEnded(this)
+  }
+
+  /** A coordinator that has run a thousand jobs keeps a thousand summaries. */
+  #release(): void {
+    this.#journal.release()
+    forgetChain(this.state)
+  }
+
+  /** What pages draw; of a run that ended it is read from the journal, once for all who ask within a while. */
+  past(): Promise<Past> {
+    if (!this.history.isReleased) return Promise.resolve(this.history)
+    this.#past ??= this.#readPast()
+    return this.#past
+  }
+
+  async #readPast(): Promise<Past> {
+    setTimeout(() => (this.#past = undefined), PAST_MS).unref()
+    const { steps, validations, events } = await this.#parts.store
+      .load(this.job.id)
+      .then((rows) => pastOf(this.job.config, rows))
+      .catch((error: unknown) => this.#withoutPast(error))
+    return { steps, validations, events: [...events, ...this.history.events] }
+  }
+
+  #withoutPast(error: unknown): Past {
+    this.#noteTrouble(`the curves of this run cannot be read: ${describeError(error)}`)
+    return { steps: [], validations: [], events: [] }
   }
 
   /** The disk fails: the run pauses by itself, because nothing leaves; named once, and once more when it is over. */

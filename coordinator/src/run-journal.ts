@@ -69,6 +69,12 @@ export class RunJournal {
     }
   }
 
+  /** The run is over: its history leaves memory, and no snapshot is made of what is left. */
+  release(): void {
+    this.#isWhole = false
+    this.#parts.history.release()
+  }
+
   /** None when the history lacks a row, or when a restart would refuse it. */
   #snapshot(at: number): JournalRow[] {
     if (!this.#isWhole) return []

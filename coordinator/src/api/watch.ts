@@ -13,6 +13,7 @@ import {
 import type { FastifyInstance } from 'fastify'
 import type { WebSocket } from 'ws'
 import { now } from '../clock.ts'
+import type { Past } from '../run-history.ts'
 import type { RunHost } from '../run-host.ts'
 import { type Reader, viewFor } from '../run-view.ts'
 import type { Runs } from '../runs.ts'
@@ -59,6 +60,8 @@ interface Watcher {
   run: RunHost | undefined
   /** true: the next message is a snapshot */
   fresh: boolean
+  /** the past of an ended run is read for it */
+  reading: boolean
   v: number
   /** version of the last validation */
   validated: number
@@ -123,6 +126,7 @@ function newWatcher(socket: WebSocket, address: string, unproven: boolean): Watc
     ...heard,
     run: undefined,
     fresh: true,
+    reading: false,
     v: 0,
     validated: 0,
     events: 0,
@@ -208,11 +212,34 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
     const reader = readerOf(watcher, run)
     const view = views.get(reader) ?? shown(reader, run)
     views.set(reader, view)
-    if (run.history.rewindCount - watcher.rewinds > run.history.rewinds.length) watcher.fresh = true
-    const message = watcher.fresh ? snapshot(run, view.value) : update(watcher, run, view)
+    if (missesMore(watcher, run)) watcher.fresh = true
+    if (watcher.fresh && run.history.isReleased) {
+      void tellPast(watcher, run)
+      continue
+    }
+    const message = watcher.fresh ? snapshot(run.history, view.value) : update(watcher, run, view)
     if (message !== undefined) send(watcher, message)
     told(watcher, run, view.text)
   }
+}
+
+/** More than an update says: too many rewinds, or the end of a run whose points are on the disk by now. */
+function missesMore(watcher: Watcher, { history }: RunHost): boolean {
+  if (history.rewindCount - watcher.rewinds > history.rewinds.length) return true
+  if (!history.isReleased) return false
+  return watcher.v < history.version.v || watcher.validated < history.lastValidated
+}
+
+/** The page may leave, or prove that it is the owner's, while the journal is read. */
+async function tellPast(watcher: Watcher, run: RunHost): Promise<void> {
+  if (watcher.reading) return
+  watcher.reading = true
+  const past = await run.past()
+  watcher.reading = false
+  if (watcher.run !== run) return
+  const view = shown(readerOf(watcher, run), run)
+  send(watcher, snapshot(past, view.value))
+  told(watcher, run, view.text)
 }
 
 function readerOf({ owner }: Watcher, { job }: RunHost): Reader {
@@ -225,14 +252,8 @@ function shown(reader: Reader, run: RunHost): Shown {
   return { value, text: JSON.stringify(value) }
 }
 
-function snapshot({ history }: RunHost, run: RunView): WatchMessage {
-  return {
-    type: 'snapshot',
-    run,
-    steps: history.steps,
-    validations: history.validations,
-    events: eventsFor(run, history.events),
-  }
+function snapshot({ steps, validations, events }: Past, run: RunView): WatchMessage {
+  return { type: 'snapshot', run, steps, validations, events: eventsFor(run, events) }
 }
 
 function update(watcher: Watcher, { history }: RunHost, view: Shown): WatchMessage | undefined {
@@ -263,7 +284,7 @@ function told(watcher: Watcher, { history }: RunHost, view: string): void {
   Object.assign(watcher, {
     fresh: false,
     v: history.version.v,
-    validated: history.validations.at(-1)?.v ?? 0,
+    validated: history.lastValidated,
     events: history.eventCount,
     rewinds: history.rewindCount,
     view,

@@ -147,6 +147,11 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
   }
 }
 
+/** Of a run that is over, durably: nothing goes back any more. The last record says which epoch it ended in. */
+export function forgetChain({ chain }: RunState): void {
+  chain.forgetBefore(chain.head.v - 1)
+}
+
 /** Claims of their steps are believed no more (R4). */
 function forgetGenerations(state: RunState, upTo: number): void {
   state.rings.clear()
