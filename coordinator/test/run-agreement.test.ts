@@ -227,6 +227,18 @@ test('what members disagreed about does not come back with them', () => {
   assert.deepEqual(desk.sent('form')[0]?.target, head)
 })
 
+test('after a disagreement that no vote settles no claim of those who disagreed is a source: each fetches its state anew', () => {
+  const desk = formed({ a: 'false', b: 'right' })
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  assert.deepEqual(
+    desk.sent('form').map(({ to, anew, sources }) => [to, anew, sources]),
+    [
+      ['a', true, []],
+      ['b', true, []],
+    ],
+  )
+})
+
 test('one against three: it fetches its state anew, and nothing is repeated; when it differs again it waits outside', () => {
   const desk = formed({ a: 'right', b: 'right', c: 'right', d: 'false' })
   assert.deepEqual(desk.journalled('rewind'), [])

@@ -219,6 +219,12 @@ test('epochs between those that were asked for are not validated', () => {
   assert.equal(desk.sent('validate').length, 1)
 })
 
+test('the last version is validated, also where its epoch is none of those that were asked for', () => {
+  const desk = atEpochEnd(['a'], { validateEvery: 2, epochs: 1 })
+  assert.equal(desk.sent('validate').length, 1)
+  assert.equal(desk.state.finished, undefined)
+})
+
 test('the blocks of a member that leaves are validated by the others, and what it measured still counts as a voice', () => {
   const desk = atEpochEnd(['a', 'b'])
   const [first] = desk.sent('validate')

@@ -65,6 +65,8 @@ test('a claim reaches down to what the coordinator has committed, as far as reco
     [[1, 2, 3], [2, 3], []],
   )
   for (const claim of claims) assert.deepEqual(claim && fold(claim.base, claim.records), version)
+  const [state] = bench.order({ type: 'freeze', owner: 1, gen: 2, committed: 1 }).said('state')
+  assert.deepEqual(state?.claim, claims[1], 'a FREEZE says what the journal reaches to')
 })
 
 test('of committed records the newest 64 are kept', () => {

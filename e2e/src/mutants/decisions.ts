@@ -168,7 +168,7 @@ export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     QUEUE,
     'coordinator/src/run/scheduler.ts',
-    ['coordinator/test/run-ring', 'coordinator/test/run-async', 'coordinator/test/run-guests'],
+    ['coordinator/test/run-ring', 'coordinator/test/run-quarantine', 'coordinator/test/run-async'],
     [
       ['R12: a planned block is planned again', 'given.has(block) || leases.has(block) ||', 'leases.has(block) ||'],
       [
@@ -233,10 +233,10 @@ export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     QUEUE,
     'protocol/src/order.ts',
-    ['coordinator/test/run-ring', 'volunteer/test/share', 'coordinator/test/run-share-moves'],
+    ['protocol/test/order', 'coordinator/test/run-ring', 'coordinator/test/run-share-moves'],
     [
       ['shares of a step leave a block out', 'counts[i] = (counts[i] ?? 0) + 1', 'counts[i] = counts[i] ?? 0'],
-      ['what is in two shares is a partition', 'given.size === all.length &&', ''],
+      ['shares that hold more than the plan are a partition', 'return all.length === planned.length &&', 'return'],
     ],
   ),
   ...mutantsOf(

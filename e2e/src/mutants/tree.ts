@@ -93,7 +93,11 @@ export class Tree {
     const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
     let isHung = false
     const kill = (): void => {
-      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
+      try {
+        if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
+      } catch (error) {
+        if (!(error instanceof Error) || !('code' in error) || error.code !== 'ESRCH') throw error // it ended meanwhile
+      }
     }
     this.#end = () => {
       isHung = true

@@ -1,0 +1,66 @@
+// Who computes which block of a step: every block once, whoever is there (R12).
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  type BlockId,
+  epochOrder,
+  isPartition,
+  nextBlocks,
+  sharesAfter,
+  sharesOfStep,
+  splitBlocks,
+  trainingBlock,
+} from '@starling-grid/protocol'
+
+const blocksOf = (...indexes: readonly number[]): BlockId[] => indexes.map((index) => trainingBlock(0, index))
+const SEVEN = blocksOf(3, 1, 6, 0, 5, 2, 4)
+
+test('an epoch has every block once, in an order of its own that is the same everywhere', () => {
+  const first = epochOrder(1, 0, 100)
+  assert.deepEqual(
+    [...first].sort((a, b) => a - b),
+    Array.from({ length: 100 }, (_, i) => i),
+  )
+  assert.deepEqual(epochOrder(1, 0, 100), first)
+  assert.notDeepEqual(epochOrder(1, 1, 100), first)
+  assert.notDeepEqual(epochOrder(2, 0, 100), first)
+})
+
+test('what is taken is passed over, and no more blocks come than were asked for', () => {
+  const order = Uint32Array.of(2, 0, 1, 3)
+  assert.deepEqual(
+    nextBlocks(order, 4, 2, (block) => block === trainingBlock(4, 0)),
+    [trainingBlock(4, 2), trainingBlock(4, 1)],
+  )
+})
+
+test('shares of a step hold every block once, by largest remainder, ties to the earlier member', () => {
+  const counts = (...parts: readonly number[]): number[] => splitBlocks(SEVEN, parts).map(({ length }) => length)
+  assert.deepEqual(splitBlocks(SEVEN, [1, 1, 1]).flat(), SEVEN)
+  assert.deepEqual(counts(1, 1, 1), [3, 2, 2])
+  assert.deepEqual(counts(1, 4, 1), [1, 5, 1])
+  assert.deepEqual(counts(0, 0), [4, 3], 'speeds that are not known are equal')
+  assert.deepEqual(counts(5, 0), [7, 0])
+})
+
+test('a step that is tried again leaves with each member what it learned from, and splits the rest (A7)', () => {
+  const shares = sharesOfStep({ blocks: SEVEN, kept: [blocksOf(4, 2, 5, 0), []] }, [1, 1])
+  assert.deepEqual(shares, [blocksOf(0, 5, 2, 4), blocksOf(3, 1, 6)])
+  assert.ok(isPartition(SEVEN, shares))
+})
+
+test('a move takes blocks from the share that has them; from another, or to no member, it changes nothing', () => {
+  const shares = [blocksOf(0, 1), blocksOf(2)]
+  assert.deepEqual(sharesAfter(shares, [{ from: 0, to: 1, blocks: blocksOf(1, 2) }]), [blocksOf(0), blocksOf(2, 1)])
+  assert.deepEqual(sharesAfter(shares, [{ from: 0, to: 2, blocks: blocksOf(1) }]), shares)
+  assert.deepEqual(sharesAfter(shares, [{ from: 1, to: 1, blocks: blocksOf(2) }]), shares)
+})
+
+test('a partition lacks no block, holds none twice and none beside the plan', () => {
+  const planned = blocksOf(0, 1, 2)
+  assert.ok(isPartition(planned, [blocksOf(2), blocksOf(0, 1)]))
+  assert.ok(!isPartition(planned, [blocksOf(2), blocksOf(0)]))
+  assert.ok(!isPartition(planned, [blocksOf(2, 1), blocksOf(0, 1)]))
+  assert.ok(!isPartition(planned, [blocksOf(2, 1), blocksOf(1)]))
+  assert.ok(!isPartition(planned, [blocksOf(2, 1), blocksOf(0, 3)]))
+})
