@@ -27,6 +27,7 @@ const wanted: Wanted = {
   generation: 5,
   maxBytes: 16 * FETCH_CHUNK_BYTES,
 }
+const SHA256_BYTES = 32
 const never = new AbortController().signal
 const code = (expected: string) => (error: unknown) => isGridError(error) && error.code === expected
 const state = Uint8Array.from({ length: 5 * FETCH_CHUNK_BYTES + 17 }, (_, i) => (i * 31) % 251)
@@ -203,6 +204,7 @@ test('without any member the coordinator sends everything', async () => {
 test('an answer that is larger than the model can need is refused before it is allocated', async () => {
   for (const change of [
     (frame: Frame) => ({ ...frame, bucket: 0xffffffff }),
+    (frame: Frame) => ({ ...frame, bucket: 17 * FETCH_CHUNK_BYTES, payload: new Uint8Array(17 * SHA256_BYTES) }),
     (frame: Frame) => ({ ...frame, payload: frame.payload.subarray(1) }),
     (frame: Frame) => ({ ...frame, bucket: 0 }),
   ]) {

@@ -89,6 +89,12 @@ export const DECISIONS: readonly Mutant[] = [
         'member.drifted = false',
       ],
       [
+        'drift is judged by the majority although the checkpoint is known',
+        'const isKnown = version.id === phase.target.id && blob !== undefined',
+        'const isKnown = false',
+      ],
+      ['R6: a liar ends the wait for a lost version', '&& implausible(state, valid) === undefined', ''],
+      [
         'R8: a start commits nothing',
         "turn.journal({ type: 'start', gen: state.gen, members, records })",
         "turn.journal({ type: 'start', gen: state.gen, members, records: [] })",
@@ -142,6 +148,9 @@ export const DECISIONS: readonly Mutant[] = [
         'if (seen.has(block) || state.chain.isDone(block)) return',
         'if (seen.has(block)) return',
       ],
+      ['blocks of validation are claimed as trained', "block.startsWith('v:') ||", ''],
+      ['blocks of an epoch that never comes are believed', 'epochOf(block) >= state.config.epochs ||', ''],
+      ['blocks that the dataset does not have are believed', '|| blockIndex(block) >= state.config.blocks)', ')'],
       [
         'steps of a generation that never ran are believed',
         "if (!mayHaveRun(state, gen) || kind === 'async') return",

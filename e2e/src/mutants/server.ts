@@ -44,6 +44,11 @@ export const SERVER_SIDE: readonly Mutant[] = [
     [
       ['a ballot is forgotten', 'state.gen = entry.gen\n', '\n'],
       ['a block that was set aside comes back', 'state.quarantined.add(entry.block)', ''],
+      [
+        'a rewind keeps newer checkpoints',
+        'while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()',
+        '',
+      ],
       ['lease epochs begin anew', 'state.leasesReserved = entry.reserved', ''],
     ],
   ),
@@ -81,7 +86,16 @@ export const SERVER_SIDE: readonly Mutant[] = [
     SERVER,
     'coordinator/src/parameter-server/norm-clip.ts',
     ['coordinator/test/parameter-server'],
-    [['a push moves the parameters as far as it likes', 'return factor < 1 ? factor : 1', 'return 1']],
+    [
+      ['a push moves the parameters as far as it likes', 'return factor < 1 ? factor : 1', 'return 1'],
+      [
+        'a clipped norm is remembered as it came: a stranger raises the median',
+        'this.#remember(Math.min(norm, bound))',
+        'this.#remember(norm)',
+      ],
+      ['the first pushes have no bound', 'if (this.#norms.length < ENOUGH) return this.#first', ''],
+      ['zero pushes lower the median', '|| norm === 0) return', ') return'],
+    ],
   ),
   ...mutantsOf(
     SERVER,
