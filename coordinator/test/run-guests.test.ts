@@ -248,6 +248,7 @@ test('when the generation closes without it, its blocks are planned again', () =
 test('when the generation closes with a step that holds it, the blocks are done and nothing is planned twice', () => {
   const { desk, blocks } = given()
   const record = desk.record(4, [...desk.planned(4), ...blocks])
+  desk.hold('b', record)
   desk.lose('b')
   desk.answer('guest')
   desk.answer('a', [record])

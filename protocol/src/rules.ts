@@ -7,6 +7,7 @@ export const SWITCHABLE_RULES = {
   R3: 'a member that answered a freeze stops its ring and drops frames of older generations',
   'R3-equal': 'a freeze with an equal ballot is answered again',
   R4: 'a claim is valid only when its chain has the committed id, not just a number',
+  R5: 'what one member alone claims beyond the committed chain is not taken',
   R6: 'a rewind makes undone what it takes off the chain',
   R7: 'a kept reduced gradient is applied only by a member that is still at its parent',
   'R7-source': 'a member serves only the version that it holds whole, in the ballot that it promised',

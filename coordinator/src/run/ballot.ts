@@ -39,6 +39,7 @@ export function openBallot(
 ): void {
   const { state, now } = turn
   const before = generationOf(state)
+  if (state.phase.type === 'ring') state.heldBefore = state.phase.held
   turn.journal(...nextNumbers(turn))
   state.validation?.leases.clear()
   if (state.mode !== 'async') state.leases.clear() // guests are asked anew
@@ -381,6 +382,7 @@ export function enterRing(
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
   remember(state, planned)
   state.health.pace = undefined
+  state.heldBefore = new Map()
   for (const id of members) {
     const member = state.members.get(id)
     if (member !== undefined) member.learner = undefined

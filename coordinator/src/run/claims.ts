@@ -9,6 +9,8 @@ import {
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { sameRecord } from './dispute.ts'
+import { newestCheckpoint } from './journal-replay.ts'
 import type { RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -101,31 +103,81 @@ export function isLost({ lostGens }: RunState, gen: number): boolean {
 }
 
 /**
- * R5: the highest valid claim; ties go to the highest generation of the last record, then to what most hold, then to
- * the lowest member id. The members of that generation differ by at most one version; others that hold a record of it
- * prove nothing.
+ * R5: the highest valid claim that is backed; ties go to the highest generation of the last record, then to what most
+ * hold, then to the lowest member id.
  */
-export function highest(turn: Turn, valid: readonly ValidClaim[]): ValidClaim | undefined {
-  const holders = (claim: ValidClaim): number => valid.filter(({ version }) => version.id === claim.version.id).length
-  const order = [...valid].sort(
+export function highest(
+  turn: Turn,
+  candidates: readonly ValidClaim[],
+  claims: readonly ValidClaim[] = candidates,
+): ValidClaim | undefined {
+  const holders = ({ version }: ValidClaim): number => claims.filter((one) => one.version.id === version.id).length
+  const order = [...candidates].sort(
     (a, b) =>
       b.version.v - a.version.v || b.lastGen - a.lastGen || holders(b) - holders(a) || (a.member < b.member ? -1 : 1),
   )
   const [first, ...others] = order
   if (first === undefined) return undefined
-  const problem = implausible(turn.state, first) ?? outOfRange(turn.state, first, others)
-  if (problem === undefined) return first
+  const problem = implausible(turn.state, first)
+  if (problem === undefined) return mayDecide(turn, first, claims) ? first : highest(turn, others, claims)
   turn.note(
     'refusal',
     `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}: ${problem}`,
   )
   turn.refuse(first.member, 'message-unexpected', `a claim of version ${first.version.v}: ${problem}`)
-  return highest(turn, others)
+  const believed = claims.filter((claim) => claim !== first)
+  return highest(turn, others, believed)
 }
 
-function outOfRange(state: RunState, first: ValidClaim, others: readonly ValidClaim[]): string | undefined {
-  const ring = state.rings.get(first.lastGen) ?? []
-  const fellows = others.filter((claim) => ring.includes(claim.member))
-  const alone = fellows.length > 0 && fellows.every((claim) => first.version.v - claim.version.v > 1)
-  return alone ? 'more than one ahead of its generation' : undefined
+/**
+ * R5: what one member alone says of steps beyond the committed chain is not taken, unless a committed step would be lost
+ * without its claim.
+ */
+function mayDecide(turn: Turn, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
+  const { state } = turn
+  if (state.config.off.has('R5')) return true
+  if (isBacked(state, claim, claims) || !isCommittedElsewhere(state, claim, claims)) return true
+  const name = state.members.get(claim.member)?.name ?? claim.member
+  turn.note('generation', `${name} alone holds version ${claim.version.v}: its uncommitted steps are repeated`)
+  return false
+}
+
+/** A second member claims the same steps, or said HELD of the last one; or no other was in their ring (decision 0003). */
+function isBacked(state: RunState, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
+  const { member, version, records } = claim
+  const last = records.at(-1)
+  if (last === undefined) return true // the journal knows all of it
+  if (claims.some((other) => other.member !== member && passesThrough(state, other, version))) return true
+  const said = state.heldBefore.get(last.v)
+  if (said !== undefined && sameRecord(said.record, last) && [...said.by].some((id) => id !== member)) return true
+  return records.every(({ gen }) => (isLost(state, gen) ? isWholeRing(state, member) : ranAlone(state, member, gen)))
+}
+
+function ranAlone({ rings }: RunState, member: MemberId, gen: number): boolean {
+  const ring = rings.get(gen)
+  return ring?.length === 1 && ring[0] === member
+}
+
+/** It was the last ring, without another member. */
+export function isWholeRing({ rings }: RunState, member: MemberId): boolean {
+  const last = [...rings.values()].at(-1) ?? []
+  return last.length === 1 && last[0] === member
+}
+
+/** A lower claim, or the coordinator's checkpoint, has all committed steps that this claim has. */
+function isCommittedElsewhere(
+  state: RunState,
+  { version, revived }: ValidClaim,
+  claims: readonly ValidClaim[],
+): boolean {
+  const committed = fold(state.chain.head, revived)
+  if (committed === undefined) return false
+  if (newestCheckpoint(state).version.id === committed.id) return true
+  return claims.some((other) => other.version.v < version.v && passesThrough(state, other, committed))
+}
+
+/** What this member holds is that version, or was made from it. */
+export function passesThrough({ chain }: RunState, { revived, records }: ValidClaim, version: VersionRef): boolean {
+  const steps = [...revived, ...records].slice(0, Math.max(0, version.v - chain.head.v))
+  return fold(chain.head, steps)?.id === version.id
 }

@@ -56,6 +56,7 @@ export function createRunState(config: RunConfig): RunState {
     checkpointAsked: undefined,
     digests: new Map(),
     copies: new Map(),
+    heldBefore: new Map(),
     health: {
       consecutiveAborts: 0,
       ballots: [],

@@ -1,8 +1,8 @@
 // A journal that was restored from a backup: members promised later ballots than it knows (R3), and hold versions whose
 // rows it lost. Its coordinator goes on above their numbers, in one ballot, and believes of such versions what two
 // members hold.
-import { fold, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
-import { isLost, type ValidClaim } from './claims.ts'
+import type { MemberId, MessageFrom, StepRecord } from '@starling-grid/protocol'
+import { isLost, isWholeRing, passesThrough, type ValidClaim } from './claims.ts'
 import type { JournalEntry, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -69,7 +69,7 @@ export function vouchedFor(turn: Turn, claims: readonly ValidClaim[]): readonly 
   const { state } = turn
   return claims.filter((claim) => {
     if (!claim.records.some(({ gen }) => isLost(state, gen)) || isWholeRing(state, claim.member)) return true
-    if (claims.filter((other) => passesThrough(state, other, claim)).length > 1) return true
+    if (claims.filter((other) => passesThrough(state, other, claim.version)).length > 1) return true
     const name = state.members.get(claim.member)?.name ?? claim.member
     turn.note(
       'refusal',
@@ -77,17 +77,6 @@ export function vouchedFor(turn: Turn, claims: readonly ValidClaim[]): readonly 
     )
     return false
   })
-}
-
-function isWholeRing({ rings }: RunState, member: MemberId): boolean {
-  const last = [...rings.values()].at(-1) ?? []
-  return last.length === 1 && last[0] === member
-}
-
-/** What `other` holds is the version of `claim`, or was made from it. */
-function passesThrough({ chain }: RunState, other: ValidClaim, { version }: ValidClaim): boolean {
-  const records = [...other.revived, ...other.records]
-  return fold(chain.head, records.slice(0, Math.max(0, version.v - chain.head.v)))?.id === version.id
 }
 
 /** I8: a mode epoch that began in lost rows keeps its one kind of writer. */

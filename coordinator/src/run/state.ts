@@ -413,6 +413,8 @@ export interface RunState {
   /** of which version members keep a copy for newcomers */
   readonly copies: Map<MemberId, { readonly version: VersionRef; readonly at: number }>
   readonly health: RingHealth
+  /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
+  heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>
   /** for the simulation: rule R12-done off keeps what was ever planned */
   readonly everPlanned: Set<BlockId>
 }

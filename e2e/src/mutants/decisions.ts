@@ -144,6 +144,21 @@ export const DECISIONS: readonly Mutant[] = [
       ['R5: the lowest claim wins', 'b.version.v - a.version.v ||', 'a.version.v - b.version.v ||'],
       ['R5: ties do not go to the newer generation', 'b.lastGen - a.lastGen ||', ''],
       [
+        'R5: one member alone decides what a step ahead of all others is',
+        'return mayDecide(turn, first, claims) ? first',
+        'return first ? first',
+      ],
+      [
+        'R5: what the claimant itself said backs its claim',
+        '[...said.by].some((id) => id !== member)) return true',
+        'said.by.size > 0) return true',
+      ],
+      [
+        'R5: the only claim that holds the committed version is dropped',
+        'if (isBacked(state, claim, claims) || !isCommittedElsewhere(state, claim, claims)) return true',
+        'if (isBacked(state, claim, claims)) return true',
+      ],
+      [
         'a block that is counted already is claimed again',
         'if (seen.has(block) || state.chain.isDone(block)) return',
         'if (seen.has(block)) return',
@@ -155,11 +170,6 @@ export const DECISIONS: readonly Mutant[] = [
         'steps of a generation that never ran are believed',
         "if (!mayHaveRun(state, gen) || kind === 'async') return",
         "if (kind === 'async') return",
-      ],
-      [
-        'a claim far ahead of its generation is believed',
-        'first.version.v - claim.version.v > 1)',
-        'first.version.v - claim.version.v > 100)',
       ],
     ],
   ),

@@ -1,5 +1,5 @@
 // What all parts of a simulation share, and how members reach each other.
-import type { FrameType, MemberId, ToCoordinator, VersionRef } from '@starling-grid/protocol'
+import type { FrameType, MemberId, ToCoordinator, VersionId, VersionRef } from '@starling-grid/protocol'
 import type { MemberEffect } from '@starling-grid/volunteer'
 import type { Agenda } from './agenda.ts'
 import type { Connection, VolunteerEnd } from './connection.ts'
@@ -41,6 +41,8 @@ export interface Context {
   readonly agenda: Agenda
   readonly history: History
   readonly violations: Violations
+  /** versions that a member made up alone: id → who */
+  readonly invented: ReadonlyMap<VersionId, MemberId>
   readonly counts: Counts
   peer(id: MemberId): Peer | undefined
   /** A checkpoint by its version, when a coordinator is there to serve it. */

@@ -321,7 +321,8 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     if (fatal) session?.break() // it comes back, as after any other end of its socket
     if (code === 'digest-mismatch') this.#context.violations.report('I2', `${to} is told: ${message}`)
     // members may have worked in generations that a restored journal does not know
-    if (code === 'message-unexpected' && !this.#records.chronicle.restored)
+    const isLiar = [...this.#context.invented.values()].includes(to)
+    if (code === 'message-unexpected' && !isLiar && !this.#records.chronicle.restored)
       this.#context.violations.report('refusal', `${to} is told: ${message}`)
   }
 

@@ -11,6 +11,8 @@ export const FAULTS = [
   'takeover',
   'spurious-abort',
   'link-partition',
+  // a member claims a step beyond the committed chain that no ring made
+  'false-claim',
   'bad-gradient',
   'everybody-dies',
   // a laptop's lid, a computation that hangs, a network that is gone, links that stop and go on one by one

@@ -23,6 +23,7 @@ const WEIGHTS: Record<Fault, number> = {
   takeover: 1,
   'spurious-abort': 3,
   'link-partition': 2,
+  'false-claim': 2,
   'bad-gradient': 1,
   'everybody-dies': 1,
   'suspended-member': 3,
@@ -68,6 +69,8 @@ export interface Victims {
    * another order.
    */
   swizzle(): void
+  /** It comes back with a step that it made up alone; false: it holds no committed version to begin with. */
+  lie(volunteer: VolunteerProcess): boolean
   /** The bytes of the newest checkpoint are gone; false: there is none. */
   damageCheckpoint(): boolean
   /** Coordinators die, and the next one reads the journal as it was some rows ago. */
@@ -134,6 +137,10 @@ export class Faults {
           (volunteer) => this.#partition(volunteer),
           ({ core }) => (core.ring?.members.length ?? 0) > 1,
         )
+      case 'false-claim': {
+        const volunteer = this.#context.dice.pick(this.#victims.volunteers.filter(({ alive }) => alive))
+        return volunteer !== undefined && this.#victims.lie(volunteer)
+      }
       case 'suspended-member':
         return this.#withVolunteer(
           (volunteer) => this.#victims.suspend(volunteer, this.#duration(SLEEP_MS)),

@@ -1,6 +1,14 @@
 // The invariants of docs/RULES.md, checked after every event, of members and of the coordinator that owns the journal.
 import { type JournalEntry, replay, superseded, type RunState } from '@starling-grid/coordinator/run'
-import { fold, sameVersion, trainingBlock, type VersionRef } from '@starling-grid/protocol'
+import {
+  type Claim,
+  extend,
+  fold,
+  type MemberId,
+  sameVersion,
+  trainingBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { MemberCore } from '@starling-grid/volunteer'
 import { LATENCY_MS } from './agenda.ts'
 import type { Context } from './context.ts'
@@ -19,6 +27,7 @@ export function checkInvariants(
   const alive = volunteers.filter((volunteer) => volunteer.alive)
   for (const volunteer of alive) checkReplica(context, volunteer)
   checkGenerations(context, alive)
+  if (coordinator !== undefined) checkOneVoice(context, coordinator)
   if (coordinator?.disk.idle !== true) return // it knows more than the disk, and than has left it
   checkDone(context, coordinator)
   checkPrefix(context, alive, coordinator)
@@ -47,6 +56,28 @@ function claimLeadsTo(core: MemberCore, version: VersionRef): boolean {
   if (claimed === undefined || !sameVersion(claimed, version)) return false
   proven.set(core, claim)
   return true
+}
+
+/** What members claimed in the ballot of this coordinator that was last open. */
+const claimsHeard = new WeakMap<RunState, ReadonlyMap<MemberId, Claim | null>>()
+
+/** R5: an invented step is the target of a ballot only when no other claim holds the committed version. */
+function checkOneVoice({ invented, history, violations }: Context, { state }: CoordinatorProcess): void {
+  const { phase, chain, rings } = state
+  if (phase.type === 'freeze') claimsHeard.set(state, phase.claims)
+  if (phase.type !== 'form') return
+  let version = chain.head
+  for (const record of phase.records) {
+    version = extend(version, record)
+    const liar = invented.get(version.id)
+    if (liar === undefined || rings.get(record.gen)?.length === 1) continue
+    const others = [...(claimsHeard.get(state) ?? [])].flatMap(([id, claim]) => {
+      const held = id === liar || claim === null ? undefined : fold(claim.base, claim.records)
+      return held !== undefined && history.descends(held, chain.head) ? [held] : []
+    })
+    if (others.length > 0 && !others.some((held) => history.descends(held, version)))
+      violations.report('one-voice', `${liar} alone claims version ${version.v}, and all are to hold it`)
+  }
 }
 
 /** I2 */

@@ -6,6 +6,7 @@
  * - epoch: an epoch is complete before a block of the next is on the chain (R13);
  * - lost-work: a rewind, or a parameter server that stops, gives up only versions that no reachable member holds (R3, R6,
  *   A6), except a version that one member vouches for when A5 needs two;
+ * - one-voice: a step that one member made up is no target while another holds the committed version (R5);
  * - refusal: an honest member is never told that it sent a message that honest members do not send.
  */
 export type Invariant =
@@ -21,6 +22,7 @@ export type Invariant =
   | 'replay'
   | 'epoch'
   | 'lost-work'
+  | 'one-voice'
   | 'refusal'
 
 export interface Violation {

@@ -1,6 +1,6 @@
 // The whole of a simulation: coordinators, members, journal, network and faults, and one event after another.
 import type { JournalEntry } from '@starling-grid/coordinator/run'
-import { memberId, type MemberId, type Sha256, type VersionRef } from '@starling-grid/protocol'
+import { memberId, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import { Agenda, LATENCY_MS } from './agenda.ts'
 import { Connection, type VolunteerEnd } from './connection.ts'
 import type { Context, Moment } from './context.ts'
@@ -9,6 +9,7 @@ import { noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
 import { Faults, type Victims } from './faults.ts'
 import { checkEntry, checkInvariants, checkReplay } from './invariants.ts'
+import { inventedStep } from './invented.ts'
 import { Chronicle, Journal } from './journal.ts'
 import { History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
@@ -49,6 +50,7 @@ export class World implements Context, Victims {
   readonly violations: Violations
   readonly history: History
   readonly counts = noCounts()
+  readonly invented = new Map<VersionId, MemberId>()
   readonly volunteers: VolunteerProcess[] = []
   readonly journal = new Journal()
   chronicle: Chronicle
@@ -334,6 +336,16 @@ export class World implements Context, Victims {
   outage(ms: number): void {
     this.#noNetworkUntil = this.agenda.now + ms
     for (const { connection } of this.volunteers) connection?.break()
+  }
+
+  lie(volunteer: VolunteerProcess): boolean {
+    const { kept } = volunteer
+    const state = this.coordinator()?.state
+    const invented = kept && state && inventedStep(state, this.history, kept)
+    if (invented === undefined) return false
+    this.invented.set(invented.replica.version.id, volunteer.id)
+    volunteer.visitAnotherJob(invented)
+    return true
   }
 
   swizzle(): void {
