@@ -2,7 +2,7 @@
 // long as those of homes: what latency costs either way, against the formulas that the coordinator chooses by
 // (run/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
-import { type Exchange, type Manifest, memberId, type MemberId } from '@starling-grid/protocol'
+import { type Exchange, type Manifest, memberId, type MemberId, systemClock } from '@starling-grid/protocol'
 import { LinkSet, MemoryGrid, RingSteps } from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race, rounded } from './row.ts'
@@ -64,10 +64,15 @@ class Group {
     }
     this.#links = this.#ids.map(
       (id, i) =>
-        new LinkSet(slowNetwork(grid.join(id), LINE.bytesPerMs, LINE.latencyMs), noRelay, {
-          onFrame: (from, frame) => this.#steps[i]?.accept(frame, this.#ids.indexOf(from)),
-          onLost: fail,
-        }),
+        new LinkSet(
+          slowNetwork(grid.join(id), LINE.bytesPerMs, LINE.latencyMs),
+          noRelay,
+          {
+            onFrame: (from, frame) => this.#steps[i]?.accept(frame, this.#ids.indexOf(from)),
+            onLost: fail,
+          },
+          { clock: systemClock },
+        ),
     )
     this.#steps = this.#links.map(
       (links) =>

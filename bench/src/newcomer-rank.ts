@@ -8,6 +8,7 @@ import {
   type MemberId,
   random32,
   versionId,
+  systemClock,
 } from '@starling-grid/protocol'
 import { LinkSet, networkMesh, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer'
 import { rawMembers } from './rank.ts'
@@ -50,12 +51,23 @@ const links = new LinkSet(
     onFrame: (from, frame) => (holds ? server.serve(from, frame) : fetch.accept(from, frame)),
     onLost: (member) => fetch.lost(member),
   },
+  { clock: systemClock },
 )
 links.expect([peer])
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
 let state = new Uint8Array(0)
-const server = new StateServer({ send, mayServe: () => true, promised: () => GENERATION, bytesOf: () => state })
-const fetch = new StateFetch({ send, reach: (member, signal) => links.ensure(member, 'dial', signal) })
+const server = new StateServer({
+  clock: systemClock,
+  send,
+  mayServe: () => true,
+  promised: () => GENERATION,
+  bytesOf: () => state,
+})
+const fetch = new StateFetch({
+  clock: systemClock,
+  send,
+  reach: (member, signal) => links.ensure(member, 'dial', signal),
+})
 
 await group.barrier()
 const raw = await rawMesh.connect(1 - rank, AbortSignal.timeout(OPEN_MS))

@@ -3,7 +3,15 @@
 // decides when.
 import { localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
-import { describeError, type Frame, type MemberId, random32, type StepRecord, versionId } from '@starling-grid/protocol'
+import {
+  describeError,
+  type Frame,
+  type MemberId,
+  random32,
+  type StepRecord,
+  versionId,
+  systemClock,
+} from '@starling-grid/protocol'
 import {
   bytesOf,
   Compute,
@@ -40,24 +48,39 @@ const peer: MemberId = other ?? access.self
 
 const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
-const compute = new Compute(timedExecutor(parameterCount(MODEL), STEP_MS), held)
+const compute = new Compute(timedExecutor(parameterCount(MODEL), STEP_MS), held, systemClock)
 const batch = batchFor(rank)
 const ranges = gradientBuckets(held.layout)
 const lease = compute.buffers.lease()
 let sum = lease.values
 const state = new Uint8Array(Uint32Array.from({ length: rank === 0 ? STATE_BYTES / 4 : 0 }, random32(1)).buffer)
 
-const links = new LinkSet(await openPeerNetwork(access), () => Promise.reject(new Error('internal: no relay here')), {
-  onFrame: (from, frame) => received(from, frame),
-  onLost: (_, __, error) => {
-    throw error
+const links = new LinkSet(
+  await openPeerNetwork(access),
+  () => Promise.reject(new Error('internal: no relay here')),
+  {
+    onFrame: (from, frame) => received(from, frame),
+    onLost: (_, __, error) => {
+      throw error
+    },
   },
-})
+  { clock: systemClock },
+)
 links.expect(members)
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
 const steps = new RingSteps({ forward: (frame) => send(peer, frame), onSum: (reduced) => (sum = reduced) })
-const server = new StateServer({ send, mayServe: () => true, promised: () => FETCH_GENERATION, bytesOf: () => state })
-const fetch = new StateFetch({ send, reach: (member, signal) => links.ensure(member, 'dial', signal) })
+const server = new StateServer({
+  clock: systemClock,
+  send,
+  mayServe: () => true,
+  promised: () => FETCH_GENERATION,
+  bytesOf: () => state,
+})
+const fetch = new StateFetch({
+  clock: systemClock,
+  send,
+  reach: (member, signal) => links.ensure(member, 'dial', signal),
+})
 
 function received(from: MemberId, frame: Frame): void {
   if (frame.type === 'fetch') server.serve(from, frame)

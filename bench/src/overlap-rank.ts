@@ -3,7 +3,14 @@
 import { readFile } from 'node:fs/promises'
 import { localSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
-import { describeError, type MemberId, sha256Name, type StepRecord, versionId } from '@starling-grid/protocol'
+import {
+  describeError,
+  type MemberId,
+  sha256Name,
+  type StepRecord,
+  versionId,
+  systemClock,
+} from '@starling-grid/protocol'
 import {
   bytesOf,
   Compute,
@@ -41,7 +48,7 @@ const gpu = process.argv[2] === TIMED ? undefined : await openGpu({ adapter: pro
 const executor = gpu === undefined ? timedExecutor(parameterCount(MODEL), STEP_MS) : await executorOn(gpu)
 const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
-const compute = new Compute(executor, held)
+const compute = new Compute(executor, held, systemClock)
 const batch = batchFor(position)
 const ranges = gradientBuckets(held.layout)
 
@@ -56,6 +63,7 @@ const links = new LinkSet(
       throw error
     },
   },
+  { clock: systemClock },
 )
 const steps = new RingSteps({ forward: (frame) => links.send(peer, frame), onSum: (reduced) => (sum = reduced) })
 

@@ -1,5 +1,6 @@
-// The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
+// The headless process's VolunteerHost: everything that differs from a tab.
+import { systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   createReferenceExecutor,
@@ -52,6 +53,7 @@ export function createNodeHost({
 }: NodeHostOptions): VolunteerHost {
   return {
     client: 'node',
+    clock: systemClock,
     coordinatorUrl,
     allowedIce,
     limits,

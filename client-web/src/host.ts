@@ -1,5 +1,5 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
-import { GridError } from '@starling-grid/protocol'
+import { GridError, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   type Executor,
@@ -36,6 +36,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
   const shards = await openShardCache(diskBytes)
   return {
     client: 'tab',
+    clock: systemClock,
     coordinatorUrl,
     signer: openSigner,
     openPeerNetwork,

@@ -1,19 +1,31 @@
-// Time for decisions: ms since the epoch, and yet never backwards while the process lives, whatever happens to the wall
-// clock. While this process stands still (a long computation, a frozen machine) its clock stands still, too: time in
-// which it could hear no member does not count as silence of a member, nor towards the deadline of a lease, an answer
-// or a link.
+// The clock of a coordinator. Beside what every host's clock has it tells the time of decisions.
+import { type Clock, systemClock } from '@starling-grid/protocol'
+
+export interface CoordinatorClock extends Clock {
+  /**
+   * Time for decisions: ms since the epoch, and yet never backwards while the process lives, whatever happens to the wall
+   * clock. While this process stands still (a long computation, a frozen machine) it stands still, too: time in which the
+   * coordinator could hear no member does not count as silence of a member, nor towards the deadline of a lease, an
+   * answer or a link.
+   */
+  awake(): number
+}
 
 /** ms between two turns of the event loop that count at most; far below SILENCE_MS, far above an ordinary turn */
 const LONGEST_TURN_MS = 1000
 const BEAT_MS = 100
 
+/** The clock of this process. */
+export const processClock: CoordinatorClock = {
+  ...systemClock,
+  awake: () => Math.round(passed()),
+  // A timer of 0 ms takes one: several of them would be most of the time of a small step.
+  sleep: (ms, signal) => (ms === 0 ? new Promise((resolve) => setImmediate(resolve)) : systemClock.sleep(ms, signal)),
+}
+
 let awake = performance.timeOrigin + performance.now()
 let turnedAt = performance.now()
 let beat: ReturnType<typeof setInterval> | undefined
-
-export function now(): number {
-  return Math.round(passed())
-}
 
 function passed(): number {
   // From the first question on; a process that asks for no time is not kept awake for it.

@@ -7,8 +7,7 @@ import { readFileSync } from 'node:fs'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
-import { describeError, GridError, isGridError } from '@starling-grid/protocol'
+import { type CancelTimer, describeError, GridError, isGridError, systemClock } from '@starling-grid/protocol'
 import Database from 'libsql'
 import { requireOwn } from './own-modes.ts'
 
@@ -49,7 +48,7 @@ export class FolderOwner {
   readonly #lock: Lock
   readonly #onDisplaced: (error: GridError) => void
   #card: Card
-  #timer: ReturnType<typeof setInterval> | undefined
+  #stopBeating: CancelTimer = () => undefined
   #beating: Promise<void> = Promise.resolve()
 
   /** @throws GridError 'folder-in-use' when another coordinator lives, 'folder-unwritable' */
@@ -79,8 +78,8 @@ export class FolderOwner {
     }
     const owner = new FolderOwner(file, lock, onDisplaced)
     await owner.#write()
-    for (let waited = 0; !lock.take(0) && waited < STEP_DOWN_MS; waited += POLL_MS) await delay(POLL_MS)
-    owner.#timer = setInterval(() => owner.#beat(), BEAT_MS)
+    for (let waited = 0; !lock.take(0) && waited < STEP_DOWN_MS; waited += POLL_MS) await systemClock.sleep(POLL_MS)
+    owner.#stopBeating = systemClock.every(BEAT_MS, () => owner.#beat())
     return owner
   }
 
@@ -93,7 +92,7 @@ export class FolderOwner {
       machine: machineId(),
       host: hostname(),
       pid: process.pid,
-      startedAt: new Date().toISOString(),
+      startedAt: new Date(systemClock.wallTime()).toISOString(),
       beat: 0,
     }
   }
@@ -106,7 +105,7 @@ export class FolderOwner {
 
   /** The next start goes on at once. */
   async release(): Promise<void> {
-    clearInterval(this.#timer)
+    this.#stopBeating()
     await this.#beating
     if ((await readCard(this.#file))?.id === this.#card.id) await rm(this.#file, { force: true })
     this.#lock.release()
@@ -119,7 +118,7 @@ export class FolderOwner {
   async #lookAndWrite(): Promise<void> {
     const found = await readCard(this.#file)
     if (found !== undefined && found.id !== this.#card.id) {
-      clearInterval(this.#timer)
+      this.#stopBeating()
       return this.#onDisplaced(
         new GridError(
           'folder-in-use',
@@ -176,7 +175,7 @@ function openLock(file: string): Lock {
 /** A card of this machine is of a dead process when its lock is free; one of another machine when it does not beat. */
 async function beats(file: string, card: Card | undefined): Promise<boolean> {
   if (card === undefined || card.machine === machineId()) return false
-  await delay(WATCH_MS)
+  await systemClock.sleep(WATCH_MS)
   const later = await readCard(file)
   return later !== undefined && (later.id !== card.id || later.beat !== card.beat)
 }

@@ -1,6 +1,6 @@
 // How many journal rows one member's messages may cause. Rows that are the run's work are bounded by its blocks and
 // count for nothing; of all others a member may cause a good many at once, and few in the long run.
-import type { MemberId } from '@starling-grid/protocol'
+import type { Clock, MemberId } from '@starling-grid/protocol'
 import type { Effect, JournalEntry, RunInput } from './run/state.ts'
 import { TokenBucket } from './token-bucket.ts'
 
@@ -13,7 +13,12 @@ export const ROWS_PER_MINUTE = 600
 const WORK: ReadonlySet<JournalEntry['type']> = new Set(['commit', 'start', 'validated'])
 
 export class JournalRate {
+  readonly #clock: Pick<Clock, 'now'>
   readonly #buckets = new Map<MemberId, TokenBucket>()
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#clock = clock
+  }
 
   /** Counts what this input led to; false when its member caused more rows than it may. */
   pays(input: RunInput, effects: readonly Effect[]): boolean {
@@ -29,7 +34,7 @@ export class JournalRate {
   }
 
   #bucketOf(member: MemberId): TokenBucket {
-    const known = this.#buckets.get(member) ?? new TokenBucket(ROWS_PER_MINUTE / 60, ROWS_AT_ONCE)
+    const known = this.#buckets.get(member) ?? new TokenBucket(ROWS_PER_MINUTE / 60, ROWS_AT_ONCE, this.#clock)
     this.#buckets.set(member, known)
     return known
   }

@@ -1,6 +1,6 @@
 // Decisions become deeds, in their order: the journal rows of all that waits are appended at once (one fsync), and only
 // then the messages leave (R1). While the disk fails nothing leaves; it is tried again until there is space.
-import { isGridError } from '@starling-grid/protocol'
+import { type Clock, isGridError } from '@starling-grid/protocol'
 import type { JournalRow } from './journal/state-store.ts'
 import type { Effect } from './run/state.ts'
 
@@ -17,6 +17,7 @@ export interface Decided<C> {
 }
 
 export interface OutboxParts<C> {
+  readonly clock: Clock
   /** Tried again while it fails: it has no other effect than the rows. */
   append(rows: readonly JournalRow[]): Promise<void>
   /** once for all rows that are durable, in their order */
@@ -39,7 +40,8 @@ export class Outbox<C> {
   #waiting: Decided<C>[] = []
   #running: Promise<void> | undefined
   #closed = false
-  #wake: () => void = () => undefined
+  /** raised by close(): what waits for another attempt waits no longer */
+  readonly #closing = new AbortController()
 
   constructor(parts: OutboxParts<C>) {
     this.#parts = parts
@@ -54,13 +56,13 @@ export class Outbox<C> {
   /** Resolves when all that was added has left, or cannot leave because the disk fails. */
   async close(): Promise<void> {
     this.#closed = true
-    this.#wake()
+    this.#closing.abort()
     await this.#running
   }
 
   async #drain(): Promise<void> {
     // What arrives in the same turn of the event loop shares one fsync.
-    await new Promise((resolve) => setImmediate(resolve))
+    await this.#parts.clock.sleep(0)
     while (this.#waiting.length > 0) {
       const batch = this.#waiting
       this.#waiting = []
@@ -121,10 +123,8 @@ export class Outbox<C> {
         this.#parts.onTrouble(error)
       }
       if (this.#closed) return false
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve
-        setTimeout(resolve, Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** failures))
-      })
+      const waitMs = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** failures)
+      await this.#parts.clock.sleep(waitMs, this.#closing.signal)
     }
   }
 

@@ -18,7 +18,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { addressOf } from './api/addresses.ts'
-import { now } from './clock.ts'
+import { type CoordinatorClock, processClock } from './clock.ts'
 import { RELAY_QUOTA, RelayAccount, type RelayQuota } from './relay-quota.ts'
 import { TokenBucket } from './token-bucket.ts'
 
@@ -48,6 +48,8 @@ const QUOTA_SPENT = 'the relay carries no more bytes of this member or address i
 const MAX_REASON_LENGTH = 120
 
 export interface RelayOptions {
+  /** absent: of this process */
+  readonly clock?: CoordinatorClock
   /** may this socket speak for this member? Asked once per socket, before it opens */
   authenticate(id: MemberId, token: string): boolean
   /** are these two members to be linked through us now? Asked before a socket opens, and every second */
@@ -78,6 +80,13 @@ export interface Relay {
   readonly links: number
 }
 
+interface EndParts {
+  readonly socket: WebSocket
+  readonly address: string
+  readonly messagesPerSecond: number
+  readonly clock: CoordinatorClock
+}
+
 class RelayEnd {
   readonly self: MemberId
   readonly peer: MemberId
@@ -90,19 +99,12 @@ class RelayEnd {
   /** why it is not read at the moment */
   readonly paused = new Set<'the other end lags' | 'too fast'>()
   /** ms: when it last said something */
-  heardAt = now()
+  heardAt: number
 
-  constructor(
-    self: MemberId,
-    peer: MemberId,
-    {
-      socket,
-      address,
-      messagesPerSecond,
-    }: { readonly socket: WebSocket; readonly address: string; readonly messagesPerSecond: number },
-  ) {
+  constructor(self: MemberId, peer: MemberId, { socket, address, messagesPerSecond, clock }: EndParts) {
     this.address = address
-    this.bucket = new TokenBucket(messagesPerSecond, messagesPerSecond)
+    this.heardAt = clock.awake()
+    this.bucket = new TokenBucket(messagesPerSecond, messagesPerSecond, clock)
     this.self = self
     this.peer = peer
     this.socket = socket
@@ -120,9 +122,10 @@ class RelayEnd {
 
 /** Registers the route; `@fastify/websocket` must be registered before. */
 export function registerRelay(app: FastifyInstance, options: RelayOptions): Relay {
-  const relay = new Relays(options)
-  const timer = setInterval(() => relay.check(), CHECK_MS)
-  app.addHook('onClose', async () => clearInterval(timer))
+  const { clock = processClock } = options
+  const relay = new Relays(options, clock)
+  const stopChecking = clock.every(CHECK_MS, () => relay.check())
+  app.addHook('onClose', async () => stopChecking())
   app.get(
     RELAY_PATH,
     {
@@ -138,7 +141,7 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
     (socket, request) => {
       const { self, peer } = endsOf(request)
       const { messagesPerSecond } = options.limits ?? RELAY_LIMITS
-      relay.admit(new RelayEnd(self, peer, { socket, address: addressOf(request), messagesPerSecond }))
+      relay.admit(new RelayEnd(self, peer, { socket, address: addressOf(request), messagesPerSecond, clock }))
     },
   )
   return relay
@@ -148,10 +151,12 @@ class Relays implements Relay {
   readonly #options: RelayOptions
   readonly #ends = new Map<string, RelayEnd>()
   readonly #account: RelayAccount
+  readonly #clock: CoordinatorClock
 
-  constructor(options: RelayOptions) {
+  constructor(options: RelayOptions, clock: CoordinatorClock) {
     this.#options = options
-    this.#account = new RelayAccount(options.quota ?? RELAY_QUOTA, now)
+    this.#clock = clock
+    this.#account = new RelayAccount(options.quota ?? RELAY_QUOTA, clock.awake)
   }
 
   get links(): number {
@@ -178,7 +183,7 @@ class Relays implements Relay {
   }
 
   check(): void {
-    const at = now()
+    const at = this.#clock.awake()
     const { quietMs } = this.#options.limits ?? RELAY_LIMITS
     for (const end of this.#ends.values()) {
       const quiet = at - end.heardAt
@@ -198,7 +203,7 @@ class Relays implements Relay {
 
   #receive(end: RelayEnd, data: Buffer, isBinary: boolean): void {
     if (this.#ends.get(nameOf(end.self, end.peer)) !== end) return // parted; this was on its way
-    end.heardAt = now()
+    end.heardAt = this.#clock.awake()
     try {
       requireFrameSize(data, isBinary)
       this.#requireQuota(end, data.byteLength)
@@ -228,7 +233,7 @@ class Relays implements Relay {
     if (to.socket.bufferedAmount > MAX_WAITING_BYTES) from.pause('the other end lags')
     if (from.bucket.take()) return
     from.pause('too fast')
-    setTimeout(() => from.resume('too fast'), (this.#options.limits ?? RELAY_LIMITS).pauseMs)
+    this.#clock.timer((this.#options.limits ?? RELAY_LIMITS).pauseMs, () => from.resume('too fast'))
   }
 
   /** The link ends: both sockets close. */

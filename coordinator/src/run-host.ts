@@ -16,9 +16,10 @@ import {
   type Sha256,
   type StepRecord,
   type ToVolunteer,
+  type CancelTimer,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
-import { now } from './clock.ts'
+import type { CoordinatorClock } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
 import { Introductions } from './introductions.ts'
 import type { Job } from './jobs.ts'
@@ -67,6 +68,7 @@ export interface Audience {
 }
 
 export interface RunParts {
+  readonly clock: CoordinatorClock
   readonly job: Job
   readonly store: StateStore
   readonly blobs: BlobStore
@@ -113,14 +115,14 @@ export class RunHost {
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #refusals = new Refusals()
   readonly #introductions = new Introductions()
-  readonly #journalRate = new JournalRate()
+  readonly #journalRate: JournalRate
   readonly #relayed = new Throughput()
-  readonly #openedAt = now()
+  readonly #openedAt: number
   #trouble: string | undefined
   /** another coordinator owns the run: nothing is decided any more */
   #deposedBy: unknown
-  #timer: ReturnType<typeof setInterval> | undefined
-  #releasing: ReturnType<typeof setTimeout> | undefined
+  #stopTicking: CancelTimer = () => undefined
+  #cancelRelease: CancelTimer = () => undefined
   #past: Promise<Past> | undefined
 
   /**
@@ -129,13 +131,15 @@ export class RunHost {
    */
   static async open(parts: RunParts): Promise<RunHost> {
     const host = new RunHost(parts)
-    await parts.store.takeOver(parts.job.id, now(), (rows) => host.#replay(rows))
+    await parts.store.takeOver(parts.job.id, parts.clock.awake(), (rows) => host.#replay(rows))
     return host
   }
 
   private constructor(parts: RunParts) {
-    const { job, blobs, files } = parts
+    const { job, blobs, files, clock } = parts
     this.#parts = parts
+    this.#journalRate = new JournalRate(clock)
+    this.#openedAt = clock.awake()
     this.job = job
     this.state = createRunState(job.config)
     this.history = new RunHistory(job.config)
@@ -144,10 +148,12 @@ export class RunHost {
       clipNorm: job.spec.clipNorm,
       delayCompensation: job.config.async.delayCompensation,
       cores: availableParallelism(),
+      clock,
       processes: parts.shardProcesses,
     })
     this.guests = new GuestSums(job.form.layout)
     this.versions = new Versions({
+      clock,
       job,
       state: this.state,
       blobs,
@@ -160,18 +166,19 @@ export class RunHost {
       versions: this.versions,
       blobs,
       feed: (input) => this.feed(input),
-      note: (text) => this.history.note('run', text, now()),
+      note: (text) => this.history.note('run', text, this.#parts.clock.awake()),
       onTrouble: (text) => this.#noteTrouble(text),
     })
-    this.#shardCheck = new ShardCheck({ job, blobs, feed: (input) => this.feed(input) })
+    this.#shardCheck = new ShardCheck({ clock, job, blobs, feed: (input) => this.feed(input) })
     this.#journal = new RunJournal({
       job: job.id,
       store: parts.store,
       history: this.history,
-      now,
+      now: () => clock.awake(),
       onTrouble: (text) => this.#noteTrouble(text),
     })
     this.#outbox = new Outbox({
+      clock,
       append: (rows) => this.#journal.append(rows),
       onDurable: (rows) => this.#journal.durable(rows),
       carryOut: (effect, decided) => this.#carryOut(effect, decided),
@@ -193,14 +200,15 @@ export class RunHost {
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
   start(): void {
     this.feed({ type: 'coordinator-started' })
-    if (this.state.finished === undefined) this.#timer = setInterval(() => this.feed({ type: 'tick' }), TICK_MS)
+    if (this.state.finished === undefined)
+      this.#stopTicking = this.#parts.clock.every(TICK_MS, () => this.feed({ type: 'tick' }))
     else this.#release()
   }
 
   /** Resolves when everything decided is durable, or cannot be. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer)
-    clearTimeout(this.#releasing)
+    this.#stopTicking()
+    this.#cancelRelease()
     await this.#outbox.close()
     await this.#server.unload()
   }
@@ -224,7 +232,7 @@ export class RunHost {
 
   feed(input: RunInput, context?: PushContext): void {
     if (this.#deposedBy !== undefined) return context?.answer(LEAVING)
-    const at = now()
+    const at = this.#parts.clock.awake()
     if (input.type === 'member-lost') this.#left(input, at)
     const effects = this.#decide(input, at)
     if (effects.length > 0 || context !== undefined) this.#outbox.add({ effects, at, context })
@@ -257,7 +265,7 @@ export class RunHost {
 
   /** Why a push would not be taken now, whatever its gradient is; counted as what it is. */
   refusesPush(push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
-    const refusal = pushRefusal(this.state, push, now())
+    const refusal = pushRefusal(this.state, push, this.#parts.clock.awake())
     if (refusal !== undefined) this.refused(refusal.verdict, `a push: ${refusal.message}`)
     return refusal
   }
@@ -288,14 +296,14 @@ export class RunHost {
       relay: this.#relay(),
       refusals: this.#refusals.byCode,
       trouble: this.#trouble,
-      now: now(),
+      now: this.#parts.clock.awake(),
       processStartedAt: this.#openedAt,
     })
   }
 
   /** Neighbours of a generation, and those that fetch state from each other, may open links. */
   mayTalk(a: MemberId, b: MemberId): boolean {
-    return this.#introductions.mayTalk(a, b, now())
+    return this.#introductions.mayTalk(a, b, this.#parts.clock.awake())
   }
 
   /** R18: neighbours of the present generation whose link is to go through us. */
@@ -304,12 +312,12 @@ export class RunHost {
   }
 
   countRelayed(bytes: number): void {
-    this.#relayed.add(bytes, now())
+    this.#relayed.add(bytes, this.#parts.clock.awake())
   }
 
   #relay(): RunView['relay'] {
     const links = this.finished ? 0 : this.#parts.audience.relayedLinks()
-    return { links, bytes: this.#relayed.total, bytesPerSecond: this.#relayed.perSecond(now()) }
+    return { links, bytes: this.#relayed.total, bytesPerSecond: this.#relayed.perSecond(this.#parts.clock.awake()) }
   }
 
   #carryOut(effect: Effect, { at, context }: Decided<PushContext | undefined>): Promise<void> | void {
@@ -362,7 +370,8 @@ export class RunHost {
 
   /** Counted; now and then it is also an event. */
   refused(code: ErrorCode, what: string): void {
-    if (this.#refusals.count(code, now())) this.history.note('refusal', `refused (${code}): ${what}`, now())
+    if (this.#refusals.count(code, this.#parts.clock.awake()))
+      this.history.note('refusal', `refused (${code}): ${what}`, this.#parts.clock.awake())
   }
 
   #left({ member, reason, expected }: Extract<RunInput, { type: 'member-lost' }>, at: number): void {
@@ -378,9 +387,9 @@ export class RunHost {
 
   /** Told in the order of the outbox: no row is on its way. */
   async #end(): Promise<void> {
-    clearInterval(this.#timer)
+    this.#stopTicking()
     await this.#journal.append([], true)
-    this.#releasing = setTimeout(() => this.#release(), RELEASE_MS).unref()
+    this.#cancelRelease = this.#parts.clock.timer(RELEASE_MS, () => this.#release())
     this.#parts.onEnded(this)
   }
 
@@ -420,15 +429,15 @@ export class RunHost {
   }
 
   #deposed(error: unknown): void {
-    clearInterval(this.#timer)
+    this.#stopTicking()
     this.#deposedBy = error
     this.#trouble = `stopped: ${describeError(error)}`
-    this.history.note('run', this.#trouble, now())
+    this.history.note('run', this.#trouble, this.#parts.clock.awake())
     this.#parts.onDeposed(error)
   }
 
   #noteTrouble(text: string): void {
-    this.history.note('run', text, now())
+    this.history.note('run', text, this.#parts.clock.awake())
     this.#parts.onTrouble(text)
   }
 

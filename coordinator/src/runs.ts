@@ -9,7 +9,7 @@ import {
   type Sha256,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
-import { now } from './clock.ts'
+import type { CoordinatorClock } from './clock.ts'
 import { importJob, readJob } from './jobs.ts'
 import type { StateStore, StoredJob } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
@@ -18,6 +18,7 @@ import { type Audience, RunHost } from './run-host.ts'
 import type { Timing } from './run/timing.ts'
 
 export interface RunsParts {
+  readonly clock: CoordinatorClock
   readonly store: StateStore
   readonly blobs: BlobStore
   /** folder that jobs may read files of */
@@ -70,7 +71,7 @@ export class Runs {
     this.#started = true
     for (const host of this.#hosts) host.start()
     this.#give(this.#newest())
-    for (const { message } of this.#damaged) this.shown()?.history.note('run', message, now())
+    for (const { message } of this.#damaged) this.shown()?.history.note('run', message, this.#parts.clock.awake())
   }
 
   /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
@@ -82,7 +83,7 @@ export class Runs {
       const stored = await importJob(spec, {
         blobs: this.#parts.blobs,
         dataRoot: this.#parts.dataRoot,
-        submittedAt: now(),
+        submittedAt: this.#parts.clock.awake(),
       })
       await this.#parts.store.createJob(stored)
       const host = await this.#take(stored)

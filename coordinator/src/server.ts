@@ -2,7 +2,6 @@
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
@@ -32,6 +31,7 @@ import { registerVersions } from './api/versions.ts'
 import { registerWatch, type Watching } from './api/watch.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
+import { type CoordinatorClock, processClock } from './clock.ts'
 import { FolderOwner } from './folder-owner.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { openSqliteState } from './journal/sqlite.ts'
@@ -105,6 +105,8 @@ export interface CoordinatorOptions {
   /** volunteers hear each other's private addresses, also those that come from elsewhere */
   readonly lan?: boolean
   readonly timing?: Partial<Timing>
+  /** absent: of this process */
+  readonly clock?: CoordinatorClock
   /** displace the coordinator that uses dataDir now */
   readonly takeOver?: boolean
   /** instead of dataDir, for tests */
@@ -143,7 +145,8 @@ interface Parts {
 
 class CoordinatorLife implements Coordinator {
   readonly #options: CoordinatorOptions
-  readonly #shardProcesses = new ShardProcesses()
+  readonly #clock: CoordinatorClock
+  readonly #shardProcesses: ShardProcesses
   #parts: Parts | undefined
   #owner: FolderOwner | undefined
   #draining = false
@@ -155,6 +158,8 @@ class CoordinatorLife implements Coordinator {
   constructor(options: CoordinatorOptions) {
     requireIceOptions(options.ice ?? NO_ICE)
     this.#options = options
+    this.#clock = options.clock ?? processClock
+    this.#shardProcesses = new ShardProcesses({ clock: this.#clock })
   }
 
   get runs(): Runs {
@@ -182,6 +187,7 @@ class CoordinatorLife implements Coordinator {
     const opening = new Promise<void>((resolve) => (opened = resolve))
     const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
     const sessions = new Sessions({
+      clock: this.#clock,
       signallingPath: SIGNALLING_PATH,
       ice: this.#options.ice ?? NO_ICE,
       linkOpenMs: timing.linkOpenMs,
@@ -196,6 +202,7 @@ class CoordinatorLife implements Coordinator {
       relayedLinks: () => relay.links,
     })
     const runs: Runs = new Runs({
+      clock: this.#clock,
       store,
       blobs,
       dataRoot: this.#options.dataRoot ?? '.',
@@ -232,7 +239,9 @@ class CoordinatorLife implements Coordinator {
     await runs.stop()
     sessions.stop()
     watching.stop()
-    await Promise.race([app.close(), delay(CLOSE_MS, undefined, { ref: false })])
+    const closed = new AbortController() // a timer that goes on would keep the process
+    const closing = app.close().finally(() => closed.abort())
+    await Promise.race([closing, this.#clock.sleep(CLOSE_MS, closed.signal)])
     await store.close()
     await this.#owner?.release()
   }
@@ -247,7 +256,7 @@ class CoordinatorLife implements Coordinator {
     this.#log(`stopped: ${this.#deposedBy}`)
     this.#parts?.sessions.stop('another coordinator took over')
     await this.#parts?.runs.stop()
-    await delay(ANSWER_MS)
+    await this.#clock.sleep(ANSWER_MS)
     await this.stop()
     this.#options.onDeposed?.(this.#deposedBy)
   }
@@ -300,7 +309,11 @@ class CoordinatorLife implements Coordinator {
     registerGuards(app, { host, publicUrl })
     this.#routes = registerRoutesOnly(app)
     registerBodies(app)
-    guardConnections(app, { proxies: trustedProxies, limits: { ...DEFAULT_CONNECTION_LIMITS, ...connections } })
+    guardConnections(app, {
+      clock: this.#clock,
+      proxies: trustedProxies,
+      limits: { ...DEFAULT_CONNECTION_LIMITS, ...connections },
+    })
     await app.register(fastifyRateLimit, { global: false, keyGenerator: addressOf })
     await app.register(fastifyWebsocket, {
       options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false, handleProtocols: sessionProtocolOnly },
@@ -315,6 +328,7 @@ class CoordinatorLife implements Coordinator {
   ): { readonly signalling: Signalling; readonly relay: Relay } {
     const authenticate = (id: MemberId, token: string): boolean => sessions.authenticate(token) === id
     const signalling = registerSignalling(app, {
+      clock: this.#clock,
       path: SIGNALLING_PATH,
       authenticate,
       shareNetwork: (a, b) => this.#shareNetwork(a, b),
@@ -322,6 +336,7 @@ class CoordinatorLife implements Coordinator {
       onRefusal: (code) => this.#refused(code, 'signalling'),
     })
     const relay = registerRelay(app, {
+      clock: this.#clock,
       authenticate,
       linkOpenMs,
       mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
@@ -335,7 +350,7 @@ class CoordinatorLife implements Coordinator {
     app: FastifyInstance,
     { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore },
   ): Promise<Watching> {
-    const access = new Access({ runs, sessions, token: this.#options.token })
+    const access = new Access({ clock: this.#clock, runs, sessions, token: this.#options.token })
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
     registerJobs(app, { runs, access })
     registerShards(app, { access, blobs })
@@ -348,7 +363,7 @@ class CoordinatorLife implements Coordinator {
       { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } },
       (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }),
     )
-    const watching = registerWatch(app, { runs, access })
+    const watching = registerWatch(app, { clock: this.#clock, runs, access })
     await registerPages(app, this.#options.webRoot)
     return watching
   }

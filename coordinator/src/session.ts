@@ -23,7 +23,7 @@ import {
   volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
-import { now } from './clock.ts'
+import type { CoordinatorClock } from './clock.ts'
 import { requireProof } from './hello-proof.ts'
 import { requireHonestMessage } from './honest-counts.ts'
 import type { RunHost } from './run-host.ts'
@@ -78,6 +78,7 @@ interface Departure {
 }
 
 export interface SessionParts {
+  readonly clock: CoordinatorClock
   readonly desk: SessionDesk
   /** of HTTP requests */
   readonly token: string
@@ -97,9 +98,10 @@ export class VolunteerSession {
   readonly #nonce = randomBytes(NONCE_BYTES).toString('hex')
   readonly #socket: WebSocket
   readonly #desk: SessionDesk
-  readonly #bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGE_BURST)
-  readonly #bytes = new TokenBucket(BYTES_PER_SECOND, BYTES_BURST)
-  readonly #openedAt = now()
+  readonly #clock: CoordinatorClock
+  readonly #bucket: TokenBucket
+  readonly #bytes: TokenBucket
+  readonly #openedAt: number
   #hello: Hello | undefined
   #ready: MessageFrom<'ready'> | undefined
   #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = {
@@ -111,18 +113,27 @@ export class VolunteerSession {
   /** the newest job that this volunteer was told of */
   #offered: JobTerms | undefined
   /** ms: when it was told of that job */
-  #offeredAt = now()
+  #offeredAt: number
   /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
   #refused = 0
   #hasWelcome = false
   #ended = false
   /** ms: last message, last answer to a ping, last ping */
-  #heardAt = now()
-  #aliveAt = now()
-  #pingedAt = now()
+  #heardAt: number
+  #aliveAt: number
+  #pingedAt: number
 
-  constructor(socket: WebSocket, { desk, token, names, network, address }: SessionParts) {
+  constructor(socket: WebSocket, { clock, desk, token, names, network, address }: SessionParts) {
+    this.#clock = clock
+    this.#bucket = new TokenBucket(MESSAGES_PER_SECOND, MESSAGE_BURST, clock)
+    this.#bytes = new TokenBucket(BYTES_PER_SECOND, BYTES_BURST, clock)
+    const at = clock.awake()
+    this.#openedAt = at
+    this.#offeredAt = at
+    this.#heardAt = at
+    this.#aliveAt = at
+    this.#pingedAt = at
     this.#socket = socket
     this.#desk = desk
     this.token = token
@@ -130,7 +141,7 @@ export class VolunteerSession {
     this.network = network
     this.address = address
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
-    socket.on('pong', () => (this.#aliveAt = now()))
+    socket.on('pong', () => (this.#aliveAt = this.#clock.awake()))
     socket.on('close', (code) =>
       this.#end(
         code === BROKEN
@@ -194,7 +205,7 @@ export class VolunteerSession {
     this.#leaveRun({ reason: 'went on to another job', expected: true })
     this.#ready = undefined
     this.#offered = terms
-    this.#offeredAt = now()
+    this.#offeredAt = this.#clock.awake()
     if (this.id !== undefined) this.#desk.offered(this.id, terms.id)
     this.send(wrap(terms))
   }
@@ -228,7 +239,7 @@ export class VolunteerSession {
 
   /** Looks at the clock, about twice a second. */
   check(silenceMs = SILENCE_MS): void {
-    const at = now()
+    const at = this.#clock.awake()
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
     if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
       return this.terminate(`not ready within ${READY_MS / 1000} s`)
@@ -255,7 +266,7 @@ export class VolunteerSession {
       this.#desk.refused('rate-exceeded', `${this.#who} sends more than ${BYTES_PER_SECOND} bytes a second`)
       return this.terminate('too many bytes')
     }
-    this.#heardAt = now()
+    this.#heardAt = this.#clock.awake()
     try {
       if (isBinary) throw new GridError('message-malformed', 'a message is text')
       this.#take(decodeToCoordinator(data.toString('utf8')))

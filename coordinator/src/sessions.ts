@@ -9,10 +9,11 @@ import {
   type MemberId,
   type OnWire,
   type ToVolunteer,
+  type CancelTimer,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { subscriberOf } from './api/addresses.ts'
-import { now } from './clock.ts'
+import type { CoordinatorClock } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
 import type { Audience, RunHost } from './run-host.ts'
@@ -34,6 +35,7 @@ const CLOSE_REPLACED = 4001
 const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set(['form', 'copy-at', 'meet', 'prefetch', 'follow'])
 
 export interface SessionsParts {
+  readonly clock: CoordinatorClock
   readonly signallingPath: string
   readonly ice: IceOptions
   readonly linkOpenMs: number
@@ -68,18 +70,18 @@ export class Sessions implements Audience, SessionDesk {
   readonly #byTokenHash = new Map<string, MemberId>()
   /** ms: when a member was last given TURN credentials */
   readonly #iceAt = new Map<MemberId, number>()
-  #timer: ReturnType<typeof setInterval> | undefined
+  #stopChecking: CancelTimer = () => undefined
 
   constructor(parts: SessionsParts) {
     this.#parts = parts
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.#check(), CHECK_MS)
+    this.#stopChecking = this.#parts.clock.every(CHECK_MS, () => this.#check())
   }
 
   stop(why = 'the coordinator stops'): void {
-    clearInterval(this.#timer)
+    this.#stopChecking()
     for (const session of [...this.#byId.values(), ...this.#strangers])
       session.close(CLOSE_AWAY, why, { reason: 'the coordinator stopped', expected: true })
   }
@@ -87,6 +89,7 @@ export class Sessions implements Audience, SessionDesk {
   /** A new socket from this address; it has to say hello, to one of these names of ours. */
   admit(socket: WebSocket, { names, address }: { readonly names: readonly string[]; readonly address: string }): void {
     const session = new VolunteerSession(socket, {
+      clock: this.#parts.clock,
       desk: this,
       token: randomBytes(TOKEN_BYTES).toString('hex'),
       names,
@@ -177,7 +180,7 @@ export class Sessions implements Audience, SessionDesk {
     this.#byId.delete(id)
     this.#iceAt.delete(id)
     const remembered = this.#remembered.get(id)
-    if (remembered !== undefined) remembered.leftAt = now()
+    if (remembered !== undefined) remembered.leftAt = this.#parts.clock.awake()
     this.#parts.onGone(id)
   }
 
@@ -287,7 +290,7 @@ export class Sessions implements Audience, SessionDesk {
 
   #check(): void {
     for (const session of [...this.#byId.values(), ...this.#strangers]) session.check()
-    const at = now()
+    const at = this.#parts.clock.awake()
     for (const [id, { leftAt }] of this.#remembered) {
       const crowded = this.#remembered.size > MAX_REMEMBERED
       if (leftAt !== undefined && (crowded || at - leftAt > REMEMBERED_MS)) this.#forget(id)
@@ -299,10 +302,14 @@ export class Sessions implements Audience, SessionDesk {
     const { ice } = this.#parts
     const lifeMs = renewalMs(ice)
     const { id } = session
-    if (lifeMs === undefined || id === undefined || now() - (this.#iceAt.get(id) ?? Number.NEGATIVE_INFINITY) < lifeMs)
+    if (
+      lifeMs === undefined ||
+      id === undefined ||
+      this.#parts.clock.awake() - (this.#iceAt.get(id) ?? Number.NEGATIVE_INFINITY) < lifeMs
+    )
       return
-    this.#iceAt.set(id, now())
-    session.send({ type: 'ice-servers', iceServers: iceServersFor(id, ice, now()) })
+    this.#iceAt.set(id, this.#parts.clock.awake())
+    session.send({ type: 'ice-servers', iceServers: iceServersFor(id, ice, this.#parts.clock.awake()) })
   }
 
   #forget(id: MemberId): void {

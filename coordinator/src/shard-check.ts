@@ -8,7 +8,7 @@ import {
   type Sha256,
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
-import { now } from './clock.ts'
+import type { CoordinatorClock } from './clock.ts'
 import type { Job } from './jobs.ts'
 import type { RunInput } from './run/state.ts'
 
@@ -16,6 +16,7 @@ import type { RunInput } from './run/state.ts'
 const BELIEVED_MS = 5000
 
 export interface ShardCheckParts {
+  readonly clock: Pick<CoordinatorClock, 'awake'>
   readonly job: Pick<Job, 'training' | 'validation'>
   readonly blobs: BlobStore
   feed(input: Extract<RunInput, { type: 'shard-checked' }>): void
@@ -41,8 +42,8 @@ export class ShardCheck {
   }
 
   async #look(file: Sha256, split: 'training' | 'validation', ranges: Iterable<BlockRange>): Promise<void> {
-    if (now() - (this.#looked.get(file) ?? Number.NEGATIVE_INFINITY) < BELIEVED_MS) return
-    this.#looked.set(file, now())
+    if (this.#parts.clock.awake() - (this.#looked.get(file) ?? Number.NEGATIVE_INFINITY) < BELIEVED_MS) return
+    this.#looked.set(file, this.#parts.clock.awake())
     const indexes = [...ranges].flatMap(({ shard }, index) => (shard.sha256 === file ? [index] : []))
     const problem = await this.#problemOf(file)
     if (problem !== 'unknown') this.#parts.feed({ type: 'shard-checked', split, indexes, file, problem })

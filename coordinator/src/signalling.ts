@@ -4,6 +4,7 @@ import type {} from '@fastify/websocket'
 import { GridError, isGridError, newMemberId, tokenIn, type ErrorCode, type MemberId } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
+import { type CoordinatorClock, processClock } from './clock.ts'
 import {
   candidatesIn,
   MAX_CANDIDATES,
@@ -29,6 +30,8 @@ const CLOSE_REPLACED = 4001
 const CLOSE_DROPPED = 4002
 
 export interface SignallingOptions {
+  /** absent: of this process */
+  readonly clock?: CoordinatorClock
   /** the part before "/peerjs", for example "/signalling" */
   readonly path: string
   /** may this socket speak for this member? Asked once per socket, before it opens */
@@ -110,7 +113,7 @@ class SignallingDesk implements Signalling {
       id,
       socket,
       address,
-      bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST),
+      bucket: new TokenBucket(MESSAGES_PER_SECOND, BURST, this.#options.clock ?? processClock),
       candidates: new Map(),
     }
     this.#clients.get(id)?.socket.close(CLOSE_REPLACED, 'another socket speaks for this member')

@@ -1,12 +1,17 @@
 // How often a caller may do something: refills with time, pays for each message.
 
+import type { Clock } from '@starling-grid/protocol'
+
 export class TokenBucket {
   readonly #perSecond: number
   readonly #burst: number
   #tokens: number
-  #countedAt = performance.now()
+  readonly #clock: Pick<Clock, 'now'>
+  #countedAt: number
 
-  constructor(perSecond: number, burst: number) {
+  constructor(perSecond: number, burst: number, clock: Pick<Clock, 'now'>) {
+    this.#clock = clock
+    this.#countedAt = clock.now()
     this.#perSecond = perSecond
     this.#burst = burst
     this.#tokens = burst
@@ -14,7 +19,7 @@ export class TokenBucket {
 
   /** False when it is empty. */
   take(): boolean {
-    const now = performance.now()
+    const now = this.#clock.now()
     this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#countedAt) / 1000) * this.#perSecond)
     this.#countedAt = now
     if (this.#tokens < 1) return false

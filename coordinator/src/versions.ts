@@ -17,7 +17,7 @@ import {
 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import type { Stored } from './blobs/stored.ts'
-import { now } from './clock.ts'
+import type { CoordinatorClock } from './clock.ts'
 import { encoded } from './encoding.ts'
 import type { Job } from './jobs.ts'
 import type { KeptFiles } from './kept-files.ts'
@@ -51,6 +51,7 @@ export interface KeptCheckpoint {
 }
 
 export interface VersionParts {
+  readonly clock: CoordinatorClock
   readonly job: Job
   readonly state: RunState
   readonly blobs: BlobStore
@@ -93,7 +94,7 @@ export class Versions {
     const { job, blobs } = this.#parts
     decodeVersionState(bytes, { ...job.form, version })
     const blob = await blobs.put(bytes)
-    this.#uploads.set(blob, now())
+    this.#uploads.set(blob, this.#parts.clock.awake())
     return { version, blob, bytes: bytes.byteLength }
   }
 
@@ -214,7 +215,9 @@ export class Versions {
     const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).flatMap(blobsOf))
     kept.add(state.provisional?.blob)
     const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).flatMap(blobsOf)
-    const failed = [...this.#uploads].filter(([, at]) => now() - at > UPLOAD_LIFE_MS).map(([blob]) => blob)
+    const failed = [...this.#uploads]
+      .filter(([, at]) => this.#parts.clock.awake() - at > UPLOAD_LIFE_MS)
+      .map(([blob]) => blob)
     for (const blob of [...failed, ...old]) {
       if (blob === undefined || kept.has(blob)) continue
       this.#uploads.delete(blob)

@@ -5,6 +5,7 @@ import { EventEmitter } from 'node:events'
 import { syncBuiltinESMExports } from 'node:module'
 import { mock, test } from 'node:test'
 import { MAX_VOLUNTEERS } from '@starling-grid/protocol'
+import { processClock } from '../src/clock.ts'
 import { Sessions } from '../src/sessions.ts'
 import { startCoordinator, submit, smallJob } from './fixture.ts'
 
@@ -36,6 +37,7 @@ class FakeSocket extends EventEmitter {
 test('beyond the most volunteers that a coordinator takes one more is refused by name, and has no session', () => {
   const refusals: string[] = []
   const parts = {
+    clock: processClock,
     onRefused: (code: string) => refusals.push(code),
     onGone: () => undefined,
     run: () => undefined,

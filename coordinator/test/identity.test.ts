@@ -6,8 +6,8 @@ import { mkdtemp, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { MessageTo } from '@starling-grid/protocol'
-import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
+import { type MessageTo, systemClock } from '@starling-grid/protocol'
+import { CoordinatorLink, type CoordinatorSocket, type LinkHost } from '@starling-grid/volunteer'
 import { openSigner } from '../../client-node/src/signer.ts'
 import { dialSocket } from '../../client-node/src/socket.ts'
 import { type FakeVolunteer, newFakeSelf } from './fake-volunteer.ts'
@@ -94,14 +94,11 @@ test('the same member on a new socket replaces the old one; its token before is 
 })
 
 /** The production socket; the connections of these numbers break when their WELCOME comes. */
-function losing(
-  url: string,
-  lost: readonly number[],
-  events: string[],
-): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
+function losing(url: string, lost: readonly number[], events: string[]): LinkHost {
   let dialled = 0
   return {
     client: 'node',
+    clock: systemClock,
     coordinatorUrl: url,
     signer: () => signer,
     dialCoordinator: async (path) => {
@@ -145,7 +142,7 @@ test(
     const welcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
     const ending = new AbortController()
     let next = welcome()
-    const link = new CoordinatorLink(losing(url, [1, 3, 4], events) as VolunteerHost, 'unlucky', {
+    const link = new CoordinatorLink(losing(url, [1, 3, 4], events), 'unlucky', {
       onWelcome: () => (events.push('welcome'), welcomed()),
       onMessage: () => undefined,
       onRefused: ({ code }) => events.push(code),

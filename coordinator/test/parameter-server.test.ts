@@ -309,7 +309,10 @@ test('a thread that does not answer in its time is given up, and its pool fails 
   const memory = allocate(largeForm, { versions: 2, compensated: false, shared: true })
   const parts = keyRanges(layout.total, 2).map((range) => ({ rule: { layout, optimizer }, range, memory }))
   // A thread needs longer than a millisecond to start.
-  await assert.rejects(shardThreads(parts, 1), /a thread of the parameter server did not answer within 1 ms/)
+  await assert.rejects(
+    shardThreads(parts, { answerMs: 1 }),
+    /a thread of the parameter server did not answer within 1 ms/,
+  )
 })
 
 test('a server with threads takes over, makes versions and writes them as one without', async () => {

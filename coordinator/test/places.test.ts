@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import type { JobTerms, Push } from '@starling-grid/protocol'
 import { helloText, jobId, MAX_VOLUNTEERS, PROTOCOL_VERSION } from '@starling-grid/protocol'
+import { processClock } from '../src/clock.ts'
 import { type SessionDesk, VolunteerSession } from '../src/session.ts'
 import { Sessions } from '../src/sessions.ts'
 import { newFakeSelf } from './fake-volunteer.ts'
@@ -66,6 +67,7 @@ test('threat 22: a volunteer that is offered a job and does not get ready gives 
   } as unknown as SessionDesk
   const socket = new FakeSocket()
   const session = new VolunteerSession(socket as unknown as ConstructorParameters<typeof VolunteerSession>[0], {
+    clock: processClock,
     desk,
     token: 'token',
     names: [NAME],
@@ -94,6 +96,7 @@ test('threat 22: a volunteer that is offered a job and does not get ready gives 
 test('threat 44: a full coordinator takes a newcomer of another address, and the address that has most gives way', () => {
   const refused: string[] = []
   const sessions = new Sessions({
+    clock: processClock,
     onRefused: (code: string) => refused.push(code),
     onGone: () => undefined,
     run: () => undefined,

@@ -14,6 +14,7 @@ import {
   packFrame,
   relayPath,
   sessionProtocols,
+  systemClock,
 } from '@starling-grid/protocol'
 import { openRelayLink, type PeerLink } from '@starling-grid/volunteer'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
@@ -140,7 +141,12 @@ async function relayedPair(): Promise<{
 
 const endOf = (url: string, { id, session }: FakeVolunteer, peer: FakeVolunteer): Promise<PeerLink> =>
   openRelayLink(
-    { self: id, token: session, dial: (path, token) => dialRelaySocket(url.replace(/^http/, 'ws') + path, token) },
+    {
+      self: id,
+      token: session,
+      clock: systemClock,
+      dial: (path, token) => dialRelaySocket(url.replace(/^http/, 'ws') + path, token),
+    },
     peer.id,
     AbortSignal.timeout(15_000),
   )

@@ -134,7 +134,7 @@ async function listen(answerMs?: number): Promise<{ readonly processes: ShardPro
   const listener = new WebSocketServer({ port: 0, host: '127.0.0.1' })
   after(() => listener.close())
   await once(listener, 'listening')
-  const processes = new ShardProcesses(answerMs)
+  const processes = new ShardProcesses(answerMs === undefined ? {} : { answerMs })
   listener.on('connection', (socket, { url = '' }) =>
     processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')),
   )

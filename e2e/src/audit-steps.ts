@@ -17,6 +17,7 @@ import {
   parseJson,
   readSafetensors,
   type StepRecord,
+  systemClock,
 } from '@starling-grid/protocol'
 import { Batches, Compute, HeldVersion, Shards, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
 import type { Grid } from './grid.ts'
@@ -116,7 +117,7 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
   const held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
   const version = genesis(terms.id, terms.modelHash, terms.seed)
   held.adoptInitial(version, terms.seed)
-  const compute = new Compute(await host.createExecutor(spec, blockSamples), held)
+  const compute = new Compute(await host.createExecutor(spec, blockSamples), held, systemClock)
   const batches = new Batches(terms, new Shards(terms.dataset, (name) => shard(grid, name), host.shards))
   return {
     held,

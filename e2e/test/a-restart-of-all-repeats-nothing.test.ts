@@ -8,7 +8,7 @@ import { after, test } from 'node:test'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { openShardCache } from '@starling-grid/client-web/shard-cache'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
-import { allRecords, jobId, type JobSpec, type RunView } from '@starling-grid/protocol'
+import { allRecords, jobId, type JobSpec, type RunView, systemClock } from '@starling-grid/protocol'
 import {
   createVolunteer,
   KeptState,
@@ -140,7 +140,7 @@ for (const [who, openStore] of Object.entries(STORES)) {
         await first.volunteer.stop()
         await first.ended
         const before = await runOf(coordinator, id)
-        const kept = (await new KeptState(store, jobId(id)).read()) ?? assert.fail('nothing was kept')
+        const kept = (await new KeptState(store, jobId(id), systemClock).read()) ?? assert.fail('nothing was kept')
         const held = kept.claim.base.v + kept.claim.records.length
         assert.ok(held > before.version.v, `kept ${held}, committed ${before.version.v}`)
 

@@ -8,6 +8,7 @@ import {
   unpackFrame,
   type Frame,
   type MemberId,
+  systemClock,
 } from '@starling-grid/protocol'
 import {
   openRelayLink,
@@ -126,7 +127,7 @@ function relay({ dialRelay }: LinkPeerHost, access: SignallingAccess | undefined
   if (access === undefined) throw new Error('internal: open comes first')
   const { self, token, url } = access
   return openRelayLink(
-    { self, token, dial: (path, given) => dialRelay(url.replace(/^http/, 'ws') + path, given) },
+    { self, token, clock: systemClock, dial: (path, given) => dialRelay(url.replace(/^http/, 'ws') + path, given) },
     memberId(peer),
     AbortSignal.timeout(30_000),
   )

@@ -1,5 +1,5 @@
 // The executor, used by one task at a time: loads the parameters that a task names, measures speed.
-import type { VersionRef } from '@starling-grid/protocol'
+import type { Clock, VersionRef } from '@starling-grid/protocol'
 import { allFinite } from './floats.ts'
 import { GradientBuffers, type GradientLease } from './gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
@@ -31,13 +31,15 @@ export class Compute {
   readonly executor: Executor
   readonly buffers: GradientBuffers
   readonly #held: HeldVersion
+  readonly #clock: Clock
   #loaded: string | undefined
   #queue: Promise<unknown> = Promise.resolve()
   /** compute only, a moving average */
   samplesPerSecond = 0
   samplesComputed = 0
 
-  constructor(executor: Executor, held: HeldVersion) {
+  constructor(executor: Executor, held: HeldVersion, clock: Clock) {
+    this.#clock = clock
     this.executor = executor
     this.#held = held
     this.buffers = new GradientBuffers(held.layout.total)
@@ -87,9 +89,9 @@ export class Compute {
     const lease = this.buffers.lease()
     this.executor.loadParameters(lease.values)
     await lease.use((into) => this.executor.gradient(batch, into))
-    const start = performance.now()
+    const start = this.#clock.now()
     await lease.use((into) => this.executor.gradient(batch, into))
-    this.samplesPerSecond = (1000 * batch.samples) / Math.max(performance.now() - start, 0.1)
+    this.samplesPerSecond = (1000 * batch.samples) / Math.max(this.#clock.now() - start, 0.1)
     lease.end()
     return this.samplesPerSecond
   }
@@ -104,9 +106,9 @@ export class Compute {
   }
 
   async #run(batch: Batch, { into, early }: Result): Promise<Computed> {
-    const start = performance.now()
+    const start = this.#clock.now()
     const sums = await this.executor.gradient(batch, into, early)
-    this.#measured(batch.samples, performance.now() - start)
+    this.#measured(batch.samples, this.#clock.now() - start)
     return { sums, finite: Number.isFinite(sums.lossSum) && allFinite(into) }
   }
 

@@ -11,6 +11,7 @@ import {
   type Sha256,
   type SparsePart,
   type VersionRef,
+  type Clock,
 } from '@starling-grid/protocol'
 import { isFatalCode } from './fatal.ts'
 import { type Backoff, persistently } from './retry.ts'
@@ -84,6 +85,7 @@ const byFetch: SendRequest = (url, { body, ...asked }) =>
   fetch(url, { ...asked, ...(body === undefined ? {} : { body: body as BodyInit }), redirect: 'manual' })
 
 export interface CoordinatorHttpOptions {
+  readonly clock: Clock
   readonly times?: RequestTimes
   /** absent: with fetch */
   readonly send?: SendRequest | undefined
@@ -98,6 +100,7 @@ export class CoordinatorHttp {
   readonly #times: RequestTimes
   readonly #sendRequest: SendRequest
 
+  readonly #clock: Clock
   readonly #beforeSending: (bytes: number) => void
 
   /** `signal`: the volunteer ends */
@@ -105,8 +108,9 @@ export class CoordinatorHttp {
     url: string,
     session: () => string,
     signal: AbortSignal,
-    { times = REQUEST_TIMES, send = byFetch, beforeSending = () => undefined }: CoordinatorHttpOptions = {},
+    { clock, times = REQUEST_TIMES, send = byFetch, beforeSending = () => undefined }: CoordinatorHttpOptions,
   ) {
+    this.#clock = clock
     this.#beforeSending = beforeSending
     this.#url = url
     this.#session = session
@@ -183,6 +187,7 @@ export class CoordinatorHttp {
     return persistently(task, {
       backoff,
       withinMs,
+      clock: this.#clock,
       signal: this.#signal,
       worthIt: (error) => error instanceof Transient,
     })
@@ -214,7 +219,7 @@ export class CoordinatorHttp {
     const silence = new AbortController()
     const bytes = asked.body?.byteLength ?? 0
     this.#beforeSending(bytes)
-    const timer = setTimeout(() => silence.abort(), this.#times.silenceMs + bytes / SLOWEST_LINE)
+    const cancelTimer = this.#clock.timer(this.#times.silenceMs + bytes / SLOWEST_LINE, () => silence.abort())
     try {
       return await this.#sendRequest(this.#url + path, {
         ...asked,
@@ -224,7 +229,7 @@ export class CoordinatorHttp {
     } catch (cause) {
       throw new Transient('coordinator-lost', `${path}: the coordinator did not answer`, { cause })
     } finally {
-      clearTimeout(timer)
+      cancelTimer()
     }
   }
 
@@ -237,12 +242,14 @@ export class CoordinatorHttp {
     }
     const pieces: Uint8Array[] = []
     let length = 0
-    const moves = progress(this.#times.silenceMs)
+    const moves = progress(this.#clock, this.#times.silenceMs)
     for (const reader = response.body?.getReader(); reader !== undefined;) {
-      const { done, value } = await within(reader.read(), this.#times.silenceMs).catch((cause: unknown) => {
-        void reader.cancel().catch(() => undefined)
-        throw new Transient('coordinator-lost', `${path}: the answer broke off after ${length} bytes`, { cause })
-      })
+      const { done, value } = await within(reader.read(), this.#times.silenceMs, this.#clock).catch(
+        (cause: unknown) => {
+          void reader.cancel().catch(() => undefined)
+          throw new Transient('coordinator-lost', `${path}: the answer broke off after ${length} bytes`, { cause })
+        },
+      )
       if (done) break
       pieces.push(value)
       length += value.byteLength
@@ -303,19 +310,19 @@ function jsonOf(bytes: Uint8Array): unknown {
   }
 }
 
-function within<T>(work: Promise<T>, ms: number): Promise<T> {
+function within<T>(work: Promise<T>, ms: number, clock: Clock): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`nothing came for ${ms} ms`)), ms)
-    work.then(resolve, reject).finally(() => clearTimeout(timer))
+    const cancelTimer = clock.timer(ms, () => reject(new Error(`nothing came for ${ms} ms`)))
+    work.then(resolve, reject).finally(cancelTimer)
   })
 }
 
 /** Whether an answer of so many bytes by now came at SLOWEST_ANSWER or faster, in each whole window. */
-function progress(windowMs: number): (bytes: number) => boolean {
-  let since = performance.now()
+function progress(clock: Clock, windowMs: number): (bytes: number) => boolean {
+  let since = clock.now()
   let before = 0
   return (bytes) => {
-    const took = performance.now() - since
+    const took = clock.now() - since
     if (took < windowMs) return true
     const isFast = bytes - before >= SLOWEST_ANSWER * took
     since += took

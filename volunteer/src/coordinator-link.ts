@@ -20,7 +20,6 @@ import {
 } from '@starling-grid/protocol'
 import { isFatal, isFatalCode } from './fatal.ts'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
-import { pause } from './pause.ts'
 import { backoffMs } from './retry.ts'
 
 export const VOLUNTEER_PATH = '/api/volunteer'
@@ -44,8 +43,11 @@ export interface CoordinatorEvents {
   onAway(why: string, retryMs: number): void
 }
 
+/** What a connection needs of the host. */
+export type LinkHost = Pick<VolunteerHost, 'client' | 'clock' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'>
+
 export class CoordinatorLink {
-  readonly #host: VolunteerHost
+  readonly #host: LinkHost
   readonly #name: string
   readonly #events: CoordinatorEvents
   #self: (Incarnation & { readonly signer: Signer }) | undefined
@@ -55,7 +57,7 @@ export class CoordinatorLink {
   #drop: (error: GridError) => void = () => undefined
   #stopped = false
 
-  constructor(host: VolunteerHost, name: string, events: CoordinatorEvents) {
+  constructor(host: LinkHost, name: string, events: CoordinatorEvents) {
     this.#host = host
     this.#name = name
     this.#events = events
@@ -96,7 +98,7 @@ export class CoordinatorLink {
         if (isFatal(error)) throw error
         const retryMs = error instanceof PutOut ? PUT_OUT_MS * (0.5 + Math.random()) : backoffMs(attempt, RETRY)
         this.#events.onAway(describeError(error), retryMs)
-        await pause(retryMs, signal)
+        await this.#host.clock.sleep(retryMs, signal)
       }
     }
   }
@@ -123,7 +125,7 @@ export class CoordinatorLink {
     return new Promise((_, reject) => {
       const onAbort = (): void => fail(new GridError('cancelled', 'the volunteer was stopped'))
       const fail = (error: unknown): void => {
-        clearTimeout(timer)
+        cancelTimer()
         signal.removeEventListener('abort', onAbort) // the signal outlives the connection
         if (this.#socket === socket) this.#socket = undefined // an old socket may close long after the next has opened
         socket.onMessage = undefined
@@ -131,15 +133,13 @@ export class CoordinatorLink {
         reject(error)
       }
       this.#drop = fail
-      const timer = setTimeout(
-        () => fail(new GridError('coordinator-lost', 'the coordinator did not answer')),
-        WELCOME_MS,
+      const cancelTimer = this.#host.clock.timer(WELCOME_MS, () =>
+        fail(new GridError('coordinator-lost', 'the coordinator did not answer')),
       )
       signal.addEventListener('abort', onAbort, { once: true })
       socket.onClose = (reason) =>
         fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
-      socket.onMessage = (text) =>
-        this.#received(text, { socket, fail, welcomed: () => (clearTimeout(timer), onWelcomed()) })
+      socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => (cancelTimer(), onWelcomed()) })
     })
   }
 

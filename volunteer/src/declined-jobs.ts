@@ -36,9 +36,9 @@ export class DeclinedJobs {
   readonly #declined = new Map<JobId, Declined>()
   #losses = new Map<string, Note>()
 
-  constructor(kept: KeptText | undefined, now: () => number = Date.now) {
+  constructor(kept: KeptText | undefined, wallTime: () => number) {
     this.#kept = kept
-    this.#now = now
+    this.#now = wallTime
   }
 
   /** What earlier visits wrote. */

@@ -2,7 +2,7 @@
 // only (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the
 // same names.
 import type { ModelSpec } from '@starling-grid/model'
-import type { JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Clock, JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import type { RelaySocket } from './collective/relay-link.ts'
 import type { SendRequest } from './coordinator-http.ts'
@@ -34,6 +34,8 @@ export interface StepWitness {
 
 export interface VolunteerHost {
   readonly client: 'node' | 'tab'
+  /** of all that this volunteer waits for and measures */
+  readonly clock: Clock
   /** http(s) origin of the coordinator, without a slash at the end */
   readonly coordinatorUrl: string
   /** hosts of STUN and TURN servers that its owner allows, beside the coordinator's own; absent: none */

@@ -184,15 +184,16 @@ export class JobSession {
     this.terms = terms
     this.spec = spec
     this.#parts = parts
+    const { clock } = parts.host
     const { optimizer, clipNorm, local, encoding = 'f32' } = terms
     this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
-    this.compute = new Compute(executor, this.#held)
+    this.compute = new Compute(executor, this.#held, clock)
     this.#batches = new Batches(
       terms,
       new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards),
       (blocks, error) => reportUnreadable(blocks, error, this.#send),
     )
-    this.#kept = new KeptState(parts.host.shards, terms.id)
+    this.#kept = new KeptState(parts.host.shards, terms.id, clock)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
     this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
     const { http, network, linkOpenMs, openRelay, onChange } = parts
@@ -212,6 +213,7 @@ export class JobSession {
         local.fragments,
       )
     this.ring = new RingMode({
+      clock,
       core: this.core,
       held: this.#held,
       compute: this.compute,
@@ -234,6 +236,7 @@ export class JobSession {
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
     })
     this.#async = new AsyncMode({
+      clock,
       self: parts.self,
       layout,
       tables: embeddingTables(spec, layout),

@@ -60,7 +60,7 @@ export class UploadBudget {
   /** called when bytes were refused */
   onSpent: ((error: GridError) => void) | undefined
 
-  constructor(perHour: number, now: () => number = () => performance.now()) {
+  constructor(perHour: number, now: () => number) {
     this.#perHour = perHour
     this.#now = now
   }

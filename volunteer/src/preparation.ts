@@ -55,6 +55,7 @@ async function prepare(
     return await persistently(() => JobSession.prepare(terms, parts, signal), {
       backoff: BACKOFF,
       signal,
+      clock: parts.host.clock,
       worthIt: (error) => !endsWork(error),
       onRetry,
     })

@@ -1,6 +1,6 @@
 // Trying again what went to the network: exponential backoff with full jitter, so that thousands do not return at one
 // moment.
-import { pause } from './pause.ts'
+import type { Clock } from '@starling-grid/protocol'
 
 export interface Backoff {
   /** ms: the longest wait before the second try; it doubles with every further one */
@@ -12,6 +12,7 @@ export interface Backoff {
 export interface Retrying {
   readonly backoff: Backoff
   readonly signal: AbortSignal
+  readonly clock: Clock
   /** whether another try may succeed */
   worthIt(error: unknown): boolean
   /** ms after the first try in which another may begin; absent: until it succeeds or the signal is raised */
@@ -27,17 +28,17 @@ export function backoffMs(attempt: number, { firstMs, mostMs }: Backoff): number
 /** @throws the last error, when it is not worth another try, the time is over, or the signal is raised */
 export async function persistently<T>(
   task: () => Promise<T>,
-  { backoff, signal, worthIt, withinMs = Number.POSITIVE_INFINITY, onRetry }: Retrying,
+  { backoff, signal, clock, worthIt, withinMs = Number.POSITIVE_INFINITY, onRetry }: Retrying,
 ): Promise<T> {
-  const deadline = performance.now() + withinMs
+  const deadline = clock.now() + withinMs
   for (let attempt = 0; ; attempt++) {
     try {
       return await task()
     } catch (error) {
       const waitMs = backoffMs(attempt, backoff)
-      if (signal.aborted || performance.now() + waitMs > deadline || !worthIt(error)) throw error
+      if (signal.aborted || clock.now() + waitMs > deadline || !worthIt(error)) throw error
       onRetry?.(error, waitMs)
-      await pause(waitMs, signal)
+      await clock.sleep(waitMs, signal)
       if (signal.aborted) throw error
     }
   }

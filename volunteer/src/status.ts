@@ -1,5 +1,13 @@
 // What a volunteer shows of itself, derived from its session; sent on change, at most ten times a second.
-import { describeError, isGridError, type JobId, type JobTerms, plainText } from '@starling-grid/protocol'
+import {
+  describeError,
+  isGridError,
+  type JobId,
+  type JobTerms,
+  plainText,
+  type Clock,
+  type CancelTimer,
+} from '@starling-grid/protocol'
 import type { VolunteerPhase, VolunteerStatus } from './host.ts'
 import type { JobSession } from './job-session.ts'
 
@@ -26,15 +34,17 @@ const NOTHING: VolunteerStatus = {
 export class StatusBoard {
   readonly #show: (status: VolunteerStatus) => void
   #status = NOTHING
-  #shownAt = 0
-  #pending: ReturnType<typeof setTimeout> | undefined
+  #shownAt = Number.NEGATIVE_INFINITY
+  readonly #clock: Clock
+  #cancelPending: CancelTimer | undefined
   #jobId: JobId | undefined
   /** of mine in this job, by a session before the present one */
   #earlierSamples = 0
   #pushedSamples = 0
   #pushedLoss: number | null = null
 
-  constructor(show: (status: VolunteerStatus) => void) {
+  constructor(show: (status: VolunteerStatus) => void, clock: Clock) {
+    this.#clock = clock
     this.#show = show
   }
 
@@ -125,15 +135,15 @@ export class StatusBoard {
     if (this.#status.phase === 'failed') return // it has ended: what was under way says nothing more
     const text = change.detail === undefined ? {} : { detail: plainText(change.detail) }
     this.#status = { ...this.#status, ...change, ...text }
-    const wait = this.#shownAt + INTERVAL_MS - performance.now()
+    const wait = this.#shownAt + INTERVAL_MS - this.#clock.now()
     if (wait <= 0) return this.#flush()
-    this.#pending ??= setTimeout(() => this.#flush(), wait)
+    this.#cancelPending ??= this.#clock.timer(wait, () => this.#flush())
   }
 
   #flush(): void {
-    clearTimeout(this.#pending)
-    this.#pending = undefined
-    this.#shownAt = performance.now()
+    this.#cancelPending?.()
+    this.#cancelPending = undefined
+    this.#shownAt = this.#clock.now()
     this.#show(this.#status)
   }
 }

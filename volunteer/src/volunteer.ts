@@ -10,6 +10,7 @@ import {
   type OnWire,
   SILENCE_MS,
   type ToVolunteer,
+  type CancelTimer,
 } from '@starling-grid/protocol'
 import { ownIceServers } from './collective/candidate-gate.ts'
 import { metered, meteredNetwork, noDirectLinks } from './collective/metered-network.ts'
@@ -21,7 +22,6 @@ import { endsJob, explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
 import type { JobSession, JobSessionParts } from './job-session.ts'
 import { DEFAULT_LIMITS, UploadBudget } from './own-limits.ts'
-import { pause } from './pause.ts'
 import { Preparation } from './preparation.ts'
 import { persistently } from './retry.ts'
 import { StatusBoard } from './status.ts'
@@ -79,24 +79,26 @@ class VolunteerLife implements Volunteer {
   #session: JobSession | undefined
   /** the job that this volunteer said `ready` for on the socket that is open now */
   #joined: JobId | undefined
-  #heartbeat: ReturnType<typeof setInterval> | undefined
+  #stopBeating: CancelTimer = () => undefined
   /** by the clock on the wall: the other one stands still while a machine sleeps */
-  #beatAt = Date.now()
+  #beatAt: number
 
   constructor(host: VolunteerHost, options: VolunteerOptions) {
     this.#host = host
+    this.#beatAt = host.clock.wallTime()
     this.#once = options.once ?? false
-    this.#board = new StatusBoard(options.onStatus)
+    this.#board = new StatusBoard(options.onStatus, host.clock)
     this.#link = new CoordinatorLink(host, options.name, {
       onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),
       onRefused: (refusal) => this.#refused(refusal),
       onAway: (why, retryMs) => this.#away(why, retryMs),
     })
-    this.#budget = new UploadBudget((host.limits ?? DEFAULT_LIMITS).uploadBytesPerHour)
+    this.#budget = new UploadBudget((host.limits ?? DEFAULT_LIMITS).uploadBytesPerHour, host.clock.now)
     this.#budget.onSpent = (error) => this.#failed(error)
-    this.#declined = new DeclinedJobs(host.declined)
+    this.#declined = new DeclinedJobs(host.declined, host.clock.wallTime)
     this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
+      clock: host.clock,
       beforeSending: (bytes) => this.#budget.take(bytes),
       send: host.sendRequest,
     })
@@ -113,7 +115,7 @@ class VolunteerLife implements Volunteer {
   }
 
   async #live(): Promise<void> {
-    this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS)
+    this.#stopBeating = this.#host.clock.every(HEARTBEAT_MS, () => this.#beat())
     try {
       await this.#declined.load()
       await this.#link.run(this.#end.signal)
@@ -130,10 +132,10 @@ class VolunteerLife implements Volunteer {
 
   async stop(): Promise<void> {
     if (this.#end.signal.aborted) return
-    const timer = setTimeout(() => this.#finish(), this.#link.connected ? LEAVE_MS : 0)
+    const cancelTimer = this.#host.clock.timer(this.#link.connected ? LEAVE_MS : 0, () => this.#finish())
     this.#link.leave()
     await this.#ended
-    clearTimeout(timer)
+    cancelTimer()
     this.#finish()
     this.#board.stopped()
   }
@@ -152,7 +154,12 @@ class VolunteerLife implements Volunteer {
     if (terms !== undefined && this.#declines(terms, error)) return
     this.#endSession()
     this.#board.preparingAgain(describeError(error), START_OVER_MS)
-    if (terms !== undefined) void pause(Math.random() * START_OVER_MS, this.#end.signal).then(() => this.#take(terms))
+    if (terms !== undefined) void this.#startOver(terms)
+  }
+
+  async #startOver(terms: JobTerms): Promise<void> {
+    await this.#host.clock.sleep(Math.random() * START_OVER_MS, this.#end.signal)
+    this.#take(terms)
   }
 
   /** True: this volunteer leaves the job, and takes another one. */
@@ -190,7 +197,7 @@ class VolunteerLife implements Volunteer {
   }
 
   #close(): void {
-    clearInterval(this.#heartbeat)
+    this.#stopBeating()
     this.#preparation.cancel()
     this.#session?.stop()
     this.#network?.stop()
@@ -235,6 +242,7 @@ class VolunteerLife implements Volunteer {
       const network = await persistently(() => this.#openLinks(), {
         backoff: NETWORK_BACKOFF,
         signal,
+        clock: this.#host.clock,
         worthIt: (error) => !isFatal(error),
         onRetry: (error, waitMs) => this.#board.away(describeError(error), waitMs),
       })
@@ -277,12 +285,12 @@ class VolunteerLife implements Volunteer {
 
   /** Waits for another job, or for this one later. */
   #decline(terms: JobTerms, { reason, until }: Declined): void {
-    const ms = until - Date.now()
+    const ms = until - this.#host.clock.wallTime()
     const later = Number.isFinite(ms) ? `; it takes this one again in ${Math.ceil(ms / 60_000)} min` : ''
     this.#board.waiting(`waits for another job: ${reason}${later}`)
     if (!Number.isFinite(ms) || this.#awaited.has(terms.id)) return
     this.#awaited.add(terms.id)
-    void pause(ms, this.#end.signal).then(() => {
+    void this.#host.clock.sleep(ms, this.#end.signal).then(() => {
       this.#awaited.delete(terms.id)
       this.#take(terms)
     })
@@ -304,7 +312,7 @@ class VolunteerLife implements Volunteer {
     )
     if (session === undefined) return
     this.#session = session
-    this.#beatAt = Date.now() // planning may have kept everything else waiting
+    this.#beatAt = this.#host.clock.wallTime() // planning may have kept everything else waiting
     this.#board.prepared(session)
     this.#askForAdmission(session)
   }
@@ -328,6 +336,7 @@ class VolunteerLife implements Volunteer {
             self: this.#self,
             token: this.#link.session,
             linkOpenMs,
+            clock: this.#host.clock,
             dial: (path, token) => this.#host.dialRelay(path, token),
           },
           member,
@@ -407,8 +416,8 @@ class VolunteerLife implements Volunteer {
 
   #beat(): void {
     const session = this.#session
-    const sleptMs = Date.now() - this.#beatAt - HEARTBEAT_MS
-    this.#beatAt = Date.now()
+    const sleptMs = this.#host.clock.wallTime() - this.#beatAt - HEARTBEAT_MS
+    this.#beatAt = this.#host.clock.wallTime()
     if (session === undefined) return
     if (sleptMs > SILENCE_MS) return this.#wakeUp(session, sleptMs)
     const { links, linkMs } = session.ring

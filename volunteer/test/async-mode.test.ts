@@ -18,6 +18,7 @@ import {
   type Push,
   type ToCoordinator,
   versionId,
+  systemClock,
 } from '@starling-grid/protocol'
 import { type Batch, type Executor, HeldVersion } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
@@ -97,8 +98,10 @@ function deskFor(
   const compute = new Compute(
     new TokenExecutor(),
     new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }),
+    systemClock,
   )
   const mode = new AsyncMode({
+    clock: systemClock,
     self: memberId('me'),
     compute,
     layout,

@@ -4,7 +4,16 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test, type TestContext } from 'node:test'
-import { digest, GridError, isErrorCode, jobId, memberId, type Push, versionId } from '@starling-grid/protocol'
+import {
+  digest,
+  GridError,
+  isErrorCode,
+  jobId,
+  memberId,
+  type Push,
+  versionId,
+  systemClock,
+} from '@starling-grid/protocol'
 import { CoordinatorHttp, isFatal } from '@starling-grid/volunteer'
 
 const JOB = jobId('a-job')
@@ -101,7 +110,7 @@ async function served(
     `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     () => 'token',
     ended.signal,
-    { times: { ...TIMES, ...times } },
+    { clock: systemClock, times: { ...TIMES, ...times } },
   )
   return { http, asked: () => asked }
 }

@@ -1,8 +1,8 @@
 // The control socket when it is opened anew: messages and errors of an old one have no effect.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { encode, jobId, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
-import { CoordinatorLink, type CoordinatorSocket, type VolunteerHost } from '@starling-grid/volunteer'
+import { encode, jobId, systemClock, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
+import { CoordinatorLink, type CoordinatorSocket, type LinkHost } from '@starling-grid/volunteer'
 
 const sessionOf = (number: number): string => number.toString(16).padStart(64, '0')
 
@@ -12,11 +12,10 @@ interface Side {
 }
 
 /** Welcomes every hello, and closes nothing. */
-function patientCoordinator(
-  sides: Side[],
-): Pick<VolunteerHost, 'client' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'> {
+function patientCoordinator(sides: Side[]): LinkHost {
   return {
     client: 'node',
+    clock: systemClock,
     coordinatorUrl: 'http://grid.test',
     signer: async () => ({ publicKey: new Uint8Array(32), sign: async () => new Uint8Array(64) }),
     dialCoordinator: async () => {
@@ -54,7 +53,7 @@ test('a socket that is given up is followed by another of the same member, and i
   const ending = new AbortController()
   const first = nextWelcome()
   const heard: string[] = []
-  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, 'sleeper', {
+  const link = new CoordinatorLink(patientCoordinator(sides), 'sleeper', {
     onWelcome: () => welcomed(),
     onMessage: ({ type }) => heard.push(type),
     onRefused: () => undefined,
@@ -97,7 +96,7 @@ test('a thousand reconnects leave one listener on the signal that ends the volun
   let reached: () => void = () => undefined
   const done = new Promise<void>((resolve) => (reached = resolve))
   let welcomes = 0
-  const link = new CoordinatorLink(patientCoordinator(sides) as VolunteerHost, 'flapping', {
+  const link = new CoordinatorLink(patientCoordinator(sides), 'flapping', {
     onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))),
     onMessage: () => undefined,
     onRefused: () => undefined,

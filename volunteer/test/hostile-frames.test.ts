@@ -19,6 +19,7 @@ import {
   trainingBlock,
   unpackFrame,
   versionId,
+  systemClock,
 } from '@starling-grid/protocol'
 import {
   type Addressed,
@@ -177,6 +178,7 @@ test('a request for a state is answered with what was asked for at most, or refu
   const stranger = new Stranger(2)
   let sent = 0
   const server = new StateServer({
+    clock: systemClock,
     mayServe: () => true,
     promised: () => 5,
     bytesOf: () => state,
@@ -206,10 +208,12 @@ test('answers to a fetch that are not what was asked for end it with a code, and
   const source = memberId('source')
   for (let i = 0; i < 60 * TIMES; i++) {
     const fetch = new StateFetch({
+      clock: systemClock,
       reach: async () => undefined,
       send: (_, frame) => void setImmediate(() => server.serve(source, frame)),
     })
     const server = new StateServer({
+      clock: systemClock,
       mayServe: () => true,
       promised: () => 5,
       bytesOf: () => state,
@@ -242,10 +246,15 @@ test('bytes that are no frame cost their sender the link, and nobody else', asyn
   const [near, far] = [memberId('near'), memberId('far')]
   const lost: string[] = []
   let told: () => void = () => undefined
-  const set = new LinkSet(grid.join(near), () => Promise.reject(new Error('internal: no relay')), {
-    onFrame: () => undefined,
-    onLost: (_, why) => (lost.push(why), told()),
-  })
+  const set = new LinkSet(
+    grid.join(near),
+    () => Promise.reject(new Error('internal: no relay')),
+    {
+      onFrame: () => undefined,
+      onLost: (_, why) => (lost.push(why), told()),
+    },
+    { clock: systemClock },
+  )
   const network = grid.join(far)
   for (let i = 0; i < 200 * TIMES; i++) {
     const link = await network.dial(near, never)

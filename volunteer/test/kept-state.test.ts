@@ -1,7 +1,7 @@
 // What a volunteer keeps between its visits: it comes back as it was written, or not at all.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { genesis, jobId, type Sha256 } from '@starling-grid/protocol'
+import { genesis, jobId, type Sha256, systemClock } from '@starling-grid/protocol'
 import { type Kept, KeptState, type ShardCache } from '@starling-grid/volunteer'
 
 class MemoryCache implements ShardCache {
@@ -21,7 +21,7 @@ class MemoryCache implements ShardCache {
 const bytes = Uint8Array.from({ length: 1000 }, (_, i) => i)
 const state: Kept = { state: bytes, claim: { base: genesis(jobId('one'), 'model', 1), records: [] } }
 const [one, other] = ['one', 'other'].map(jobId)
-const keptBy = (cache: ShardCache, job = one): KeptState => new KeptState(cache, job ?? jobId('one'))
+const keptBy = (cache: ShardCache, job = one): KeptState => new KeptState(cache, job ?? jobId('one'), systemClock)
 
 test('a state comes back as it was, to the next process of the same job and to no other', async () => {
   const cache = new MemoryCache()

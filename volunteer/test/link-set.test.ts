@@ -12,6 +12,7 @@ import {
   packFrame,
   SILENCE_MS,
   unpackFrame,
+  systemClock,
 } from '@starling-grid/protocol'
 import { ChannelLink, FrameQueue, LinkSet, MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
 
@@ -46,7 +47,7 @@ function join(
         onFrame: (from, frame) => (seen.frames.push({ from, frame }), wake()),
         onLost: (member, why, error) => (seen.lost.push({ member, why, error }), wake()),
       },
-      linkOpenMs,
+      { clock: systemClock, linkOpenMs },
     ),
     next: () => new Promise((resolve) => (wake = resolve)),
   }
@@ -245,7 +246,7 @@ test('frames of the ring overtake the bulk of a state, which leaves a little at 
     },
   })
   Object.defineProperty(slow, 'bufferedBytes', { get: () => buffered })
-  const queue = new FrameQueue(slow)
+  const queue = new FrameQueue(slow, systemClock)
   const chunk: Frame = { ...frame(0, 'chunk'), payload: new Uint8Array(60 * 1024) }
   for (let i = 0; i < 20; i++) queue.add(chunk)
   await new Promise((resolve) => setTimeout(resolve, 30))
@@ -262,7 +263,7 @@ test('frames of the ring overtake the bulk of a state, which leaves a little at 
 
 test('on a link that has room the next frame is one of the ring, whatever bulk waits', async () => {
   const sent: Frame[] = []
-  const queue = new FrameQueue(recording(far, sent))
+  const queue = new FrameQueue(recording(far, sent), systemClock)
   for (let i = 0; i < 3; i++) queue.add(frame(i, 'chunk'))
   for (let step = 0; step < 2; step++) queue.add(frame(step))
   while (sent.length < 5) await new Promise((resolve) => setTimeout(resolve, 5))
@@ -277,7 +278,7 @@ test('the bulk of a state trickles while frames of the ring wait on another link
   t.mock.method(performance, 'now', () => now)
   const sent: Frame[] = []
   let busy = true
-  const queue = new FrameQueue(recording(far, sent), () => busy)
+  const queue = new FrameQueue(recording(far, sent), systemClock, () => busy)
   for (let i = 0; i < 5; i++) queue.add({ ...frame(0, 'chunk'), payload: new Uint8Array(1000) })
   const looks = async (): Promise<void> => {
     for (let i = 0; i < 4; i++) await new Promise((resolve) => setTimeout(resolve, 5))

@@ -2,7 +2,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { initialVersionState, meanOfStep, mlp, nextVersion, parameterLayout } from '@starling-grid/model'
-import { type BlockId, genesis, jobId, random32, trainingBlock, type Consumed } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  genesis,
+  jobId,
+  random32,
+  trainingBlock,
+  type Consumed,
+  systemClock,
+} from '@starling-grid/protocol'
 import { type Batch, createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
@@ -27,7 +35,7 @@ function batchOf(blocks: readonly BlockId[]): Batch {
 function setUp(innerSteps: number, fragments = 1) {
   const held = new HeldVersion({ spec, optimizer, clipNorm: undefined })
   held.adoptInitial(base, 7)
-  const compute = new Compute(createReferenceExecutor(spec), held)
+  const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
   const asked: string[][] = []
   const batches = {
     of: async (blocks: readonly BlockId[]) => (asked.push([...blocks]), batchOf(blocks)),

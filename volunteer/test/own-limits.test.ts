@@ -105,7 +105,7 @@ test('threat 53: a job that loses the GPU three times in an hour is declined for
 
 for (const damaged of ['', '{', '[1,null,{"job":3}]', '[{"job":"a","losses":"x","until":1}]'])
   test(`what is kept of declined jobs may be damaged: ${damaged || 'empty'}`, async () => {
-    const jobs = new DeclinedJobs({ read: async () => damaged, write: async () => undefined })
+    const jobs = new DeclinedJobs({ read: async () => damaged, write: async () => undefined }, Date.now)
     await jobs.load()
     assert.equal(jobs.find(jobId('a')), undefined)
   })

@@ -17,6 +17,7 @@ import {
   type ToCoordinator,
   trainingBlock,
   type VersionRef,
+  systemClock,
 } from '@starling-grid/protocol'
 import {
   type Batch,
@@ -157,7 +158,7 @@ export class BenchMember {
     this.held = new HeldVersion({ spec, optimizer: BENCH_OPTIMIZER, clipNorm: undefined, ...outer })
     this.core = createMember(id, ZERO)
     this.executor = new GatedExecutor(createReferenceExecutor(spec))
-    this.compute = new Compute(wrap(this.executor), this.held)
+    this.compute = new Compute(wrap(this.executor), this.held, systemClock)
     // whatever this machine measures
     Object.defineProperty(this.compute, 'samplesPerSecond', { get: () => speed, set() {} })
     const batch = async (blocks: readonly BlockId[]): Promise<Batch> => {
@@ -176,6 +177,7 @@ export class BenchMember {
             fragments,
           )
     this.ring = new RingMode({
+      clock: systemClock,
       core,
       held,
       compute,

@@ -15,6 +15,7 @@ import {
   unpackFrame,
   versionId,
   type VersionRef,
+  systemClock,
 } from '@starling-grid/protocol'
 import {
   type Addressed,
@@ -382,7 +383,7 @@ async function train(encoding: GradientEncoding, exchange: Exchange): Promise<nu
       clipNorm: undefined,
     })
     held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
-    const compute = new Compute(createReferenceExecutor(SPEC), held)
+    const compute = new Compute(createReferenceExecutor(SPEC), held, systemClock)
     return { held, compute, lease: compute.buffers.lease(), residual: new Residual(held.layout.total) }
   })
   const losses: number[] = []

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { mlp, parameterLayout } from '@starling-grid/model'
-import { GridError, trainingBlock } from '@starling-grid/protocol'
+import { GridError, trainingBlock, systemClock } from '@starling-grid/protocol'
 import { renewedExecutor } from '@starling-grid/volunteer'
 import { AsyncMode } from '../src/sync/async-mode.ts'
 import { B, BLOCK_SAMPLES, BLOCKS, type BenchMember, type BenchOptions, Gate, RingBench, until } from './ring-bench.ts'
@@ -76,6 +76,7 @@ test('a share without blocks stays empty while the computation of an older share
 /** Work for the parameter server, begun before the ring is. */
 function grant(bench: RingBench, member: BenchMember): AsyncMode {
   const mode = new AsyncMode({
+    clock: systemClock,
     self: B,
     compute: member.compute,
     batches: member.batches,

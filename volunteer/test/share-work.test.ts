@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
-import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock } from '@starling-grid/protocol'
+import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock, systemClock } from '@starling-grid/protocol'
 import {
   Compute,
   createMember,
@@ -62,7 +62,7 @@ function bench(speed: number, buckets = false) {
   })
   react(core, { type: 'links-open', gen: 1 })
   react(core, { type: 'state-fetched', gen: 1, version: ZERO })
-  const compute = new Compute(createReferenceExecutor(spec), held)
+  const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
   const asked: number[] = []
   const batches = {
     blockSamples: BLOCK_SAMPLES,
@@ -85,6 +85,7 @@ function bench(speed: number, buckets = false) {
     { start: 0, end: 6 },
   ]
   const share = new ShareWork({
+    clock: systemClock,
     core,
     compute,
     batches,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
-import { random32, versionId } from '@starling-grid/protocol'
+import { random32, versionId, systemClock } from '@starling-grid/protocol'
 import {
   type Batch,
   Compute,
@@ -68,7 +68,7 @@ function patterns(samples: number, random: () => number): Batch {
 test('members of unequal shares that learn a task until only wrong labels are left are never blamed', async (context) => {
   const held = new HeldVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 }, clipNorm: undefined })
   held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
-  const compute = new Compute(createReferenceExecutor(SPEC), held)
+  const compute = new Compute(createReferenceExecutor(SPEC), held, systemClock)
   const lease = compute.buffers.lease()
   const random = random32(5)
   let most = 0

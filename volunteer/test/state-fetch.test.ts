@@ -12,6 +12,7 @@ import {
   packFrame,
   unpackFrame,
   versionId,
+  systemClock,
 } from '@starling-grid/protocol'
 import { type HashList, agreedList, inTurn, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer'
 
@@ -46,6 +47,7 @@ class Table {
 
   constructor(sources: ReadonlyMap<MemberId, Source>, unreachable: readonly MemberId[] = []) {
     this.fetch = new StateFetch({
+      clock: systemClock,
       reach: async (member) => {
         if (unreachable.includes(member)) throw new Error('no link')
       },
@@ -59,6 +61,7 @@ class Table {
 
   #server(member: MemberId, { bytes = state, change = (frame) => frame }: Source): StateServer {
     return new StateServer({
+      clock: systemClock,
       mayServe: (_, generation) => generation === wanted.generation,
       promised: () => wanted.generation,
       bytesOf: () => bytes,
@@ -241,6 +244,7 @@ test('answers of an older generation change nothing', async () => {
 test('a herd is served four at a time; the others are told to wait, and then served', () => {
   const answers = new Map<string, string>()
   const server = new StateServer({
+    clock: systemClock,
     mayServe: () => true,
     promised: () => 5,
     bytesOf: () => state,
@@ -275,6 +279,7 @@ test('a member that may not serve refuses, and says why', async () => {
 test('a copy of an older version is served to newcomers in the promised ballot, until another takes its place', () => {
   const sent: string[] = []
   const server = new StateServer({
+    clock: systemClock,
     mayServe: () => false,
     promised: () => 5,
     bytesOf: () => undefined,
@@ -297,6 +302,7 @@ test('a copy of an older version is served to newcomers in the promised ballot, 
 test('hostile requests are refused, not served', () => {
   const sent: string[] = []
   const server = new StateServer({
+    clock: systemClock,
     mayServe: () => true,
     promised: () => 5,
     bytesOf: () => new Uint8Array(3),

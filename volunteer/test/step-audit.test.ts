@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
-import { type BlockId, extend, type StepRecord, trainingBlock } from '@starling-grid/protocol'
+import { type BlockId, extend, type StepRecord, trainingBlock, systemClock } from '@starling-grid/protocol'
 import {
   type Batch,
   Compute,
@@ -57,7 +57,7 @@ async function auditOf(
 ): Promise<{ readonly verdicts: StepVerdict[]; readonly held: HeldVersion }> {
   const held = new HeldVersion({ spec: SPEC, optimizer: BENCH_OPTIMIZER, clipNorm: undefined })
   held.adoptInitial(ZERO, 7)
-  const compute = new Compute(createReferenceExecutor(SPEC), held)
+  const compute = new Compute(createReferenceExecutor(SPEC), held, systemClock)
   const batches = { of: async (blocks: readonly BlockId[]): Promise<Batch> => batchOf(SPEC, blocks) }
   const audit = new StepAudit({ held, compute, batches, batchBlocks: BLOCKS.length, isLossless: true, ...options })
   const verdicts: StepVerdict[] = []

@@ -4,6 +4,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
 import type { FastifyRequest } from 'fastify'
+import type { CoordinatorClock } from '../clock.ts'
 import type { RunHost } from '../run-host.ts'
 import type { Reader } from '../run-view.ts'
 import type { Runs } from '../runs.ts'
@@ -18,6 +19,7 @@ import { Guesses } from './guesses.ts'
 const RANDOM_TOKEN = /^[0-9a-f]{64}$/
 
 export interface AccessParts {
+  readonly clock: CoordinatorClock
   /** the owner's */
   readonly token: string
   readonly runs: Runs
@@ -26,10 +28,11 @@ export interface AccessParts {
 
 export class Access {
   readonly #parts: AccessParts
-  readonly #guesses = new Guesses()
+  readonly #guesses: Guesses
 
   constructor(parts: AccessParts) {
     this.#parts = parts
+    this.#guesses = new Guesses(parts.clock)
   }
 
   /** @throws GridError 'token-required', 'rate-exceeded' after many wrong ones from this address */

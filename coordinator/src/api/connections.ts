@@ -4,7 +4,7 @@
 import type { Server } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { now } from '../clock.ts'
+import type { CoordinatorClock } from '../clock.ts'
 import { subscriberOf } from './addresses.ts'
 import { announcesBody, HttpRefusal } from './errors.ts'
 
@@ -39,11 +39,14 @@ interface Progress {
 /** Callers whose bytes have to move, by their connections. */
 type Moving = Map<Socket, Progress>
 
-/** @param proxies addresses whose connections carry many callers */
-export function guardConnections(
-  app: FastifyInstance,
-  { proxies, limits }: { readonly proxies: readonly string[]; readonly limits: ConnectionLimits },
-): void {
+export interface ConnectionGuard {
+  readonly clock: CoordinatorClock
+  /** addresses whose connections carry many callers */
+  readonly proxies: readonly string[]
+  readonly limits: ConnectionLimits
+}
+
+export function guardConnections(app: FastifyInstance, { clock, proxies, limits }: ConnectionGuard): void {
   const trusted = blockList(proxies)
   const open = new Map<string, number>()
   const readers: Moving = new Map()
@@ -54,7 +57,7 @@ export function guardConnections(
     const count = (open.get(address) ?? 0) + 1
     if (count > limits.perAddress && !trusted.check(ip, isIPv6(ip) ? 'ipv6' : 'ipv4')) return void socket.destroy()
     open.set(address, count)
-    readers.set(socket, { at: now(), bytes: 0 })
+    readers.set(socket, { at: clock.awake(), bytes: 0 })
     socket.once('close', () => {
       readers.delete(socket)
       senders.delete(socket)
@@ -65,24 +68,25 @@ export function guardConnections(
   })
   // WebSockets have bounds of their own.
   ;(app.server as Server).prependListener('upgrade', (_, socket) => readers.delete(socket as Socket))
-  const timer = setInterval(() => {
-    cutSlow(readers, limits, (socket) => ({
+  const guard = { limits, clock }
+  const stopLooking = clock.every(limits.graceMs / 4, () => {
+    cutSlow(readers, guard, (socket) => ({
       bytes: socket.bytesWritten - socket.writableLength,
       isOwed: socket.writableLength > 0,
     }))
-    cutSlow(senders, limits, (socket) => ({ bytes: socket.bytesRead, isOwed: true }))
-  }, limits.graceMs / 4)
-  app.addHook('onClose', async () => clearInterval(timer))
-  boundBodies(app, senders, limits)
+    cutSlow(senders, guard, (socket) => ({ bytes: socket.bytesRead, isOwed: true }))
+  })
+  app.addHook('onClose', async () => stopLooking())
+  boundBodies(app, senders, guard)
 }
 
 /** Cuts off a caller that owes bytes, or the reading of them, and stayed below the floor for a whole window. */
 function cutSlow(
   callers: Moving,
-  { slowest, graceMs }: ConnectionLimits,
+  { limits: { slowest, graceMs }, clock }: Omit<ConnectionGuard, 'proxies'>,
   look: (socket: Socket) => { readonly bytes: number; readonly isOwed: boolean },
 ): void {
-  const at = now() // stands still while this process does: its own stall is no fault of a caller
+  const at = clock.awake() // stands still while this process does: its own stall is no fault of a caller
   for (const [socket, before] of callers) {
     const { bytes, isOwed } = look(socket)
     const took = at - before.at
@@ -93,7 +97,11 @@ function cutSlow(
 }
 
 /** The bytes of a body count from its headers to the end of its answer; they have to move until the last one is here. */
-function boundBodies(app: FastifyInstance, senders: Moving, { bodyBytes }: ConnectionLimits): void {
+function boundBodies(
+  app: FastifyInstance,
+  senders: Moving,
+  { limits: { bodyBytes }, clock }: Omit<ConnectionGuard, 'proxies'>,
+): void {
   let onTheirWay = 0
   app.addHook('preParsing', async (request, reply) => {
     if (!announcesBody(request)) return
@@ -107,7 +115,7 @@ function boundBodies(app: FastifyInstance, senders: Moving, { bodyBytes }: Conne
       )
     onTheirWay += bytes
     const { socket } = request.raw
-    senders.set(socket, { at: now(), bytes: socket.bytesRead })
+    senders.set(socket, { at: clock.awake(), bytes: socket.bytesRead })
     request.raw.once('end', () => senders.delete(socket))
     reply.raw.once('close', () => {
       senders.delete(socket)

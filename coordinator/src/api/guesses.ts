@@ -1,6 +1,6 @@
 // Wrong owner tokens of an address: a few are mistyped, more are guessed, and each then waits twice as long as the
 // last.
-import { now } from '../clock.ts'
+import type { CoordinatorClock } from '../clock.ts'
 import { HttpRefusal } from './errors.ts'
 
 /** wrong ones in a row before an address waits */
@@ -21,12 +21,18 @@ interface Wrong {
 export class Guesses {
   /** oldest first */
   readonly #wrong = new Map<string, Wrong>()
+  readonly #clock: CoordinatorClock
+
+  constructor(clock: CoordinatorClock) {
+    this.#clock = clock
+  }
 
   /** @throws HttpRefusal 'rate-exceeded' while this address waits; its token is not even compared */
   requireLeisure(address: string): void {
     const wrong = this.#wrong.get(address)
     if (wrong === undefined || wrong.count < FREE) return
-    const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (wrong.count - FREE)) - (now() - wrong.at)
+    const waitMs =
+      Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (wrong.count - FREE)) - (this.#clock.awake() - wrong.at)
     if (waitMs <= 0) return
     throw new HttpRefusal(
       429,
@@ -37,7 +43,7 @@ export class Guesses {
   }
 
   count(address: string): void {
-    const at = now()
+    const at = this.#clock.awake()
     const before = this.#wrong.get(address)
     const count = before === undefined || at - before.at > FORGOTTEN_MS ? 0 : before.count
     this.#wrong.delete(address)

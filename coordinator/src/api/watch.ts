@@ -12,7 +12,7 @@ import {
 } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import type { WebSocket } from 'ws'
-import { now } from '../clock.ts'
+import type { CoordinatorClock } from '../clock.ts'
 import type { Past } from '../run-history.ts'
 import type { RunHost } from '../run-host.ts'
 import { type Reader, viewFor } from '../run-view.ts'
@@ -76,16 +76,17 @@ export interface Watching {
 }
 
 export interface WatchRoutes {
+  readonly clock: CoordinatorClock
   readonly runs: Runs
   readonly access: Access
 }
 
-export function registerWatch(app: FastifyInstance, { runs, access }: WatchRoutes): Watching {
+export function registerWatch(app: FastifyInstance, { clock, runs, access }: WatchRoutes): Watching {
   const watchers = new Set<Watcher>()
-  const timer = setInterval(() => {
-    for (const watcher of watchers) check(watcher)
+  const stopTelling = clock.every(UPDATE_MS, () => {
+    for (const watcher of watchers) check(watcher, clock.awake())
     tell(watchers, runs)
-  }, UPDATE_MS)
+  })
 
   app.get(
     '/api/watch',
@@ -95,18 +96,23 @@ export function registerWatch(app: FastifyInstance, { runs, access }: WatchRoute
       socket.on('error', () => {})
       const seat = seatFor(watchers, addressOf(request))
       if (seat === 'none') return socket.close(CLOSE_FULL, 'too many pages watch already')
-      const watcher = newWatcher(socket, addressOf(request), seat === 'unproven')
+      const watcher = newWatcher({
+        socket,
+        address: addressOf(request),
+        unproven: seat === 'unproven',
+        at: clock.awake(),
+      })
       watchers.add(watcher)
       socket.on('close', () => watchers.delete(watcher))
-      socket.on('pong', () => (watcher.aliveAt = now()))
-      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, access, runs }))
+      socket.on('pong', () => (watcher.aliveAt = clock.awake()))
+      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, clock, access, runs }))
       tell([watcher], runs)
     },
   )
 
   return {
     stop() {
-      clearInterval(timer)
+      stopTelling()
       for (const { socket } of watchers) socket.close(CLOSE_AWAY, 'the coordinator stops')
     },
   }
@@ -117,8 +123,7 @@ function nothingToShow({ owner }: Watcher, runs: Runs): string {
   return ['no job was submitted yet', ...(owner ? runs.damaged() : []).map(({ message }) => message)].at(-1) ?? ''
 }
 
-function newWatcher(socket: WebSocket, address: string, unproven: boolean): Watcher {
-  const at = now()
+function newWatcher({ socket, address, unproven, at }: Newcomer): Watcher {
   const heard = { owner: false, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
   return {
     socket,
@@ -135,6 +140,11 @@ function newWatcher(socket: WebSocket, address: string, unproven: boolean): Watc
   }
 }
 
+interface Newcomer extends Pick<Watcher, 'socket' | 'address' | 'unproven'> {
+  /** ms */
+  readonly at: number
+}
+
 /** Owners are not counted: strangers take no place from them. */
 function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unproven' | 'none' {
   const strangers = [...watchers].filter(({ owner, unproven }) => !owner && !unproven)
@@ -147,12 +157,13 @@ function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unp
 interface Word {
   readonly data: Buffer
   readonly isBinary: boolean
+  readonly clock: CoordinatorClock
   readonly access: Access
   readonly runs: Runs
 }
 
 /** The one word of a page is its token; anything else, or more, ends the stream. */
-function heard(watcher: Watcher, { data, isBinary, access, runs }: Word): void {
+function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: Word): void {
   const { socket, address } = watcher
   if (socket.readyState !== socket.OPEN) return
   try {
@@ -169,7 +180,10 @@ function heard(watcher: Watcher, { data, isBinary, access, runs }: Word): void {
     if (!isGridError(error)) throw error
     socket.close(CLOSE_POLICY, error.code)
     socket.pause() // what it says meanwhile is not read
-    setTimeout(() => socket.terminate(), CLOSE_MS).unref()
+    socket.once(
+      'close',
+      clock.timer(CLOSE_MS, () => socket.terminate()),
+    )
     return
   }
   const more = runs.shown() !== undefined || runs.damaged().length > 0
@@ -178,9 +192,8 @@ function heard(watcher: Watcher, { data, isBinary, access, runs }: Word): void {
 }
 
 /** Pings, and ends the stream of a page that is gone or did not say its token in time. */
-function check(watcher: Watcher): void {
+function check(watcher: Watcher, at: number): void {
   const { socket, unproven, owner, openedAt } = watcher
-  const at = now()
   if (unproven && !owner && at - openedAt > PROOF_MS) return socket.close(CLOSE_FULL, 'too many pages watch already')
   if (at - watcher.aliveAt > SILENT_MS) return socket.terminate()
   if (at - watcher.pingedAt < PING_MS || socket.readyState !== socket.OPEN) return

@@ -4,8 +4,8 @@ import { createHash, randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describeError, GridError, type Sha256, sha256Name } from '@starling-grid/protocol'
+import { processClock } from '../clock.ts'
 import { isBlobName, requireDigest, requireName } from './blob-name.ts'
 import type { BlobStore } from './blob-store.ts'
 import { storedInFile } from './stored.ts'
@@ -81,7 +81,7 @@ async function digestOf(bytes: Uint8Array): Promise<string> {
   const hash = createHash('sha256')
   for (let at = 0; at < bytes.byteLength; at += HASH_BYTES) {
     hash.update(bytes.subarray(at, at + HASH_BYTES))
-    await nextTurn()
+    await processClock.sleep(0)
   }
   return hash.digest('hex')
 }
@@ -152,6 +152,6 @@ async function removeAbandoned(folder: string): Promise<void> {
   for (const file of await readdir(folder)) {
     const path = join(folder, file)
     const found = await ifPresent(stat(path))
-    if (found && Date.now() - found.mtimeMs > ABANDONED_AFTER_MS) await rm(path, { force: true })
+    if (found && processClock.wallTime() - found.mtimeMs > ABANDONED_AFTER_MS) await rm(path, { force: true })
   }
 }

@@ -2,7 +2,7 @@
 // sum the next version. Which pushes are accepted, and when a sum is closed, is decided in run/leases.ts; this file
 // only computes. One call at a time: the outbox of the run awaits each before the next.
 import { encodeVersionState, type PushedGradient, type VersionForm, type VersionState } from '@starling-grid/model'
-import type { VersionId, VersionRef } from '@starling-grid/protocol'
+import { type Clock, systemClock, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
@@ -21,6 +21,8 @@ export interface ServerOptions {
   readonly cores: number
   /** shards in processes of their own: used instead of threads when all of a set are there */
   readonly processes?: ShardProcesses
+  /** absent: the machine's */
+  readonly clock?: Clock
 }
 
 export interface Addition {
@@ -81,6 +83,7 @@ export class ParameterServer {
   ): Promise<void> {
     await this.unload()
     const { layout, optimizer } = this.#options.form
+    const { clock = systemClock } = this.#options
     const processes = this.#options.processes?.complete()
     const threads = processes === undefined ? threadsFor(layout.total, this.#options.cores) : 0
     const memory = allocate(
@@ -96,7 +99,7 @@ export class ParameterServer {
       processes !== undefined
         ? await remoteShards(processes, { rule, memory, compensated: this.#compensates })
         : threads > 0
-          ? await shardThreads(shards)
+          ? await shardThreads(shards, { clock })
           : localShards(shards)
     const { step, scalars } = optimizerState
     const place =

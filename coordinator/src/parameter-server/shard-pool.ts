@@ -1,6 +1,7 @@
 // All shards of one parameter server as one: a command goes to every one of them, their answers come back in the order
 // of the ranges. In this thread for small models, in one thread each for large ones.
 import { Worker } from 'node:worker_threads'
+import { type CancelTimer, type Clock, systemClock } from '@starling-grid/protocol'
 import { Shard, type ShardCommand, type ShardParts } from './shard.ts'
 
 /** ms for a thread to answer: as for a process (shard-processes.ts) */
@@ -27,8 +28,11 @@ export function localShards(shards: readonly ShardParts[]): ShardPool {
  * Resolves when every thread has its shard. A thread that does not answer within `answerMs` is given up, as a process
  * is.
  */
-export async function shardThreads(shards: readonly ShardParts[], answerMs = ANSWER_MS): Promise<ShardPool> {
-  const threads = shards.map((parts) => new ShardThread(parts, answerMs))
+export async function shardThreads(
+  shards: readonly ShardParts[],
+  { answerMs = ANSWER_MS, clock = systemClock }: AnswerTime = {},
+): Promise<ShardPool> {
+  const threads = shards.map((parts) => new ShardThread(parts, { answerMs, clock }))
   let failure: unknown
   const pool: ShardPool = {
     async run(command) {
@@ -49,21 +53,28 @@ export async function shardThreads(shards: readonly ShardParts[], answerMs = ANS
   }
 }
 
+export interface AnswerTime {
+  /** absent: ANSWER_MS */
+  readonly answerMs?: number
+  /** absent: the machine's */
+  readonly clock?: Clock
+}
+
 interface Waiting {
   readonly resolve: (answer: Float64Array) => void
   readonly reject: (error: Error) => void
-  readonly timer: ReturnType<typeof setTimeout>
+  readonly cancelTimer: CancelTimer
 }
 
 class ShardThread {
   readonly ready: Promise<unknown>
   readonly #worker: Worker
-  readonly #answerMs: number
+  readonly #time: Required<AnswerTime>
   #waiting: Waiting | undefined
   #failure: Error | undefined
 
-  constructor(parts: ShardParts, answerMs: number) {
-    this.#answerMs = answerMs
+  constructor(parts: ShardParts, time: Required<AnswerTime>) {
+    this.#time = time
     this.#worker = new Worker(new URL('./shard-bootstrap.mjs', import.meta.url), { workerData: parts })
     this.#worker.unref() // a process that ends does not wait for it
     this.ready = this.#answer()
@@ -84,13 +95,14 @@ class ShardThread {
 
   #answer(): Promise<Float64Array> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.#hangs(), this.#answerMs)
-      this.#waiting = { resolve, reject, timer }
+      const { clock, answerMs } = this.#time
+      const cancelTimer = clock.timer(answerMs, () => this.#hangs())
+      this.#waiting = { resolve, reject, cancelTimer }
     })
   }
 
   #hangs(): void {
-    this.#failed(new Error(`a thread of the parameter server did not answer within ${this.#answerMs} ms`))
+    this.#failed(new Error(`a thread of the parameter server did not answer within ${this.#time.answerMs} ms`))
     void this.stop()
   }
 
@@ -100,7 +112,7 @@ class ShardThread {
 
   #take(): Waiting | undefined {
     const waiting = this.#waiting
-    clearTimeout(waiting?.timer)
+    waiting?.cancelTimer()
     this.#waiting = undefined
     return waiting
   }

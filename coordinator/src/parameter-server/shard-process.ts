@@ -1,6 +1,5 @@
 // `starling ps`: one key range of a coordinator's parameter server in this process. Dials until it is stopped.
-import { setTimeout as delay } from 'node:timers/promises'
-import { describeError, GridError } from '@starling-grid/protocol'
+import { describeError, GridError, systemClock } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import { SHARDS_PATH, readRange } from '../api/shard-processes.ts'
 import { ShardHost } from './shard-host.ts'
@@ -28,7 +27,7 @@ export async function serveShard(options: ShardProcessOptions, signal: AbortSign
     const why = await connection(options, signal)
     if (signal.aborted) return
     options.log(`${why}; trying again`)
-    await delay(RETRY_MS, undefined, { signal }).catch(() => undefined)
+    await systemClock.sleep(RETRY_MS, signal)
   }
 }
 

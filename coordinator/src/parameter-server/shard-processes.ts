@@ -1,11 +1,11 @@
 // Shards in processes of their own, which dialled the coordinator (`starling ps`): who is there, and a pool over all of
 // them. They are used from the next time that the server takes over a version.
-import { GridError } from '@starling-grid/protocol'
+import { type CancelTimer, GridError, systemClock } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import type { ServerMemory } from './memory.ts'
 import { type KeyRange, keyRanges, layoutOfRange } from './ranges.ts'
 import { vectorOf } from './shard-host.ts'
-import type { ShardPool } from './shard-pool.ts'
+import type { AnswerTime, ShardPool } from './shard-pool.ts'
 import { chunksOf, orderOf, type ShardOrder, type VectorName } from './shard-wire.ts'
 import type { ShardCommand, ShardParts } from './shard.ts'
 
@@ -21,17 +21,17 @@ export interface ShardSeat {
 
 export class ShardProcesses {
   readonly #seats = new Map<string, RemoteShard>()
-  readonly #answerMs: number
+  readonly #time: Required<AnswerTime>
 
-  constructor(answerMs = ANSWER_MS) {
-    this.#answerMs = answerMs
+  constructor({ answerMs = ANSWER_MS, clock = systemClock }: AnswerTime = {}) {
+    this.#time = { answerMs, clock }
   }
 
   /** @throws GridError 'duplicate' when another process has this range */
   admit(socket: WebSocket, { index, of }: ShardSeat): void {
     const seat = `${index}/${of}`
     if (this.#seats.has(seat)) throw new GridError('duplicate', `another process has range ${seat}`)
-    this.#seats.set(seat, new RemoteShard(socket, this.#answerMs))
+    this.#seats.set(seat, new RemoteShard(socket, this.#time))
     socket.on('close', () => this.#seats.delete(seat))
   }
 
@@ -140,15 +140,15 @@ export class RemoteShard {
   readonly #socket: WebSocket
   /** in the order of their orders */
   readonly #waiting: Waiting[] = []
-  readonly #answerMs: number
-  #patience: ReturnType<typeof setTimeout> | undefined
+  readonly #time: Required<AnswerTime>
+  #cancelPatience: CancelTimer = () => undefined
   #failure: Error | undefined
   /** by a run */
   taken = false
 
-  constructor(socket: WebSocket, answerMs: number) {
+  constructor(socket: WebSocket, time: Required<AnswerTime>) {
     this.#socket = socket
-    this.#answerMs = answerMs
+    this.#time = time
     socket.on('message', (data, isBinary) => {
       const waiting = this.#waiting.shift()
       this.#expect(this.#waiting.length > 0)
@@ -186,8 +186,9 @@ export class RemoteShard {
 
   /** A process that hangs, or whose network is gone without a word, is not waited for. */
   #expect(progress: boolean): void {
-    clearTimeout(this.#patience)
-    this.#patience = progress ? setTimeout(() => this.#socket.terminate(), this.#answerMs) : undefined
+    this.#cancelPatience()
+    const { clock, answerMs } = this.#time
+    if (progress) this.#cancelPatience = clock.timer(answerMs, () => this.#socket.terminate())
   }
 
   /** The shard's vector → our part of it. */

@@ -270,7 +270,7 @@ export const VOLUNTEER: readonly Mutant[] = [
       ['a damaged state is believed', 'return isWhole ? decode(rest) : undefined', 'return decode(rest)'],
       [
         'a state is written with every checkpoint',
-        'performance.now() - this.#keptAt >= KEEP_EVERY_MS',
+        'this.#clock.now() - this.#keptAt >= KEEP_EVERY_MS',
         'performance.now() >= this.#keptAt',
       ],
     ],

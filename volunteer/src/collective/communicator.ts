@@ -1,7 +1,7 @@
 // Collective operations for programs, in the words of torch.distributed. Every rank of a group calls the same
 // operations in the same order; each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md
 // is the manual. What happens on the wire is in exchange.ts; moves.ts decides which rank sends what to which rank.
-import { GridError, SILENCE_MS } from '@starling-grid/protocol'
+import { GridError, SILENCE_MS, type Clock, systemClock } from '@starling-grid/protocol'
 import { allReduce, type AllReduceOptions } from './all-reduce.ts'
 import { type AlgorithmChoice, chooseAlgorithm, type LinkQuality } from './choose-algorithm.ts'
 import { plain } from './encoding.ts'
@@ -29,6 +29,8 @@ const MAX_RANKS = 256
 export interface CommunicatorOptions {
   /** milliseconds without a sign of life after which a rank counts as lost (default 5,000) */
   readonly silenceMs?: number
+  /** default: the machine's */
+  readonly clock?: Clock
 }
 
 export interface RootOptions extends AlgorithmOptions {
@@ -45,10 +47,13 @@ export interface ReduceOptions extends AlgorithmOptions {
  * @example const group = openCommunicator(networkMesh(network, members, rank)); const sum = await
  * group.allReduce(gradient)
  */
-export function openCommunicator(mesh: Mesh, { silenceMs = SILENCE_MS }: CommunicatorOptions = {}): Communicator {
+export function openCommunicator(
+  mesh: Mesh,
+  { silenceMs = SILENCE_MS, clock = systemClock }: CommunicatorOptions = {},
+): Communicator {
   if (!(mesh.size >= 1 && mesh.size <= MAX_RANKS))
     throw new GridError('usage', `a group has 1 to ${MAX_RANKS} ranks, got ${mesh.size}`)
-  const hub = new ExchangeHub(mesh, silenceMs)
+  const hub = new ExchangeHub(mesh, { clock, silenceMs })
   hub.links.start()
   return new Communicator(
     hub,
@@ -238,7 +243,7 @@ export class Communicator {
 
   /** Measures the links, with all ranks, and lets `auto` choose by them from here on. */
   async measure(): Promise<LinkQuality> {
-    if (this.size > 1) this.#runner.link = await measureLinks(this)
+    if (this.size > 1) this.#runner.link = await measureLinks(this, this.#hub.clock)
     return this.link
   }
 

@@ -1,12 +1,12 @@
 // All operations of one rank, in all its groups, over one set of links: gives frames to the operation that they belong
 // to, keeps those that came before their operation began, ends operations when a rank is lost, a time is up or a signal
 // comes. Links count the ranks of the whole mesh; an operation counts those of its group.
-import { type ErrorCode, type Frame, GridError, packFrame } from '@starling-grid/protocol'
+import { type ErrorCode, type Frame, GridError, packFrame, type Clock } from '@starling-grid/protocol'
 import type { Exchange, PackFrame } from './exchange.ts'
 import type { Mesh } from './mesh.ts'
 import { type Line, Pace } from './pace.ts'
 import { RankFailure } from './rank-failure.ts'
-import { RankLinks } from './rank-links.ts'
+import { type RankLinkTimes, RankLinks } from './rank-links.ts'
 import { keyOf, lineOf, refusalText, refusalOf, ticketOf, type Ticket, wordFrame } from './ticket.ts'
 
 /**
@@ -45,6 +45,7 @@ interface Slot {
 
 export class ExchangeHub {
   readonly links: RankLinks
+  readonly clock: Clock
   readonly #pace = new Pace()
   readonly #slots = new Map<string, Slot>()
   readonly #next = new Map<Line, number>()
@@ -53,13 +54,14 @@ export class ExchangeHub {
   readonly #waitingBytes = new Map<number, number>()
   #stopped = false
 
-  constructor(mesh: Mesh, silenceMs: number) {
+  constructor(mesh: Mesh, times: RankLinkTimes) {
+    this.clock = times.clock
     const events = {
       nextFrame: (rank: number, pack: PackFrame) => this.#nextFrame(rank, pack),
       onFrame: (rank: number, frame: Frame) => this.#onFrame(rank, frame),
       onLost: (rank: number) => this.#onLost(rank),
     }
-    this.links = new RankLinks(mesh, events, silenceMs)
+    this.links = new RankLinks(mesh, events, times)
   }
 
   /** Ends what runs, lets what was accepted leave, closes the links. */
@@ -93,19 +95,19 @@ export class ExchangeHub {
     return new Promise((resolve, reject) => {
       const { ticket, signal, timeoutMs, exchange } = operation
       const abort = (): void => this.#giveUp(running, signal?.reason, 'message-unexpected', 'cancelled it')
-      let timer = setTimeout(() => look(), timeoutMs / 2)
+      let cancelTimer = this.clock.timer(timeoutMs / 2, () => look())
       const look = (): void => {
-        timer = setTimeout(look, timeoutMs / 2)
-        this.#standsStill(running, Math.floor((2 * (performance.now() - running.movedAt)) / timeoutMs + TIMER_SLACK))
+        cancelTimer = this.clock.timer(timeoutMs / 2, look)
+        this.#standsStill(running, Math.floor((2 * (this.clock.now() - running.movedAt)) / timeoutMs + TIMER_SLACK))
       }
       const end = (error?: unknown): void => {
-        clearTimeout(timer)
+        cancelTimer()
         signal?.removeEventListener('abort', abort)
         this.#slots.delete(keyOf(ticket))
         if (error === undefined) resolve()
         else reject(error)
       }
-      const running: Running = { ...operation, end, movedAt: performance.now() }
+      const running: Running = { ...operation, end, movedAt: this.clock.now() }
       const slot = this.#slot(ticket)
       slot.running = running
       signal?.addEventListener('abort', abort, { once: true })
@@ -168,7 +170,7 @@ export class ExchangeHub {
     try {
       if (frame.type === 'refusal') throw refusalOf(frame, peer, ranks.length)
       exchange.accept(peer, frame)
-      running.movedAt = performance.now()
+      running.movedAt = this.clock.now()
     } catch (error) {
       return this.#fail(running, error)
     }
@@ -193,7 +195,7 @@ export class ExchangeHub {
     try {
       const frame = exchange.nextFrame(peer, pack)
       if (frame === undefined) return undefined
-      running.movedAt = performance.now()
+      running.movedAt = this.clock.now()
       this.#pumpAll(running)
       if (exchange.done) running.end()
       return frame

@@ -1,7 +1,7 @@
 // Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little
 // else is on its way, here and on the other links of this volunteer, so that a step of the ring waits for a few of its
 // chunks at most.
-import { type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
+import { type Clock, type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
 /** Frames that others wait for without haste: no step depends on them. */
@@ -17,6 +17,7 @@ const TRICKLE_MS = 60
 
 export class FrameQueue {
   readonly #link: PeerLink
+  readonly #clock: Clock
   /** one is enough: a link has copied the bytes of one frame before the next is packed */
   readonly #packer = new FramePacker()
   readonly #ring: Frame[] = []
@@ -27,8 +28,9 @@ export class FrameQueue {
   bytesSent = 0
 
   /** `othersBusy`: frames of the ring wait on other links, which share the line to the network */
-  constructor(link: PeerLink, othersBusy: () => boolean = () => false) {
+  constructor(link: PeerLink, clock: Clock, othersBusy: () => boolean = () => false) {
     this.#link = link
+    this.#clock = clock
     this.#othersBusy = othersBusy
   }
 
@@ -53,7 +55,7 @@ export class FrameQueue {
     try {
       while (this.#ring.length + this.#bulk.length > 0) {
         const frame = this.#ring.shift() ?? this.#nextBulk()
-        if (frame === undefined) await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+        if (frame === undefined) await this.#clock.sleep(LOOK_MS)
         else await this.#send(frame)
       }
     } catch {
@@ -64,7 +66,7 @@ export class FrameQueue {
   }
 
   #nextBulk(): Frame | undefined {
-    const now = performance.now()
+    const now = this.#clock.now()
     if (this.#link.bufferedBytes > BULK_WATER_BYTES || (now - this.#bulkAt < TRICKLE_MS && this.#othersBusy()))
       return undefined
     this.#bulkAt = now

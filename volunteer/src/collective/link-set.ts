@@ -13,6 +13,8 @@ import {
   type MemberId,
   SILENCE_MS,
   unpackFrame,
+  type CancelTimer,
+  type Clock,
 } from '@starling-grid/protocol'
 import { FrameQueue } from './frame-queue.ts'
 import { LinkLatency } from './link-latency.ts'
@@ -44,6 +46,12 @@ interface Open {
   heardAt: number
 }
 
+export interface LinkTimes {
+  readonly clock: Clock
+  /** ms for a link to open; absent: LINK_OPEN_MS */
+  readonly linkOpenMs?: number | undefined
+}
+
 export class LinkSet {
   readonly #network: PeerNetwork
   readonly #openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>
@@ -54,9 +62,10 @@ export class LinkSet {
   readonly #relayed = new Set<MemberId>()
   /** who waits for a link that a member opens */
   readonly #arrivals = new Map<MemberId, Set<() => void>>()
-  readonly #beat: ReturnType<typeof setInterval>
+  readonly #clock: Clock
+  readonly #stopBeat: CancelTimer
   readonly #refusals = new Map<string, Refusal>()
-  #beatAt = performance.now()
+  #beatAt: number
   bytesReceived = 0
   #bytesSentBefore = 0
 
@@ -64,14 +73,16 @@ export class LinkSet {
     network: PeerNetwork,
     openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>,
     events: LinkSetEvents,
-    linkOpenMs = LINK_OPEN_MS,
+    { clock, linkOpenMs = LINK_OPEN_MS }: LinkTimes,
   ) {
+    this.#clock = clock
+    this.#beatAt = clock.now()
     this.#network = network
     this.#openRelay = openRelay
     this.#events = events
     this.#linkOpenMs = linkOpenMs
     network.onLink = (link) => this.#add(link)
-    this.#beat = setInterval(() => this.#heartbeat(), HEARTBEAT_MS)
+    this.#stopBeat = clock.every(HEARTBEAT_MS, () => this.#heartbeat())
   }
 
   /** Frames to this member have a link to take. */
@@ -156,7 +167,7 @@ export class LinkSet {
   }
 
   close(): void {
-    clearInterval(this.#beat)
+    this.#stopBeat()
     this.#network.expect([])
     this.#network.onLink = undefined
     for (const links of this.#open.values()) for (const { link } of [...links]) link.close('leaving')
@@ -172,9 +183,9 @@ export class LinkSet {
     if (this.#open.size >= MAX_LINKS && links.length === 0) return link.close('too many links')
     const open: Open = {
       link,
-      queue: new FrameQueue(link, () => this.#othersBusy(link)),
+      queue: new FrameQueue(link, this.#clock, () => this.#othersBusy(link)),
       latency: new LinkLatency(),
-      heardAt: performance.now(),
+      heardAt: this.#clock.now(),
     }
     links.push(open)
     this.#open.set(link.peer, links)
@@ -194,7 +205,7 @@ export class LinkSet {
   }
 
   #received(open: Open, bytes: Uint8Array): void {
-    open.heardAt = performance.now()
+    open.heardAt = this.#clock.now()
     this.bytesReceived += bytes.byteLength
     try {
       const frame = unpackFrame(bytes)
@@ -209,7 +220,7 @@ export class LinkSet {
   }
 
   #heardBeat({ latency, queue }: Open, beat: Frame): void {
-    const answer = latency.heard(beat, performance.now())
+    const answer = latency.heard(beat, this.#clock.now())
     if (answer !== undefined) queue.add(answer)
   }
 
@@ -237,7 +248,7 @@ export class LinkSet {
    * silence.
    */
   #heartbeat(): void {
-    const now = performance.now()
+    const now = this.#clock.now()
     const slept = now - this.#beatAt - HEARTBEAT_MS
     this.#beatAt = now
     for (const links of [...this.#open.values()])
@@ -255,7 +266,7 @@ export class LinkSet {
     this.#arrivals.set(member, waiting)
     return new Promise((resolve, reject) => {
       const settle = (act: () => void): void => {
-        clearTimeout(timer)
+        cancelTimer()
         signal.removeEventListener('abort', onAbort)
         waiting.delete(onLink)
         if (waiting.size === 0 && this.#arrivals.get(member) === waiting) this.#arrivals.delete(member)
@@ -267,7 +278,7 @@ export class LinkSet {
         'link-timeout',
         `no link from ${member.slice(0, 8)} within ${this.#linkOpenMs / 1000} s`,
       )
-      const timer = setTimeout(() => settle(() => reject(late)), this.#linkOpenMs)
+      const cancelTimer = this.#clock.timer(this.#linkOpenMs, () => settle(() => reject(late)))
       signal.addEventListener('abort', onAbort, { once: true })
       waiting.add(onLink)
     })

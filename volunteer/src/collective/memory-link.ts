@@ -1,7 +1,7 @@
 // PeerLink and PeerNetwork inside one process, for tests and for trying a collective without a network.
 // Frames arrive in order, in a later task than the one that sent them, as they do on a real link.
 import type { MemberId } from '@starling-grid/protocol'
-import { GridError } from '@starling-grid/protocol'
+import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
@@ -11,6 +11,11 @@ class MemoryChannel implements Channel {
   #queue: Uint8Array<ArrayBuffer>[] = []
   #ends: { readonly near: ChannelLink; readonly far: ChannelLink } | undefined
   #closed = false
+  readonly #clock: Clock
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
 
   connect(near: ChannelLink, far: ChannelLink): void {
     this.#ends = { near, far }
@@ -19,14 +24,14 @@ class MemoryChannel implements Channel {
   write(frame: Uint8Array<ArrayBuffer>): void {
     this.bufferedBytes += frame.byteLength
     this.#queue.push(frame.slice())
-    if (this.#queue.length === 1) setTimeout(() => this.#handOver(), 0)
+    if (this.#queue.length === 1) this.#clock.timer(0, () => this.#handOver())
   }
 
   /** What was accepted before the close still arrives, then the other side sees the close. */
   close(reason: string): void {
     if (this.#closed) return
     this.#closed = true
-    setTimeout(() => this.#ends?.far.close(`closed by the other side: ${reason}`), 0)
+    this.#clock.timer(0, () => this.#ends?.far.close(`closed by the other side: ${reason}`))
   }
 
   #handOver(): void {
@@ -39,9 +44,9 @@ class MemoryChannel implements Channel {
 }
 
 /** Two ends of one link: [the end that `near` holds, the end that `far` holds]. */
-export function memoryLinkPair(near: MemberId, far: MemberId): [PeerLink, PeerLink] {
-  const there = new MemoryChannel()
-  const back = new MemoryChannel()
+export function memoryLinkPair(near: MemberId, far: MemberId, clock: Clock = systemClock): [PeerLink, PeerLink] {
+  const there = new MemoryChannel(clock)
+  const back = new MemoryChannel(clock)
   const nearEnd = new ChannelLink(far, there)
   const farEnd = new ChannelLink(near, back)
   there.connect(nearEnd, farEnd)
@@ -52,6 +57,11 @@ export function memoryLinkPair(near: MemberId, far: MemberId): [PeerLink, PeerLi
 /** Members that reach each other inside this process. */
 export class MemoryGrid {
   readonly #networks = new Map<MemberId, MemoryNetwork>()
+  readonly clock: Clock
+
+  constructor(clock: Clock = systemClock) {
+    this.clock = clock
+  }
 
   /** @example const near = grid.join(newMemberId()) */
   join(self: MemberId): PeerNetwork {
@@ -86,7 +96,7 @@ class MemoryNetwork implements PeerNetwork {
     const other = this.#grid.find(peer)
     if (other?.onLink === undefined || this.#grid.find(this.#self) !== this)
       throw new GridError('link-timeout', `no answer from ${peer}`)
-    const [near, far] = memoryLinkPair(this.#self, peer)
+    const [near, far] = memoryLinkPair(this.#self, peer, this.#grid.clock)
     this.#links.push(near)
     other.#links.push(far)
     other.onLink(far)

@@ -1,7 +1,13 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs
 // and Node; the platform injects the PeerJS class. Independent of frames beyond the greeting (rtc-link.ts).
-import { GridError, LINK_OPEN_MS, type MemberId } from '@starling-grid/protocol'
-import { pause } from '../pause.ts'
+import {
+  GridError,
+  LINK_OPEN_MS,
+  type MemberId,
+  type Clock,
+  type CancelTimer,
+  systemClock,
+} from '@starling-grid/protocol'
 import { isInOwnNetwork } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
@@ -56,6 +62,8 @@ export interface PeerJsOptions {
 }
 
 export interface PeerJsPlatform {
+  /** absent: the machine's */
+  readonly clock?: Clock
   createPeer(id: string, options: PeerJsOptions): PeerJsClient
   /** Called once, when a stopped network has closed everything. */
   released?(): void
@@ -89,11 +97,13 @@ class PeerJsNetwork implements PeerNetwork {
   readonly #gate = new SignalGate()
   /** hands a signalling message to the present client */
   #deliver: (message: Signalled) => void = () => undefined
-  #retryTimer: ReturnType<typeof setTimeout> | undefined
+  readonly #clock: Clock
+  #cancelRetry: CancelTimer = () => undefined
   readonly #stopping = new AbortController()
 
   constructor(platform: PeerJsPlatform, access: SignallingAccess) {
     this.#platform = platform
+    this.#clock = platform.clock ?? systemClock
     this.#access = access
   }
 
@@ -104,11 +114,12 @@ class PeerJsNetwork implements PeerNetwork {
   async dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
     let reason = 'no try fitted into the time'
     const { linkOpenMs = LINK_OPEN_MS } = this.#access
-    for (const deadline = performance.now() + linkOpenMs; performance.now() < deadline; await pause(PAUSE_MS, signal)) {
+    const clock = this.#clock
+    for (const deadline = clock.now() + linkOpenMs; clock.now() < deadline; await clock.sleep(PAUSE_MS, signal)) {
       signal.throwIfAborted()
       this.#stopping.signal.throwIfAborted()
       try {
-        return await this.#tryOnce(peer, Math.min(TRY_MS, deadline - performance.now()), signal)
+        return await this.#tryOnce(peer, Math.min(TRY_MS, deadline - clock.now()), signal)
       } catch (error) {
         signal.throwIfAborted()
         reason = error instanceof Error ? error.message : String(error)
@@ -123,25 +134,25 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   expect(members: readonly MemberId[]): void {
-    for (const message of this.#gate.expect(members, performance.now())) this.#deliver(message)
+    for (const message of this.#gate.expect(members, this.#clock.now())) this.#deliver(message)
   }
 
   stop(): void {
     if (this.#stopping.signal.aborted) return
     this.#stopping.abort(new GridError('cancelled', 'the network was stopped'))
-    clearTimeout(this.#retryTimer)
+    this.#cancelRetry()
     for (const link of [...this.#links]) link.close('the network stopped')
     const client = this.#client
     client?.disconnect()
-    setTimeout(() => {
+    this.#clock.timer(LINGER_MS, () => {
       client?.destroy()
       this.#platform.released?.()
-    }, LINGER_MS)
+    })
   }
 
   /** A fresh PeerJS client takes over signalling. The old one is only disconnected: its links live on. */
   #signal(): Promise<void> {
-    clearTimeout(this.#retryTimer)
+    this.#cancelRetry()
     const old = this.#client
     const client = this.#platform.createPeer(this.#access.self, peerJsOptions(this.#access))
     this.#client = client
@@ -151,13 +162,13 @@ class PeerJsNetwork implements PeerNetwork {
     return new Promise((resolve, reject) => {
       const fail = (why: string): void =>
         reject(new GridError('coordinator-lost', `signalling at ${this.#access.url} failed: ${why}`))
-      const timer = setTimeout(() => fail(`no answer within ${LINK_OPEN_MS} ms`), LINK_OPEN_MS)
+      const cancelTimer = this.#clock.timer(LINK_OPEN_MS, () => fail(`no answer within ${LINK_OPEN_MS} ms`))
       client.on('open', () => {
-        clearTimeout(timer)
+        cancelTimer()
         resolve()
       })
       client.on('error', (error) => {
-        clearTimeout(timer)
+        cancelTimer()
         this.#noteUnreachable(error)
         fail(error.message)
       })
@@ -179,7 +190,7 @@ class PeerJsNetwork implements PeerNetwork {
     socket.on('message', (value) => {
       if (isOpening(value)) return pass(value)
       const message = readSignalled(value)
-      if (message !== undefined && this.#gate.takes(message, performance.now())) this.#deliver(message)
+      if (message !== undefined && this.#gate.takes(message, this.#clock.now())) this.#deliver(message)
     })
   }
 
@@ -195,10 +206,10 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #retryLater(): void {
-    clearTimeout(this.#retryTimer)
+    this.#cancelRetry()
     if (this.#stopping.signal.aborted) return
     const delay = SIGNALLING_RETRY_MS * (0.5 + Math.random() / 2)
-    this.#retryTimer = setTimeout(() => this.#signal().catch(() => this.#retryLater()), delay)
+    this.#cancelRetry = this.#clock.timer(delay, () => void this.#signal().catch(() => this.#retryLater()))
   }
 
   async #tryOnce(peer: MemberId, milliseconds: number, signal: AbortSignal): Promise<ChannelLink> {

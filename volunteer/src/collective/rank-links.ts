@@ -9,6 +9,8 @@ import {
   HEARTBEAT_MS,
   packFrame,
   unpackFrame,
+  type Clock,
+  type CancelTimer,
 } from '@starling-grid/protocol'
 import type { PackFrame } from './exchange.ts'
 import { type Mesh, SIGN_OF_LIFE } from './mesh.ts'
@@ -29,6 +31,12 @@ export interface RankLinkEvents {
   onLost(rank: number, error: GridError): void
 }
 
+export interface RankLinkTimes {
+  readonly clock: Clock
+  /** ms without a word after which a rank is lost */
+  readonly silenceMs: number
+}
+
 export class RankLinks {
   readonly #mesh: Mesh
   readonly #events: RankLinkEvents
@@ -41,12 +49,14 @@ export class RankLinks {
   readonly #heardAt = new Map<number, number>()
   readonly #lost = new Map<number, GridError>()
   readonly #stopping = new AbortController()
-  #beat: ReturnType<typeof setInterval> | undefined
+  readonly #clock: Clock
+  #stopBeat: CancelTimer = () => undefined
   #lastBeat = 0
   bytesSent = 0
   bytesReceived = 0
 
-  constructor(mesh: Mesh, events: RankLinkEvents, silenceMs: number) {
+  constructor(mesh: Mesh, events: RankLinkEvents, { clock, silenceMs }: RankLinkTimes) {
+    this.#clock = clock
     this.#mesh = mesh
     this.#events = events
     this.#silenceMs = silenceMs
@@ -58,18 +68,18 @@ export class RankLinks {
 
   start(): void {
     this.#mesh.listen((rank, link) => this.#add(rank, link))
-    this.#lastBeat = performance.now()
-    this.#beat = setInterval(() => this.#heartbeat(), HEARTBEAT_MS)
+    this.#lastBeat = this.#clock.now()
+    this.#stopBeat = this.#clock.every(HEARTBEAT_MS, () => this.#heartbeat())
   }
 
   /** Sends what is accepted, for a short while, then closes everything. */
   async stop(): Promise<void> {
     if (this.#stopping.signal.aborted) return
-    clearInterval(this.#beat)
+    this.#stopBeat()
     const busy = (): boolean =>
       this.#draining.size > 0 || [...this.#links.values()].some(({ bufferedBytes }) => bufferedBytes > 0)
-    for (const end = performance.now() + LEAVING_MS; busy() && performance.now() < end;)
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+    for (const end = this.#clock.now() + LEAVING_MS; busy() && this.#clock.now() < end;)
+      await this.#clock.sleep(LOOK_MS)
     this.#stopping.abort(new GridError('cancelled', 'the group was closed'))
     for (const link of this.#links.values()) link.close('leaving')
     this.#mesh.stop()
@@ -137,14 +147,14 @@ export class RankLinks {
     if (this.#lost.has(rank)) return link.close('this rank was lost')
     if (this.#links.has(rank)) return
     this.#links.set(rank, link)
-    this.#heardAt.set(rank, performance.now())
+    this.#heardAt.set(rank, this.#clock.now())
     link.onClose = (reason) => this.#lose(rank, new GridError('link-lost', reason))
     link.onFrame = (bytes) => this.#received(rank, bytes)
     this.pump(rank)
   }
 
   #received(rank: number, bytes: Uint8Array): void {
-    this.#heardAt.set(rank, performance.now())
+    this.#heardAt.set(rank, this.#clock.now())
     this.bytesReceived += bytes.byteLength
     try {
       this.#events.onFrame(rank, unpackFrame(bytes))
@@ -166,7 +176,7 @@ export class RankLinks {
    * When our own beat is late, this machine slept or computed: what the others sent meanwhile has not been read yet.
    */
   #heartbeat(): void {
-    const now = performance.now()
+    const now = this.#clock.now()
     const late = now - this.#lastBeat > 2 * HEARTBEAT_MS
     this.#lastBeat = now
     for (const [rank, link] of this.#links) {

@@ -7,8 +7,8 @@ import {
   LOW_WATER_BYTES,
   type MemberId,
   relayPath,
+  type Clock,
 } from '@starling-grid/protocol'
-import { pause } from '../pause.ts'
 import { type Channel, ChannelLink } from './channel-link.ts'
 import { greeting, requireGreeting } from './greeting.ts'
 import type { PeerLink } from './peer-link.ts'
@@ -34,6 +34,7 @@ export interface RelayAccess {
   readonly token: string
   /** for a link to open; LINK_OPEN_MS where it is not said */
   readonly linkOpenMs?: number | undefined
+  readonly clock: Clock
   /** @throws GridError 'coordinator-lost' when the socket cannot be opened, also when the coordinator refuses */
   dial(path: string, token: string): Promise<RelaySocket>
 }
@@ -43,9 +44,26 @@ export interface RelayAccess {
  * @throws GridError 'link-timeout' when it could not be opened, or the signal's reason
  */
 export async function openRelayLink(access: RelayAccess, peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
-  const { linkOpenMs = LINK_OPEN_MS } = access
-  const deadline = AbortSignal.any([signal, AbortSignal.timeout(linkOpenMs)])
-  for (let reason = 'the coordinator did not answer'; ; await pause(PAUSE_MS, deadline)) {
+  const { linkOpenMs = LINK_OPEN_MS, clock } = access
+  const late = new AbortController()
+  const cancelTimer = clock.timer(linkOpenMs, () => late.abort())
+  try {
+    return await tryUntil(access, peer, { signal, deadline: AbortSignal.any([signal, late.signal]), linkOpenMs })
+  } finally {
+    cancelTimer()
+  }
+}
+
+async function tryUntil(
+  access: RelayAccess,
+  peer: MemberId,
+  {
+    signal,
+    deadline,
+    linkOpenMs,
+  }: { readonly signal: AbortSignal; readonly deadline: AbortSignal; readonly linkOpenMs: number },
+): Promise<PeerLink> {
+  for (let reason = 'the coordinator did not answer'; ; await access.clock.sleep(PAUSE_MS, deadline)) {
     signal.throwIfAborted()
     if (deadline.aborted)
       throw new GridError('link-timeout', `no relayed link to ${peer} within ${linkOpenMs} ms: ${reason}`)
@@ -57,9 +75,13 @@ export async function openRelayLink(access: RelayAccess, peer: MemberId, signal:
   }
 }
 
-async function tryOnce({ self, token, dial }: RelayAccess, peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
+async function tryOnce(
+  { self, token, clock, dial }: RelayAccess,
+  peer: MemberId,
+  signal: AbortSignal,
+): Promise<PeerLink> {
   const socket = await dial(relayPath({ self, peer }), token)
-  const channel = new RelayChannel(socket)
+  const channel = new RelayChannel(socket, clock)
   const link = new ChannelLink(peer, channel, true)
   channel.link = link
   socket.onClose = (reason) => link.close(reason)
@@ -94,10 +116,12 @@ function awaitGreeting(socket: RelaySocket, link: ChannelLink): Promise<void> {
 class RelayChannel implements Channel {
   link: ChannelLink | undefined
   readonly #socket: RelaySocket
+  readonly #clock: Clock
   #looking = false
 
-  constructor(socket: RelaySocket) {
+  constructor(socket: RelaySocket, clock: Clock) {
     this.#socket = socket
+    this.#clock = clock
   }
 
   get bufferedBytes(): number {
@@ -118,10 +142,10 @@ class RelayChannel implements Channel {
   #look(): void {
     if (this.#looking) return
     this.#looking = true
-    setTimeout(() => {
+    this.#clock.timer(LOOK_MS, () => {
       this.#looking = false
       if (this.bufferedBytes <= LOW_WATER_BYTES) this.link?.drained()
       else this.#look()
-    }, LOOK_MS)
+    })
   }
 }

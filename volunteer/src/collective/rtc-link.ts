@@ -1,7 +1,15 @@
 // One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
 // The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
 // only.
-import { GridError, LOW_WATER_BYTES, describeError, memberId, type MemberId } from '@starling-grid/protocol'
+import {
+  GridError,
+  LOW_WATER_BYTES,
+  describeError,
+  memberId,
+  type MemberId,
+  type Clock,
+  systemClock,
+} from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
 import { greeting, requireGreeting } from './greeting.ts'
 
@@ -33,6 +41,8 @@ export interface RtcLinkOptions {
   readonly dialled: boolean
   /** after which the try is given up */
   readonly milliseconds: number
+  /** absent: the machine's */
+  readonly clock?: Clock | undefined
   readonly signal: AbortSignal
 }
 
@@ -40,12 +50,14 @@ export interface RtcLinkOptions {
 export function openRtcLink(connection: RtcConnection, options: RtcLinkOptions): Promise<ChannelLink> {
   return new Promise((resolve, reject) => {
     const opening = new Opening(connection, options, resolve)
-    const { signal, milliseconds } = options
-    const timer = setTimeout(() => opening.link.close(`not open after ${Math.round(milliseconds)} ms`), milliseconds)
+    const { signal, milliseconds, clock = systemClock } = options
+    const cancelTimer = clock.timer(milliseconds, () =>
+      opening.link.close(`not open after ${Math.round(milliseconds)} ms`),
+    )
     const abort = (): void => opening.link.close(describeError(signal.reason))
     signal.addEventListener('abort', abort)
     void opening.settled.then((failure) => {
-      clearTimeout(timer)
+      cancelTimer()
       signal.removeEventListener('abort', abort)
       if (failure !== undefined) reject(signal.aborted ? signal.reason : new GridError('link-lost', failure))
     })
@@ -69,7 +81,7 @@ class Opening {
     this.#connection = connection
     this.#options = options
     this.#resolve = resolve
-    this.#channel = new RtcChannel(connection)
+    this.#channel = new RtcChannel(connection, options.clock ?? systemClock)
     this.link = new ChannelLink(memberId(connection.peer), this.#channel)
     void this.link.closed.then((reason) => this.#settle(reason))
   }
@@ -133,11 +145,13 @@ class Opening {
 
 class RtcChannel implements Channel {
   readonly #connection: RtcConnection
+  readonly #clock: Clock
   #channel: RTCDataChannel | undefined
   #closed = false
 
-  constructor(connection: RtcConnection) {
+  constructor(connection: RtcConnection, clock: Clock) {
     this.#connection = connection
+    this.#clock = clock
   }
 
   adopt(channel: RTCDataChannel): boolean {
@@ -163,9 +177,9 @@ class RtcChannel implements Channel {
     this.#closed = true
     const channel = this.#channel
     if (channel === undefined || channel.readyState === 'closed') return this.#connection.close()
-    const timer = setTimeout(() => this.#connection.close(), LINGER_MS)
+    const cancelTimer = this.#clock.timer(LINGER_MS, () => this.#connection.close())
     channel.addEventListener('close', () => {
-      clearTimeout(timer)
+      cancelTimer()
       this.#connection.close()
     })
     channel.close()

@@ -1,6 +1,7 @@
 // The Executor that every machine has. Said aloud wherever the adapter is shown: no GPU is used.
 
 import type { ModelSpec } from '@starling-grid/model'
+import { type Clock, systemClock } from '@starling-grid/protocol'
 import { buildGraph } from '../graph/build.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
@@ -14,6 +15,9 @@ export const REFERENCE_ADAPTER: AdapterDescription = {
 }
 
 /** @example const executor = createReferenceExecutor(lenet5()) */
-export function createReferenceExecutor(spec: ModelSpec, options: { readonly maxMicroBatch?: number } = {}): Executor {
-  return graphExecutor(new ReferenceRunner(buildGraph(spec), options.maxMicroBatch), REFERENCE_ADAPTER)
+export function createReferenceExecutor(
+  spec: ModelSpec,
+  { maxMicroBatch, clock = systemClock }: { readonly maxMicroBatch?: number; readonly clock?: Clock } = {},
+): Executor {
+  return graphExecutor(new ReferenceRunner(buildGraph(spec), maxMicroBatch, clock), REFERENCE_ADAPTER)
 }

@@ -1,6 +1,7 @@
 // Runs a graph with the plain TypeScript references: slow, exact enough to be the truth for GPUs, and present
 // everywhere.
 
+import { type Clock, systemClock } from '@starling-grid/protocol'
 import { runReference, type KernelCall } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
@@ -16,14 +17,16 @@ export class ReferenceRunner implements GraphRunner {
   readonly graph: Graph
   readonly capacity: number
   readonly precision = 'f32'
+  private readonly clock: Clock
   private readonly parameters: Float32Array
   private readonly gradient: Float32Array
   /** storage → elements; parameters are views into the flat vectors */
   private readonly arrays = new Map<number, Values>()
   private turn: Promise<unknown> = Promise.resolve()
 
-  constructor(graph: Graph, capacity = REFERENCE_MICRO_BATCH) {
+  constructor(graph: Graph, capacity = REFERENCE_MICRO_BATCH, clock: Clock = systemClock) {
     this.graph = graph
+    this.clock = clock
     this.capacity = capacity
     this.parameters = new Float32Array(graph.parameterCount)
     this.gradient = new Float32Array(graph.parameterCount)
@@ -35,7 +38,7 @@ export class ReferenceRunner implements GraphRunner {
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {
-    this.enqueue(breathe)
+    this.enqueue(() => this.#breathe())
     return this.enqueue(() => this.runNow(request))
   }
 
@@ -68,7 +71,7 @@ export class ReferenceRunner implements GraphRunner {
       for (const call of calls.slice(cuts[index - 1] ?? 0, cuts[index])) this.runCall(call, samples)
       gradientInto?.set(this.gradient.subarray(start, end), start)
       early?.onFinal(index)
-      await breathe()
+      await this.#breathe()
     }
     for (const call of calls.slice(cuts.at(-1) ?? 0)) this.runCall(call, samples)
     if (ranges.length === 0) gradientInto?.set(this.gradient)
@@ -80,6 +83,11 @@ export class ReferenceRunner implements GraphRunner {
       Object.entries(call.operands).map(([name, tensor]) => [name, this.array(tensor, samples)]),
     )
     runReference({ ...call, operands } as KernelCall<Values>, samples)
+  }
+
+  /** Lets timers and sockets of this thread have their turn. */
+  #breathe(): Promise<void> {
+    return this.clock.sleep(0)
   }
 
   private array(tensor: Tensor, samples: number): Values {
@@ -97,11 +105,4 @@ function writtenRanges(call: Call): FloatRange[] {
   return tensorsOf(call).flatMap(({ role, offset, size }) =>
     role === 'parameterGradient' ? [{ start: offset, end: offset + size }] : [],
   )
-}
-
-/** Lets timers and sockets of this thread have their turn. */
-function breathe(): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, 0)
-  })
 }

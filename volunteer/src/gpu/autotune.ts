@@ -1,7 +1,7 @@
 // Which variants are fastest on this adapter, measured once when a plan is made and kept in the host's cache.
 // A plan's choices never change while it lives, so the order of its additions does not depend on timing.
 
-import { digest, type AdapterDescription } from '@starling-grid/protocol'
+import { digest, systemClock, type AdapterDescription } from '@starling-grid/protocol'
 import {
   candidatesFor,
   filesOf,
@@ -62,10 +62,10 @@ export async function tune(
   const calls = tunableCalls(request)
   const name = await cacheName(calls, request)
   const table = cache ? await cached(cache, name, say) : new Map<string, Measured>()
-  const deadline = performance.now() + budgetMs
+  const deadline = systemClock.now() + budgetMs
   const known = table.size
   for (const [key, call] of calls) {
-    if (performance.now() >= deadline) break
+    if (systemClock.now() >= deadline) break
     if (!table.has(key)) table.set(key, await fastest(call, request, deadline))
   }
   if (cache && table.size > known)
@@ -96,7 +96,7 @@ async function fastest(
   const repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
   const times: { variant: string; ms: number }[] = []
   for (const candidate of candidates) {
-    if (times.length > 0 && performance.now() >= deadline) break
+    if (times.length > 0 && systemClock.now() >= deadline) break
     const best = Math.min(...times.map(({ ms }) => ms))
     const trial = await prepare(
       Array.from({ length: repeats }, () => call),

@@ -2,6 +2,7 @@
 // losses that they keep. On an adapter where encoding before read-back takes longer than encoding on the CPU there are
 // none.
 
+import { systemClock } from '@starling-grid/protocol'
 import type { EncodeOrder } from '../graph/executor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { encodingCut } from './encoding-cut.ts'
@@ -138,7 +139,7 @@ export class GradientEncoders {
     await device.queue.onSubmittedWorkDone()
     let fastest = Number.POSITIVE_INFINITY
     for (let trial = 0; trial < TRIALS; trial++) {
-      const start = performance.now()
+      const start = systemClock.now()
       const buffer = await readback.acquire(bytes)
       const encoder = device.createCommandEncoder()
       record(encoder)
@@ -147,7 +148,7 @@ export class GradientEncoders {
       await buffer.mapAsync(MAP_READ_MODE)
       buffer.unmap()
       readback.release(buffer, bytes)
-      fastest = Math.min(fastest, performance.now() - start)
+      fastest = Math.min(fastest, systemClock.now() - start)
     }
     return fastest
   }

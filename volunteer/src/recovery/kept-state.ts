@@ -11,6 +11,7 @@ import {
   parse,
   parseJson,
   type Sha256,
+  type Clock,
 } from '@starling-grid/protocol'
 import { sha256Of } from '../data/shards.ts'
 import type { ShardCache } from '../host.ts'
@@ -33,23 +34,25 @@ export interface Kept {
 export class KeptState {
   readonly #cache: ShardCache
   readonly #name: Sha256
+  readonly #clock: Pick<Clock, 'now'>
   #keptAt = Number.NEGATIVE_INFINITY
 
   /** `job`: its id; states of one job take each other's place */
-  constructor(cache: ShardCache, job: JobId) {
+  constructor(cache: ShardCache, job: JobId, clock: Pick<Clock, 'now'>) {
+    this.#clock = clock
     this.#cache = cache
     this.#name = digest(new TextEncoder().encode(`the last state of ${job}, and its proof`))
   }
 
   /** Something to keep is at hand, and it is time. */
   get due(): boolean {
-    return performance.now() - this.#keptAt >= KEEP_EVERY_MS
+    return this.#clock.now() - this.#keptAt >= KEEP_EVERY_MS
   }
 
   /** In the place of the one before. A full cache costs a later download, nothing else. */
   async keep(kept: Kept): Promise<void> {
     if (kept.state.byteLength > LARGEST_BYTES) return
-    this.#keptAt = performance.now()
+    this.#keptAt = this.#clock.now()
     const bytes = encode(kept)
     bytes.set(new TextEncoder().encode(await sha256Of(bytes.subarray(NAME_LENGTH))))
     await this.#cache.put(this.#name, bytes).catch(() => undefined)

@@ -11,8 +11,9 @@ import {
   type MemberId,
   parse,
   parseJson,
+  type Clock,
+  type CancelTimer,
 } from '@starling-grid/protocol'
-import { pause } from '../pause.ts'
 import {
   agreedList,
   ChunkBoard,
@@ -46,6 +47,7 @@ export interface Wanted {
 }
 
 export interface FetchParts {
+  readonly clock: Clock
   send(to: MemberId, frame: Frame): void
   /** Resolves when frames to this member have a link to take. @throws GridError */
   reach(member: MemberId, signal: AbortSignal): Promise<void>
@@ -152,19 +154,21 @@ export class StateFetch {
     const lists = new Map<MemberId, HashList>()
     const late = new AbortController()
     const signal = AbortSignal.any([task.signal, late.signal])
-    let timer: ReturnType<typeof setTimeout> | undefined
+    let cancelTimer: CancelTimer | undefined
     await Promise.all(
       sources.map(async (source) => {
         try {
           await this.#parts.reach(source, signal)
           lists.set(source, await this.#askHashes(source, { ...task, signal }))
-          timer ??= setTimeout(() => late.abort(new GridError('link-timeout', 'slower than the others')), GRACE_MS)
+          cancelTimer ??= this.#parts.clock.timer(GRACE_MS, () =>
+            late.abort(new GridError('link-timeout', 'slower than the others')),
+          )
         } catch (error) {
           if (!late.signal.aborted) fail(source, error)
         }
       }),
     )
-    clearTimeout(timer)
+    cancelTimer?.()
     return lists
   }
 
@@ -180,7 +184,7 @@ export class StateFetch {
       } catch (error) {
         const busy = error instanceof GridError && error.code === 'rate-exceeded'
         if (!busy || task.signal.aborted || (task.impatient && tries >= BUSY_TRIES)) throw error
-        await pause(BUSY_MS * Math.random(), task.signal)
+        await this.#parts.clock.sleep(BUSY_MS * Math.random(), task.signal)
         task.signal.throwIfAborted()
       }
     }
@@ -232,7 +236,7 @@ export class StateFetch {
   ): Promise<T> {
     return new Promise((resolve, reject) => {
       const end = (act: () => void): void => {
-        clearTimeout(timer)
+        cancelTimer()
         signal.removeEventListener('abort', abort)
         if (this.#questions.get(source) === question) this.#questions.delete(source)
         act()
@@ -244,8 +248,8 @@ export class StateFetch {
         wanted,
         fail: (error) => end(() => reject(error)),
         take: (frame) => {
-          clearTimeout(timer)
-          timer = setTimeout(stalled, STALL_MS)
+          cancelTimer()
+          cancelTimer = this.#parts.clock.timer(STALL_MS, stalled)
           try {
             answer(frame, (value) => end(() => resolve(value)))
           } catch (error) {
@@ -253,7 +257,7 @@ export class StateFetch {
           }
         },
       }
-      let timer = setTimeout(stalled, STALL_MS)
+      let cancelTimer = this.#parts.clock.timer(STALL_MS, stalled)
       this.#questions.set(source, question)
       signal.addEventListener('abort', abort)
       if (signal.aborted) return abort()

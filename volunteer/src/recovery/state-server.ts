@@ -9,6 +9,8 @@ import {
   type MemberId,
   parse,
   parseJson,
+  type Clock,
+  type CancelTimer,
 } from '@starling-grid/protocol'
 import { hashChunks } from './chunk-board.ts'
 
@@ -25,6 +27,7 @@ const COPY_MS = 60_000
 const MAX_REQUEST_BYTES = 1024
 
 export interface StateServerParts {
+  readonly clock: Clock
   /** only while the ballot is the promised one and the version is held whole (R7) */
   mayServe(request: FetchRequest, generation: number): boolean
   /** the ballot that this member promised */
@@ -48,7 +51,7 @@ export class StateServer {
   readonly #served = new Map<FetchRequest['kind'], Served>()
   /** of an earlier version, whole and committed, for newcomers while the ring goes on: one at most */
   #copy: Served | undefined
-  #copyTimer: ReturnType<typeof setTimeout> | undefined
+  #cancelCopyTimer: CancelTimer = () => undefined
 
   constructor(parts: StateServerParts) {
     this.#parts = parts
@@ -89,8 +92,8 @@ export class StateServer {
   }
 
   #keepOn(): void {
-    clearTimeout(this.#copyTimer)
-    this.#copyTimer = setTimeout(() => (this.#copy = undefined), COPY_MS)
+    this.#cancelCopyTimer()
+    this.#cancelCopyTimer = this.#parts.clock.timer(COPY_MS, () => (this.#copy = undefined))
   }
 
   #isCopied({ kind, version: { v, id } }: FetchRequest): boolean {
@@ -98,7 +101,7 @@ export class StateServer {
   }
 
   stop(): void {
-    clearTimeout(this.#copyTimer)
+    this.#cancelCopyTimer()
     this.#copy = undefined
   }
 
@@ -109,7 +112,7 @@ export class StateServer {
   }
 
   #admit(member: MemberId): boolean {
-    const now = performance.now()
+    const now = this.#parts.clock.now()
     for (const [asker, at] of this.#askers) if (now - at > ASKER_MS) this.#askers.delete(asker)
     if (!this.#askers.has(member) && this.#askers.size >= MAX_ASKERS) return false
     this.#askers.set(member, now)

@@ -4,6 +4,7 @@ import { type ParameterEntry, type ParameterLayout, type RowsByName, writeGradie
 // so which member waits.
 import {
   type BlockId,
+  type Clock,
   describeError,
   type MemberId,
   type MessageTo,
@@ -23,6 +24,7 @@ import { giveBack } from './validation.ts'
 
 export interface AsyncParts {
   readonly self: MemberId
+  readonly clock: Clock
   readonly compute: Compute
   readonly batches: Pick<Batches, 'of'>
   readonly layout: ParameterLayout
@@ -74,7 +76,7 @@ export class AsyncMode {
       if (endsWork(error)) throw error
       giveBack(grant.leases, error, this.#parts.send)
       this.#parts.onActivity('exchanging', `trying again: ${describeError(error)}`)
-      await new Promise((resolve) => setTimeout(resolve, backoffMs(this.#failures++, RETRY)))
+      await this.#parts.clock.sleep(backoffMs(this.#failures++, RETRY))
     } finally {
       lease.end()
     }

@@ -1,5 +1,6 @@
 // What an executor is asked to encode of this member's gradient before it is read back, and with which losses of
 // earlier steps (docs/decisions/0009). Whether it does is its own decision.
+import type { Clock } from '@starling-grid/protocol'
 import { leavingRuns, type LeavingOptions } from '../collective/leaving-runs.ts'
 import { RingCodec } from '../collective/ring-codec.ts'
 import type { EncodeOrder } from '../graph/executor.ts'
@@ -12,11 +13,13 @@ type Place = Omit<LeavingOptions, 'encoding'>
 
 export class EncodeOrders {
   readonly #encoding: EncodeOrder['encoding']
+  readonly #clock: Clock
   #place: Place | undefined
   #runs: EncodeOrder['runs'] = []
   #cpuMsPerMillion: number | undefined
 
-  constructor(encoding: EncodeOrder['encoding']) {
+  constructor(encoding: EncodeOrder['encoding'], clock: Clock) {
+    this.#clock = clock
     this.#encoding = encoding
   }
 
@@ -38,20 +41,20 @@ export class EncodeOrders {
   /** `losses`: Residual's. Undefined: nothing leaves as it is. */
   order(losses: number): EncodeOrder | undefined {
     if (this.#runs.length === 0) return undefined
-    this.#cpuMsPerMillion ??= timeCpu(this.#encoding)
+    this.#cpuMsPerMillion ??= timeCpu(this.#encoding, this.#clock)
     return { encoding: this.#encoding, runs: this.#runs, losses, cpuMsPerMillion: this.#cpuMsPerMillion }
   }
 }
 
 /** The second time: the first compiles. */
-function timeCpu(encoding: EncodeOrder['encoding']): number {
+function timeCpu(encoding: EncodeOrder['encoding'], clock: Clock): number {
   const codec = new RingCodec(encoding)
   const [values, lost] = [
     Float32Array.from({ length: TIMED_FLOATS }, (_, i) => Math.sin(i)),
     new Float32Array(TIMED_FLOATS),
   ]
   codec.encode(values, lost, false)
-  const start = performance.now()
+  const start = clock.now()
   codec.encode(values, lost, false)
-  return ((performance.now() - start) * MILLION) / TIMED_FLOATS
+  return ((clock.now() - start) * MILLION) / TIMED_FLOATS
 }

@@ -8,9 +8,9 @@ import {
   MAX_RING_MEMBERS,
   type MemberId,
   type ToCoordinator,
+  type Clock,
 } from '@starling-grid/protocol'
 import type { LinkSet, LinkWay } from '../collective/link-set.ts'
-import { pause } from '../pause.ts'
 import type { MemberEffect, MemberInput } from './member-state.ts'
 
 /** ms before a relayed link is dialled directly: then a partition may be over */
@@ -24,6 +24,7 @@ const MAX_NEWCOMERS = MAX_RING_MEMBERS
 export interface RingLinksParts {
   readonly self: MemberId
   readonly links: LinkSet
+  readonly clock: Clock
   tell(input: MemberInput): void
   send(message: ToCoordinator): void
 }
@@ -140,7 +141,7 @@ export class RingLinks {
   /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
   async #redial(peer: MemberId, { owner, gen }: Order, signal: AbortSignal): Promise<void> {
     for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {
-      await pause(wait, signal)
+      await this.#parts.clock.sleep(wait, signal)
       if (signal.aborted) return
       const works = await this.#parts.links.redial(peer, signal).then(
         () => true,

@@ -11,6 +11,7 @@ import {
   type MemberId,
   type ToCoordinator,
   type VersionRef,
+  type Clock,
 } from '@starling-grid/protocol'
 import { LinkSet } from '../collective/link-set.ts'
 import { bytesOf } from '../collective/numbers.ts'
@@ -38,6 +39,7 @@ import { Staging } from './staging.ts'
 import { StepExchange } from './step-exchange.ts'
 
 export interface RingModeParts {
+  readonly clock: Clock
   readonly core: MemberCore
   readonly held: HeldVersion
   readonly compute: Compute
@@ -95,12 +97,23 @@ export class RingMode {
         onFrame: (from, frame) => this.#received(from, frame),
         onLost: (member, why, error) => this.#lost(member, why, error),
       },
-      parts.linkOpenMs,
+      parts,
     )
-    this.#ringLinks = new RingLinks({ self: parts.core.id, links: this.links, tell: this.tell, send: parts.send })
-    this.#fetch = new StateFetch({ send, reach: (member, signal) => this.#ringLinks.reach(member, signal) })
+    this.#ringLinks = new RingLinks({
+      self: parts.core.id,
+      links: this.links,
+      clock: parts.clock,
+      tell: this.tell,
+      send: parts.send,
+    })
+    this.#fetch = new StateFetch({
+      send,
+      clock: parts.clock,
+      reach: (member, signal) => this.#ringLinks.reach(member, signal),
+    })
     this.#server = new StateServer({
       send,
+      clock: parts.clock,
       mayServe: (request, generation) => mayServe(parts.core, generation, request.version, request.kind),
       promised: () => parts.core.promised,
       bytesOf: this.#bytesOf,

@@ -1,6 +1,6 @@
 // A member at its share of one step: computes it piece by piece, adds the gradients up, and says when it falls behind.
 // Which blocks are whose is decided elsewhere (share.ts); this file only carries it out.
-import type { BlockId } from '@starling-grid/protocol'
+import type { BlockId, CancelTimer, Clock } from '@starling-grid/protocol'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { EarlyRanges } from '../graph/executor.ts'
@@ -20,6 +20,7 @@ export interface EarlyBuckets extends Pick<EarlyRanges, 'ranges' | 'encode'> {
 }
 
 export interface ShareWorkParts {
+  readonly clock: Clock
   readonly core: MemberCore
   readonly compute: Compute
   readonly batches: Batches
@@ -170,8 +171,8 @@ function bucketFinal(
 class ShareClock {
   readonly order: StepOrder
   readonly #parts: ShareWorkParts
-  readonly #beganAt = performance.now()
-  readonly #timer: ReturnType<typeof setInterval>
+  readonly #beganAt: number
+  readonly #stopLooking: CancelTimer
   readonly #plannedMs: number
   #calledAt = Number.NEGATIVE_INFINITY
   #pieceAt = 0
@@ -184,7 +185,8 @@ class ShareClock {
     this.order = order
     this.#parts = parts
     this.#plannedMs = plannedMs((planned?.blocks.length ?? 0) * parts.batches.blockSamples, planned?.shares ?? [])
-    this.#timer = setInterval(() => this.#look(), LOOK_MS)
+    this.#beganAt = parts.clock.now()
+    this.#stopLooking = parts.clock.every(LOOK_MS, () => this.#look())
   }
 
   get left(): number {
@@ -197,13 +199,13 @@ class ShareClock {
   }
 
   begin(blocks: number): void {
-    this.#pieceAt = performance.now()
+    this.#pieceAt = this.#parts.clock.now()
     this.#pieceBlocks = blocks
   }
 
   /** ms for each block of the piece */
   end(): number {
-    const ms = performance.now() - this.#pieceAt
+    const ms = this.#parts.clock.now() - this.#pieceAt
     const perBlock = ms / Math.max(1, this.#pieceBlocks)
     this.#ms += ms
     this.#blocks += this.#pieceBlocks
@@ -213,11 +215,11 @@ class ShareClock {
   }
 
   stop(): void {
-    clearInterval(this.#timer)
+    this.#stopLooking()
   }
 
   #look(): void {
-    const now = performance.now()
+    const now = this.#parts.clock.now()
     const state: ShareState = {
       elapsedMs: now - this.#beganAt,
       pieceMs: this.#pieceBlocks > 0 ? now - this.#pieceAt : 0,

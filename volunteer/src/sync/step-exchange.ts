@@ -1,6 +1,6 @@
 // A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of
 // its shares before, and the sums that come out. Independent of links, of fetching, or of what the coordinator wants.
-import type { Frame, GradientEncoding, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Clock, Frame, GradientEncoding, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Feedback } from '../collective/encoding.ts'
 import { normOf } from '../collective/slice-norms.ts'
 import type { Batches } from '../data/batch.ts'
@@ -17,6 +17,7 @@ import { RingSteps, type RingStepsParts } from './ring-steps.ts'
 import type { EarlyBuckets } from './share-work.ts'
 
 export interface StepExchangeParts extends RingStepsParts {
+  readonly clock: Clock
   readonly core: MemberCore
   readonly held: HeldVersion
   readonly batches: Batches
@@ -37,7 +38,7 @@ export class StepExchange {
   constructor(parts: StepExchangeParts) {
     this.#parts = parts
     this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
-    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding)
+    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding, parts.clock)
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
     this.#steps = new RingSteps({
