@@ -271,7 +271,7 @@ export const VOLUNTEER: readonly Mutant[] = [
       [
         'a state is written with every checkpoint',
         'this.#clock.now() - this.#keptAt >= KEEP_EVERY_MS',
-        'performance.now() >= this.#keptAt',
+        'this.#clock.now() >= this.#keptAt',
       ],
     ],
   ),
