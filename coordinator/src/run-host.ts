@@ -123,6 +123,7 @@ export class RunHost {
   #deposedBy: unknown
   #stopTicking: CancelTimer = () => undefined
   #cancelRelease: CancelTimer = () => undefined
+  #cancelForgetting: CancelTimer = () => undefined
   #past: Promise<Past> | undefined
 
   /**
@@ -209,6 +210,7 @@ export class RunHost {
   async stop(): Promise<void> {
     this.#stopTicking()
     this.#cancelRelease()
+    this.#cancelForgetting()
     await this.#outbox.close()
     await this.#server.unload()
   }
@@ -407,7 +409,8 @@ export class RunHost {
   }
 
   async #readPast(): Promise<Past> {
-    setTimeout(() => (this.#past = undefined), PAST_MS).unref()
+    this.#cancelForgetting()
+    this.#cancelForgetting = this.#parts.clock.timer(PAST_MS, () => (this.#past = undefined))
     const { steps, validations, events } = await this.#parts.store
       .load(this.job.id)
       .then((rows) => pastOf(this.job.config, rows))
