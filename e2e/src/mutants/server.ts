@@ -12,7 +12,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     JOURNAL,
     'coordinator/src/journal/fence.ts',
-    ['coordinator/test/journal'],
+    ['coordinator/test/journal.test'],
     [
       ['an older coordinator writes', 'if (owner === fence) return', 'return'],
       ['two coordinators take over with one number', 'Math.max(fence + 1,', 'Math.max(fence,'],
@@ -21,7 +21,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     JOURNAL,
     'coordinator/src/journal/sqlite.ts',
-    ['coordinator/test/journal'],
+    ['coordinator/test/journal.test'],
     [
       ['rows come back in any order', 'WHERE id = ?) ORDER BY number', 'WHERE id = ?) ORDER BY number DESC'],
       ['a power cut loses what was acknowledged', "'synchronous = FULL'", "'synchronous = OFF'"],
