@@ -1,6 +1,6 @@
-import { readFile } from 'node:fs/promises'
 // The headless process's VolunteerHost: everything that differs from a tab.
-import { systemClock } from '@starling-grid/protocol'
+import { readFile } from 'node:fs/promises'
+import { GridError, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   createReferenceExecutor,
@@ -68,17 +68,27 @@ export function createNodeHost({
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
-      return executor === 'reference'
-        ? createReferenceExecutor(spec, size)
-        : openGpuExecutor({ spec, ...size, bounds }, adapter)
+      if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, bounds }, adapter)
+      requireF32(bounds)
+      return createReferenceExecutor(spec, size)
     },
   }
+}
+
+/** @throws GridError 'no-f16' */
+function requireF32(bounds: ExecutorBounds | undefined): void {
+  if (bounds?.precision !== 'f16') return
+  throw new GridError(
+    'no-f16',
+    'expected a GPU for a job in f16, got the reference executor, which computes in f32; start the volunteer with --executor webgpu',
+  )
 }
 
 type Wanted = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'> & { readonly bounds: ExecutorBounds | undefined }
 
 function openGpuExecutor({ bounds, ...size }: Wanted, wanted: string | undefined): Promise<Executor> {
-  const options = { ...size, ...(bounds ? { maxBytes: bounds.maxBytes } : {}) }
+  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
+  const options = { ...size, ...given }
   return renewedExecutor(
     () => openOnDevice(options, wanted),
     say,
@@ -87,7 +97,7 @@ function openGpuExecutor({ bounds, ...size }: Wanted, wanted: string | undefined
 }
 
 async function openOnDevice(
-  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes'>,
+  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision'>,
   wanted: string | undefined,
 ): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })

@@ -7,6 +7,8 @@ import { adapterLabel } from './gpu.ts'
 /** ms between two lines in a pipe */
 const PIPE_INTERVAL_MS = 10_000
 const WORKING = new Set<VolunteerStatus['phase']>(['computing', 'exchanging', 'validating'])
+/** how the reason begins for which a volunteer left a job */
+const LEFT_JOB = 'waits for another job'
 
 export class TerminalStatus {
   readonly #out: NodeJS.WriteStream
@@ -26,6 +28,8 @@ export class TerminalStatus {
     if (status.phase === 'connecting') return this.#away(status.detail)
     this.#connecting = ''
     if (WORKING.has(status.phase)) this.#progress(status)
+    else if (status.phase === 'waiting' && status.detail.startsWith(LEFT_JOB))
+      this.#once(`left ${status.job?.name} ${status.detail}`, this.#colors.yellow(status.detail))
     else if (status.phase === 'finished' || status.phase === 'stopped')
       this.#once(
         `${status.phase} ${status.job?.name}`,

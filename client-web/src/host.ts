@@ -3,6 +3,8 @@ import { GridError, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   type Executor,
+  type ExecutorBounds,
+  type GpuExecutorOptions,
   microBatchFor,
   type OwnLimits,
   renewedExecutor,
@@ -60,12 +62,17 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
           say,
           ...tuning,
           ...microBatchFor(spec, blockSamples),
-          ...(bounds ? { maxBytes: bounds.maxBytes } : {}),
+          ...inBounds(bounds),
         })
       }
       return renewedExecutor(open, say, () => bounds?.onDeviceLost())
     },
   }
+}
+
+/** What the executor of a device is told. */
+function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision'> {
+  return bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
 }
 
 function say(text: string): void {

@@ -176,7 +176,8 @@ function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: Mod
 
 /** The job without the folders of our disk. */
 function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetManifest): JobTerms {
-  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed, encoding } = spec
+  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed, encoding, precision } =
+    spec
   const local = localSettings(spec)
   const clipping = clipNorm === undefined ? {} : { clipNorm }
   return {
@@ -194,6 +195,7 @@ function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetMan
     epochs,
     seed,
     ...(encoding ? { encoding } : {}),
+    ...(precision ? { precision } : {}),
     ...(local ? { local } : {}),
   }
 }

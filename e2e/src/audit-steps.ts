@@ -111,7 +111,7 @@ async function termsIn(paths: WitnessPaths): Promise<JobTerms> {
 }
 
 async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference'): Promise<Desk> {
-  const { optimizer, clipNorm, local, blockSamples, batchBlocks, encoding = 'f32' } = terms
+  const { optimizer, clipNorm, local, blockSamples, batchBlocks, encoding = 'f32', precision = 'f32' } = terms
   const spec = parseModelSpec(terms.model)
   const host = createNodeHost({ coordinatorUrl: grid.direct, executor: kind })
   const held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
@@ -123,7 +123,13 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
     held,
     compute,
     version,
-    audit: new StepAudit({ held, compute, batches, batchBlocks, isLossless: encoding === 'f32' }),
+    audit: new StepAudit({
+      held,
+      compute,
+      batches,
+      batchBlocks,
+      isLossless: encoding === 'f32' && precision === 'f32',
+    }),
   }
 }
 

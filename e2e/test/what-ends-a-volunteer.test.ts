@@ -66,7 +66,7 @@ test(
         },
       }))
       if (code in FATAL) return endsWith(code, life)
-      if (code === 'own-limit') return staysWithout(life)
+      if (code === 'own-limit' || code === 'no-f16') return staysWithout(life)
       const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
       assert.equal(first, undefined, `${code} is no reason to end`)
       await life.stop()

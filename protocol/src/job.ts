@@ -12,6 +12,13 @@ export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'
 const GradientEncodingSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16'), Type.Literal('int8')])
 export type GradientEncoding = Static<typeof GradientEncodingSchema>
 
+/**
+ * How values between kernels are stored while a member computes: 'f16' takes half the memory. Arithmetic, sums,
+ * parameters and gradients are f32 either way.
+ */
+const PrecisionSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16')])
+export type Precision = Static<typeof PrecisionSchema>
+
 /** Which way a step's gradients take: around the ring, or from each member to each (a butterfly). */
 export const ExchangeSchema = Type.Union([Type.Literal('ring'), Type.Literal('butterfly')])
 export type Exchange = Static<typeof ExchangeSchema>
@@ -150,6 +157,8 @@ export const JobSpecSchema = strict({
   async: Type.Optional(AsyncSchema),
   /** of gradients in the ring and of the differences of local rounds; absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),
+  /** 'f16': only adapters with the feature shader-f16 take part; absent: f32 */
+  precision: Type.Optional(PrecisionSchema),
   /** which way gradients take while a ring is at work; absent: auto, by what each way was measured to cost */
   exchange: Type.Optional(Type.Union([Type.Literal('auto'), ExchangeSchema])),
   /** settings of local rounds; mode `local` has defaults */
@@ -180,6 +189,8 @@ export const JobTermsSchema = strict({
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
   /** absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),
+  /** absent: f32 */
+  precision: Type.Optional(PrecisionSchema),
   /** the run may train in local rounds */
   local: Type.Optional(LocalSchema),
 })

@@ -16,9 +16,11 @@ export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
   'browser-missing': 'Run `npm run doctor`; it says what is missing.',
 }
 
+const ENDS_JOB: ReadonlySet<ErrorCode> = new Set(['own-limit', 'no-f16', 'device-lost'])
+
 /** What ends the work on one job: another job may go well. */
 export function endsJob(error: unknown): error is GridError {
-  return isGridError(error) && (error.code === 'own-limit' || error.code === 'device-lost')
+  return isGridError(error) && ENDS_JOB.has(error.code)
 }
 
 /** Work that fails for it is not given back as if another try could help. */

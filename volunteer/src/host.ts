@@ -47,7 +47,7 @@ export interface VolunteerHost {
   signer(): Promise<Signer>
   /**
    * For batches whose blocks have up to `blockSamples` samples.
-   * @throws GridError 'no-adapter', 'adapter-limit', 'own-limit'
+   * @throws GridError 'no-adapter', 'adapter-limit', 'no-f16', 'own-limit'
    */
   createExecutor(spec: ModelSpec, blockSamples: number, bounds?: ExecutorBounds): Promise<Executor>
   /** absent: with fetch */

@@ -144,8 +144,8 @@ export class JobSession {
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
   /**
-   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'shard-corrupt', 'own-limit', 'cancelled';
-   * whatever failed, the executor is released
+   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'no-f16', 'shard-corrupt', 'own-limit',
+   * 'cancelled'; whatever failed, the executor is released
    */
   static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {
     const spec = parseModelSpec(terms.model)
@@ -159,8 +159,9 @@ export class JobSession {
     const maxBytes = executorBytes(spec, parts.host.limits ?? DEFAULT_LIMITS)
     // pages load it when there is such a job
     const library = terms.local && (await loaded(import('./sync/local-round.ts')))
-    const bounds = { maxBytes, onDeviceLost: () => parts.onDeviceLost() }
-    const executor = await parts.host.createExecutor(spec, terms.blockSamples, bounds)
+    const { blockSamples, precision = 'f32' } = terms
+    const bounds = { precision, maxBytes, onDeviceLost: () => parts.onDeviceLost() }
+    const executor = await parts.host.createExecutor(spec, blockSamples, bounds)
     const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
     try {
       await session.#warmUp(signal)

@@ -166,6 +166,7 @@ class VolunteerLife implements Volunteer {
   #declines({ id }: JobTerms, error: unknown): boolean {
     if (!endsJob(error)) return false
     if (error.code === 'device-lost' && !this.#declined.lost(id)) return false
+    if (error.code === 'no-f16') this.#declined.add(id, error.message, Number.POSITIVE_INFINITY)
     if (error.code === 'own-limit')
       this.#declined.add(id, error.message, this.#budget.isSpent ? this.#budget.refillMs : Number.POSITIVE_INFINITY)
     this.#leaveJob()

@@ -41,7 +41,7 @@ test('a plan in f16 takes little more than half the memory', () => {
 test('an adapter without f16 refuses such a plan by the name of the feature', () => {
   assert.throws(
     () => planGraph(buildGraph(lenet5()), { traits: PLAIN_TRAITS, limits: LIMITS, maxMicroBatch: 8, precision: 'f16' }),
-    (error) => error instanceof GridError && error.code === 'adapter-limit' && /shader-f16/.test(error.message),
+    (error) => error instanceof GridError && error.code === 'no-f16' && /shader-f16/.test(error.message),
   )
 })
 

@@ -1,6 +1,6 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
-import type { AdapterDescription, GradientEncoding } from '@starling-grid/protocol'
+import type { AdapterDescription, GradientEncoding, Precision } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 
 export type { AdapterDescription }
@@ -66,8 +66,11 @@ export interface EncodeOrder {
   readonly cpuMsPerMillion: number
 }
 
-/** What an executor may do to this machine. */
+/** How an executor computes, and what it may do to this machine. */
 export interface ExecutorBounds {
+  /** as the job asks; absent: f32 */
+  readonly precision?: Precision
+
   /** of the device's memory, or of this process where no device computes */
   readonly maxBytes: number
   /** the device was lost, and is opened again */

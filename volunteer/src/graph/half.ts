@@ -1,13 +1,13 @@
 // Which values a plan with f16 storage keeps in half: what flows between kernels in forward and backward. What is
 // written or read from outside, what kernels keep as statistics, parameters and their gradients stay f32.
 
+import type { Precision } from '@starling-grid/protocol'
 import { boundBindings, type Binding, type KernelCall, type Pass } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
 import type { DraftPass } from './drafts.ts'
 import type { Tensor } from './tensor.ts'
 
-/** 'f16': values between kernels are stored as f16; arithmetic, sums, parameters and gradients are f32 either way. */
-export type Precision = 'f32' | 'f16'
+export type { Precision }
 
 /**
  * The names by which kernels know what flows; everything else (mean, probabilities, logSums …) needs its digits or its

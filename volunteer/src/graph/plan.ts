@@ -99,15 +99,15 @@ export const MAX_WORK = 2 ** 36
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down. Where none fits, values are computed again
  * in backward, which takes less memory. A model that normalises over its batch needs the whole of a block at once, so
  * that it computes again before its batch is cut.
- * @throws GridError('adapter-limit') naming the limit when not even one sample fits; 'own-limit' when it fits the
+ * @throws GridError('no-f16') when the adapter does not know it; 'adapter-limit' naming the limit when not even one sample fits; 'own-limit' when it fits the
  * adapter and not what its owner allows, or keeps the adapter busy for too long
  */
 export function planGraph(whole: Graph, options: PlanOptions): Plan {
   const { traits, precision = 'f32' } = options
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError(
-      'adapter-limit',
-      `Values in f16 need the feature ${HALF_FEATURE}, which the adapter does not have. Use f32.`,
+      'no-f16',
+      `expected an adapter with the feature ${HALF_FEATURE}, which values in f16 need, got one without; choose another with --adapter, or use f32`,
     )
   let refusal: GridError | undefined
   for (const attempt of attemptsFor(separateEvaluation(fuseGraph(whole)), options)) {

@@ -31,7 +31,7 @@ export interface StepAuditParts {
   readonly batches: Pick<Batches, 'of'>
   /** whole blocks of a step; more are guests', computed at older versions (A1) */
   readonly batchBlocks: number
-  /** sums travel whole: encoded ones hold what encoding lost of earlier steps */
+  /** computed and sent as f32: encoding adds what it lost in earlier steps, and f16 rounds by more than MOST_DEVIATION */
   readonly isLossless: boolean
 }
 
@@ -67,7 +67,7 @@ export class StepAudit {
   #whyNot({ kind, blocks }: StepRecord): string | undefined {
     const { batchBlocks, isLossless } = this.#parts
     if (kind !== 'ring') return 'it is no step of a ring'
-    if (!isLossless) return 'its sums were encoded'
+    if (!isLossless) return 'its sums were encoded, or computed in f16'
     return blocks.length > batchBlocks ? 'guests computed a part of it' : undefined
   }
 
