@@ -65,19 +65,21 @@ export async function run([name, ...args]) {
   const file = new URL(command.file, import.meta.url)
   // As if it had been started by itself.
   process.argv = [process.execPath, fileURLToPath(file), ...(command.itself ? [name] : []), ...args]
-  if (await readTypeScript()) await import(file.href)
-}
-
-/** From here on, files of TypeScript can be imported. */
-async function readTypeScript() {
-  try {
-    const { register } = await import('tsx/esm/api')
-    register()
-    return true
-  } catch (cause) {
-    if (cause.code !== 'ERR_MODULE_NOT_FOUND') throw cause
+  if (!isInstalled()) {
     console.error('The dependencies are not installed. Run `npm ci` in the folder of the repository first.')
     process.exitCode = 1
+    return
+  }
+  const { compiled } = await import('./compile.mjs')
+  await import(file.pathname.endsWith('.ts') ? await compiled(file) : file.href)
+}
+
+/** The compiler is one of the dependencies, and every command needs it. */
+function isInstalled() {
+  try {
+    import.meta.resolve('esbuild')
+    return true
+  } catch {
     return false
   }
 }

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { findChromium } from '@starling-grid/client-node'
 import { floatTensor, writeSafetensors } from '@starling-grid/protocol'
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('../src/golden.ts', import.meta.url))
 const GOLDEN = fileURLToPath(new URL('../../../shared/golden/ops', import.meta.url))
 const FEW = ['relu_6x37', 'linear_b7_i33_o17', 'conv2d_b2_c3_17x15_o8_k3_s2_p1_g1', 'cross_entropy_37x10']
@@ -23,7 +24,7 @@ after(() => rmSync(folder, { recursive: true }))
 function golden(...args: string[]) {
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
-    ['--import', 'tsx', PROGRAM, ...args, '--in', 'browser', '--json'],
+    [TYPESCRIPT, PROGRAM, ...args, '--in', 'browser', '--json'],
     { encoding: 'utf8' },
   )
   return { status, stderr, report: JSON.parse(stdout.trimEnd().split('\n').at(-1) || 'null') as unknown }

@@ -1,5 +1,6 @@
 // WebRTC for Node: node-datachannel behind the browser's names, so that PeerJS runs unchanged. An exception that leaves
 // one of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
+import { createRequire } from 'node:module'
 import { withoutToken } from '@starling-grid/protocol'
 import { CandidateGate } from '@starling-grid/volunteer'
 import { PeerConnection, type RtcConfig } from 'node-datachannel'
@@ -21,7 +22,8 @@ export async function loadPeerJs(): Promise<PeerJs> {
     RTCIceCandidate,
     WebSocket: QuietSocket,
   })
-  const peerJs = await import('peerjs')
+  // By `require`: Node finds no names among what an `import` of PeerJS gets.
+  const peerJs = createRequire(import.meta.url)('peerjs') as PeerJs
   Object.assign(globalThis, { RTCPeerConnection: GuardedConnection })
   return peerJs
 }

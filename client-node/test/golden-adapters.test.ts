@@ -7,6 +7,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { ADAPTER_CHOICE, adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 const GOLDEN = fileURLToPath(new URL('../../../shared/golden', import.meta.url))
 /** Cases that passed on both adapters when this was written; operators that come later add to them. */
@@ -25,7 +26,7 @@ for (const [adapter, cure] of [
   test(`the golden vectors agree on ${adapter}`, { skip }, () => {
     const { stdout, stderr } = spawnSync(
       process.execPath,
-      ['--import', 'tsx', PROGRAM, 'golden', GOLDEN, '--json', '--adapter', adapter],
+      [TYPESCRIPT, PROGRAM, 'golden', GOLDEN, '--json', '--adapter', adapter],
       { encoding: 'utf8', env },
     )
     const report: unknown = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')

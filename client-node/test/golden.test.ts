@@ -8,13 +8,14 @@ import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { floatTensor, writeSafetensors, type StoredTensor } from '@starling-grid/protocol'
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 
 const folder = mkdtempSync(join(tmpdir(), 'starling-golden-'))
 after(() => rmSync(folder, { recursive: true }))
 
 function golden(...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'golden', ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [TYPESCRIPT, PROGRAM, 'golden', ...args], {
     encoding: 'utf8',
   })
   return { status, stdout, stderr, lastLine: stdout.trimEnd().split('\n').at(-1) ?? '' }

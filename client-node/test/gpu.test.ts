@@ -6,6 +6,7 @@ import { isGridError } from '@starling-grid/protocol'
 import { adapterLabel, openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('./double-on-gpu.ts', import.meta.url))
 /** Opening takes 0.3 s; what does not end by itself would take forever. */
 const TIME_LIMIT_MS = 30_000
@@ -14,7 +15,7 @@ const { description } = await adapterEnvironment()
 const skip = description.startsWith('none') && `adapter: ${description}`
 
 test('a GPU opens, computes and closes, and the process ends by itself', { skip }, () => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [TYPESCRIPT, PROGRAM], {
     encoding: 'utf8',
     timeout: TIME_LIMIT_MS,
   })

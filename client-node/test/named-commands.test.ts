@@ -23,6 +23,7 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
   '--lr_decay_iters': 'nanoGPT',
   '--dropout': 'nanoGPT',
   '--with-deps': 'playwright install',
+  '--enable-source-maps': 'node',
 }
 /** options of ours that no --help shows, and where they are read */
 const BESIDE_HELP: Readonly<Record<string, string>> = {

@@ -1,6 +1,4 @@
-// First file of an encoding's thread. Threads begin without the loader of their parent, and Node 20 reads no TypeScript
-// by itself.
-import { register } from 'tsx/esm/api'
+// First file of an encoding's thread: Node 20 reads no TypeScript by itself.
+import { compiled } from '../../bin/compile.mjs'
 
-register()
-await import('./encoding-worker.ts')
+await import(await compiled(new URL('./encoding-worker.ts', import.meta.url)))

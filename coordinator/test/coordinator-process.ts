@@ -6,6 +6,7 @@ import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 const WITH_PARENT = `data:text/javascript,process.on('disconnect', () => process.exit(1))`
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 
 export interface CoordinatorProcess {
@@ -22,7 +23,7 @@ export interface CoordinatorProcess {
 /** `main`: another file of this folder that starts one. */
 export function spawnCoordinator(args: readonly string[], main = MAIN): CoordinatorProcess {
   // The channel says nothing; its end, when this test's process is ended, ends the coordinator.
-  const child = spawn(process.execPath, ['--import', 'tsx', '--import', WITH_PARENT, main, ...args], {
+  const child = spawn(process.execPath, ['--import', WITH_PARENT, TYPESCRIPT, main, ...args], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   })
   child.channel?.unref()

@@ -13,6 +13,7 @@ import { openSqliteState } from '../src/journal/sqlite.ts'
 import { recordsAfter } from './run-desk.ts'
 import { stateStoreSuite } from './state-store-suite.ts'
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const KILLS = 5
 
 stateStoreSuite('in memory', async () => ({ store: memoryState(), close: async () => undefined }))
@@ -124,11 +125,9 @@ test('a folder that is a file, or that may not be written, is refused with its n
 
 /** Number of the last row that the child said is durable before it was killed. */
 async function appendUntilKilled(file: string, rows: number): Promise<number> {
-  const child = spawn(
-    process.execPath,
-    ['--import', 'tsx', fileURLToPath(new URL('append-rows.ts', import.meta.url)), file],
-    { stdio: ['ignore', 'pipe', 'inherit'] },
-  )
+  const child = spawn(process.execPath, [TYPESCRIPT, fileURLToPath(new URL('append-rows.ts', import.meta.url)), file], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   let last = 0
   let seen = 0
   for await (const line of createInterface({ input: child.stdout })) {

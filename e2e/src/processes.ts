@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { GridError } from '@starling-grid/protocol'
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const ENTRY = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 /** lines of a child's error output that are kept for a message */
 const KEPT_LINES = 40
@@ -35,7 +36,7 @@ export interface StartOptions {
 }
 
 export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: StartOptions): Child {
-  const node = entry.endsWith('.ts') ? ['--import', 'tsx', entry] : [entry]
+  const node = entry.endsWith('.ts') ? [TYPESCRIPT, entry] : [entry]
   // The channel says nothing; its end tells the child that we are gone (bin/command-line.mjs).
   // Its own process group: Ctrl-C on the terminal reaches us, and we decide in what order the others stop
   const child = spawn(process.execPath, [...node, ...args], {

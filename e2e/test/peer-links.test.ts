@@ -24,6 +24,7 @@ interface Peer {
   stop(): Promise<void>
 }
 
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const PATH = '/signalling'
 /** Milliseconds after which one command of a peer has failed: far above the 27.6 s that ICE needs for a dead peer. */
 const COMMAND_MS = 120_000
@@ -91,7 +92,7 @@ function accessFor(self: MemberId): SignallingAccess {
 
 /** A peer in a Node process. Its `stop` waits for the process to end by itself. */
 async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
-  const child = fork(fileURLToPath(new URL('link-peer-process.ts', import.meta.url)), { execArgv: ['--import', 'tsx'] })
+  const child = fork(TYPESCRIPT, [fileURLToPath(new URL('link-peer-process.ts', import.meta.url))])
   const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>()
   let lastCall = 0
   child.on(
