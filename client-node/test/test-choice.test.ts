@@ -5,8 +5,9 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 // Plain JavaScript, read before TypeScript can be.
-const { LATER } = (await import(new URL('../../bin/test-choice.mjs', import.meta.url).href)) as {
+const { LATER, LONGEST_FIRST } = (await import(new URL('../../bin/test-choice.mjs', import.meta.url).href)) as {
   readonly LATER: Readonly<Record<string, string>>
+  readonly LONGEST_FIRST: readonly string[]
 }
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -27,4 +28,12 @@ test('each file that is left to test:all is there, and its keepers are run by np
     for (const found of keepers)
       assert.ok(names.has(found) && !Object.hasOwn(LATER, found), `${name}: ${found}.test.ts is not run by npm test`)
   }
+})
+
+test('each file that begins first is there, and named once', () => {
+  const names = testNames()
+  assert.deepEqual(
+    LONGEST_FIRST.filter((name, at) => !names.has(name) || LONGEST_FIRST.indexOf(name) !== at),
+    [],
+  )
 })
