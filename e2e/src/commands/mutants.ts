@@ -69,7 +69,6 @@ async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
   const tree = await Tree.open()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => (tree.remove(), process.exit(1)))
   try {
-    await requirePassing(tree, chosen, line)
     const tried = await tryAll(tree, chosen, line)
     const survivors = tried.filter(({ outcome }) => outcome.verdict === 'passed')
     const noticed = tried.filter(({ outcome }) => outcome.verdict !== 'passed')
@@ -88,20 +87,6 @@ async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
   }
 }
 
-/** A test that fails by itself would notice every mutant. @throws Error */
-async function requirePassing(tree: Tree, chosen: readonly Mutant[], line: ProgressLine): Promise<void> {
-  const tests = [...new Set(chosen.flatMap((one) => one.tests))]
-  line.say(`${chosen.length} mutants; first their ${tests.length} groups of tests on the tree as it is`)
-  for (const [i, part] of tests.entries()) {
-    line.show(`${i} of ${tests.length}: ${part}`)
-    const { verdict, said } = await tree.test([part])
-    if (verdict !== 'passed')
-      throw new Error(
-        `expected the tests of ${part} to pass on the tree as it is, they ${verdict}; mend them first:\n${said.join('\n')}`,
-      )
-  }
-}
-
 async function tryAll(tree: Tree, chosen: readonly Mutant[], line: ProgressLine): Promise<Tried[]> {
   const tried: Tried[] = []
   const began = performance.now()
@@ -115,13 +100,23 @@ async function tryAll(tree: Tree, chosen: readonly Mutant[], line: ProgressLine)
   return tried
 }
 
+/** Runs the files of each part in the order given; ends at the first test that fails. */
 async function tryOne(tree: Tree, mutant: Mutant): Promise<Tried> {
   const began = performance.now()
+  const seconds = (): number => Math.round((performance.now() - began) / 1000)
+  for (const file of tree.testsOf(mutant.tests)) {
+    await tree.requirePassing(file)
+    const outcome = await runBroken(tree, mutant, file)
+    if (outcome.verdict !== 'passed') return { ...mutant, outcome, seconds: seconds() }
+  }
+  return { ...mutant, outcome: { verdict: 'passed', said: [] }, seconds: seconds() }
+}
+
+async function runBroken(tree: Tree, mutant: Mutant, test: string): Promise<Outcome> {
   const source = tree.read(mutant.file)
   tree.write(mutant.file, mutate(mutant, source))
   try {
-    const outcome = await tree.test(mutant.tests)
-    return { ...mutant, outcome, seconds: Math.round((performance.now() - began) / 1000) }
+    return await tree.run(test)
   } finally {
     tree.write(mutant.file, source)
   }

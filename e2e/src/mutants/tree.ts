@@ -71,19 +71,27 @@ export class Tree {
     writeFileSync(join(this.#root, file), text)
   }
 
-  /** Runs the files of each part in the order given; ends at the first test that fails. */
-  async test(parts: readonly string[]): Promise<Outcome> {
+  /** Test files with one of these parts in their path, in the order of the parts. @throws Error when there are none */
+  testsOf(parts: readonly string[]): ReadonlySet<string> {
     const files = new Set(parts.flatMap((part) => this.#tests.filter((file) => file.includes(part))))
     if (files.size === 0) throw new Error(`expected test files with ${parts.join(' or ')} in their path, found none`)
-    for (const file of files) {
-      const outcome = await this.#run(file)
-      if (outcome.verdict !== 'passed') return outcome
-    }
-    return { verdict: 'passed', said: [] }
+    return files
   }
 
-  async #run(file: string): Promise<Outcome> {
+  /** Runs the file once, while nothing is broken: a test that fails by itself would notice every mutant. @throws Error */
+  async requirePassing(file: string): Promise<void> {
+    if (this.#limits.has(file)) return
     const began = performance.now()
+    const { verdict, test = '', said } = await this.run(file)
+    if (verdict !== 'passed')
+      throw new Error(
+        `expected ${file} to pass on the tree as it is, it ${verdict}: ${test}; mend it first:\n${said.join('\n')}`,
+      )
+    this.#limits.set(file, LEAST_LIMIT_MS + LIMIT_TIMES * (performance.now() - began))
+  }
+
+  /** Runs one test file; ends at the first test that fails. */
+  async run(file: string): Promise<Outcome> {
     const child = spawn(process.execPath, ['--test-reporter=tap', file], {
       cwd: this.#root,
       env: this.#env,
@@ -110,7 +118,6 @@ export class Tree {
     clearTimeout(timer)
     if (isHung) return { verdict: 'hung', file, ...failure.outcome() }
     if (code !== 0) return { verdict: 'failed', file, ...failure.outcome() }
-    if (!this.#limits.has(file)) this.#limits.set(file, LEAST_LIMIT_MS + LIMIT_TIMES * (performance.now() - began))
     return { verdict: 'passed', said: [] }
   }
 
