@@ -470,6 +470,7 @@ test('a claim that no honest member makes does not end the wait for a lost versi
   desk.lose('b')
   desk.join('liar')
   desk.answer('liar', lie)
+  assert.deepEqual(desk.sent('freeze'), [], 'an answer to which would be the same lie, without end')
   assert.equal(desk.phase, 'lost')
   desk.wait(60_000)
   assert.deepEqual(

@@ -1,7 +1,8 @@
 // A running generation: when a step is committed (R11), what is planned (R12, R13), what ends it (R2).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { memberId, sha256Name, type StepRecord } from '@starling-grid/protocol'
+import { applyEntry } from '@starling-grid/coordinator/run'
+import { memberId, sha256Name, type StepRecord, trainingBlock } from '@starling-grid/protocol'
 import { Desk, type DeskOptions, versionAfter, hashOf } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {
@@ -196,6 +197,14 @@ test('a plan lasts about a minute, so that slow steps are not bound to old share
   }
   const { phase, chain } = desk.state
   assert.ok(phase.type === 'ring' && phase.plannedTo - chain.head.v <= 4)
+})
+
+test('a block that was set aside is in no plan', () => {
+  const desk = new Desk({ blocks: 3, batchBlocks: 3 })
+  applyEntry(desk.state, { type: 'quarantine', block: trainingBlock(0, 1) }, 0)
+  desk.join('a')
+  desk.run('a')
+  assert.deepEqual(desk.planned(1).toSorted(), [trainingBlock(0, 0), trainingBlock(0, 2)])
 })
 
 test('the plan ends with the epoch, and the next is planned when this one is on the chain', () => {

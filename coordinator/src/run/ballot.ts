@@ -95,7 +95,7 @@ export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }:
   turn.then({ type: 'decide' })
 }
 
-/** A lie would only begin the wait anew. */
+/** Each lie would open a ballot that decides nothing, and its FREEZE would be answered with the same lie. */
 function isHolder(state: RunState, member: MemberId, claim: Claim): boolean {
   const valid = validClaim(state, member, claim)
   return valid !== undefined && implausible(state, valid) === undefined
