@@ -2,7 +2,7 @@
 // mere copy.
 import { compare, type Comparison } from './compare.ts'
 import { memoryRows } from './memory.ts'
-import { adamwOnCpu, adamwOnGpu } from './optimizer.ts'
+import { adamwOnCpu } from './optimizer.ts'
 import { shareOfPeak } from './peak.ts'
 import type { BenchRow } from './row.ts'
 import { inPlace, isWanted, type Suite, type SuiteOptions } from './suite.ts'
@@ -20,7 +20,6 @@ const COMPARISONS: readonly Comparison[] = [
 /** In Node only, without other libraries. */
 const OURS_ALONE: Readonly<Record<string, (options: SuiteOptions) => Promise<BenchRow[]>>> = {
   'matmul beside multiply-adds': async (options) => [await shareOfPeak(options)],
-  'adamw kernel': async (options) => [await adamwOnGpu(options)],
   'adamw exact': async (options) => [await adamwOnCpu(options)],
   'activation memory': (options) => memoryRows(options),
 }

@@ -50,7 +50,6 @@ import {
 } from './recipes/linear-subgroup.ts'
 import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
 import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
-import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './recipes/optimizers.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
 import {
@@ -125,9 +124,6 @@ export const KERNEL_SPECS: KernelTable = {
     'cross_entropy.loss': crossEntropyLoss,
     'mse.loss': mseLoss,
     'bce_with_logits.loss': bceWithLogitsLoss,
-    'sgd.update': sgdUpdate,
-    'adamw.update': adamwUpdate,
-    'sum_of_squares.sum': sumOfSquaresSum,
   },
   subgroup: {
     'linear.forward': LINEAR_FORWARD_SUBGROUP,

@@ -36,9 +36,6 @@ export const KERNEL_URLS = {
   'cross-entropy': new URL('../kernels/cross-entropy.wgsl', import.meta.url),
   'bce-with-logits': new URL('../kernels/bce-with-logits.wgsl', import.meta.url),
   mse: new URL('../kernels/mse.wgsl', import.meta.url),
-  sgd: new URL('../kernels/sgd.wgsl', import.meta.url),
-  adamw: new URL('../kernels/adamw.wgsl', import.meta.url),
-  'sum-of-squares': new URL('../kernels/sum-of-squares.wgsl', import.meta.url),
   encode: new URL('../kernels/encode.wgsl', import.meta.url),
 } as const
 

@@ -101,9 +101,6 @@ export type StatisticsDims = {
   readonly targets: number
 }
 
-/** one flat vector, whatever the number of samples */
-export type FlatDims = { readonly length: number }
-
 type Elementwise<F> = {
   forward: { dims: ElementwiseDims; operands: { x: F; y: F } }
   /** from the output: what relu, tanh and sigmoid need of their input can be read off it */
@@ -204,11 +201,6 @@ export interface Kernels<F, I> {
   'mse.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; dx: F } }
   // loss (samples,); correct (samples,) counts the outputs on the right side of ½; dx is ∂Σloss/∂x
   'bce_with_logits.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; correct: F; dx: F } }
-  // Updates in place, for steps that stay on one device. settings: see reference/optimizer-kernels.ts
-  'sgd.update': { dims: FlatDims; operands: { settings: F; gradient: F; parameters: F; velocity: F } }
-  'adamw.update': { dims: FlatDims; operands: { settings: F; gradient: F; parameters: F; mean: F; square: F } }
-  // y (1,) = Σ x²
-  'sum_of_squares.sum': { dims: FlatDims; operands: { x: F; y: F } }
 }
 
 export type KernelName = keyof Kernels<unknown, unknown>

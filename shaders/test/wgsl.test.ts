@@ -43,7 +43,6 @@ const all = {
   dvariance: 1,
   keys: 1,
 }
-const updated = { settings: 1, gradient: 1, parameters: 1, velocity: 1, mean: 1, square: 1 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'linear.forward', dims: linear, operands: all },
@@ -92,9 +91,6 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'batchnorm2d.statistics', dims: { ...channelNorm, targets: 1 }, operands: all },
   { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all },
   { kernel: 'mse.loss', dims: vector, operands: all },
-  { kernel: 'sgd.update', dims: { length: 9 }, operands: updated },
-  { kernel: 'adamw.update', dims: { length: 9 }, operands: updated },
-  { kernel: 'sum_of_squares.sum', dims: { length: 9 }, operands: all },
 ]
 
 /** The passes of every variant. */

@@ -200,18 +200,6 @@ export const ARITHMETIC: readonly Mutant[] = [
     ['gpu-sequence'],
     [['a token that comes a third time is left out', 'while (link / 2u > 0u) {', 'if (link / 2u > 0u) {']],
   ),
-  ...mutantsOf(
-    KERNELS,
-    'shaders/kernels/sgd.wgsl',
-    ['gpu-optimizers'],
-    [['Nesterov looks no step ahead', 'g + momentum * v, settings[3] == 1.0', 'v, settings[3] == 1.0']],
-  ),
-  ...mutantsOf(
-    KERNELS,
-    'shaders/kernels/adamw.wgsl',
-    ['gpu-optimizers'],
-    [['the second moment is not corrected', 'sqrt(v) / sqrt(1.0 - settings[7])', 'sqrt(v)']],
-  ),
 
   ...mutantsOf(
     REFERENCE,

@@ -25,7 +25,6 @@ import { leakyReluBackward, leakyReluForward } from './leaky-relu.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './linear.ts'
 import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
 import { mseLoss } from './mse.ts'
-import { adamwUpdate, sgdUpdate, sumOfSquaresSum } from './optimizer-kernels.ts'
 import { positionsForward, positionsParameterGradient } from './positions.ts'
 import { reluBackward, reluForward } from './relu.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './row-norm.ts'
@@ -96,9 +95,6 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'cross_entropy.loss': crossEntropyLoss,
   'mse.loss': mseLoss,
   'bce_with_logits.loss': bceWithLogitsLoss,
-  'sgd.update': sgdUpdate,
-  'adamw.update': adamwUpdate,
-  'sum_of_squares.sum': sumOfSquaresSum,
 }
 
 /** Runs one call whose operands are arrays. */
