@@ -131,5 +131,6 @@ try {
   await main(process.argv.slice(2))
 } catch (error) {
   if (!(error instanceof CommanderError)) console.error(describeError(error))
-  process.exitCode = error instanceof CommanderError ? (error.exitCode === 0 ? 0 : 2) : 1
+  const isHelp = error instanceof CommanderError && error.exitCode === 0
+  if (!isHelp) process.exitCode = error instanceof CommanderError ? 2 : 1
 }

@@ -118,7 +118,11 @@ async function moveRaw(bytes: number): Promise<void> {
   if (holds)
     for (let i = 0; i < messages; i++)
       await raw.send(new Uint8Array(state.buffer, (i * RAW_BYTES) % (state.byteLength - RAW_BYTES), RAW_BYTES))
-  else for (due += messages; came < due;) await new Promise<void>((resolve) => (wake = resolve))
+  else
+    for (due += messages; came < due;)
+      await new Promise<void>((resolve) => {
+        wake = resolve
+      })
 }
 
 function stateOf(bytes: number): Uint8Array<ArrayBuffer> {

@@ -68,7 +68,12 @@ const links = new LinkSet(
 )
 links.expect(members)
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
-const steps = new RingSteps({ forward: (frame) => send(peer, frame), onSum: (reduced) => (sum = reduced) })
+const steps = new RingSteps({
+  forward: (frame) => send(peer, frame),
+  onSum: (reduced) => {
+    sum = reduced
+  },
+})
 const server = new StateServer({
   clock: systemClock,
   send,

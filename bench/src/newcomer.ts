@@ -45,7 +45,12 @@ async function fetchRow({ rounds }: SuiteOptions): Promise<BenchRow> {
 }
 
 function orderAll(processes: readonly ChildProcess[], order: NewcomerOrder): Promise<number[]> {
-  return Promise.all(processes.map((child) => (child.send(order), answerOf(child))))
+  return Promise.all(
+    processes.map((child) => {
+      child.send(order)
+      return answerOf(child)
+    }),
+  )
 }
 
 async function answerOf(child: ChildProcess): Promise<number> {

@@ -65,7 +65,12 @@ const links = new LinkSet(
   },
   { clock: systemClock },
 )
-const steps = new RingSteps({ forward: (frame) => links.send(peer, frame), onSum: (reduced) => (sum = reduced) })
+const steps = new RingSteps({
+  forward: (frame) => links.send(peer, frame),
+  onSum: (reduced) => {
+    sum = reduced
+  },
+})
 
 function prepare(gen: number, way: StepWay): void {
   const alone = way === 'compute'

@@ -102,6 +102,9 @@ async function openRaw(mesh: Mesh): Promise<(vector: Uint8Array<ArrayBuffer>, by
     due += messages
     for (let i = 0; i < messages; i++)
       await successor.send(new Uint8Array(vector.buffer, (i * RAW_BYTES) % (vector.byteLength - RAW_BYTES), RAW_BYTES))
-    while (came < due) await new Promise<void>((resolve) => (wake = resolve))
+    while (came < due)
+      await new Promise<void>((resolve) => {
+        wake = resolve
+      })
   }
 }

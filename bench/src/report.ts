@@ -69,5 +69,6 @@ function missingText(rows: readonly BenchRow[]): string[] {
 }
 
 function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
+  if (a === b) return 0
+  return a < b ? -1 : 1
 }

@@ -105,7 +105,9 @@ function startMember(
   let most = 0
   const volunteer = createVolunteer(steps.watch(paced), {
     name,
-    onStatus: ({ bytesSent }) => (most = Math.max(most, bytesSent)),
+    onStatus: ({ bytesSent }) => {
+      most = Math.max(most, bytesSent)
+    },
   })
   const failure = new Promise<never>((_, reject) => {
     volunteer

@@ -19,7 +19,10 @@ export class StepBytes {
         const executor = await host.createExecutor(...asked)
         const compute = executor.gradient.bind(executor)
         return Object.assign(executor, {
-          gradient: (...given: Parameters<typeof compute>) => (this.#stepped(), compute(...given)),
+          gradient: (...given: Parameters<typeof compute>) => {
+            this.#stepped()
+            return compute(...given)
+          },
         })
       },
     }
@@ -34,7 +37,10 @@ export class StepBytes {
     const count = (link: PeerLink): PeerLink => {
       const send = link.send.bind(link)
       return Object.assign(link, {
-        send: (frame: Uint8Array<ArrayBuffer>) => ((this.#bytes += frame.byteLength), send(frame)),
+        send: (frame: Uint8Array<ArrayBuffer>) => {
+          this.#bytes += frame.byteLength
+          return send(frame)
+        },
       })
     }
     return {

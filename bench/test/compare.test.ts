@@ -89,7 +89,10 @@ for (const task of [
 
 test('rounds are interleaved, and a ratio above one is a win whichever way is better', async () => {
   const order: string[] = []
-  const contender = (name: string, value: number) => async () => (order.push(name), value)
+  const contender = (name: string, value: number) => async () => {
+    order.push(name)
+    return value
+  }
   const more = await race(
     { name: 'r', adapter: 'a', unit: 'u' },
     contender('ours', 4),

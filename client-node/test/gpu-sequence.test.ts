@@ -186,7 +186,7 @@ test('binary targets train as by the reference, and count outputs on the right s
   return compareTraining(spec, {
     samples: 9,
     x: noise(63, 1).map((value) => 30 * value),
-    y: noise(45, 2).map((value) => (value > 0 ? 1 : value > -0.2 ? 0.5 : 0)),
+    y: noise(45, 2).map((value) => Number(value > -0.2) / 2 + Number(value > 0) / 2),
   })
 })
 

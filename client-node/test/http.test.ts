@@ -13,7 +13,10 @@ async function serving(
 ): Promise<string> {
   const server = createServer(answer).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  context.after(() => (server.closeAllConnections(), server.close()))
+  context.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 

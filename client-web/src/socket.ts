@@ -22,7 +22,8 @@ function open(url: string, protocols: string[] = []): Promise<WebSocket> {
     const timer = setTimeout(() => fail(`did not answer within ${OPEN_MS / 1000} s`), OPEN_MS)
     const fail = (why: string): void => {
       clearTimeout(timer)
-      socket.onopen = socket.onclose = null
+      socket.onopen = null
+      socket.onclose = null
       socket.close()
       reject(new GridError('coordinator-lost', `The coordinator ${why}.`))
     }

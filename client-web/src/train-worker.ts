@@ -43,7 +43,9 @@ class WindowPeers {
 
   async open(access: SignallingAccess): Promise<PeerNetwork> {
     const { port1, port2 } = new MessageChannel()
-    const opened = new Promise<void>((resolve, reject) => (this.#waiting = { resolve, reject }))
+    const opened = new Promise<void>((resolve, reject) => {
+      this.#waiting = { resolve, reject }
+    })
     this.#tell({ type: 'open-peers', access, port: port1 }, [port1])
     await opened
     return bridgedPeerNetwork(port2)

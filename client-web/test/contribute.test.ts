@@ -168,7 +168,9 @@ test('a browser without WebGPU is told what to update', async () => {
 
 test('a browser that finds no adapter is told where to look', async () => {
   const { page, complaints } = await openPage(browser)
-  await page.addInitScript(() => void (GPU.prototype.requestAdapter = async () => null))
+  await page.addInitScript(() => {
+    GPU.prototype.requestAdapter = async () => null
+  })
   await page.goto(server.url)
   await page.click('button[data-primary]')
   await page.locator('[data-reason=no-adapter]').waitFor()

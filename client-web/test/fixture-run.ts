@@ -97,6 +97,7 @@ export function updateTo(from: number, to: number, change: Partial<RunView> = {}
 export function runAt(v: number): RunView {
   const mode = modeAt(v)
   const killed = v >= KILLED_AT_STEP
+  const changes = Number(killed) + Number(v >= RING_AGAIN_AT_STEP)
   const members = MEMBERS.map(memberAt(mode)).filter((member) => !killed || member.id !== DEPARTED.id)
   const expected = EPOCHS * TRAIN_SAMPLES
   const committed = Math.min(expected, v * BATCH_SAMPLES)
@@ -109,8 +110,8 @@ export function runAt(v: number): RunView {
         ? `${members.length} members push to the coordinator`
         : `${members.length} members hold version ${v} and agree on it`,
     mode,
-    modeEpoch: v >= RING_AGAIN_AT_STEP ? 3 : killed ? 2 : 1,
-    generation: v >= RING_AGAIN_AT_STEP ? 4 : killed ? 3 : 2,
+    modeEpoch: changes + 1,
+    generation: changes + 2,
     version: versionAt(v),
     epoch: Math.floor(v / STEPS_PER_EPOCH),
     queue: queueAt(v),
@@ -179,11 +180,16 @@ const ASYNC_PHASE = {
 } as const
 
 function memberAt(mode: Mode) {
-  return (member: (typeof MEMBERS)[number], index: number): MemberView => ({
+  return (member: (typeof MEMBERS)[number], index: number): MemberView => fixtureMember(mode, member, index)
+}
+
+function fixtureMember(mode: Mode, member: (typeof MEMBERS)[number], index: number): MemberView {
+  const ringActivity = index % 2 === 0 ? 'computing' : 'exchanging'
+  return {
     ...member,
     id: idOf(index),
     state: 'training',
-    activity: mode === 'async' ? 'pushing' : index % 2 === 0 ? 'computing' : 'exchanging',
+    activity: mode === 'async' ? 'pushing' : ringActivity,
     position: null,
     share: null,
     hidden: false,
@@ -192,7 +198,7 @@ function memberAt(mode: Mode) {
     bytesSent: 81_000_000 + 1_700_000 * index,
     bytesReceived: 80_400_000 + 1_500_000 * index,
     joinedAt: STARTED_AT - 1000 * (10 - index),
-  })
+  }
 }
 
 export function stepPoint(v: number): StepPoint {

@@ -90,12 +90,11 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
   return fixture
 }
 
+const PAGES: Readonly<Record<string, string>> = { '/': 'index.html', '/dashboard': 'dashboard.html' }
+
 async function serve(folder: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { pathname } = new URL(request.url ?? '/', 'http://fixture')
-  const file = join(
-    folder,
-    pathname === '/' ? 'index.html' : pathname === '/dashboard' ? 'dashboard.html' : normalize(pathname),
-  )
+  const file = join(folder, PAGES[pathname] ?? normalize(pathname))
   const found = await stat(file).catch(() => undefined)
   if (found === undefined || !found.isFile()) return void response.writeHead(404).end('not found')
   response.writeHead(200, {

@@ -43,7 +43,9 @@ async function dialListener(other: PeerNetwork): Promise<PeerLink> {
 for (const { name, run } of peerLinkCases)
   test(`over the bridge, dialled by the Worker: ${name}`, async () => {
     const { network, other, close } = openBridge()
-    const accepted = new Promise<PeerLink>((resolve) => (other.onLink = resolve))
+    const accepted = new Promise<PeerLink>((resolve) => {
+      other.onLink = resolve
+    })
     await run(await network.dial(far, patience), farEndOf(await accepted))
     close()
   })
@@ -51,7 +53,9 @@ for (const { name, run } of peerLinkCases)
 for (const { name, run } of peerLinkCases)
   test(`over the bridge, accepted by the Worker: ${name}`, async () => {
     const { network, other, close } = openBridge()
-    const accepted = new Promise<PeerLink>((resolve) => (network.onLink = resolve))
+    const accepted = new Promise<PeerLink>((resolve) => {
+      network.onLink = resolve
+    })
     await run(await dialListener(other), farEndOf(await accepted))
     close()
   })
@@ -67,13 +71,18 @@ test('a dial that the window cannot make fails in the Worker with the same code'
 
 test('an aborted dial rejects with the signal’s reason and leaves no link behind', async () => {
   const { network, other, close } = openBridge()
-  const accepted = new Promise<PeerLink>((resolve) => (other.onLink = resolve))
+  const accepted = new Promise<PeerLink>((resolve) => {
+    other.onLink = resolve
+  })
   const abort = new AbortController()
   const dial = network.dial(far, abort.signal)
   abort.abort(new Error('changed my mind'))
   await assert.rejects(dial, /changed my mind/)
   const link = await Promise.race([accepted, new Promise<undefined>((resolve) => setTimeout(resolve, 50))])
-  if (link !== undefined) await new Promise((resolve) => (link.onClose = resolve))
+  if (link !== undefined)
+    await new Promise((resolve) => {
+      link.onClose = resolve
+    })
   close()
 })
 
@@ -89,7 +98,9 @@ test('a stop in the Worker stops the network in the window', async () => {
   const { network, other, close } = openBridge()
   other.onLink = () => {}
   const link = await network.dial(far, patience)
-  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
   network.stop()
   assert.match(await closed, /stopped/)
   close()

@@ -50,7 +50,9 @@ export class Outbox<C> {
   add(decided: Decided<C>): void {
     if (this.#closed) return this.#parts.onAbandoned(decided)
     this.#waiting.push(decided)
-    this.#running ??= this.#drain().finally(() => (this.#running = undefined))
+    this.#running ??= this.#drain().finally(() => {
+      this.#running = undefined
+    })
   }
 
   /** Resolves when all that was added has left, or cannot leave because the disk fails. */

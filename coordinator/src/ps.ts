@@ -26,9 +26,11 @@ try {
   await main(process.argv.slice(2))
 } catch (error) {
   if (!(error instanceof CommanderError)) console.error(describeError(error))
-  const wrong =
-    error instanceof CommanderError
-      ? error.exitCode !== 0
-      : isGridError(error) && (error.code === 'usage' || error.code === 'message-malformed')
-  process.exitCode = wrong ? WRONG_USE : error instanceof CommanderError ? 0 : FAILURE
+  process.exitCode = exitCodeOf(error)
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USE
+  const isWrongUse = isGridError(error) && (error.code === 'usage' || error.code === 'message-malformed')
+  return isWrongUse ? WRONG_USE : FAILURE
 }

@@ -243,7 +243,8 @@ class Relays implements Relay {
     end.socket.resume() // or its close would not be read
     const { other } = end
     if (other === undefined) return
-    end.other = other.other = undefined
+    end.other = undefined
+    other.other = undefined
     this.#part(other, CLOSE_AWAY, reason)
   }
 }

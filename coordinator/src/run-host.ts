@@ -410,7 +410,9 @@ export class RunHost {
 
   async #readPast(): Promise<Past> {
     this.#cancelForgetting()
-    this.#cancelForgetting = this.#parts.clock.timer(PAST_MS, () => (this.#past = undefined))
+    this.#cancelForgetting = this.#parts.clock.timer(PAST_MS, () => {
+      this.#past = undefined
+    })
     const { steps, validations, events } = await this.#parts.store
       .load(this.job.id)
       .then((rows) => pastOf(this.job.config, rows))

@@ -176,7 +176,8 @@ class CoordinatorLife implements Coordinator {
 
   get url(): string {
     const { host = DEFAULT_HOST } = this.#options
-    const name = host === '0.0.0.0' || host === '::' ? 'localhost' : host.includes(':') ? `[${host}]` : host
+    const bracketed = host.includes(':') ? `[${host}]` : host
+    const name = host === '0.0.0.0' || host === '::' ? 'localhost' : bracketed
     return `http://${name}:${this.port}`
   }
 
@@ -184,7 +185,9 @@ class CoordinatorLife implements Coordinator {
     const { store, blobs } = await this.#openStorage()
     const files = await KeptFiles.open(join(this.#options.dataDir, 'encoded')) // the folder is ours from here on
     let opened = (): void => undefined
-    const opening = new Promise<void>((resolve) => (opened = resolve))
+    const opening = new Promise<void>((resolve) => {
+      opened = resolve
+    })
     const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
     const sessions = new Sessions({
       clock: this.#clock,

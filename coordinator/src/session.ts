@@ -141,7 +141,9 @@ export class VolunteerSession {
     this.network = network
     this.address = address
     socket.on('message', (data: Buffer, isBinary) => this.#received(data, isBinary))
-    socket.on('pong', () => (this.#aliveAt = this.#clock.awake()))
+    socket.on('pong', () => {
+      this.#aliveAt = this.#clock.awake()
+    })
     socket.on('close', (code) =>
       this.#end(
         code === BROKEN

@@ -10,8 +10,13 @@ function answerTo(port: number, head: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(port, '127.0.0.1')
     let text = ''
-    socket.setEncoding('utf8').on('data', (part) => (text += part))
-    socket.on('error', reject).on('end', () => (socket.end(), resolve(text)))
+    socket.setEncoding('utf8').on('data', (part) => {
+      text += part
+    })
+    socket.on('error', reject).on('end', () => {
+      socket.end()
+      resolve(text)
+    })
     socket.write(`${head}\r\nHost: localhost:${port}\r\n\r\n`)
   })
 }

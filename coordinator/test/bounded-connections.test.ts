@@ -14,7 +14,9 @@ const OPEN_JSON = `POST /api/jobs HTTP/1.1\r\nAuthorization: Bearer ${TOKEN}\r\n
 async function opened(port: number, text = ''): Promise<{ readonly socket: Socket; readonly ended: Promise<string> }> {
   const socket = connect(port, '127.0.0.1')
   let heard = ''
-  socket.setEncoding('utf8').on('data', (part) => (heard += part))
+  socket.setEncoding('utf8').on('data', (part) => {
+    heard += part
+  })
   socket.on('error', () => undefined)
   const ended = new Promise<string>((resolve) => socket.on('close', () => resolve(heard)))
   await once(socket, 'connect')

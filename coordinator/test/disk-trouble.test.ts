@@ -78,10 +78,14 @@ test('each append fails once in turn, and the run still ends with every step dur
 test('while it drains it is not ready, and what was decided is durable when it has stopped', async () => {
   const store = memoryState()
   let release = (): void => undefined
-  const slow = new Promise<void>((resolve) => (release = resolve))
+  const slow = new Promise<void>((resolve) => {
+    release = resolve
+  })
   let stopping = false
   let begin = (): void => undefined
-  const begun = new Promise<void>((resolve) => (begin = resolve))
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve
+  })
   const append: StateStore['append'] = async (...args) => {
     if (stopping) begin()
     if (stopping) await slow
@@ -115,7 +119,9 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   }
   const lines: string[] = []
   let told: (why: string) => void = () => undefined
-  const ended = new Promise<string>((resolve) => (told = resolve))
+  const ended = new Promise<string>((resolve) => {
+    told = resolve
+  })
   const { url, runs } = await startCoordinator({
     storage: { store: { ...store, append }, blobs: memoryBlobs() },
     log: (line) => lines.push(line),
@@ -126,7 +132,9 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   const grant = await member.heard('grant')
   const run = runs.find(id) ?? assert.fail()
   let release = (): void => undefined
-  hold = new Promise((resolve) => (release = resolve))
+  hold = new Promise((resolve) => {
+    release = resolve
+  })
   const push = member.push(grant)
   await until(url, 'the push', () => run.state.open.blocks.size > 0 || run.state.chain.head.v > 0)
   await store.takeOver(run.job.id, 1, () => undefined)

@@ -69,7 +69,10 @@ function slowDownload(url: string, session: string): { readonly status: Promise<
   const asked = request(url, { headers: { authorization: `Bearer ${session}` }, agent: false })
   asked.on('error', () => undefined)
   const status = new Promise<number>((resolve) =>
-    asked.on('response', (response) => (response.pause(), resolve(response.statusCode ?? 0))),
+    asked.on('response', (response) => {
+      response.pause()
+      resolve(response.statusCode ?? 0)
+    }),
   )
   asked.end()
   return { status, end: () => asked.destroy() }

@@ -40,7 +40,9 @@ async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
     if (running) setImmediate(turn)
   }
   setImmediate(turn)
-  await work().finally(() => (running = false))
+  await work().finally(() => {
+    running = false
+  })
   return turns
 }
 

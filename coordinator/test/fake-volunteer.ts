@@ -132,7 +132,11 @@ export class FakeVolunteer {
     this.self = options.self ?? newFakeSelf()
     this.socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/volunteer`)
     this.closed = new Promise((resolve) =>
-      this.socket.on('close', (code) => (clearInterval(this.#beat), this.#changed(), resolve(code))),
+      this.socket.on('close', (code) => {
+        clearInterval(this.#beat)
+        this.#changed()
+        resolve(code)
+      }),
     )
     this.socket.on('error', () => undefined) // close follows
     if (options.obedient !== false) this.hello()
@@ -244,7 +248,10 @@ export class FakeVolunteer {
           reject(new Error(`gave up waiting for ${awaited}; heard ${this.messages.map(({ type }) => type).join(' ')}`)),
         GIVE_UP_MS,
       )
-      this.#waiting.add(() => (clearTimeout(timer), resolve()))
+      this.#waiting.add(() => {
+        clearTimeout(timer)
+        resolve()
+      })
     })
   }
 
@@ -341,7 +348,8 @@ export class FakeVolunteer {
   /** Fakes need no state to be fetched: every step is a function of its record. */
   async #reach({ target, records, committed, modeEpoch }: MessageTo<'form'>): Promise<void> {
     this.#modeEpoch = modeEpoch
-    const held = (this.held ??= this.#initial())
+    this.held ??= this.#initial()
+    const { held } = this
     const missing = held.version.v < committed.v ? await this.#chain() : []
     for (const record of [...missing, ...records])
       if (record.v === held.version.v + 1 && record.v <= target.v) this.#apply(record)
@@ -421,7 +429,9 @@ export class FakeVolunteer {
     if (this.held?.version.id !== version.id) return
     this.uploads.push(version.v)
     this.#uploading = this.upload().then(
-      ({ status }) => (this.accepted += Number(status === CREATED)),
+      ({ status }) => {
+        this.accepted += Number(status === CREATED)
+      },
       () => undefined,
     )
   }
@@ -453,7 +463,10 @@ export class FakeVolunteer {
     }
     const asked = request(this.#url + path, { method: 'PUT', headers })
     const answered = new Promise<number>((resolve, reject) => {
-      asked.on('response', (response) => (response.resume(), resolve(response.statusCode ?? 0)))
+      asked.on('response', (response) => {
+        response.resume()
+        resolve(response.statusCode ?? 0)
+      })
       asked.on('error', reject)
     })
     answered.catch(() => undefined) // it may come before the last piece left
@@ -517,7 +530,8 @@ export class FakeVolunteer {
   }
 
   #apply(record: StepRecord): void {
-    const held = (this.held ??= this.#initial())
+    this.held ??= this.#initial()
+    const { held } = this
     const gradient = new Float32Array(held.parameters.length).fill(record.samples / 1000)
     meanGradient(gradient, record.targets, gradient)
     applyUpdate(

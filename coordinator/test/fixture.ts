@@ -150,7 +150,10 @@ export function watch(url: string): { readonly messages: AsyncIterable<WatchMess
     while (!stopped) {
       const message = queue.shift()
       if (message !== undefined) yield message
-      else await new Promise<void>((resolve) => (wake = resolve))
+      else
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
     }
   }
   const stop = (): void => {

@@ -41,7 +41,10 @@ export async function honestTerms(): Promise<JobTerms> {
 export async function listening(server: Server): Promise<string> {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  after(() => (server.closeAllConnections(), server.close()))
+  after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
@@ -92,7 +95,13 @@ export function startVictim(url: string, options: Partial<NodeHostOptions> = {})
   const shards = { get: async () => undefined, put: async () => undefined }
   const taking = createVolunteer(
     { ...host, shards },
-    { name: 'victim', onStatus: (status) => (seen.push(status), changed()) },
+    {
+      name: 'victim',
+      onStatus: (status) => {
+        seen.push(status)
+        changed()
+      },
+    },
   )
   const ended = taking.run().catch((error: unknown) => error)
   after(() => taking.stop())
@@ -105,7 +114,9 @@ export function startVictim(url: string, options: Partial<NodeHostOptions> = {})
         if (found !== undefined) return found
         from = seen.length
         await within(
-          new Promise<void>((resolve) => (changed = resolve)),
+          new Promise<void>((resolve) => {
+            changed = resolve
+          }),
           () => `${what}; last: ${JSON.stringify(seen.at(-1))?.slice(0, 400)}`,
         )
       }
@@ -118,6 +129,9 @@ const GIVE_UP_MS = 60_000
 function within(work: Promise<void>, what: () => string): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`gave up waiting for ${what()}`)), GIVE_UP_MS)
-    void work.then(() => (clearTimeout(timer), resolve()))
+    void work.then(() => {
+      clearTimeout(timer)
+      resolve()
+    })
   })
 }

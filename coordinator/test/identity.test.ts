@@ -139,11 +139,17 @@ test(
     const { url } = await startCoordinator()
     const events: string[] = []
     let welcomed: () => void = () => undefined
-    const welcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
+    const welcome = (): Promise<void> =>
+      new Promise((resolve) => {
+        welcomed = resolve
+      })
     const ending = new AbortController()
     let next = welcome()
     const link = new CoordinatorLink(losing(url, [1, 3, 4], events), 'unlucky', {
-      onWelcome: () => (events.push('welcome'), welcomed()),
+      onWelcome: () => {
+        events.push('welcome')
+        welcomed()
+      },
       onMessage: () => undefined,
       onRefused: ({ code }) => events.push(code),
       onAway: () => undefined,

@@ -142,7 +142,9 @@ test('threat 25: a push under a stale lease is refused before a byte of its body
   }
   const socket = connect(port, '127.0.0.1')
   let text = ''
-  socket.setEncoding('utf8').on('data', (part) => (text += part))
+  socket.setEncoding('utf8').on('data', (part) => {
+    text += part
+  })
   socket.write(
     `POST /api/jobs/${id}/pushes HTTP/1.1\r\nHost: localhost:${port}\r\nAuthorization: Bearer ${member.session}\r\n` +
       `Content-Type: application/octet-stream\r\nContent-Length: 30000\r\nx-starling-push: ${JSON.stringify(push)}\r\n\r\n`,

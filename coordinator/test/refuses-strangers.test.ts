@@ -309,10 +309,10 @@ test('another site gets neither a socket nor, through its own name, an answer', 
 /** fetch does not let anybody choose Host. */
 function statusFor(port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
-    httpRequest(
-      { port, host: '127.0.0.1', path: '/healthz', headers: { host } },
-      (response) => (response.resume(), resolve(response.statusCode ?? 0)),
-    )
+    httpRequest({ port, host: '127.0.0.1', path: '/healthz', headers: { host } }, (response) => {
+      response.resume()
+      resolve(response.statusCode ?? 0)
+    })
       .on('error', reject)
       .end()
   })

@@ -49,7 +49,9 @@ async function startServer(limits?: RelayLimits, quota?: RelayQuota): Promise<Se
     mayRelay: (a, b) => !forbidden.has(a) && !forbidden.has(b),
     linkOpenMs: LINK_OPEN_MS,
     onRefusal: (code) => refusals.push(code),
-    onForwarded: (bytes) => (server.forwarded += bytes),
+    onForwarded: (bytes) => {
+      server.forwarded += bytes
+    },
     ...(limits ? { limits } : {}),
     ...(quota ? { quota } : {}),
   })

@@ -484,13 +484,10 @@ test('back to the ring with an open sum: it becomes a version of its own mode ep
   assert.equal(desk.state.open.pushes.length, 1)
   desk.wait(20_000)
   assert.deepEqual(
-    desk.effects.flatMap((effect) =>
-      effect.type === 'journal'
-        ? effect.entries.map(({ type }) => type)
-        : effect.type.startsWith('server')
-          ? [effect.type]
-          : [],
-    ),
+    desk.effects.flatMap((effect) => {
+      if (effect.type === 'journal') return effect.entries.map(({ type }) => type)
+      return effect.type.startsWith('server') ? [effect.type] : []
+    }),
     ['commit', 'server-close', 'mode', 'server-checkpoint'],
   )
   assert.deepEqual(

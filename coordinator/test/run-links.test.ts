@@ -134,13 +134,14 @@ describe('one member', () => {
 
 const is = (pairs: readonly string[], a: string, b: string): boolean => pairs.includes(a + b) || pairs.includes(b + a)
 
+function givenVerdict(dead: readonly string[], bad: readonly string[], a: string, b: string): 'dead' | 'bad' | 'good' {
+  if (is(dead, a, b)) return 'dead'
+  return is(bad, a, b) ? 'bad' : 'good'
+}
+
 describe('the order of a ring', () => {
   const order = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
-    const {
-      members: ring,
-      relayed,
-      evicted,
-    } = orderRing(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
+    const { members: ring, relayed, evicted } = orderRing(ids(members), (a, b) => givenVerdict(dead, bad, a, b))
     return { ring: ring.join(''), relayed, evicted }
   }
 
@@ -188,11 +189,7 @@ describe('the order of a ring', () => {
 
 describe('a butterfly', () => {
   const links = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
-    const {
-      members: left,
-      relayed,
-      evicted,
-    } = linkAll(ids(members), (a, b) => (is(dead, a, b) ? 'dead' : is(bad, a, b) ? 'bad' : 'good'))
+    const { members: left, relayed, evicted } = linkAll(ids(members), (a, b) => givenVerdict(dead, bad, a, b))
     return { left: left.join(''), relayed, evicted }
   }
 

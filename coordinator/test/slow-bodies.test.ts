@@ -17,7 +17,9 @@ const PIECES = 60
 async function dialled(port: number): Promise<{ readonly socket: Socket; readonly heard: Promise<string> }> {
   const socket = connect(port, '127.0.0.1')
   let text = ''
-  socket.setEncoding('utf8').on('data', (part) => (text += part))
+  socket.setEncoding('utf8').on('data', (part) => {
+    text += part
+  })
   socket.on('error', () => undefined)
   const heard = new Promise<string>((resolve) => socket.on('close', () => resolve(text)))
   await once(socket, 'connect')

@@ -87,7 +87,10 @@ class Journal {
     if (dice < 77) return this.#checkpoint()
     if (dice < 81) return this.#rewind()
     if (dice < 84) return this.#add({ type: 'mode', mode: 'async', modeEpoch: this.rows.length, reason: `${dice}` })
-    if (dice < 87) return this.#add({ type: 'lease', reserved: (this.#reserved += 1000) })
+    if (dice < 87) {
+      this.#reserved += 1000
+      return this.#add({ type: 'lease', reserved: this.#reserved })
+    }
     if (dice < 90) return this.#add({ type: 'quarantine', block })
     if (dice < 92) return this.#add({ type: 'restored', blocks: [block] })
     if (dice < 93) return this.#damaged()

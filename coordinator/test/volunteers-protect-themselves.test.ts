@@ -12,7 +12,9 @@ const GROWTH = 150 * 1024 * 1024
 async function growth(work: () => Promise<unknown>): Promise<number> {
   const before = process.memoryUsage().rss
   let most = before
-  const timer = setInterval(() => (most = Math.max(most, process.memoryUsage().rss)), 5)
+  const timer = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().rss)
+  }, 5)
   await work().finally(() => clearInterval(timer))
   return Math.max(most, process.memoryUsage().rss) - before
 }
@@ -59,7 +61,12 @@ test('threat 52: a body that expands is refused before it is expanded', { timeou
 
 test('threat 55: a redirect is not followed to another host', { timeout: 120_000 }, async () => {
   const reached: string[] = []
-  const third = await listening(createServer((request, response) => (reached.push(request.url ?? ''), response.end())))
+  const third = await listening(
+    createServer((request, response) => {
+      reached.push(request.url ?? '')
+      response.end()
+    }),
+  )
   const { url, asked } = await startHostile({
     shard: (_, response) => response.writeHead(302, { location: `${third}/latest/meta-data/secret` }).end(),
   })

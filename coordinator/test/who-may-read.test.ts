@@ -221,7 +221,13 @@ test('threat 58: neither terms, views, records nor an exported model hold the ow
 test('an exported model is encoded once: HEAD and a known etag cost nothing, and every reader gets the same bytes', async () => {
   const blobs = memoryBlobs()
   const read: string[] = []
-  const counted: BlobStore = { ...blobs, get: (name) => (read.push(name), blobs.get(name)) }
+  const counted: BlobStore = {
+    ...blobs,
+    get: (name) => {
+      read.push(name)
+      return blobs.get(name)
+    },
+  }
   const { url, id, run } = await twoJobs({ storage: { store: memoryState(), blobs: counted } })
   const path = `${url}/api/jobs/${id}/export`
   const kept = (await (await fetch(`${url}/api/jobs/${id}/checkpoints`, { headers: OWNER })).json()) as {

@@ -75,7 +75,11 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'send-wrong-sum': {
     type: 'reduced',
     change: ({ n, frame }, number) => [
-      n === number ? withPayload(frame, (payload) => (payload[0] = (payload[0] ?? 0) ^ 1)) : frame,
+      n === number
+        ? withPayload(frame, (payload) => {
+            payload[0] = (payload[0] ?? 0) ^ 1
+          })
+        : frame,
     ],
   },
   /** repeats of one frame, as fast as the link takes them */

@@ -227,7 +227,9 @@ async function startCoordinator(
 ): Promise<{ readonly child: Child; readonly url: string }> {
   const { dataDir, token, port, webRoot = dataDir, timing } = options
   let told: (url: string) => void = () => undefined
-  const listening = new Promise<string>((resolve) => (told = resolve))
+  const listening = new Promise<string>((resolve) => {
+    told = resolve
+  })
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
   if (options.takeOver === true) args.push('--take-over')

@@ -83,7 +83,16 @@ export function withMessageFault(host: VolunteerHost, kind: string, number: numb
   let nextClaim: ((state: State) => State) | undefined
   const change = (message: ToCoordinator): readonly (ToCoordinator | string)[] => {
     if (message.type === fault.type)
-      return fault.change({ message, n: ++n, lieInNextClaim: (lie) => (nextClaim = lie) }, number)
+      return fault.change(
+        {
+          message,
+          n: ++n,
+          lieInNextClaim: (lie) => {
+            nextClaim = lie
+          },
+        },
+        number,
+      )
     if (message.type !== 'state' || nextClaim === undefined) return [message]
     const lie = nextClaim
     nextClaim = undefined

@@ -61,7 +61,9 @@ class Line {
   slow = false
   #came: () => void = () => undefined
   /** a step was made that the coordinator does not hear of */
-  readonly swallowed = new Promise<void>((resolve) => (this.#came = resolve))
+  readonly swallowed = new Promise<void>((resolve) => {
+    this.#came = resolve
+  })
 
   passes(text: string): boolean {
     const { type } = JSON.parse(text) as { type: string }
@@ -96,9 +98,18 @@ interface Visit {
 function visit(host: VolunteerHost): Visit {
   let shown = 0
   let wake: () => void = () => undefined
-  const volunteer = createVolunteer(host, { name: 'one', onStatus: ({ version }) => ((shown = version), wake()) })
+  const volunteer = createVolunteer(host, {
+    name: 'one',
+    onStatus: ({ version }) => {
+      shown = version
+      return wake()
+    },
+  })
   const shows = async (is: (version: number) => boolean): Promise<number> => {
-    while (!is(shown)) await new Promise<void>((resolve) => (wake = resolve))
+    while (!is(shown))
+      await new Promise<void>((resolve) => {
+        wake = resolve
+      })
     return shown
   }
   return { volunteer, ended: volunteer.run(), shows }

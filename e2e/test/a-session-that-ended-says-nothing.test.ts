@@ -27,7 +27,10 @@ class Line {
     const socket = await host.dialCoordinator(path)
     this.#socket = socket
     const line: CoordinatorSocket = {
-      send: (text) => (this.sent.push(JSON.parse(text) as Said), socket.send(text)),
+      send: (text) => {
+        this.sent.push(JSON.parse(text) as Said)
+        return socket.send(text)
+      },
       close: () => socket.close(),
       onMessage: undefined,
       onClose: undefined,
@@ -64,7 +67,9 @@ function hanging(executor: Executor, onHang: () => void): Executor {
     gradient: (...asked) => {
       if (++gradients !== 3) return executor.gradient(...asked)
       onHang()
-      return new Promise((_, reject) => (fail = reject))
+      return new Promise((_, reject) => {
+        fail = reject
+      })
     },
     evaluate: (batch) => executor.evaluate(batch),
     predict: (x, samples) => executor.predict(x, samples),

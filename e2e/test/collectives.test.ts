@@ -67,7 +67,9 @@ test('a process that is killed in the middle is named on all others', async (t) 
 
 test('collectives of two tabs', async (t) => {
   let reason = ''
-  const browser = await launchBrowser({ gpu: false }).catch((error: Error) => void (reason = error.message))
+  const browser = await launchBrowser({ gpu: false }).catch((error: Error) => {
+    reason = error.message
+  })
   if (browser === undefined) return t.skip(reason)
   const page = await servePage()
   const signalling = await startLocalSignalling()

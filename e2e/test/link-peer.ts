@@ -81,7 +81,9 @@ export function linkPeer(host: LinkPeerHost): Commands {
     },
     async accept(peer: MemberId) {
       open().expect([memberId(peer)])
-      arrival = new Promise((resolve) => (open().onLink = resolve))
+      arrival = new Promise((resolve) => {
+        open().onLink = resolve
+      })
       far = arrival.then(farEndOf)
     },
     async refuse() {
@@ -170,7 +172,10 @@ async function runRing(
         correct: 0,
       }),
     )
-    while (!reduce.done) await new Promise<void>((resolve) => (progressed = resolve))
+    while (!reduce.done)
+      await new Promise<void>((resolve) => {
+        progressed = resolve
+      })
   }
   await sending
   const last = at(reduces, rounds - 1)

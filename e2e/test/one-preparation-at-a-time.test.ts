@@ -21,9 +21,13 @@ test(
     await coordinator.start()
     const deeds: string[] = []
     let open: () => void = () => undefined
-    const gate = new Promise<void>((resolve) => (open = resolve))
+    const gate = new Promise<void>((resolve) => {
+      open = resolve
+    })
     let asked: () => void = () => undefined
-    const firstAsked = new Promise<void>((resolve) => (asked = resolve))
+    const firstAsked = new Promise<void>((resolve) => {
+      asked = resolve
+    })
     const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 10, minVolunteers: 9, seed }))
     const older = await submit(1)
     const life = live(coordinator.url, (host) => ({

@@ -62,7 +62,10 @@ before(async () => {
       .send('<!doctype html><title>link peer</title><script type="module" src="/link-peer-page.js"></script>'),
   )
   await app.listen({ port: 0, host: '127.0.0.1' })
-  browser = await launchBrowser({ gpu: false }).catch((error: Error) => void (noBrowser = error.message))
+  browser = await launchBrowser({ gpu: false }).catch((error: Error) => {
+    noBrowser = error.message
+    return undefined
+  })
 })
 
 after(async () => {

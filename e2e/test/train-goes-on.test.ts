@@ -33,7 +33,10 @@ class Training {
     this.child = startChild({
       name: 'train',
       args: [...base, ...args],
-      onLine: (line) => (this.said.push(line), this.#changed()),
+      onLine: (line) => {
+        this.said.push(line)
+        return this.#changed()
+      },
     })
   }
 

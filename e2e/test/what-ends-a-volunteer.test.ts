@@ -57,7 +57,9 @@ test(
     await eachOf(CODES, async (code) => {
       let made = 0
       let again: () => void = () => undefined
-      const second = new Promise<void>((resolve) => (again = resolve))
+      const second = new Promise<void>((resolve) => {
+        again = resolve
+      })
       const life = live(coordinator.url, (host) => ({
         createExecutor: async (...asked) => {
           if (++made === 1) throw new GridError(code, 'made up by the test.')
@@ -82,7 +84,9 @@ test(
     await eachOf(CODES, async (code) => {
       let welcomes = 0
       let back: () => void = () => undefined
-      const second = new Promise<void>((resolve) => (back = resolve))
+      const second = new Promise<void>((resolve) => {
+        back = resolve
+      })
       const life = live(coordinator.url, (host) => ({
         dialCoordinator: async (path) => {
           const socket = await host.dialCoordinator(path)

@@ -63,7 +63,10 @@ export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[
     counts[i] = (counts[i] ?? 0) + 1
   }
   let next = 0
-  return counts.map((count) => blocks.slice(next, (next += count)))
+  return counts.map((count) => {
+    next += count
+    return blocks.slice(next - count, next)
+  })
 }
 
 /**

@@ -91,7 +91,9 @@ export class CoordinatorLink {
     this.#self ??= { ...newIncarnation(signer.publicKey), signer }
     for (let attempt = 0; !this.#stopped && !signal.aborted; attempt++) {
       try {
-        await this.#connected(signal, () => (attempt = 0))
+        await this.#connected(signal, () => {
+          attempt = 0
+        })
       } catch (error) {
         if (error instanceof Refusal) throw error.reason
         if (this.#stopped || signal.aborted) return
@@ -139,7 +141,15 @@ export class CoordinatorLink {
       signal.addEventListener('abort', onAbort, { once: true })
       socket.onClose = (reason) =>
         fail(new GridError('coordinator-lost', `the connection to the coordinator closed: ${reason}`))
-      socket.onMessage = (text) => this.#received(text, { socket, fail, welcomed: () => (cancelTimer(), onWelcomed()) })
+      socket.onMessage = (text) =>
+        this.#received(text, {
+          socket,
+          fail,
+          welcomed: () => {
+            cancelTimer()
+            return onWelcomed()
+          },
+        })
     })
   }
 

@@ -10,6 +10,7 @@ import {
 } from '@starling-grid/protocol'
 import type { VolunteerPhase, VolunteerStatus } from './host.ts'
 import type { JobSession } from './job-session.ts'
+import type { MemberCore } from './sync/member-state.ts'
 
 /** ms between two statuses */
 const INTERVAL_MS = 100
@@ -104,27 +105,16 @@ export class StatusBoard {
     if (this.#status.phase === 'finished' || this.#status.phase === 'stopped' || this.#status.phase === 'connecting')
       return
     const last = core.tail.at(-1)
+    const heldLoss = last === undefined ? this.#status.loss : last.lossSum / Math.max(last.targets, 1)
     this.#set({
       ...phaseOf(session),
-      mode:
-        core.asyncEpoch === undefined
-          ? core.ring === undefined
-            ? this.#status.mode
-            : core.ring.kind === 'round'
-              ? 'local'
-              : 'ring'
-          : 'async',
+      mode: modeOf(core) ?? this.#status.mode,
       ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
       relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,
       samplesCommitted: this.#earlierSamples + session.ring.samplesHeld + this.#pushedSamples,
       version: core.version?.v ?? 0,
-      loss:
-        core.asyncEpoch !== undefined
-          ? this.#pushedLoss
-          : last === undefined
-            ? this.#status.loss
-            : last.lossSum / Math.max(last.targets, 1),
+      loss: core.asyncEpoch === undefined ? heldLoss : this.#pushedLoss,
       bytesSent: ring.links.bytesSent,
       bytesReceived: ring.links.bytesReceived,
     })
@@ -177,4 +167,11 @@ function runningPhase(flight: { readonly step: number; readonly stage: 'computin
   return flight.stage === 'computing'
     ? { phase: 'computing', detail: `step ${flight.step}` }
     : { phase: 'exchanging', detail: `step ${flight.step}` }
+}
+
+/** undefined: neither in a generation nor in async mode at present */
+function modeOf({ asyncEpoch, ring }: MemberCore): VolunteerStatus['mode'] | undefined {
+  if (asyncEpoch !== undefined) return 'async'
+  if (ring === undefined) return undefined
+  return ring.kind === 'round' ? 'local' : 'ring'
 }

@@ -41,9 +41,18 @@ function open(size: number, t: { after(run: () => Promise<unknown>): void }): Ra
 
 function counting(network: PeerNetwork, count: () => void): PeerNetwork {
   return {
-    dial: (peer, signal) => (count(), network.dial(peer, signal)),
+    dial: (peer, signal) => {
+      count()
+      return network.dial(peer, signal)
+    },
     set onLink(handler: PeerNetwork['onLink']) {
-      network.onLink = handler === undefined ? undefined : (link) => (count(), handler(link))
+      network.onLink =
+        handler === undefined
+          ? undefined
+          : (link) => {
+              count()
+              return handler(link)
+            }
     },
     get onLink() {
       return network.onLink
@@ -287,7 +296,9 @@ test('a rank of the mesh that speaks in a group which it is not in is dropped; t
   if (first === undefined || second === undefined) throw new Error('two groups')
   t.after(() => Promise.all([first.close(), second.close()]))
   const link = await at(networks, 0).dial(at(members, 1), new AbortController().signal)
-  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
   const pair = [first.subgroup([1, 2]), second.subgroup([1, 2])] as const
   const sum = pair[0].allReduce(Int32Array.of(1))
   const generation = fingerprint('1 1,2 0')

@@ -49,7 +49,10 @@ function patientCoordinator(sides: Side[]): LinkHost {
 test('a socket that is given up is followed by another of the same member, and its late end does not cost that one', async () => {
   const sides: Side[] = []
   let welcomed: () => void = () => undefined
-  const nextWelcome = (): Promise<void> => new Promise((resolve) => (welcomed = resolve))
+  const nextWelcome = (): Promise<void> =>
+    new Promise((resolve) => {
+      welcomed = resolve
+    })
   const ending = new AbortController()
   const first = nextWelcome()
   const heard: string[] = []
@@ -86,15 +89,20 @@ test('a thousand reconnects leave one listener on the signal that ends the volun
   const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)]
   let most = 0
   Object.assign(signal, {
-    addEventListener: (type: string, listener: () => void, options?: AddEventListenerOptions) => (
-      listeners.add(listener),
-      (most = Math.max(most, listeners.size)),
-      add(type, listener, options)
-    ),
-    removeEventListener: (type: string, listener: () => void) => (listeners.delete(listener), remove(type, listener)),
+    addEventListener: (type: string, listener: () => void, options?: AddEventListenerOptions) => {
+      listeners.add(listener)
+      most = Math.max(most, listeners.size)
+      return add(type, listener, options)
+    },
+    removeEventListener: (type: string, listener: () => void) => {
+      listeners.delete(listener)
+      return remove(type, listener)
+    },
   })
   let reached: () => void = () => undefined
-  const done = new Promise<void>((resolve) => (reached = resolve))
+  const done = new Promise<void>((resolve) => {
+    reached = resolve
+  })
   let welcomes = 0
   const link = new CoordinatorLink(patientCoordinator(sides), 'flapping', {
     onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))),

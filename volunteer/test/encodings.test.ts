@@ -244,7 +244,9 @@ test('with its residual, each encoding sends in the long run what it was given',
       const wanted = gradient.map((value, i) => value + (residual[i] ?? 0))
       const got = encode(wanted)
       residual = wanted.map((value, i) => value - (got[i] ?? 0))
-      got.forEach((value, i) => (sent[i] = (sent[i] ?? 0) + value))
+      got.forEach((value, i) => {
+        sent[i] = (sent[i] ?? 0) + value
+      })
     }
     gradient.forEach((value, i) =>
       assert.ok(

@@ -94,7 +94,10 @@ function at<T>(values: readonly T[], index: number): T {
 /** Park and Miller's generator: enough to shuffle, the same on every machine. */
 function seeded(seed: number): (below: number) => number {
   let state = (seed % 2147483646) + 1
-  return (below) => (state = (state * 48271) % 2147483647) % below
+  return (below) => {
+    state = (state * 48271) % 2147483647
+    return state % below
+  }
 }
 
 test('frames in any order give the same bytes, with every algorithm', () => {

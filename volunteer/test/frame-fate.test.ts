@@ -39,14 +39,15 @@ function inRing() {
   return core
 }
 
+/** What happens to frames of another generation; all others are stale. */
+const HARMLESS: Partial<Record<FrameType, string>> = { fetch: 'serve', heartbeat: 'ignore', greeting: 'ignore' }
+
 test('every kind of frame is fenced: none of an older or newer generation is taken', () => {
   const core = inRing()
   for (const type of Object.keys(FRAME_TYPES) as FrameType[])
     for (const generation of [0, 6, 8, 0xffffffff]) {
       const fate = fateOf(core, before, { type, generation })
-      const harmless =
-        type === 'fetch' ? 'serve' : type === 'heartbeat' || type === 'greeting' ? 'ignore' : 'generation-stale'
-      assert.equal(fate, harmless, `${type} of generation ${generation}`)
+      assert.equal(fate, HARMLESS[type] ?? 'generation-stale', `${type} of generation ${generation}`)
     }
 })
 

@@ -9,7 +9,10 @@ import { gradientBuckets, type GradientLayout } from '../src/sync/gradient-bucke
 const MIB = 256 * 1024
 function layoutOf(lengths: readonly number[], trained = lengths.length): GradientLayout {
   let total = 0
-  const entries = lengths.map((length) => ({ offset: (total += length) - length }))
+  const entries = lengths.map((length) => {
+    total += length
+    return { offset: total - length }
+  })
   return { entries, total, trained: entries[trained]?.offset ?? total }
 }
 

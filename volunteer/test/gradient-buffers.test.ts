@@ -9,7 +9,9 @@ function pending(): {
   readonly fail: (why: Error) => void
 } {
   let [finish, fail]: [() => void, (why: Error) => void] = [() => undefined, () => undefined]
-  const done = new Promise<string>((resolve, reject) => ([finish, fail] = [() => resolve('done'), reject]))
+  const done = new Promise<string>((resolve, reject) => {
+    ;[finish, fail] = [() => resolve('done'), reject]
+  })
   return { done, finish, fail }
 }
 

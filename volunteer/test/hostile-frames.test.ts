@@ -182,7 +182,9 @@ test('a request for a state is answered with what was asked for at most, or refu
     mayServe: () => true,
     promised: () => 5,
     bytesOf: () => state,
-    send: (_, { payload }) => void (sent += payload.byteLength),
+    send: (_, { payload }) => {
+      sent += payload.byteLength
+    },
   })
   for (let i = 0; i < 5000 * TIMES; i++) {
     const text = new TextDecoder().decode(request.payload)
@@ -251,14 +253,19 @@ test('bytes that are no frame cost their sender the link, and nobody else', asyn
     () => Promise.reject(new Error('internal: no relay')),
     {
       onFrame: () => undefined,
-      onLost: (_, why) => (lost.push(why), told()),
+      onLost: (_, why) => {
+        lost.push(why)
+        return told()
+      },
     },
     { clock: systemClock },
   )
   const network = grid.join(far)
   for (let i = 0; i < 200 * TIMES; i++) {
     const link = await network.dial(near, never)
-    const ended = new Promise<void>((resolve) => (told = resolve))
+    const ended = new Promise<void>((resolve) => {
+      told = resolve
+    })
     const bytes = packFrame({ ...request, type: 'partial' })
     await link.send(
       stranger.below(2) === 0

@@ -44,12 +44,21 @@ function join(
       grid.join(id),
       openRelay,
       {
-        onFrame: (from, frame) => (seen.frames.push({ from, frame }), wake()),
-        onLost: (member, why, error) => (seen.lost.push({ member, why, error }), wake()),
+        onFrame: (from, frame) => {
+          seen.frames.push({ from, frame })
+          return wake()
+        },
+        onLost: (member, why, error) => {
+          seen.lost.push({ member, why, error })
+          return wake()
+        },
       },
       { clock: systemClock, linkOpenMs },
     ),
-    next: () => new Promise((resolve) => (wake = resolve)),
+    next: () =>
+      new Promise((resolve) => {
+        wake = resolve
+      }),
   }
   return seen
 }
@@ -85,12 +94,15 @@ test('links that were awaited and never came leave nothing behind, neither in th
   const counted = new Proxy(signal, {
     get(target, key) {
       if (key === 'addEventListener')
-        return (...args: Parameters<AbortSignal['addEventListener']>) => (listeners++, target.addEventListener(...args))
+        return (...args: Parameters<AbortSignal['addEventListener']>) => {
+          listeners++
+          return target.addEventListener(...args)
+        }
       if (key === 'removeEventListener')
-        return (...args: Parameters<AbortSignal['removeEventListener']>) => (
-          listeners--,
-          target.removeEventListener(...args)
-        )
+        return (...args: Parameters<AbortSignal['removeEventListener']>) => {
+          listeners--
+          return target.removeEventListener(...args)
+        }
       return Reflect.get(target, key, target) as unknown
     },
   })
@@ -125,7 +137,9 @@ test('two links between a pair are one connection until the last of them closes'
   const received = a.next()
   await links[1]?.send(packFrame(frame(1)))
   await received
-  const closed = new Promise<void>((resolve) => links[0] !== undefined && (links[0].onClose = () => resolve()))
+  const closed = new Promise<void>((resolve) => {
+    if (links[0] !== undefined) links[0].onClose = () => resolve()
+  })
   links[0]?.close('one of two')
   await closed
   await new Promise((resolve) => setTimeout(resolve, 0)) // the memory link tells the other side in its next task
@@ -172,7 +186,9 @@ test('frames of a relayed pair take the relay, also after a direct link opened a
   const direct: Frame[] = []
   const relayed: Frame[] = []
   const network = grid.join(far)
-  network.onLink = (link) => (link.onFrame = (bytes) => direct.push(unpackFrame(bytes)))
+  network.onLink = (link) => {
+    link.onFrame = (bytes) => direct.push(unpackFrame(bytes))
+  }
   const relay = async (): Promise<PeerLink> => recording(far, relayed)
   const a = join(grid, near, relay)
   await a.set.ensure(far, 'relay', never)

@@ -38,7 +38,10 @@ function setUp(innerSteps: number, fragments = 1) {
   const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
   const asked: string[][] = []
   const batches = {
-    of: async (blocks: readonly BlockId[]) => (asked.push([...blocks]), batchOf(blocks)),
+    of: async (blocks: readonly BlockId[]) => {
+      asked.push([...blocks])
+      return batchOf(blocks)
+    },
   } as unknown as Batches
   const rounds = new LocalRounds({
     rule: { layout, optimizer },
@@ -254,10 +257,10 @@ test('what a fragment learned after it left stays with the member and joins the 
   for (const { rounds: one, compute } of [first, again]) {
     const local = compute.localGradient.bind(compute)
     const seen: Float32Array[] = []
-    compute.localGradient = (lease, parameters, batch) => (
-      seen.push(parameters.slice()),
-      local(lease, parameters, batch)
-    )
+    compute.localGradient = (lease, parameters, batch) => {
+      seen.push(parameters.slice())
+      return local(lease, parameters, batch)
+    }
     await one.run({ ...order, base: next, parameters: moved, blocks: blocks(4, 5, 6, 7) })
     started.push([...(seen[0] ?? [])])
   }

@@ -25,7 +25,9 @@ test('a dial reaches the member that listens, under the dialler’s name', async
     link.onFrame = (frame) => void link.send(Uint8Array.from(frame))
   }
   const link = await dialler.dial(far, new AbortController().signal)
-  const echo = new Promise<Uint8Array>((resolve) => (link.onFrame = resolve))
+  const echo = new Promise<Uint8Array>((resolve) => {
+    link.onFrame = resolve
+  })
   await link.send(Uint8Array.of(1, 2, 3))
   assert.deepEqual([...(await echo)], [1, 2, 3])
   assert.deepEqual(seen, [near])
@@ -47,7 +49,9 @@ test('a network that stops closes its links and is gone', async () => {
   const listener = grid.join(far)
   listener.onLink = () => {}
   const link = await dialler.dial(far, new AbortController().signal)
-  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
   listener.stop()
   assert.match(await closed, /the network stopped/)
   await assert.rejects(dialler.dial(far, new AbortController().signal))
@@ -63,7 +67,9 @@ const silentChannel: Channel = { bufferedBytes: 0, write() {}, close() {} }
 
 test('an oversize frame from the other side closes the link', async () => {
   const link = new ChannelLink(far, silentChannel)
-  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
   link.received(new Uint8Array(1024 * 1024))
   assert.match(await closed, /at most/)
 })
@@ -72,5 +78,10 @@ test('a close that nobody watched is told to whoever asks later', async () => {
   const link = new ChannelLink(far, silentChannel)
   link.close('early')
   await Promise.resolve()
-  assert.equal(await new Promise<string>((resolve) => (link.onClose = resolve)), 'early')
+  assert.equal(
+    await new Promise<string>((resolve) => {
+      link.onClose = resolve
+    }),
+    'early',
+  )
 })

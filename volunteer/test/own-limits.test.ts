@@ -82,7 +82,12 @@ test('threat 53: what is submitted at once is bounded, and small models stay one
 test('threat 53: a job that loses the GPU three times in an hour is declined for hours, also after a restart', async () => {
   let now = 1e12
   let text: string | undefined
-  const kept = { read: async () => text, write: async (given: string) => void (text = given) }
+  const kept = {
+    read: async () => text,
+    write: async (given: string) => {
+      text = given
+    },
+  }
   const [bad, slow] = [jobId('a'), jobId('b')]
   const first = new DeclinedJobs(kept, () => now)
   await first.load()
@@ -119,7 +124,9 @@ test('threat 52: no byte beyond the upload limit leaves; the next hour has its o
   const [near, far] = [memberId('a'), memberId('b')]
   const network = meteredNetwork(grid.join(near), (bytes) => budget.take(bytes))
   const arrived: number[] = []
-  grid.join(far).onLink = (link: PeerLink) => (link.onFrame = (bytes) => arrived.push(bytes.byteLength))
+  grid.join(far).onLink = (link: PeerLink) => {
+    link.onFrame = (bytes) => arrived.push(bytes.byteLength)
+  }
   const link = await network.dial(far, new AbortController().signal)
   await link.send(new Uint8Array(600))
   await assert.rejects(link.send(new Uint8Array(600)), { code: 'own-limit' })

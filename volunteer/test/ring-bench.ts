@@ -50,8 +50,12 @@ export class Gate {
   readonly #opened: Promise<void>
 
   constructor() {
-    this.arrived = new Promise((resolve) => (this.#arrive = resolve))
-    this.#opened = new Promise((resolve) => (this.open = resolve))
+    this.arrived = new Promise((resolve) => {
+      this.#arrive = resolve
+    })
+    this.#opened = new Promise((resolve) => {
+      this.open = resolve
+    })
   }
 
   pass(): Promise<void> {

@@ -228,11 +228,16 @@ for (const [encoding, exchange] of WAYS)
     const [total, exact, forgetful] = [new Float64Array(length), new Float64Array(length), new Float64Array(length)]
     const gradients = shares(size, length, 9) // the same in each step: without feedback its error is, too
     for (let step = 0; step < steps; step++) {
-      reduce({ encoding, exchange, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach(
-        (sum, i) => (total[i] = (total[i] ?? 0) + sum),
-      )
-      reduce({ encoding, exchange, gradients }).sums[0]?.forEach((sum, i) => (forgetful[i] = (forgetful[i] ?? 0) + sum))
-      for (const gradient of gradients) gradient.forEach((value, i) => (exact[i] = (exact[i] ?? 0) + value))
+      reduce({ encoding, exchange, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach((sum, i) => {
+        total[i] = (total[i] ?? 0) + sum
+      })
+      reduce({ encoding, exchange, gradients }).sums[0]?.forEach((sum, i) => {
+        forgetful[i] = (forgetful[i] ?? 0) + sum
+      })
+      for (const gradient of gradients)
+        gradient.forEach((value, i) => {
+          exact[i] = (exact[i] ?? 0) + value
+        })
       feedbacks = feedbacks.map(swapped)
     }
     const left = (i: number): number => feedbacks.reduce((sum, { residual }) => sum + (residual[i] ?? 0), 0)
@@ -258,7 +263,10 @@ test('numbers so small that their scale has hardly any bits keep their signs', (
   for (const encoding of LOSSY) {
     const [sum] = reduce({
       encoding,
-      gradients: shares(2, 2, 1).map((gradient) => (gradient.set([190 * smallest, -190 * smallest]), gradient)),
+      gradients: shares(2, 2, 1).map((gradient) => {
+        gradient.set([190 * smallest, -190 * smallest])
+        return gradient
+      }),
     }).sums
     assert.ok(sum !== undefined && (sum[0] ?? 0) > 0 && (sum[1] ?? 0) < 0, `${encoding}: ${sum?.join()}`)
   }

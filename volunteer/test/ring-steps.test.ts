@@ -19,7 +19,9 @@ class Pair {
     (i) =>
       new RingSteps({
         forward: (frame) => void this.waiting.push({ to: 1 - i, frame: unpackFrame(packFrame(frame)) }),
-        onSum: (sum) => (this.sums[i] = sum),
+        onSum: (sum) => {
+          this.sums[i] = sum
+        },
       }),
   )
 

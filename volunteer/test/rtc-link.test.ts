@@ -189,7 +189,12 @@ test('text on an open link closes it', async () => {
   const { connection, link } = begin(true)
   connection.channel.open()
   connection.channel.deliverFrame('greeting')
-  const closed = new Promise<string>((resolve) => void link.then((open) => (open.onClose = resolve)))
+  const closed = new Promise<string>(
+    (resolve) =>
+      void link.then((open) => {
+        open.onClose = resolve
+      }),
+  )
   await link
   connection.channel.deliver('hello')
   assert.match(await closed, /text/)
@@ -361,7 +366,9 @@ test('a stop ends links, dials and signalling, and says when all is released', a
   const dial = network.dial(far, patience)
   client.complete(0)
   const link = await dial
-  const closed = new Promise<string>((resolve) => (link.onClose = resolve))
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
   const waiting = network.dial(far, patience)
   network.stop()
   await assert.rejects(waiting, { code: 'cancelled' })

@@ -66,19 +66,19 @@ function bench(speed: number, buckets = false) {
   const asked: number[] = []
   const batches = {
     blockSamples: BLOCK_SAMPLES,
-    of: async (blocks: readonly BlockId[]) => (
-      asked.push(blocks.length),
-      (compute.samplesPerSecond = speed),
-      batchOf(blocks)
-    ),
+    of: async (blocks: readonly BlockId[]) => {
+      asked.push(blocks.length)
+      compute.samplesPerSecond = speed
+      return batchOf(blocks)
+    },
   } as unknown as Batches
   const early: Float32Array[] = []
   const encodes: boolean[] = []
   const gradient = compute.heldGradient.bind(compute)
-  compute.heldGradient = (lease, batch, wanted) => (
-    encodes.push(wanted?.encode !== undefined),
-    gradient(lease, batch, wanted)
-  )
+  compute.heldGradient = (lease, batch, wanted) => {
+    encodes.push(wanted?.encode !== undefined)
+    return gradient(lease, batch, wanted)
+  }
   const encode: EncodeOrder = { encoding: 'int8', runs: [[], [{ start: 0, end: 6 }]], losses: 0, cpuMsPerMillion: 1 }
   const ranges = [
     { start: 6, end: held.layout.total },

@@ -184,7 +184,10 @@ test('what members could not send comes from the coordinator, from the first mis
     ]),
   )
   const asked: number[] = []
-  const bytes = await table.fetch.fetch(wanted, [one], never, async (from) => (asked.push(from), state.slice(from)))
+  const bytes = await table.fetch.fetch(wanted, [one], never, async (from) => {
+    asked.push(from)
+    return state.slice(from)
+  })
   assert.deepEqual(bytes, state)
   assert.deepEqual(asked, [2 * FETCH_CHUNK_BYTES])
 })
@@ -233,7 +236,10 @@ test('answers of an older generation change nothing', async () => {
       [
         one,
         {
-          change: (frame) => (table.fetch.accept(one, { ...frame, generation: 4, payload: new Uint8Array(3) }), frame),
+          change: (frame) => {
+            table.fetch.accept(one, { ...frame, generation: 4, payload: new Uint8Array(3) })
+            return frame
+          },
         },
       ],
     ]),

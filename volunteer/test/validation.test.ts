@@ -23,17 +23,23 @@ async function validate(batchOf: (block: BlockId) => void, pull: () => void = ()
     {
       send: (message) => void said.push(message),
       compute: { evaluate: async () => ({ lossSum: 1, targets: 2, correct: 1 }) },
-      batches: { of: async ([block]) => (batchOf(block as BlockId), BATCH) },
-      parametersOf: async (version) => (pull(), { version, parameters: new Float32Array(1) }),
+      batches: {
+        of: async ([block]) => {
+          batchOf(block as BlockId)
+          return BATCH
+        },
+      },
+      parametersOf: async (version) => {
+        pull()
+        return { version, parameters: new Float32Array(1) }
+      },
     },
   )
-  return said.map((message) =>
-    message.type === 'validated'
-      ? message.lease.block
-      : message.type === 'gave-back'
-        ? `gave back ${message.leases.map(({ block }) => block).join(' ')}: ${message.code}`
-        : message.type,
-  )
+  return said.map((message) => {
+    if (message.type === 'validated') return message.lease.block
+    if (message.type !== 'gave-back') return message.type
+    return `gave back ${message.leases.map(({ block }) => block).join(' ')}: ${message.code}`
+  })
 }
 
 const failing = (code: ErrorCode) => (): never => {

@@ -136,11 +136,13 @@ async function encodings(group: Communicator): Promise<void> {
       const sum = await group.allReduce(valuesOf(group.rank, length), { algorithm, encoding })
       await requireEqualBytes(group, sum, `${encoding.type} over ${algorithm}`)
       if (group.size === 1 && (encoding.type === 'f16' || encoding.type === 'int8')) continue
-      const residual =
-        encoding.type === 'power-sgd' ? next.residual : encoding.type === 'f32' ? undefined : encoding.feedback?.next
+      const ofOthers = encoding.type === 'top-k' || encoding.type === 'int8' ? encoding.feedback?.next : undefined
+      const residual = encoding.type === 'power-sgd' ? next.residual : ofOthers
       check(residual !== undefined && residual.some((value) => value !== 0), `${encoding.type} lost nothing`)
       const behind = await group.allReduce(residual)
-      sum.forEach((value, i) => (sum[i] = value + (behind[i] ?? 0)))
+      sum.forEach((value, i) => {
+        sum[i] = value + (behind[i] ?? 0)
+      })
       const expected = expectedSum(group.size, length)
       // One rounding of the largest number may be in every other one of its block.
       expected.magnitude.fill(expected.magnitude.reduce((most, value) => Math.max(most, value), 0))
@@ -268,7 +270,11 @@ async function subgroups(group: Communicator): Promise<void> {
 async function barriers(group: Communicator): Promise<void> {
   let left = false
   const late = group.rank === 0
-  const waiting = late ? undefined : group.barrier().then(() => (left = true))
+  const waiting = late
+    ? undefined
+    : group.barrier().then(() => {
+        left = true
+      })
   // The others' barriers cannot be over while rank 0 has not come; a message of its own is sure to be here before it
   // does.
   if (group.rank !== 0) await group.recv(new Uint8Array(1), 0)

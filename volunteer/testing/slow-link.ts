@@ -40,5 +40,9 @@ function slowLink(link: PeerLink, line: Line): PeerLink {
     const onItsWay = frame.slice() // the sender uses its memory again
     setTimeout(() => void send(onItsWay).catch(() => undefined), line.latencyMs) // a closed link says so itself
   }
-  return Object.assign(link, { send: (frame: Uint8Array<ArrayBuffer>) => (last = last.then(() => take(frame))) })
+  return Object.assign(link, {
+    send: (frame: Uint8Array<ArrayBuffer>) => {
+      last = last.then(() => take(frame))
+    },
+  })
 }

@@ -34,7 +34,9 @@ export class Plot {
     this.#chart = new uPlot(this.#describe(element, options), dataOf(series), element)
     this.#resize = new ResizeObserver(() => this.#chart.setSize({ width: element.clientWidth, height: HEIGHT }))
     this.#resize.observe(element)
-    this.#chart.over.addEventListener('dblclick', () => (this.#zoomed = false))
+    this.#chart.over.addEventListener('dblclick', () => {
+      this.#zoomed = false
+    })
   }
 
   update(series: Series): void {
@@ -88,7 +90,11 @@ export class Plot {
         },
       ],
       hooks: {
-        setSelect: [(chart) => (this.#zoomed ||= chart.select.width > 0)],
+        setSelect: [
+          (chart) => {
+            this.#zoomed ||= chart.select.width > 0
+          },
+        ],
         setCursor: [(chart) => options.onCursor(chart.cursor.idx ?? null)],
         draw: [(chart) => drawMissing(chart, this.#series.missing, colour.warning)],
       },

@@ -61,7 +61,10 @@ export function xValues(steps: readonly StepPoint[], axis: XAxis, startedAt: num
       return steps.map((point) => (point.at - startedAt) / 1000)
     case 'samples': {
       let total = 0
-      return steps.map((point) => (total += point.samples))
+      return steps.map((point) => {
+        total += point.samples
+        return total
+      })
     }
     default:
       return axis satisfies never

@@ -109,7 +109,7 @@ function Node(props: { readonly node: RingNode; readonly self: boolean; readonly
 function Name(props: { readonly node: RingNode; readonly self: boolean }) {
   const { angle, member } = props.node
   const [across, down] = [Math.cos(angle), Math.sin(angle)]
-  const anchor = across > 0.35 ? 'start' : across < -0.35 ? 'end' : 'middle'
+  const anchor = anchorOf(across)
   const x = (RING_RADIUS + 13) * across
   const y = (RING_RADIUS + 16) * down + (anchor === 'middle' && down < 0 ? -5 : 1)
   return (
@@ -142,4 +142,10 @@ function inWords(nodes: readonly RingNode[], pattern: FlightPattern): string {
     ({ from, to }) => ` The link from ${from.member.name} to ${to.member.name} goes through the coordinator.`,
   )
   return `${plural(nodes.length, 'volunteer')} in this order: ${names}.${detours.join('')}`
+}
+
+/** On which side of its point a label stands, by the cosine of the point's angle. */
+function anchorOf(across: number): 'start' | 'middle' | 'end' {
+  if (across > 0.35) return 'start'
+  return across < -0.35 ? 'end' : 'middle'
 }

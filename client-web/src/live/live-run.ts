@@ -23,8 +23,12 @@ export function createLiveRun(ownerToken?: string): LiveRun {
       token.value = undefined
       forgetOwnerToken()
     },
-    onMessage: (message) => (history.value = applyWatch(history.value, message)),
-    onLink: (next) => (link.value = next),
+    onMessage: (message) => {
+      history.value = applyWatch(history.value, message)
+    },
+    onLink: (next) => {
+      link.value = next
+    },
   })
   return { history, link, token, start: () => socket.start(), retryNow: () => socket.retryNow() }
 }

@@ -104,7 +104,9 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
       })
       watchers.add(watcher)
       socket.on('close', () => watchers.delete(watcher))
-      socket.on('pong', () => (watcher.aliveAt = clock.awake()))
+      socket.on('pong', () => {
+        watcher.aliveAt = clock.awake()
+      })
       socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, clock, access, runs }))
       tell([watcher], runs)
     },

@@ -95,19 +95,15 @@ export class ParameterServer {
     if (remembered.square !== undefined) memory.square?.set(remembered.square)
     const rule = { layout, optimizer }
     const shards = keyRanges(layout.total, threads).map((range) => ({ rule, range, memory }))
+    const here = (): Promise<ShardPool> | ShardPool =>
+      threads > 0 ? shardThreads(shards, { clock }) : localShards(shards)
     const pool =
-      processes !== undefined
-        ? await remoteShards(processes, { rule, memory, compensated: this.#compensates })
-        : threads > 0
-          ? await shardThreads(shards, { clock })
-          : localShards(shards)
+      processes === undefined
+        ? await here()
+        : await remoteShards(processes, { rule, memory, compensated: this.#compensates })
     const { step, scalars } = optimizerState
-    const place =
-      processes !== undefined
-        ? `${processes.length} processes`
-        : threads > 0
-          ? `${shards.length} threads`
-          : "the coordinator's own thread"
+    const ownThreads = threads > 0 ? `${shards.length} threads` : "the coordinator's own thread"
+    const place = processes === undefined ? ownThreads : `${processes.length} processes`
     this.#running = {
       memory,
       pool,

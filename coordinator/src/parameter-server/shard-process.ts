@@ -56,7 +56,9 @@ function connection({ url, range, token, log }: ShardProcessOptions, signal: Abo
       if (statusCode === UNAUTHORIZED) reject(new GridError('token-required', `${url} does not take this owner token`))
       socket.terminate()
     })
-    socket.on('error', (error) => (why = describeError(error)))
+    socket.on('error', (error) => {
+      why = describeError(error)
+    })
     socket.on('close', (code, reason) => {
       signal.removeEventListener('abort', stop)
       if (code === CLOSE_POLICY && reason.length > 0) reject(new GridError('usage', String(reason)))

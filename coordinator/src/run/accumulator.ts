@@ -27,17 +27,15 @@ export const emptySum = (): OpenSum => EMPTY
 /**
  * K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for.
  */
-export function pushesPerVersion({ config, workers }: RunState): number {
+export function pushesPerVersion(state: RunState): number {
+  return Math.max(1, Math.min(pushesAsked(state), state.config.batchBlocks))
+}
+
+function pushesAsked({ config, workers }: RunState): number {
   const { update, proportion } = config.async
-  const wanted =
-    update === 'each'
-      ? 1
-      : update === 'all'
-        ? workers.size
-        : proportion > 1
-          ? proportion
-          : Math.ceil(proportion * workers.size)
-  return Math.max(1, Math.min(wanted, config.batchBlocks))
+  if (update === 'each') return 1
+  if (update === 'all') return workers.size
+  return proportion > 1 ? proportion : Math.ceil(proportion * workers.size)
 }
 
 /** Blocks of one lease: K of them are one global batch, so that a version has as many samples as a step of the ring. */

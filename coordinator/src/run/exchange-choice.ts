@@ -155,11 +155,8 @@ function costsOf(
 ): { readonly exchange: ExchangeCosts; readonly computeMs: number; readonly text: string } | undefined {
   const last = measured[current] ?? measured.ring ?? measured.butterfly
   if (last === undefined || latencyMs === undefined || members < 2) return undefined
-  const bytesPerMs = bytesPerMsOf(
-    last === measured[current] ? current : last === measured.ring ? 'ring' : 'butterfly',
-    last,
-    { bytes, latencyMs },
-  )
+  const others = last === measured.ring ? 'ring' : 'butterfly'
+  const bytesPerMs = bytesPerMsOf(last === measured[current] ? current : others, last, { bytes, latencyMs })
   const predicted = exchangeTimes({ members, bytes, latencyMs, bytesPerMs }, last.computeMs)
   const of = (exchange: Exchange): number =>
     measured[exchange]?.members === members ? (measured[exchange]?.exchangeMs ?? 0) : predicted[exchange]

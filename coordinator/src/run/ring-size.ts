@@ -48,12 +48,10 @@ export function bestSize({ speeds, samples, times, butterflyMs = () => undefined
   const cost = fit(times)
   const all = speeds.length
   let sum = 0
-  const steps = speeds.map(
-    (speed, i) => (
-      (sum += speed),
-      (1000 * samples) / Math.max(sum, 1e-3) + (butterflyMs(i + 1) ?? ringMs(i + 1, cost))
-    ),
-  )
+  const steps = speeds.map((speed, i) => {
+    sum += speed
+    return (1000 * samples) / Math.max(sum, 1e-3) + (butterflyMs(i + 1) ?? ringMs(i + 1, cost))
+  })
   const allMs = steps[all - 1] ?? 0
   const shortest = Math.min(LEAST, all) - 1
   const best = steps.reduce(

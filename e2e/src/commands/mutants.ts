@@ -67,7 +67,11 @@ async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
   const began = performance.now()
   const line = new ProgressLine()
   const tree = await Tree.open()
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => (tree.remove(), process.exit(1)))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.once(signal, () => {
+      tree.remove()
+      process.exit(1)
+    })
   try {
     const tried = await tryAll(tree, chosen, line)
     const survivors = tried.filter(({ outcome }) => outcome.verdict === 'passed')

@@ -102,7 +102,10 @@ export class ModelCoordinator {
   }
 
   #tick(): void {
-    this.#clock.after(TICK_MS, () => (this.feed({ type: 'tick' }), this.#tick()))
+    this.#clock.after(TICK_MS, () => {
+      this.feed({ type: 'tick' })
+      this.#tick()
+    })
   }
 
   #carryOut(effect: Effect, delay: number): void {

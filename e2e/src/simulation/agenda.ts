@@ -66,7 +66,10 @@ export class Agenda {
   release(end: string): void {
     this.#stopped.delete(end)
     for (const [name, { queue }] of this.#lanes)
-      if (name.includes(end)) queue.forEach((errand, i) => (queue[i] = { ...errand, by: this.now + LATENCY_MS }))
+      if (name.includes(end))
+        queue.forEach((errand, i) => {
+          queue[i] = { ...errand, by: this.now + LATENCY_MS }
+        })
   }
 
   /** Lanes on which something is under way that can arrive. */
@@ -89,7 +92,11 @@ export class Agenda {
     for (const task of this.#tasks)
       if (task.from <= this.now) total += (ready.push({ weight: 1, queue: this.#tasks, task }), 1)
     let drawn = this.#dice.fraction() * total
-    const chosen = ready.find(({ weight }) => (drawn -= weight) < 0) ?? ready.at(-1)
+    const chosen =
+      ready.find(({ weight }) => {
+        drawn -= weight
+        return drawn < 0
+      }) ?? ready.at(-1)
     if (chosen === undefined) return undefined
     if (chosen.task !== undefined) return remove(this.#tasks, chosen.task)
     return this.#takeFrom(chosen.queue)

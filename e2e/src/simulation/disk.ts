@@ -79,7 +79,10 @@ export class Disk {
       fails ? RETRY_MS : dice.between(0, scenario.diskMs),
       () => `${this.#user.name} ${fails ? 'tries its disk again' : `wrote ${rows.length} rows`}`,
       () => {
-        if (!this.#user.alive) return void (counts.lostDecisions += batch.length)
+        if (!this.#user.alive) {
+          counts.lostDecisions += batch.length
+          return
+        }
         if (agenda.now < this.#failsUntil) return this.#writeLater(batch, rows)
         this.#writing = false
         this.#leave(batch, rows)

@@ -117,14 +117,18 @@ export class Faults {
           ({ connection }) => connection?.up === true,
         )
       case 'socket-loss-in-exchange':
-        return this.#withVolunteer((volunteer) => (volunteer.breaksAt = this.#context.dice.pick(MOMENTS)))
+        return this.#withVolunteer((volunteer) => {
+          volunteer.breaksAt = this.#context.dice.pick(MOMENTS)
+        })
       case 'all-sockets-lost':
         for (const { connection } of this.#victims.volunteers) connection?.break()
         return true
       case 'coordinator-crash':
         return this.#withCoordinator((coordinator) => this.#victims.crashCoordinator(coordinator))
       case 'crash-between-effects':
-        return this.#withCoordinator((coordinator) => (coordinator.doomed = true))
+        return this.#withCoordinator((coordinator) => {
+          coordinator.doomed = true
+        })
       case 'takeover':
         return this.#withCoordinator(() => this.#victims.takeOver())
       case 'spurious-abort':

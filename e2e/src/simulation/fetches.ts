@@ -8,6 +8,12 @@ import type { Replica } from './replica.ts'
 /** of the answers between members: how many come twice, because the question was repeated */
 const REPEATED = 0.25
 
+/** what counts as one fetch, for a newcomer that learns and for a member of a ballot */
+const COUNTED = {
+  state: { learning: 'prefetches', forming: 'stateFetches' },
+  reduced: { learning: 'followedSteps', forming: 'catchUps' },
+} as const
+
 /** ms instead of Scenario.transferMs for a member that lost its coordinator: its network is bad */
 const BAD_NETWORK_MS = 8000
 
@@ -84,9 +90,7 @@ export class Fetches {
     if (answer === undefined && kind === 'reduced') return this.#asker.take({ type: 'reduced-missing', gen })
     if (answer === undefined) return this.#failed(gen, source)
     const learning = this.#asker.core.learning?.gen === gen
-    this.#context.counts[
-      kind === 'state' ? (learning ? 'prefetches' : 'stateFetches') : learning ? 'followedSteps' : 'catchUps'
-    ]++
+    this.#context.counts[COUNTED[kind][learning ? 'learning' : 'forming']]++
     if (kind === 'state') this.#state = { version, counts: answer }
     else this.#reduced = { version, sum: answer }
     this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', gen, version })

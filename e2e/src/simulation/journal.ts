@@ -155,7 +155,7 @@ export class Chronicle {
       case 'mode':
         this.#raise('mode epoch', this.#modeEpoch, entry.modeEpoch)
         this.#modeEpoch = entry.modeEpoch
-        this.#counts[entry.mode === 'async' ? 'ringToAsync' : this.#mode === 'async' ? 'asyncToRing' : 'localChanges']++
+        this.#counts[changeOf(this.#mode, entry.mode)]++
         this.#mode = entry.mode
         return
       case 'lease':
@@ -304,4 +304,9 @@ export class Chronicle {
     if (!this.hasCheckpoint(this.head))
       this.#violations.report('I9', 'the run is finished and its last version is not durable')
   }
+}
+
+function changeOf(from: string, to: string): 'ringToAsync' | 'asyncToRing' | 'localChanges' {
+  if (to === 'async') return 'ringToAsync'
+  return from === 'async' ? 'asyncToRing' : 'localChanges'
 }

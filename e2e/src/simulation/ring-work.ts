@@ -164,7 +164,9 @@ export class RingWork {
     this.#early ??= { before: replica.counts.slice() }
     const sums = new Float32Array(frame.payload.slice().buffer)
     const start = (bucketsOf(replica.counts.length)[frame.bucket]?.start ?? 0) + frame.offset
-    sums.forEach((sum, i) => (replica.counts[start + i] = (replica.counts[start + i] ?? 0) + sum))
+    sums.forEach((sum, i) => {
+      replica.counts[start + i] = (replica.counts[start + i] ?? 0) + sum
+    })
   }
 
   appliedEarly(): { readonly before: Float32Array } | undefined {

@@ -151,7 +151,8 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
       : (options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring')
   const seats = dice.between(2, 4)
   const off = options.off ?? ALL_RULES_ON
-  const faults = options.guests === true ? dice.between(1, 4) : heavy ? dice.between(15, 29) : dice.between(2, 9)
+  const [fewest, most] = heavy ? [15, 29] : [2, 9]
+  const faults = options.guests === true ? dice.between(1, 4) : dice.between(fewest, most)
   const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
   const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
   const drawn = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
@@ -162,8 +163,7 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   )
   const withGuest = config.blocks === GUEST_RUN[1]
   const defect = withGuest ? 'no-ring-steps' : drawn
-  const computeMs =
-    config.blocks === LONG_RUN[1] ? QUICK_MS : withGuest ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
+  const computeMs = computeMsOf(config.blocks, dice)
   const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
@@ -204,11 +204,7 @@ function configOf(
   off: RulesOff,
 ): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {
   const job = jobId('simulated')
-  const [epochs, blocks, batchBlocks] = guests
-    ? GUEST_RUN
-    : dice.chance(LONG_RUNS)
-      ? LONG_RUN
-      : (dice.pick(SHAPES) ?? [2, 6, 3])
+  const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : drawShape(dice)
   return {
     job,
     genesis: genesis(job, 'counts', 0),
@@ -231,4 +227,13 @@ function configOf(
       ...(guests ? GUEST_TIMING : {}),
     },
   }
+}
+
+function drawShape(dice: Dice): readonly [epochs: number, blocks: number, batchBlocks: number] {
+  return dice.chance(LONG_RUNS) ? LONG_RUN : (dice.pick(SHAPES) ?? [2, 6, 3])
+}
+
+function computeMsOf(blocks: number, dice: Dice): number {
+  if (blocks === LONG_RUN[1]) return QUICK_MS
+  return blocks === GUEST_RUN[1] ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
 }

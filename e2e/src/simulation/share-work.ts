@@ -92,7 +92,10 @@ export class ShareWork {
     const most = dice.pick([1, 2, Number.POSITIVE_INFINITY]) ?? 1
     const blocks = nextBlocksOf(this.#worker.coreOf(gen), { gen, step, most, blockMs })
     if (blocks === 'over') return
-    if (blocks === 'wait') return void (this.#waiting = share)
+    if (blocks === 'wait') {
+      this.#waiting = share
+      return
+    }
     if (blocks === 'sealed') return this.#computed(share)
     const failure = this.#context.shards.failure(id, blocks, agenda.now)
     if (failure !== undefined) return this.#worker.cannotRead(gen, blocks, failure)

@@ -207,9 +207,10 @@ export class VolunteerProcess implements Peer {
     const ring = 'gen' in input && this.#lingering?.gen === input.gen ? this.#lingering : undefined
     if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
     else
-      ring.reactFor(this.core, input, (effect) =>
-        effect.type === 'halt' ? (this.#lingering = undefined) : this.#carryOutAlive(effect, ring),
-      )
+      ring.reactFor(this.core, input, (effect) => {
+        if (effect.type === 'halt') this.#lingering = undefined
+        else this.#carryOutAlive(effect, ring)
+      })
     this.#context.touched()
     this.#countExhausted(input)
     this.#finishReduce(ring ?? this.#ring)

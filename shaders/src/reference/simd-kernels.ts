@@ -50,7 +50,10 @@ function sgdKernel({ moving, nesterov, decayed }: SgdVariant): Kernel {
   const velocity = moving
     ? [f.keep(1, f.add(f.multiply(momentum, f.load(SLOT.velocity)), g)), f.store(SLOT.velocity, v)]
     : []
-  const direction = !moving ? g : nesterov ? f.add(g, f.multiply(momentum, v)) : v
+  const direction = (): ReturnType<typeof f.add> => {
+    if (!moving) return g
+    return nesterov ? f.add(g, f.multiply(momentum, v)) : v
+  }
   return {
     name: sgdName({ moving, nesterov, decayed }),
     scalars: 3,
@@ -58,7 +61,7 @@ function sgdKernel({ moving, nesterov, decayed }: SgdVariant): Kernel {
     body: [
       f.keep(0, decayed ? f.add(raw, f.multiply(decay, old)) : raw),
       ...velocity,
-      f.store(SLOT.parameters, f.subtract(old, f.multiply(lr, direction))),
+      f.store(SLOT.parameters, f.subtract(old, f.multiply(lr, direction()))),
     ],
   }
 }

@@ -236,7 +236,8 @@ export class ButterflyReduce {
   }
 
   #sliceOf(chunk: Chunk, place: number): Float32Array {
-    const slice = (this.#slices[place] ??= new Float32Array(this.#startInSlice.at(-1) ?? 0))
+    const slice = this.#slices[place] ?? new Float32Array(this.#startInSlice.at(-1) ?? 0)
+    this.#slices[place] = slice
     const start = this.#startInSlice[chunk.index] ?? 0
     return slice.subarray(start, start + chunk.floats)
   }

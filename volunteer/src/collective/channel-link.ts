@@ -38,7 +38,9 @@ export class ChannelLink implements PeerLink {
   #onClose: PeerLink['onClose']
   #noteClosed: (reason: string) => void = () => {}
   /** for the network that made the link; the owner has onClose */
-  readonly closed = new Promise<string>((resolve) => (this.#noteClosed = resolve))
+  readonly closed = new Promise<string>((resolve) => {
+    this.#noteClosed = resolve
+  })
 
   constructor(peer: MemberId, channel: Channel, relayed = false) {
     this.peer = peer

@@ -46,7 +46,8 @@ export function decodeF16(bytes: Uint8Array, into: Float32Array): void {
   const { buffer, byteOffset } =
     requireBytes(bytes, BYTES * into.length).byteOffset % BYTES === 0 ? bytes : bytes.slice()
   const halves = new Uint16Array(buffer, byteOffset, into.length)
-  const table = (floatsOfHalves ??= makeTable())
+  floatsOfHalves ??= makeTable()
+  const table = floatsOfHalves
   for (let i = 0; i < into.length; i++) into[i] = table[halves[i] ?? 0] ?? 0
 }
 

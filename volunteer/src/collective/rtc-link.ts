@@ -75,7 +75,9 @@ class Opening {
   #greeted = false
   #settle: (failure: string | undefined) => void = () => {}
   /** undefined once the link is open, the reason when it did not come to that */
-  readonly settled = new Promise<string | undefined>((resolve) => (this.#settle = resolve))
+  readonly settled = new Promise<string | undefined>((resolve) => {
+    this.#settle = resolve
+  })
 
   constructor(connection: RtcConnection, options: RtcLinkOptions, resolve: (link: ChannelLink) => void) {
     this.#connection = connection

@@ -98,7 +98,8 @@ export class GradientEncoders {
       owner.destroy()
       throw error
     })
-    return (this.#made = { encoding, runs, owner, encoders, losses: undefined })
+    this.#made = { encoding, runs, owner, encoders, losses: undefined }
+    return this.#made
   }
 
   async #measure({ encoders }: Made, { cpuMsPerMillion, encoding }: EncodeOrder): Promise<boolean> {

@@ -236,9 +236,10 @@ export class GpuRunner implements GraphRunner {
       if (index === 0) this.prepare(request)
       const options = { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true }
       this.submitSection(section, buffer, { ...options, ready: encoders?.[index] })
-      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(
-        ({ values, encoded }) => (request.early?.onFinal(index, encoded), values),
-      )
+      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(({ values, encoded }) => {
+        request.early?.onFinal(index, encoded)
+        return values
+      })
       read.catch(() => undefined) // the caller of the run gets it, also when a later submit fails first
       reads.push(read)
     }

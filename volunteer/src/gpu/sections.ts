@@ -117,7 +117,10 @@ function gradientCopy({ start, end }: FloatRange = { start: 0, end: 0 }): Wanted
 
 function staging(all: readonly Wanted[]): Pick<Section, 'copies' | 'bytes'> {
   let bytes = 0
-  const copies = all.map(({ source, reserved }) => ({ source, offset: (bytes += reserved) - reserved }))
+  const copies = all.map(({ source, reserved }) => {
+    bytes += reserved
+    return { source, offset: bytes - reserved }
+  })
   return { copies, bytes: Math.max(bytes, FLOAT_BYTES) }
 }
 

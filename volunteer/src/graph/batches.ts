@@ -70,7 +70,10 @@ export function piecesOf(
       `The model ${spec.name} normalises over whole blocks of ${largest} samples, and the adapter has room for ${capacity}. Submit the job with smaller blocks.`,
     )
   let start = 0
-  return groups.map((count) => ({ start: (start += count) - count, count }))
+  return groups.map((count) => {
+    start += count
+    return { start: start - count, count }
+  })
 }
 
 /**

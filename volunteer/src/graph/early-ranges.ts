@@ -8,10 +8,10 @@ import type { FloatRange } from '../floats.ts'
  */
 export function finalAfter(ranges: readonly FloatRange[], writes: readonly (readonly FloatRange[])[]): number[] {
   let least = 0
-  return ranges.map(
-    (range) =>
-      (least = Math.max(least, 1 + writes.findLastIndex((written) => written.some((other) => overlap(range, other))))),
-  )
+  return ranges.map((range) => {
+    least = Math.max(least, 1 + writes.findLastIndex((written) => written.some((other) => overlap(range, other))))
+    return least
+  })
 }
 
 function overlap(a: FloatRange, b: FloatRange): boolean {

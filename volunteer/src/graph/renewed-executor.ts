@@ -98,7 +98,13 @@ class RenewedExecutor implements Executor {
 }
 
 function noting(early: EarlyRanges, given: Set<number>): EarlyRanges {
-  return { ...early, onFinal: (index, encoded) => (given.add(index), early.onFinal(index, encoded)) }
+  return {
+    ...early,
+    onFinal: (index, encoded) => {
+      given.add(index)
+      return early.onFinal(index, encoded)
+    },
+  }
 }
 
 interface Started {

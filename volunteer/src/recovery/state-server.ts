@@ -93,7 +93,9 @@ export class StateServer {
 
   #keepOn(): void {
     this.#cancelCopyTimer()
-    this.#cancelCopyTimer = this.#parts.clock.timer(COPY_MS, () => (this.#copy = undefined))
+    this.#cancelCopyTimer = this.#parts.clock.timer(COPY_MS, () => {
+      this.#copy = undefined
+    })
   }
 
   #isCopied({ kind, version: { v, id } }: FetchRequest): boolean {

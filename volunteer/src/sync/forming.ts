@@ -82,7 +82,7 @@ function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
 
 /** Those of the neighbours that are reached through the coordinator (R18). */
 function relayedNeighbours({ members, relayed, position }: RingView): MemberId[] {
-  const places = relayed.flatMap(([a, b]) => (a === position ? [b] : b === position ? [a] : []))
+  const places = relayed.filter((pair) => pair.includes(position)).map(([a, b]) => (a === position ? b : a))
   return [...new Set(places)].flatMap((place) => members[place] ?? [])
 }
 

@@ -158,7 +158,10 @@ export class LocalRounds {
       if (!order.current()) return undefined
       const finite = await this.#innerStep(blocks, progress, { ...order, lease })
       if (finite === undefined) return undefined
-      if (!finite) return ((this.#progress = undefined), { samples: progress.samples, sums: progress.sums, finite })
+      if (!finite) {
+        this.#progress = undefined
+        return { samples: progress.samples, sums: progress.sums, finite }
+      }
       stream?.stepped(progress.steps)
     }
     stream?.end(progress.sums.targets)

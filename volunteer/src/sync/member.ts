@@ -64,7 +64,10 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
     case 'order':
       return obey(core, input.order)
     case 'links-open':
-      return whileForming(core, input.gen, (ring) => ((ring.linksOpen = true), confirmIfReady(core, ring)))
+      return whileForming(core, input.gen, (ring) => {
+        ring.linksOpen = true
+        return confirmIfReady(core, ring)
+      })
     case 'state-fetched':
       return core.learning === undefined
         ? whileForming(core, input.gen, (ring) => adopt(core, ring, input.version))
@@ -80,7 +83,10 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
     case 'behind':
       return current(core, input.gen, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
     case 'guest-fetched':
-      return current(core, input.gen, (ring) => (guestHere(ring, input.id), []))
+      return current(core, input.gen, (ring) => {
+        guestHere(ring, input.id)
+        return []
+      })
     case 'computed':
       return inFlight(core, input, (ring) => contribute(core, ring, input))
     case 'reduced':
@@ -145,13 +151,22 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
           : [],
       )
     case 'until':
-      return current(core, order.gen, (ring) => ((ring.until = order.step), []))
+      return current(core, order.gen, (ring) => {
+        ring.until = order.step
+        return []
+      })
     case 'ack':
       return acknowledge(core, order.committed)
     case 'checkpoint-at':
-      return current(core, order.gen, (ring) => ((ring.checkpoint = order), checkpointIfDue(core, ring)))
+      return current(core, order.gen, (ring) => {
+        ring.checkpoint = order
+        return checkpointIfDue(core, ring)
+      })
     case 'copy-at':
-      return current(core, order.gen, (ring) => ((ring.copyAt = order.v), copyDue(core)))
+      return current(core, order.gen, (ring) => {
+        ring.copyAt = order.v
+        return copyDue(core)
+      })
     case 'meet':
       return current(core, order.gen, () => [{ type: 'meet', gen: order.gen, members: order.members }])
     case 'prefetch':

@@ -44,7 +44,9 @@ export class RoundWork {
       parameters: held.parameters,
       blocks: share,
       current,
-      onLearned: ({ base, blocks: learned }) => void (core.consumed = { base, blocks: [...learned] }),
+      onLearned: ({ base, blocks: learned }) => {
+        core.consumed = { base, blocks: [...learned] }
+      },
       onFragment: (fragment) => this.#send({ gen, step }, fragment),
     })
     return result === undefined || !this.#isSealed({ gen, step }) ? undefined : { ...result, blocks: share }

@@ -91,7 +91,10 @@ export class ShareWork {
         })
         if (blocks === 'over') return undefined
         if (blocks === 'sealed') return this.#finished(share)
-        if (blocks === 'wait') await new Promise<void>((resolve) => (this.#resume = resolve))
+        if (blocks === 'wait')
+          await new Promise<void>((resolve) => {
+            this.#resume = resolve
+          })
         else await this.#add(share, blocks, clock)
       }
       return undefined

@@ -43,7 +43,11 @@ export class StepExchange {
     this.#buckets = buckets.length > 1 ? buckets : undefined
     this.#steps = new RingSteps({
       forward: parts.forward,
-      onSum: (sum) => (this.#residual?.completed(), parts.rounds?.summed(), parts.onSum(sum)),
+      onSum: (sum) => {
+        this.#residual?.completed()
+        parts.rounds?.summed()
+        return parts.onSum(sum)
+      },
     })
   }
 

@@ -59,10 +59,11 @@ export const concat: Op<'concat'> = {
 
 function placesOf({ inputs, y }: Pick<Node, 'inputs' | 'y'>): { readonly input: Tensor; readonly dims: ConcatDims }[] {
   let offset = 0
-  return inputs.map((input) => ({
-    input,
-    dims: { size: input.size, offset: (offset += input.size) - input.size, total: y.size },
-  }))
+  return inputs.map((input) => {
+    const dims = { size: input.size, offset, total: y.size }
+    offset += input.size
+    return { input, dims }
+  })
 }
 
 function linearDims({ inputs: [x], y }: Pick<Node, 'inputs' | 'y'>): LinearDims {
