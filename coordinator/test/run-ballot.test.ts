@@ -217,28 +217,41 @@ test('a claim many steps ahead of a fellow of its generation is not taken', () =
   assert.equal(desk.sent('form')[0]?.target.v, 1)
 })
 
-for (const [what, lie] of [
+for (const [what, lie, problem] of [
   [
     'blocks that are counted already',
     (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, desk.state.chain.records[0]?.blocks),
+    /counted already/,
   ],
   [
     'a block twice',
     (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 2, [trainingBlock(1, 0), trainingBlock(1, 0)]),
+    /counted already/,
   ],
   [
     'blocks of an epoch that never comes',
     (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(9, 0)]),
+    /does not exist/,
   ],
   [
     'blocks that the dataset does not have',
     (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(0, 6)]),
+    /does not exist/,
   ],
-  ['a validation block', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [validationBlock(0)])],
-  ['a generation that never ran', (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1)],
+  [
+    'a validation block',
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [validationBlock(0)]),
+    /does not exist/,
+  ],
+  [
+    'a generation that never ran',
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1),
+    /generation 8, which never ran/,
+  ],
 ] as const)
   test(`a claim one step ahead, with ${what}, is refused, and its member goes on from the committed version`, () => {
     const desk = runningDesk()
+    const told = lie(desk) // before the ballot, which raises the generation
     desk.say('a', {
       type: 'abort',
       step: 2,
@@ -249,8 +262,10 @@ for (const [what, lie] of [
       message: 'test',
     })
     desk.answer('a', [])
-    desk.answer('b', lie(desk))
+    desk.answer('b', told)
+    const refused = desk.effects.filter((effect) => effect.type === 'refuse')
     assert.deepEqual(desk.refusals, ['b message-unexpected'])
+    assert.match(refused[0]?.message ?? '', problem)
     const form = desk.sent('form').find(({ to }) => to === memberId('b'))
     assert.deepEqual([form?.target.id, form?.sources], [desk.state.chain.head.id, ['a']])
   })
