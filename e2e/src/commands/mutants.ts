@@ -99,9 +99,14 @@ async function tryAll(tree: Tree, chosen: readonly Mutant[], line: ProgressLine)
     line.show(`${i} of ${chosen.length}${left}: ${mutant.breaks}`)
     const one = await tryOne(tree, mutant)
     tried.push(one)
-    line.say(`${one.outcome.verdict === 'passed' ? 'SURVIVED' : one.outcome.verdict} ${mutant.file}: ${mutant.breaks}`)
+    line.say(said(one))
   }
   return tried
+}
+
+function said({ file, breaks, outcome }: Tried): string {
+  if (outcome.verdict === 'passed') return `SURVIVED ${file}: ${breaks}`
+  return `${outcome.verdict} ${file}: ${breaks}; by ${outcome.file}: ${outcome.test ?? 'no test ended'}`
 }
 
 /** Runs the files of each part in the order given; ends at the first test that fails. */

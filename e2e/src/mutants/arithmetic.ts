@@ -28,36 +28,6 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     KERNELS,
-    'shaders/kernels/linear.wgsl',
-    ['kernel-variants'],
-    [
-      [
-        'the first split of a sum is left out',
-        'for (var split = 0u; split < split_end; split++)',
-        'for (var split = 1u; split < split_end; split++)',
-      ],
-    ],
-  ),
-  ...mutantsOf(
-    KERNELS,
-    'shaders/kernels/linear-shared.wgsl',
-    ['kernel-variants'],
-    [['rows past the end count again', 'select(vec4f(), block[3], k + 3u < end)', 'block[3]']],
-  ),
-  ...mutantsOf(
-    KERNELS,
-    'shaders/kernels/tile-product.wgsl',
-    ['kernel-variants'],
-    [
-      [
-        'the last step of a slab is left out',
-        'for (var k = 0u; k < SLAB; k++) {',
-        'for (var k = 0u; k + 1u < SLAB; k++) {',
-      ],
-    ],
-  ),
-  ...mutantsOf(
-    KERNELS,
     'shaders/kernels/subgroup-product.wgsl',
     ['gpu-operators'],
     [
@@ -199,6 +169,36 @@ export const ARITHMETIC: readonly Mutant[] = [
     'shaders/kernels/embedding.wgsl',
     ['gpu-sequence'],
     [['a token that comes a third time is left out', 'while (link / 2u > 0u) {', 'if (link / 2u > 0u) {']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear.wgsl',
+    ['kernel-variants'],
+    [
+      [
+        'the first split of a sum is left out',
+        'for (var split = 0u; split < split_end; split++)',
+        'for (var split = 1u; split < split_end; split++)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear-shared.wgsl',
+    ['kernel-variants'],
+    [['rows past the end count again', 'select(vec4f(), block[3], k + 3u < end)', 'block[3]']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/tile-product.wgsl',
+    ['kernel-variants'],
+    [
+      [
+        'the last step of a slab is left out',
+        'for (var k = 0u; k < SLAB; k++) {',
+        'for (var k = 0u; k + 1u < SLAB; k++) {',
+      ],
+    ],
   ),
 
   ...mutantsOf(
