@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
 import { Grid } from '../src/grid.ts'
-import { QUICK, smallJob } from './small-job.ts'
+import { lightJob, QUICK } from './small-job.ts'
 
 const STEPS = 60
 
@@ -28,7 +28,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
     const job = (change: Partial<JobSpec>): JobSpec => ({
-      ...smallJob({ maxSteps: STEPS, minVolunteers: 2 }),
+      ...lightJob({ maxSteps: STEPS, minVolunteers: 2 }),
       ...change,
     })
     try {

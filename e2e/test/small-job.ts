@@ -21,6 +21,11 @@ export function smallJob(options: Partial<Parameters<typeof demoJob>[0]> & { rea
   return { ...demoJob({ epochs: 1 + Math.floor(options.maxSteps / 150), seed: 7, mode: 'ring', ...options }), ...small }
 }
 
+/** The same with half the arithmetic: for what is about members and jobs, whatever a step computes. */
+export function lightJob(options: Parameters<typeof smallJob>[0]): JobSpec {
+  return { ...smallJob(options), blockSamples: 4 }
+}
+
 /** Waits for the end; nothing lost, nothing twice, loss lower than at the start, all replicas equal. */
 export async function finishesWhole(grid: Grid, job: string, steps: number): Promise<RunView> {
   const run = await grid.watch.waitFor(
