@@ -16,9 +16,20 @@ export async function importDataset(
   blobs: BlobStore,
 ): Promise<DatasetManifest> {
   if (dataset.source === 'text') return importText(dataset, model, blobs)
-  const imported = dataset.source === 'digits' ? await readDigits() : await readMnistFolder(dataset.folder)
+  const imported = dataset.source === 'digits' ? await digits() : await readMnistFolder(dataset.folder)
   requireFit(model, imported)
   return storeDataset(imported, blobs)
+}
+
+/** Read once: 8 MB that stay, where each job would hold the event loop for half a second. */
+let kept: Promise<ImportedDataset> | undefined
+
+function digits(): Promise<ImportedDataset> {
+  kept ??= readDigits().catch((error: unknown) => {
+    kept = undefined // the next job tries again
+    throw error
+  })
+  return kept
 }
 
 async function importText(
