@@ -22,6 +22,7 @@ export const LATER = {
   'trains-in-a-butterfly':
     'chooses-the-butterfly-over-long-lines.test.ts trains in one, butterfly-reduce.test.ts has its sums',
   'trains-with-encoded-gradients': 'ring-encodings.test.ts has what members hold and what the loss does',
+  'trains-with-losses-of-values': 'batch.test.ts and datasets.test.ts have the targets, golden.test.ts the losses',
   'trains-in-half-precision':
     'what-ends-a-volunteer.test.ts leaves a job with that code, half.test.ts has which values are stored in f16',
   'trains-in-local-rounds': 'local-round.test.ts has what a round is and what interrupts it',

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
+import { parseModelSpec } from '@starling-grid/model'
 import {
   DatasetManifestSchema,
   int32Values,
@@ -16,6 +17,7 @@ import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { readDigits } from '../src/datasets/digits.ts'
 import { readIdx } from '../src/datasets/idx.ts'
+import { importDataset } from '../src/datasets/import.ts'
 import { readMnistFolder } from '../src/datasets/mnist-folder.ts'
 import type { ImportedDataset } from '../src/datasets/samples.ts'
 import { storeDataset } from '../src/datasets/shards.ts'
@@ -77,6 +79,21 @@ test('shards hold each sample once, with its own label', async () => {
   assert.notDeepEqual(inputs, [...numbered.x])
   assert.deepEqual(validation, [])
 })
+
+for (const loss of ['mse', 'bce_with_logits'])
+  test(`${loss} takes classes as one value for each output, so a model has as many outputs as there are classes`, async () => {
+    const model = (out: number) =>
+      parseModelSpec({
+        input: [1, 28, 28],
+        loss,
+        layers: [{ type: 'flatten' }, { type: 'linear', name: 'head', out }],
+      })
+    assert.equal((await importDataset({ source: 'digits' }, model(10), memoryBlobs())).classes, 10)
+    await assert.rejects(
+      importDataset({ source: 'digits' }, model(11), memoryBlobs()),
+      (error) => isGridError(error) && error.code === 'job-invalid' && error.message.includes('the model answers [11]'),
+    )
+  })
 
 test('another seed gives other shards, the same seed the same', async () => {
   const digits = await readDigits()

@@ -102,6 +102,7 @@ test('each target is the token after its input, in every epoch and in validation
   const batches = new Batches(
     termsOf(manifest, 26),
     new Shards(manifest, bytesOf, { get: async () => undefined, put: async () => undefined }),
+    model(26),
   )
   const read = async (blocks: Parameters<Batches['of']>[0]) => {
     const { samples, x, y } = await batches.of(blocks)

@@ -118,7 +118,7 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
   const version = genesis(terms.id, terms.modelHash, terms.seed)
   held.adoptInitial(version, terms.seed)
   const compute = new Compute(await host.createExecutor(spec, blockSamples), held, systemClock)
-  const batches = new Batches(terms, new Shards(terms.dataset, (name) => shard(grid, name), host.shards))
+  const batches = new Batches(terms, new Shards(terms.dataset, (name) => shard(grid, name), host.shards), spec)
   return {
     held,
     compute,

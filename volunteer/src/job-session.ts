@@ -192,6 +192,7 @@ export class JobSession {
     this.#batches = new Batches(
       terms,
       new Shards(terms.dataset, (name) => parts.http.shard(name), parts.host.shards),
+      spec,
       (blocks, error) => reportUnreadable(blocks, error, this.#send),
     )
     this.#kept = new KeptState(parts.host.shards, terms.id, clock)

@@ -11,6 +11,7 @@ import {
   validationBlock,
   writeSafetensors,
   type ShardRef,
+  isGridError,
 } from '@starling-grid/protocol'
 import { createReferenceExecutor } from '../src/cpu/executor.ts'
 import { Batches } from '../src/data/batch.ts'
@@ -23,7 +24,12 @@ const SIZE = 30
 const BLOCK_SAMPLES = 20
 const SHARD_SAMPLES = 50 // blocks of 20, 20 and 10 samples
 
-async function batchesOf({ seed = 7 } = {}): Promise<Batches> {
+const CLASSES = parseModelSpec({
+  input: INPUT,
+  layers: [{ type: 'flatten' }, { type: 'linear', name: 'head', out: 3 }],
+})
+
+async function batchesOf({ seed = 7, spec = CLASSES } = {}): Promise<Batches> {
   const shards = new Map<string, Uint8Array>()
   const make = async (stream: number): Promise<ShardRef> => {
     const x = Uint8Array.from(noise(SHARD_SAMPLES * SIZE, stream), (value) => 128 * (value + 1))
@@ -61,7 +67,8 @@ async function batchesOf({ seed = 7 } = {}): Promise<Batches> {
     seed,
   } as unknown as JobTerms
   const fetchBytes = async (name: string) => shards.get(name) ?? new Uint8Array()
-  return new Batches(terms, new Shards(dataset, fetchBytes, { get: async () => undefined, put: async () => undefined }))
+  const shardsOf = new Shards(dataset, fetchBytes, { get: async () => undefined, put: async () => undefined })
+  return new Batches(terms, shardsOf, spec)
 }
 
 const BLOCKS = [trainingBlock(0, 4), trainingBlock(0, 0), trainingBlock(0, 2), trainingBlock(0, 5)]
@@ -70,6 +77,25 @@ test('a batch says how many samples each block has, the short ones at the end of
   const { samples, groups } = await (await batchesOf()).of(BLOCKS)
   assert.deepEqual(groups, [20, 20, 10, 10])
   assert.equal(samples, 60)
+})
+
+for (const loss of ['mse', 'bce_with_logits'] as const)
+  test(`to ${loss} a class is one value for each output, 1 at its own`, async () => {
+    const { samples, y } = await (await batchesOf({ spec: { ...CLASSES, loss } })).of(BLOCKS)
+    const classes = (await (await batchesOf()).of(BLOCKS)).y
+    assert.ok(y instanceof Float32Array)
+    assert.equal(y.length, 3 * samples)
+    for (let i = 0; i < y.length; i++) assert.equal(y[i], classes[Math.floor(i / 3)] === i % 3 ? 1 : 0)
+  })
+
+test('a class beyond the outputs of the model is refused before anything is computed', async () => {
+  const two = parseModelSpec({ input: INPUT, loss: 'mse', layers: [{ type: 'linear', name: 'head', out: 2 }] })
+  const narrow = { ...two, layers: [{ type: 'flatten' }, ...two.layers] } as ModelSpec
+  await assert.rejects(
+    (await batchesOf({ spec: narrow })).of(BLOCKS),
+    (error) =>
+      isGridError(error) && error.code === 'dataset-unreadable' && /expected classes 0 to 1/.test(error.message),
+  )
 })
 
 test('the keys of a block follow the block, whoever computes it and beside which others', async () => {

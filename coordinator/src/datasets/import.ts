@@ -89,9 +89,9 @@ function requireFit(model: ModelSpec, { name, inputShape, classes }: ImportedDat
       'job-invalid',
       `the model tells ${lastSize(output)} classes apart, dataset ${name} has ${classes}`,
     )
-  if (model.loss !== 'cross_entropy')
+  if (model.loss !== 'cross_entropy' && output.join() !== String(classes))
     throw new GridError(
       'job-invalid',
-      `dataset ${name} has classes, and the loss ${model.loss} compares numbers; use cross_entropy`,
+      `the loss ${model.loss} compares one output with each of the ${classes} classes of dataset ${name} (1 for its class, 0 for the others), and the model answers [${output.join(', ')}]`,
     )
 }

@@ -1,4 +1,4 @@
-import { randomWords } from '@starling-grid/model'
+import { type ModelSpec, randomWords, targetsPerSample } from '@starling-grid/model'
 // Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
 import {
   type BlockId,
@@ -9,6 +9,7 @@ import {
   elementsOf,
   epochOf,
   type JobTerms,
+  GridError,
   rangeOf,
   trainingBlock,
 } from '@starling-grid/protocol'
@@ -23,7 +24,7 @@ const TRIAL_SHARDS = 4
 interface Filling {
   readonly samples: number
   readonly x: Float32Array | Int32Array
-  readonly y: Int32Array
+  readonly y: Int32Array | Float32Array
 }
 
 export class Batches {
@@ -33,14 +34,18 @@ export class Batches {
   readonly #validation: BlockRanges
   readonly #elements: number
 
+  /** values of a target, one for each class; undefined: a target is the class itself, or a token */
+  readonly #outputs: number | undefined
   readonly #onUnreadable: (blocks: readonly BlockId[], error: unknown) => void
 
-  /** `onUnreadable`: these blocks of one shard could not be had */
+  /** `onUnreadable`: these blocks of one shard could not be had; `spec`: of the job's model */
   constructor(
     terms: JobTerms,
     shards: Shards,
+    spec: ModelSpec,
     onUnreadable: (blocks: readonly BlockId[], error: unknown) => void = () => undefined,
   ) {
+    this.#outputs = spec.loss === 'cross_entropy' ? undefined : targetsPerSample(spec)
     this.#onUnreadable = onUnreadable
     this.#terms = terms
     this.#shards = shards
@@ -54,8 +59,9 @@ export class Batches {
     return this.#terms.blockSamples
   }
 
-  /** targets of a whole block: of a text one for each token, of other samples one each */
+  /** targets of a whole block: of a text one for each token, of classes one each, or one for each output */
   get blockTargets(): number {
+    if (this.#outputs !== undefined) return this.#terms.blockSamples * this.#outputs
     return this.#terms.blockSamples * (this.#terms.dataset.vocabulary === undefined ? 1 : this.#elements)
   }
 
@@ -139,12 +145,14 @@ export class Batches {
     )
   }
 
-  /** Tokens and their targets are integers, one target for each token; other samples have one class. */
+  /** Tokens and their targets are integers, one target for each token; other samples have a class, or values. */
   #empty(samples: number): Filling {
     const elements = samples * this.#elements
     if (this.#terms.dataset.vocabulary !== undefined)
       return { samples, x: new Int32Array(elements), y: new Int32Array(elements) }
-    return { samples, x: new Float32Array(elements), y: new Int32Array(samples) }
+    const x = new Float32Array(elements)
+    if (this.#outputs !== undefined) return { samples, x, y: new Float32Array(samples * this.#outputs) }
+    return { samples, x, y: new Int32Array(samples) }
   }
 
   #copy(
@@ -153,7 +161,8 @@ export class Batches {
     { x, y, at }: Filling & { readonly at: number },
   ): void {
     if ('tokens' in shard) {
-      if (!(x instanceof Int32Array)) throw new Error('internal: tokens in a batch of numbers')
+      if (!(x instanceof Int32Array && y instanceof Int32Array))
+        throw new Error('internal: tokens in a batch of numbers')
       const text = { tokens: shard.tokens.length, context: this.#elements, seed: this.#terms.seed }
       return copyWindows(shard.tokens, windowsOf(block, range, text), { x, y, at, context: this.#elements })
     }
@@ -161,6 +170,20 @@ export class Batches {
     const from = range.start * this.#elements
     const to = at * this.#elements
     for (let i = 0, n = range.samples * this.#elements; i < n; i++) x[to + i] = (shard.x[from + i] ?? 0) * scale
-    y.set(shard.y.subarray(range.start, range.start + range.samples), at)
+    const classes = shard.y.subarray(range.start, range.start + range.samples)
+    if (this.#outputs === undefined) return y.set(classes, at)
+    copyOneHot(classes, y.subarray(at * this.#outputs, (at + range.samples) * this.#outputs), this.#outputs)
+  }
+}
+
+/** 1 for a sample's class, 0 for the others: what losses that compare values get of classes. */
+function copyOneHot(classes: Int32Array, values: Float32Array | Int32Array, outputs: number): void {
+  for (const [i, label] of classes.entries()) {
+    if (label < 0 || label >= outputs)
+      throw new GridError(
+        'dataset-unreadable',
+        `expected classes 0 to ${outputs - 1}, one for each output of the model, got ${label}; submit the job with a larger model`,
+      )
+    values[i * outputs + label] = 1
   }
 }
