@@ -144,10 +144,11 @@ function ownSource(name, packages) {
 
 function sources() {
   const { workspaces } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  return workspaces.flatMap((name) => sourcesIn(join(ROOT, name)))
+  return [...workspaces, 'examples'].flatMap((name) => sourcesIn(join(ROOT, name)))
 }
 
 function sourcesIn(path) {
+  if (timeOf(path) === undefined) return []
   return readdirSync(path, { withFileTypes: true }).flatMap((entry) => {
     const inside = join(path, entry.name)
     if (entry.isDirectory()) return SKIPPED.has(entry.name) ? [] : sourcesIn(inside)
