@@ -48,7 +48,7 @@ export class Tree {
   }
 
   private constructor(env: NodeJS.ProcessEnv) {
-    this.#env = { ...env, TMPDIR: join(this.#folder, 'tmp'), NODE_OPTIONS: `--import=${import.meta.resolve('tsx')}` }
+    this.#env = { ...env, TMPDIR: join(this.#folder, 'tmp') }
     const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], { cwd: ROOT })
       .toString()
       .split('\0')
@@ -92,7 +92,7 @@ export class Tree {
 
   /** Runs one test file; ends at the first test that fails. */
   async run(file: string): Promise<Outcome> {
-    const child = spawn(process.execPath, ['--test-reporter=tap', file], {
+    const child = spawn(process.execPath, ['--test-reporter=tap', 'bin/typescript.mjs', file], {
       cwd: this.#root,
       env: this.#env,
       detached: true,
