@@ -82,6 +82,19 @@ for (const { name, schemas, decode } of DIRECTIONS)
     context.diagnostic(`${refused} refused, ${taken} still good`)
   })
 
+for (const { name, schemas, decode } of DIRECTIONS)
+  test(`messages to ${name} with a property that their schema does not name are refused`, () => {
+    const stranger = new Stranger(random32(2))
+    for (const [type, schema] of Object.entries(schemas)) {
+      const good = stranger.value(schema) as Record<string, unknown>
+      assert.throws(
+        () => decode(JSON.stringify({ ...good, unnamed: 1 })),
+        { code: 'message-malformed', message: /unnamed/ },
+        type,
+      )
+    }
+  })
+
 test('frames: what is bent unpacks to a view of its own bytes, or is refused', () => {
   const stranger = new Stranger(random32(2))
   const types = Object.keys(FRAME_TYPES) as FrameType[]
