@@ -1,6 +1,14 @@
 // The key of this user's volunteers: a file that only the user can read. All processes of one user share it. Node's own
 // crypto and not Web Crypto, which prints a warning about Ed25519 in some releases.
-import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  randomBytes,
+  sign,
+  verify,
+} from 'node:crypto'
 import { chmod, link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { GridError, type Signer } from '@starling-grid/protocol'
@@ -21,7 +29,19 @@ export async function openSigner(file = join(cacheFolder(), FILE_NAME)): Promise
       { cause },
     )
   })
-  return { publicKey: publicBytes(key), sign: async (bytes) => sign(null, bytes, key) }
+  return { publicKey: publicBytes(key), sign: async (bytes) => sign(null, bytes, key), verify: isSigned }
+}
+
+/** DER of SubjectPublicKeyInfo up to the key's 32 bytes (RFC 8410). */
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
+
+async function isSigned(publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array): Promise<boolean> {
+  try {
+    const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, publicKey]), format: 'der', type: 'spki' })
+    return verify(null, bytes, key, signature)
+  } catch {
+    return false // these bytes are no point of the curve
+  }
 }
 
 async function readOrMake(file: string): Promise<KeyObject> {

@@ -201,7 +201,7 @@ class BridgedNetwork implements PeerNetwork {
   }
 
   reconnect(access: SignallingAccess): void {
-    this.#tell({ type: 'reconnect', access })
+    this.#tell({ type: 'reconnect', access: { ...access, identity: undefined } }) // the window keeps the first
   }
 
   stop(): void {

@@ -3,6 +3,7 @@ import { describeError, GridError, isErrorCode, isGridError } from '@starling-gr
 import { createVolunteer, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { createWebHost } from './host.ts'
 import { bridgedPeerNetwork } from './link-bridge.ts'
+import { openPrivateKey } from './signer.ts'
 import type { Failure, FromWorker, ToWorker } from './worker-messages.ts'
 
 addEventListener('message', (event: MessageEvent<ToWorker>) => {
@@ -42,11 +43,15 @@ class WindowPeers {
   }
 
   async open(access: SignallingAccess): Promise<PeerNetwork> {
+    const { identity, ...told } = access
+    if (identity === undefined) throw new Error('internal: links of a tab prove who they are')
+    const { publicKey, salt } = identity
+    const privateKey = await openPrivateKey()
     const { port1, port2 } = new MessageChannel()
     const opened = new Promise<void>((resolve, reject) => {
       this.#waiting = { resolve, reject }
     })
-    this.#tell({ type: 'open-peers', access, port: port1 }, [port1])
+    this.#tell({ type: 'open-peers', access: told, identity: { publicKey, salt, privateKey }, port: port1 }, [port1])
     await opened
     return bridgedPeerNetwork(port2)
   }

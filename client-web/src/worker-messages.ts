@@ -1,5 +1,6 @@
 // Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
+import type { LinkIdentity } from '@starling-grid/protocol'
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
@@ -22,7 +23,13 @@ export type ToWorker =
 export type FromWorker =
   | { readonly type: 'status'; readonly status: VolunteerStatus }
   /** open the network and serve it on `port` */
-  | { readonly type: 'open-peers'; readonly access: SignallingAccess; readonly port: MessagePort }
+  | {
+      readonly type: 'open-peers'
+      readonly access: Omit<SignallingAccess, 'identity'>
+      /** the window makes the signer of it */
+      readonly identity: Omit<LinkIdentity, 'signer'> & { readonly privateKey: CryptoKey }
+      readonly port: MessagePort
+    }
   /** last; null: the run finished or stop() was called */
   | { readonly type: 'ended'; readonly failure: Failure | null }
 

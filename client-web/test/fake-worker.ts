@@ -49,7 +49,7 @@ function script(fake: FakeWorker, path: string): void {
     if (fake.self !== undefined) {
       const { port1 } = new MessageChannel()
       const access = { url: '', path: '', self: fake.self, token: '', iceServers: [] }
-      control.postMessage({ type: 'open-peers', access, port: port1 }, [port1])
+      control.postMessage({ type: 'open-peers', access, identity: {}, port: port1 }, [port1])
     }
     if (fake.failure !== undefined) control.postMessage({ type: 'ended', failure: fake.failure })
     control.onmessage = (message: MessageEvent<{ type: string }>) => {

@@ -21,7 +21,7 @@ export const FRAME_HEADER_BYTES = 36
 export const FRAME_TYPES = {
   /** none; shows that an idle link is alive */
   heartbeat: 1,
-  /** none; the first frame of each end of a link, which shows that frames pass */
+  /** public key (32 bytes), salt (16) and signature (64) on a direct link; the first frame of each end of a link */
   greeting: 2,
   /** reduce-scatter: partial sums of one chunk */
   partial: 3,

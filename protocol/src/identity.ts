@@ -17,6 +17,12 @@ const ID_DIGITS = 32
 export interface Signer {
   readonly publicKey: Uint8Array
   sign(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array>
+  /** Whether another volunteer's key signed these bytes; false for what is no key. */
+  verify(
+    publicKey: Uint8Array<ArrayBuffer>,
+    bytes: Uint8Array<ArrayBuffer>,
+    signature: Uint8Array<ArrayBuffer>,
+  ): Promise<boolean>
 }
 
 /** One page load or process start of a volunteer. */

@@ -46,3 +46,7 @@ export function hex(bytes: Uint8Array): string {
   for (const byte of bytes) text += byte.toString(16).padStart(2, '0')
   return text
 }
+
+export function bytesOfHex(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(text.match(/../g) ?? [], (digits) => Number.parseInt(digits, 16))
+}

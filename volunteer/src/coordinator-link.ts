@@ -11,6 +11,7 @@ import {
   type MemberId,
   type MessageFrom,
   type MessageTo,
+  type LinkIdentity,
   newIncarnation,
   type OnWire,
   PROTOCOL_VERSION,
@@ -188,6 +189,11 @@ export class CoordinatorLink {
         ...again,
       }),
     )
+  }
+
+  /** What links prove. */
+  get identity(): LinkIdentity {
+    return this.#me
   }
 
   get #me(): Incarnation & { readonly signer: Signer } {

@@ -216,6 +216,7 @@ class VolunteerLife implements Volunteer {
       url: this.#host.coordinatorUrl,
       path: welcome.signallingPath,
       self: this.#self,
+      identity: this.#link.identity,
       token: welcome.session,
       iceServers: this.#ownIceServers(welcome),
       linkOpenMs: welcome.linkOpenMs,

@@ -17,7 +17,11 @@ function patientCoordinator(sides: Side[]): LinkHost {
     client: 'node',
     clock: systemClock,
     coordinatorUrl: 'http://grid.test',
-    signer: async () => ({ publicKey: new Uint8Array(32), sign: async () => new Uint8Array(64) }),
+    signer: async () => ({
+      publicKey: new Uint8Array(32),
+      sign: async () => new Uint8Array(64),
+      verify: async () => true,
+    }),
     dialCoordinator: async () => {
       const said: ToCoordinator[] = []
       const number = sides.length + 1

@@ -1,7 +1,18 @@
 // Opening links and signalling, against made-up connections: what real WebRTC does only now and then.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { GridError, memberId, packFrame, unpackFrame, type FrameType, type MemberId } from '@starling-grid/protocol'
+import {
+  GridError,
+  type LinkIdentity,
+  linkProof,
+  memberId,
+  newIncarnation,
+  packFrame,
+  requireLinkProof,
+  unpackFrame,
+  type FrameType,
+  type MemberId,
+} from '@starling-grid/protocol'
 import {
   openPeerJsNetwork,
   openRtcLink,
@@ -22,13 +33,18 @@ class MadeUpChannel extends EventTarget {
   bufferedAmount = 0
   bufferedAmountLowThreshold = 0
   readonly sent: FrameType[] = []
+  carry: ((bytes: Uint8Array) => void) | undefined
+  onClosed: () => void = () => undefined
 
   send(bytes: Uint8Array): void {
     this.sent.push(unpackFrame(bytes).type)
+    this.carry?.(bytes)
   }
   close(): void {
+    if (this.readyState === 'closed') return
     this.readyState = 'closed'
     this.dispatchEvent(new Event('close'))
+    this.onClosed()
   }
   open(): void {
     this.readyState = 'open'
@@ -47,6 +63,8 @@ class MadeUpChannel extends EventTarget {
 
 class MadeUpPeerConnection extends EventTarget {
   connectionState = 'new'
+  localDescription: { sdp: string } | null = null
+  remoteDescription: { sdp: string } | null = null
 
   fail(): void {
     this.connectionState = 'failed'
@@ -198,6 +216,117 @@ test('text on an open link closes it', async () => {
   await link
   connection.channel.deliver('hello')
   assert.match(await closed, /text/)
+})
+
+const asText = (mark: string): string => Array.from({ length: 32 }, () => mark.repeat(2)).join(':')
+const describe = (...marks: readonly string[]): { sdp: string } => ({
+  sdp: ['v=0', ...marks.map((mark) => `a=fingerprint:sha-256 ${asText(mark)}`), ''].join('\r\n'),
+})
+
+async function newIdentity(): Promise<{ readonly id: MemberId; readonly identity: LinkIdentity }> {
+  const keys = (await crypto.subtle.generateKey('Ed25519', true, ['sign', 'verify'])) as CryptoKeyPair
+  const raw = new Uint8Array(await crypto.subtle.exportKey('raw', keys.publicKey))
+  const { incarnation, ...known } = newIncarnation(raw)
+  const signer: LinkIdentity['signer'] = {
+    sign: async (bytes) => new Uint8Array(await crypto.subtle.sign('Ed25519', keys.privateKey, bytes)),
+    verify: async (publicKey, bytes, signature) =>
+      crypto.subtle.verify(
+        'Ed25519',
+        await crypto.subtle.importKey('raw', publicKey, 'Ed25519', false, ['verify']),
+        signature,
+        bytes,
+      ),
+  }
+  return { id: incarnation, identity: { ...known, signer } }
+}
+
+interface End {
+  readonly id: MemberId
+  readonly identity: LinkIdentity | undefined
+  /** fingerprints of its own description and of the one that it got */
+  readonly here: readonly string[]
+  readonly there: readonly string[]
+}
+
+/** Two ends of one channel: what one sends the other gets. */
+function linked(a: End, b: End): { readonly links: Promise<PeerLink>[]; readonly connections: MadeUpConnection[] } {
+  const sides = [
+    { self: a, connection: new MadeUpConnection(b.id, true), dialled: true },
+    { self: b, connection: new MadeUpConnection(a.id, false), dialled: false },
+  ]
+  const [first, second] = sides.map(({ connection }) => connection.channel)
+  assert.ok(first && second)
+  first.carry = (bytes) => second.deliver(bytes.slice().buffer)
+  first.onClosed = () => second.close()
+  second.onClosed = () => first.close()
+  second.carry = (bytes) => first.deliver(bytes.slice().buffer)
+  const links = sides.map(({ self, connection, dialled }) => {
+    connection.native.localDescription = describe(...self.here)
+    connection.native.remoteDescription = describe(...self.there)
+    const { identity } = self
+    const { signal } = new AbortController()
+    return openRtcLink(connection, { self: self.id, identity, dialled, milliseconds: 2000, signal })
+  })
+  const connections = sides.map(({ connection }) => connection)
+  connections[1]?.announce()
+  second.open()
+  first.open()
+  return { links, connections }
+}
+
+test('threat 31: two members whose descriptions arrived unchanged prove their keys and have a link', async () => {
+  const [a, b] = [await newIdentity(), await newIdentity()]
+  const { links } = linked({ ...a, here: ['a'], there: ['b'] }, { ...b, here: ['b'], there: ['a'] })
+  const [one, other] = await Promise.all(links)
+  assert.deepEqual([one?.peer, other?.peer], [b.id, a.id])
+})
+
+const swaps: readonly [what: string, change: (a: End, b: End, stranger: End) => readonly [End, End]][] = [
+  [
+    'swapped both fingerprints for its own',
+    (a, b) => [
+      { ...a, there: ['c'] },
+      { ...b, there: ['d'] },
+    ],
+  ],
+  ['swapped the fingerprint that the dialler sees', (a, b) => [{ ...a, there: ['c'] }, b]],
+  ['swapped the fingerprint that the answering side sees', (a, b) => [a, { ...b, there: ['c'] }]],
+  ['added a fingerprint', (a, b) => [{ ...a, there: ['b', 'c'] }, b]],
+  ['left all fingerprints out', (a, b) => [{ ...a, there: [] }, b]],
+  ['put another key in the place of the peer', (a, b, { identity }) => [a, { ...b, identity }]],
+  ['put a peer without a key there', (a, b) => [a, { ...b, identity: undefined }]],
+]
+for (const [what, change] of swaps)
+  test(`threat 31: signalling that ${what} opens no link`, async () => {
+    const [a, b, c] = [await newIdentity(), await newIdentity(), await newIdentity()]
+    const [one, other] = change(
+      { ...a, here: ['a'], there: ['b'] },
+      { ...b, here: ['b'], there: ['a'] },
+      { ...c, here: [], there: [] },
+    )
+    const { links, connections } = linked(one, other)
+    const ends = await Promise.allSettled(links)
+    assert.equal(ends[0]?.status, 'rejected', 'the dialler sends nothing')
+    const open = connections.filter(({ closed, channel }) => !closed && channel.readyState !== 'closed')
+    assert.equal(open.length, 0, 'neither side keeps the channel')
+  })
+
+test('threat 31: a proof of one link is worth nothing on another', async () => {
+  const [a, b] = [await newIdentity(), await newIdentity()]
+  const ends = [
+    { member: a.id, fingerprint: 'sha-256 a' },
+    { member: b.id, fingerprint: 'sha-256 b' },
+  ] as const
+  const proof = await linkProof(a.identity, ...ends)
+  await requireLinkProof(proof, b.identity, ...ends)
+  const [from, to] = ends
+  for (const [there, here] of [
+    [from, { ...to, fingerprint: 'sha-256 c' }],
+    [{ ...from, fingerprint: 'sha-256 c' }, to],
+    [from, { ...to, member: a.id }],
+    [to, from],
+  ] as const)
+    await assert.rejects(requireLinkProof(proof, b.identity, there, here), { code: 'identity-unproven' })
 })
 
 /** Signalling as PeerJS has it: an emitter that PeerJS listens to. */

@@ -2,7 +2,7 @@
 // page's appearance.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { describeError, isGridError, type MemberId } from '@starling-grid/protocol'
-import type { PeerNetwork, SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
+import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
 import { requestAdapter } from '../gpu.ts'
 import workerUrl from '../train-worker.ts?worker&url'
 import type { Failure, FromWorker, ToWorker } from '../worker-messages.ts'
@@ -26,6 +26,8 @@ export type SessionState =
       readonly clean: boolean
     }
   | { readonly type: 'failed'; readonly status: VolunteerStatus | null; readonly failure: Failure }
+
+type OpenPeers = Extract<FromWorker, { type: 'open-peers' }>
 
 interface Running {
   readonly worker: Worker
@@ -97,7 +99,7 @@ export class Session {
           this.#state.value = { ...state, status: this.#inTotal(message.status) }
         return
       case 'open-peers':
-        return void this.#openPeers(message.access, message.port)
+        return void this.#openPeers(message)
       case 'ended':
         if (message.failure !== null)
           return this.#end({ type: 'failed', status: this.#status(), failure: message.failure })
@@ -112,16 +114,18 @@ export class Session {
     }
   }
 
-  async #openPeers(access: SignallingAccess, port: MessagePort): Promise<void> {
+  async #openPeers({ access, identity, port }: OpenPeers): Promise<void> {
     const here = this.#running
     if (here === undefined) return
     this.#self.value = access.self
     try {
-      const [{ openPeerNetwork }, { servePeerNetwork }] = await Promise.all([
+      const [{ openPeerNetwork }, { servePeerNetwork }, { signerWith }] = await Promise.all([
         import('../rtc-link.ts'),
         import('../link-bridge.ts'),
+        import('../signer.ts'),
       ])
-      const network = await openPeerNetwork(access)
+      const { privateKey, ...known } = identity
+      const network = await openPeerNetwork({ ...access, identity: { ...known, signer: signerWith(privateKey) } })
       if (here !== this.#running) return network.stop()
       here.network = network
       servePeerNetwork(port, network)

@@ -1,6 +1,6 @@
 // The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and through
 // the coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
-import type { MemberId } from '@starling-grid/protocol'
+import type { LinkIdentity, MemberId } from '@starling-grid/protocol'
 
 /** One ordered, reliable pipe of frames to another volunteer. */
 export interface PeerLink {
@@ -60,6 +60,10 @@ export interface SignallingAccess {
   /** the session's token: authenticates the PeerJS socket */
   readonly token: string
   readonly iceServers: readonly { readonly urls: string; readonly username?: string; readonly credential?: string }[]
+  /**
+   * what this member proves to others, and asks of them; absent where ranks have no keys. Never sent to the coordinator
+   */
+  readonly identity?: LinkIdentity | undefined
   /** for a link to open; LINK_OPEN_MS where it is not said */
   readonly linkOpenMs?: number | undefined
 }

@@ -129,7 +129,7 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   reconnect(access: SignallingAccess): void {
-    this.#access = access
+    this.#access = { ...access, identity: this.#access.identity }
     this.#signal().catch(() => this.#retryLater())
   }
 
@@ -230,6 +230,7 @@ class PeerJsNetwork implements PeerNetwork {
       return this.#keep(
         await openRtcLink(connection, {
           self: this.#access.self,
+          identity: this.#access.identity,
           dialled: true,
           milliseconds,
           signal: AbortSignal.any([signal, giveUp.signal, this.#stopping.signal]),
@@ -254,6 +255,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#answering.add(connection)
     openRtcLink(connection, {
       self: this.#access.self,
+      identity: this.#access.identity,
       dialled: false,
       milliseconds: TRY_MS,
       signal: this.#stopping.signal,

@@ -2,16 +2,20 @@
 // The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
 // only.
 import {
-  GridError,
-  LOW_WATER_BYTES,
+  type Clock,
   describeError,
+  GridError,
+  type LinkEnd,
+  type LinkIdentity,
+  linkProof,
+  LOW_WATER_BYTES,
   memberId,
   type MemberId,
-  type Clock,
+  requireLinkProof,
   systemClock,
 } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
-import { greeting, requireGreeting } from './greeting.ts'
+import { greeting, greetingOf, requireGreeting } from './greeting.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
 export const LINGER_MS = 500
@@ -19,6 +23,8 @@ export const LINGER_MS = 500
 /** What is used of an RTCPeerConnection; the type itself exists only where pages do. */
 export interface RtcPeerConnection {
   readonly connectionState: string
+  readonly localDescription: { readonly sdp?: string } | null
+  readonly remoteDescription: { readonly sdp?: string } | null
   addEventListener(type: 'connectionstatechange', listener: () => void): void
   addEventListener(type: 'datachannel', listener: (event: { readonly channel: RTCDataChannel }) => void): void
 }
@@ -37,6 +43,8 @@ export interface RtcConnection {
 
 export interface RtcLinkOptions {
   readonly self: MemberId
+  /** both sides prove who they are, and which certificates they see */
+  readonly identity?: LinkIdentity | undefined
   /** this side dialled, and greets first */
   readonly dialled: boolean
   /** after which the try is given up */
@@ -72,7 +80,8 @@ class Opening {
   readonly #options: RtcLinkOptions
   readonly #resolve: (link: ChannelLink) => void
   readonly #channel: RtcChannel
-  #greeted = false
+  /** the other side's first frame came */
+  #heard = false
   #settle: (failure: string | undefined) => void = () => {}
   /** undefined once the link is open, the reason when it did not come to that */
   readonly settled = new Promise<string | undefined>((resolve) => {
@@ -122,27 +131,57 @@ class Opening {
   }
 
   #opened(): void {
-    if (this.#options.dialled) this.#greet()
+    if (this.#options.dialled) this.#closing(this.#greet())
   }
 
   #receive(data: unknown): void {
     if (!(data instanceof ArrayBuffer)) return this.link.close('text has no place on a link')
     const bytes = new Uint8Array(data)
-    if (this.#greeted) return this.link.received(bytes)
-    try {
-      requireGreeting(bytes)
-    } catch (error) {
-      return this.link.close(describeError(error))
-    }
-    if (!this.#options.dialled) this.#greet()
-    this.#greeted = true
+    // The link keeps what comes while the greeting is checked.
+    if (this.#heard) return this.link.received(bytes)
+    this.#heard = true
+    this.#closing(this.#greeted(bytes))
+  }
+
+  /** No frame of ours leaves before our greeting. */
+  async #greeted(bytes: Uint8Array): Promise<void> {
+    const payload = requireGreeting(bytes)
+    const { identity, dialled } = this.#options
+    if (identity !== undefined) await requireLinkProof(payload, identity, this.#there(), this.#here())
+    if (!dialled) await this.#greet()
     this.#settle(undefined)
     this.#resolve(this.link)
   }
 
-  #greet(): void {
-    this.link.send(greeting(this.#options.self)).catch(() => {})
+  async #greet(): Promise<void> {
+    const { identity, self } = this.#options
+    const frame =
+      identity === undefined ? greeting(self) : greetingOf(await linkProof(identity, this.#here(), this.#there()))
+    this.link.send(frame).catch(() => {})
   }
+
+  #closing(work: Promise<void>): void {
+    work.catch((error: unknown) => this.link.close(describeError(error)))
+  }
+
+  #here(): LinkEnd {
+    const { peerConnection } = this.#connection
+    return { member: this.#options.self, fingerprint: fingerprintIn(peerConnection?.localDescription) }
+  }
+
+  #there(): LinkEnd {
+    const { peerConnection, peer } = this.#connection
+    return { member: memberId(peer), fingerprint: fingerprintIn(peerConnection?.remoteDescription) }
+  }
+}
+
+/** Of the one certificate that DTLS accepts. @throws GridError 'identity-unproven' */
+function fingerprintIn(description: { readonly sdp?: string } | null | undefined): string {
+  const lines = (description?.sdp ?? '').match(/^a=fingerprint:.*$/gim) ?? []
+  const found = new Set(lines.map((line) => line.slice('a=fingerprint:'.length).trim().toLowerCase()))
+  const [only] = found
+  if (only !== undefined && found.size === 1) return only
+  throw new GridError('identity-unproven', `expected one fingerprint in a session description, got ${found.size}`)
 }
 
 class RtcChannel implements Channel {
