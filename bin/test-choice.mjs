@@ -39,6 +39,8 @@ export const LATER = {
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
   'a-restored-backup-goes-on':
     'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, member.test.ts the answers',
+  'a-hung-thread-is-given-up':
+    'parameter-server.test.ts gives such a thread up, async-server.test.ts goes on after a server that failed',
   'one-voice-is-not-enough':
     'run-agreement.test.ts, run-async.test.ts and run-links.test.ts have what is decided about liars',
   'a-sleeper-comes-back': 'link-set.test.ts and run-ballot.test.ts have the two sides of a silence',

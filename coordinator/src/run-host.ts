@@ -150,6 +150,7 @@ export class RunHost {
       delayCompensation: job.config.async.delayCompensation,
       cores: availableParallelism(),
       clock,
+      answerMs: job.config.timing.threadAnswerMs,
       processes: parts.shardProcesses,
     })
     this.guests = new GuestSums(job.form.layout)

@@ -4,6 +4,7 @@
 import { encodeVersionState, type PushedGradient, type VersionForm, type VersionState } from '@starling-grid/model'
 import { type Clock, systemClock, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
+import { DEFAULT_TIMING } from '../run/timing.ts'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
 import { encodePushMemory, type PushMemory } from './push-memory.ts'
@@ -19,6 +20,8 @@ export interface ServerOptions {
   readonly delayCompensation: number | undefined
   /** of this machine */
   readonly cores: number
+  /** ms for a thread to answer; 30 s where it is not said */
+  readonly answerMs?: number
   /** shards in processes of their own: used instead of threads when all of a set are there */
   readonly processes?: ShardProcesses
   /** absent: the machine's */
@@ -83,7 +86,7 @@ export class ParameterServer {
   ): Promise<void> {
     await this.unload()
     const { layout, optimizer } = this.#options.form
-    const { clock = systemClock } = this.#options
+    const { clock = systemClock, answerMs = DEFAULT_TIMING.threadAnswerMs } = this.#options
     const processes = this.#options.processes?.complete()
     const threads = processes === undefined ? threadsFor(layout.total, this.#options.cores) : 0
     const memory = allocate(
@@ -96,7 +99,7 @@ export class ParameterServer {
     const rule = { layout, optimizer }
     const shards = keyRanges(layout.total, threads).map((range) => ({ rule, range, memory }))
     const here = (): Promise<ShardPool> | ShardPool =>
-      threads > 0 ? shardThreads(shards, { clock }) : localShards(shards)
+      threads > 0 ? shardThreads(shards, { clock, answerMs }) : localShards(shards)
     const pool =
       processes === undefined
         ? await here()

@@ -53,6 +53,8 @@ export interface Timing {
   readonly linkMemoryMs: number
   /** versions that an async push may be behind (A2) */
   readonly stalenessBound: number
+  /** for a thread of the parameter server to answer */
+  readonly threadAnswerMs: number
 }
 
 export const DEFAULT_TIMING: Timing = {
@@ -81,4 +83,5 @@ export const DEFAULT_TIMING: Timing = {
   excludeMs: 60_000,
   linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs linkOpenMs
   stalenessBound: 16, // as many volunteers may push at once; published SSP systems use 3–10
+  threadAnswerMs: 30_000, // as for a process (parameter-server/shard-processes.ts)
 }

@@ -102,6 +102,7 @@ const TIMING: Timing = {
   excludeMs: 10_000,
   linkMemoryMs: 60_000,
   stalenessBound: 3,
+  threadAnswerMs: 5000,
 }
 
 /**
