@@ -137,6 +137,7 @@ export function runAt(v: number): RunView {
             agreeing: v % 40 >= 20 ? members.length : 1,
             members: members.length,
           },
+    audit: { every: 200, agreed: 3, differed: 0, notComputed: 1, off: null, last: null },
     relay: { links: mode === 'async' ? 0 : 1, bytes: 31_000 * v, bytesPerSecond: 36_500 },
     refusals: killed ? { 'generation-stale': 3, 'lease-stale': 1 } : {},
     startedAt: STARTED_AT,

@@ -1,5 +1,3 @@
-// One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the
-// run, its journal, its parameter server and what the dashboard shows; decides nothing.
 import { availableParallelism } from 'node:os'
 import type { PushedGradient } from '@starling-grid/model'
 import {
@@ -18,6 +16,9 @@ import {
   type ToVolunteer,
   type CancelTimer,
 } from '@starling-grid/protocol'
+// One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the
+// run, its journal, its parameter server and what the dashboard shows; decides nothing.
+import { Audit } from './audit.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import type { CoordinatorClock } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
@@ -40,6 +41,7 @@ import { decide, HalfDecided } from './run/run.ts'
 import type { Effect, RunInput, RunState } from './run/state.ts'
 import { ServerWork } from './server-work.ts'
 import { ShardCheck } from './shard-check.ts'
+import { StepSums } from './step-sums.ts'
 import { Throughput } from './throughput.ts'
 import { Versions } from './versions.ts'
 
@@ -101,16 +103,20 @@ const LEAVING = {
   message: 'this coordinator ends; ask again at the same address',
 } as const
 
+const NO_AUDIT = { every: 0, agreed: 0, differed: 0, notComputed: 0, off: null, last: null }
+
 export class RunHost {
   readonly job: Job
   readonly state: RunState
   readonly history: RunHistory
   readonly versions: Versions
   readonly guests: GuestSums
+  readonly sums: StepSums
   readonly #parts: RunParts
   readonly #server: ParameterServer
   readonly #serverWork: ServerWork
   readonly #shardCheck: ShardCheck
+  #audit: Audit | undefined
   readonly #journal: RunJournal
   readonly #outbox: Outbox<PushContext | undefined>
   readonly #refusals = new Refusals()
@@ -163,6 +169,10 @@ export class RunHost {
       server: this.#server,
       onDamaged: (damaged) => this.feed({ type: 'checkpoint-damaged', ...damaged }),
     })
+    this.sums = new StepSums({
+      length: job.form.layout.total,
+      send: (to, message) => parts.audience.send(to, named(job.id, message)),
+    })
     this.#serverWork = new ServerWork({
       server: this.#server,
       versions: this.versions,
@@ -201,6 +211,17 @@ export class RunHost {
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
   start(): void {
+    const { job, state, versions, sums } = this
+    this.#audit = new Audit({
+      job,
+      state,
+      sums,
+      clock: this.#parts.clock,
+      stateOf: (checkpoint) => versions.bytesOf(checkpoint),
+      shard: (name) => this.#shard(name),
+      note: (kind, text) => this.history.note(kind, text, this.#parts.clock.awake()),
+      onTrouble: this.#parts.onTrouble,
+    })
     this.feed({ type: 'coordinator-started' })
     if (this.state.finished === undefined)
       this.#stopTicking = this.#parts.clock.every(TICK_MS, () => this.feed({ type: 'tick' }))
@@ -297,6 +318,7 @@ export class RunHost {
       history,
       present: this.#parts.audience.present(),
       relay: this.#relay(),
+      audit: this.#audit?.view ?? NO_AUDIT,
       refusals: this.#refusals.byCode,
       trouble: this.#trouble,
       now: this.#parts.clock.awake(),
@@ -318,6 +340,12 @@ export class RunHost {
     this.#relayed.add(bytes, this.#parts.clock.awake())
   }
 
+  async #shard(name: Sha256): Promise<Uint8Array> {
+    const bytes = await this.#parts.blobs.get(name)
+    if (bytes === undefined) throw new GridError('shard-corrupt', `shard ${name} is gone from the data folder`)
+    return bytes
+  }
+
   #relay(): RunView['relay'] {
     const links = this.finished ? 0 : this.#parts.audience.relayedLinks()
     return { links, bytes: this.#relayed.total, bytesPerSecond: this.#relayed.perSecond(this.#parts.clock.awake()) }
@@ -326,6 +354,7 @@ export class RunHost {
   #carryOut(effect: Effect, { at, context }: Decided<PushContext | undefined>): Promise<void> | void {
     switch (effect.type) {
       case 'journal': // durable already: the outbox wrote it first
+        this.#audit?.advanced()
         if (effect.entries.some(({ type }) => type === 'checkpoint'))
           void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
         return

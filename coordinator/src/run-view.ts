@@ -33,6 +33,7 @@ export interface ViewParts {
   readonly present: Iterable<Presence>
   readonly refusals: Readonly<Record<string, number>>
   readonly relay: RunView['relay']
+  readonly audit: RunView['audit']
   /** why nothing leaves, or undefined */
   readonly trouble: string | undefined
   /** ms since the epoch */
@@ -71,6 +72,7 @@ function totalsOf(view: RunView): RunView {
     members: [],
     departed: [],
     refusals: {},
+    audit: { ...view.audit, last: null },
     exportPath: null,
   }
 }
@@ -106,6 +108,7 @@ export function runView(parts: ViewParts): RunView {
     etaSeconds: samplesPerSecond > 0 ? Math.max(0, expected - samplesCommitted) / samplesPerSecond : null,
     checkpoint: checkpointOf(state),
     relay,
+    audit: parts.audit,
     refusals,
     startedAt: history.startedAt ?? job.submittedAt,
     finishedAt: history.finishedAt ?? null,

@@ -130,10 +130,11 @@ export class Versions {
   async load(checkpoint: Checkpoint): Promise<VersionState> {
     const { job } = this.#parts
     if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
-    return decodeVersionState(await this.#bytesOf(checkpoint), { ...job.form, version: checkpoint.version })
+    return decodeVersionState(await this.bytesOf(checkpoint), { ...job.form, version: checkpoint.version })
   }
 
-  async #bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
+  /** The whole state, as its member uploaded it. @throws GridError 'version-corrupt', 'shard-corrupt' */
+  async bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
     const bytes = blob === undefined ? undefined : await this.#parts.blobs.get(blob)
     if (bytes !== undefined) return bytes
     throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
@@ -204,7 +205,7 @@ export class Versions {
       ...(vocabulary === undefined ? {} : { vocabulary }),
     }
     return this.#reading(checkpoint, async () =>
-      encoded({ type: 'export', form: job.form, version, state: await this.#bytesOf(checkpoint), known }),
+      encoded({ type: 'export', form: job.form, version, state: await this.bytesOf(checkpoint), known }),
     )
   }
 

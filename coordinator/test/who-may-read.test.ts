@@ -37,6 +37,7 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'GET /api/shards/:sha256': ['other', 'member', 'owner'], // both jobs train on the same digits
   'GET /api/jobs/:id/versions/:versionId': ['member'],
   'PUT /api/jobs/:id/versions/:v/:versionId': ['member'],
+  'PUT /api/jobs/:id/sums/:versionId': ['member'],
   'POST /api/jobs/:id/versions/:versionId/rows': ['member'],
   'POST /api/jobs/:id/pushes': ['member'],
   'GET /api/jobs/:id/guests/:sum': ['member'],

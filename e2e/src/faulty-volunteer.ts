@@ -6,6 +6,7 @@ import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { FRAME_FAULTS, withFrameFault } from './frame-faults.ts'
 import { Partition, type PartitionOrder, withoutIce, withoutLinks } from './link-faults.ts'
 import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
+import { withOldGradients } from './old-gradients.ts'
 import { isSlowness, SLOWNESS, withSlowBlocks } from './slow-blocks.ts'
 
 /** A home's line to others: 20 Mbit/s. */
@@ -19,11 +20,12 @@ function withFault(host: VolunteerHost): VolunteerHost {
   if (kind === 'no-links') return withoutLinks(host, openWebRtc)
   if (kind === 'partition') return partitioned(host)
   if (kind === 'long-lines') return overLongLines(host, Number(number))
+  if (kind === 'old-gradients') return withOldGradients(host)
   if (isSlowness(kind)) return withSlowBlocks(host, kind, Number(number))
   const faulty = withFrameFault(host, kind, Number(number)) ?? withMessageFault(host, kind, Number(number))
   if (faulty === undefined)
     throw new Error(
-      `STARLING_FAULT is one of ${['no-ice', 'no-links', 'partition', 'long-lines', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`,
+      `STARLING_FAULT is one of ${['no-ice', 'no-links', 'partition', 'long-lines', 'old-gradients', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`,
     )
   return faulty
 }

@@ -149,6 +149,8 @@ export const JobSpecSchema = strict({
   maxSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
   /** validate after every n-th epoch; the last is always validated */
   validateEvery: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+  /** about one committed step of so many is computed again by the coordinator; 0: none; absent: 200 */
+  audit: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
   /** training starts when this many volunteers are ready */
   minVolunteers: Type.Optional(Type.Integer({ minimum: 1, maximum: 5000 })),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),

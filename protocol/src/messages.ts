@@ -369,6 +369,11 @@ const toVolunteer = {
     version: VersionRefSchema,
     uploader: MemberIdSchema,
   }),
+  /** send the summed gradients of these committed steps over HTTP: an audit or a dispute computes with them */
+  'sums-request': strict({
+    type: literal('sums-request'),
+    versions: Type.Array(VersionRefSchema, { minItems: 1, maxItems: PLAN_WINDOW }),
+  }),
   /** evaluate these validation blocks at this version */
   validate: strict({
     type: literal('validate'),

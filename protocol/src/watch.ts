@@ -132,10 +132,30 @@ export interface RunView {
   readonly relay: { readonly links: number; readonly bytes: number; readonly bytesPerSecond: number }
   /** refusals by code (protocol errors table) */
   readonly refusals: Readonly<Record<string, number>>
+  /** committed steps that the coordinator computed again since it started */
+  readonly audit: AuditView
   readonly startedAt: number
   readonly finishedAt: number | null
   /** path of the exported model, or null before the first checkpoint */
   readonly exportPath: string | null
+}
+
+/** Committed steps that the coordinator computed again, and what came of it. */
+export interface AuditView {
+  /** about one step of so many */
+  readonly every: number
+  readonly agreed: number
+  readonly differed: number
+  readonly notComputed: number
+  /** why steps of this job are not audited; null: they are */
+  readonly off: string | null
+  readonly last: {
+    readonly v: number
+    /** ms since the epoch */
+    readonly at: number
+    readonly result: 'agreed' | 'differed' | 'not computed'
+    readonly text: string
+  } | null
 }
 
 /** One committed step. at: ms since the epoch of the clock. */
@@ -160,7 +180,7 @@ export interface ValidationPoint {
 }
 export interface RunEvent {
   readonly at: number
-  readonly kind: 'mode' | 'generation' | 'member' | 'checkpoint' | 'rewind' | 'validation' | 'refusal' | 'run'
+  readonly kind: 'mode' | 'generation' | 'member' | 'checkpoint' | 'rewind' | 'validation' | 'refusal' | 'run' | 'audit'
   readonly text: string
 }
 

@@ -144,6 +144,12 @@ export class CoordinatorHttp {
     await this.#persistently(async () => void (await this.#ask(path, { method: 'PUT', ...binary(bytes) })))
   }
 
+  /** Σ gradients of the steps up to this version, one after the other; nothing: they are not kept any more. */
+  async sums(job: JobId, version: VersionRef, bytes: Uint8Array): Promise<void> {
+    const path = `/api/jobs/${job}/sums/${version.id}`
+    await this.#persistently(async () => void (await this.#ask(path, { method: 'PUT', ...binary(bytes) })))
+  }
+
   /** Parameters with only these rows of some matrices; the body has the form of a sparse push. */
   rows(job: JobId, version: VersionRef, wanted: RowsWanted): Promise<Uint8Array> {
     const path = `/api/jobs/${job}/versions/${version.id}/rows`

@@ -236,6 +236,7 @@ export class JobSession {
       onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
+      uploadSums: (version, bytes) => http.sums(terms.id, version, bytes),
     })
     this.#async = new AsyncMode({
       clock,
@@ -281,6 +282,7 @@ export class JobSession {
   ): void {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
+    if (message.type === 'sums-request') return void this.ring.sendSums(message.versions)
     if (!isRunOrder(message)) return
     if (ENDS_WORK.has(message.type)) this.#rest()
     this.ring.order(message)

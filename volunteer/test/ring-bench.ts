@@ -149,6 +149,7 @@ export class BenchMember {
   readonly executor: GatedExecutor
   readonly ring: RingMode
   readonly sent: ToCoordinator[] = []
+  readonly sums: { readonly version: VersionRef; readonly bytes: Uint8Array }[] = []
   readonly failed: unknown[] = []
   readonly batches: Batches
   #downloads: Gate[] = []
@@ -195,6 +196,7 @@ export class BenchMember {
       openRelay: () => Promise.reject(new Error('internal: no relay here')),
       fromCoordinator: () => Promise.reject(new Error('internal: no coordinator here')),
       upload: async () => undefined,
+      uploadSums: async (version, bytes) => void this.sums.push({ version, bytes }),
       guestSum: async () => new Float32Array(held.layout.total).fill(0.5),
       send: (message) => void this.sent.push(message),
       onEncoded: () => undefined,

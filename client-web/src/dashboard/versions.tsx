@@ -17,6 +17,9 @@ export function Versions(props: { readonly run: RunView; readonly token: string 
         <Row term="Generation">
           {count(generation)}, mode epoch {count(modeEpoch)}
         </Row>
+        <Row term="Audit">
+          <Audit audit={props.run.audit} />
+        </Row>
         <Row term="Model">
           <Model {...props} />
         </Row>
@@ -77,6 +80,21 @@ function Checkpoint(props: { readonly checkpoint: NonNullable<RunView['checkpoin
         ) : (
           <em>not yet confirmed by a second member</em>
         )}
+      </small>
+    </>
+  )
+}
+
+/** Steps that the coordinator computed again from their records. */
+function Audit(props: { readonly audit: RunView['audit'] }) {
+  const { every, agreed, differed, notComputed, off, last } = props.audit
+  if (off !== null) return <>none: {off}</>
+  return (
+    <>
+      {count(agreed)} agreed, {differed === 0 ? '0 differed' : <strong>{count(differed)} differed</strong>}
+      <small>
+        about one step in {count(every)}; {count(notComputed)} not computable
+        {last !== null && `; step ${count(last.v)} ${last.result}: ${last.text}`}
       </small>
     </>
   )

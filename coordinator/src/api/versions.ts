@@ -10,6 +10,7 @@ import {
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { type Stored, storedInMemory } from '../blobs/stored.ts'
 import type { RunHost } from '../run-host.ts'
+import { MOST_SUM_BYTES } from '../step-sums.ts'
 import type { Versions } from '../versions.ts'
 import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
@@ -41,6 +42,7 @@ export function registerVersions(app: FastifyInstance, access: Access): void {
   registerDownload(app, access)
   registerUpload(app, access)
   registerCheckpoints(app, access)
+  registerSums(app, access)
 }
 
 /** Kept checkpoints, for the owner: what each is, and its whole state. */
@@ -135,6 +137,33 @@ function registerUpload(app: FastifyInstance, access: Access): void {
       run.requireOwned()
       run.feed({ type: 'uploaded', member, ...stored })
       return reply.code(CREATED).send({ sha256: stored.blob })
+    },
+  )
+}
+
+/** Σ gradients of committed steps, which this member was asked for. */
+function registerSums(app: FastifyInstance, access: Access): void {
+  const seats = new Seats(MAX_VOLUNTEERS, 1)
+  app.put<Wanted>(
+    '/api/jobs/:id/sums/:versionId',
+    {
+      bodyLimit: MOST_SUM_BYTES,
+      onRequest: async (request, reply) => {
+        const { id, versionId } = request.params
+        const { member, run } = access.requireMember(request, id)
+        const expected = run.sums.expects(member, versionId as VersionId) // only compared with what was asked
+        if (expected === undefined)
+          throw new HttpRefusal(409, 'message-unexpected', 'these sums were not asked of this member, or not any more')
+        requireLength(request, expected)
+        seats.take(member, reply)
+      },
+    },
+    async (request, reply) => {
+      const { id, versionId } = request.params
+      const { member, run } = access.requireMember(request, id)
+      if (!(await run.sums.accept(member, versionId as VersionId, bytesOf(request))))
+        run.refused('digest-mismatch', 'sums of committed steps that are not those of their records')
+      return reply.code(CREATED).send({})
     },
   )
 }

@@ -10,6 +10,16 @@ const GUARDS = 'guards'
 
 export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
+    'audit',
+    'coordinator/src/step-sums.ts',
+    ['coordinator/test/step-sums'],
+    [
+      ['sums are taken whatever the records say', 'record.gradDigest === digests[i]', 'digests[i] !== undefined'],
+      ['more sums are asked for than members keep', 'if (steps.length > this.most) return undefined', ''],
+      ['any member may send the sums that another was asked for', 'question?.member !== member ||', ''],
+    ],
+  ),
+  ...mutantsOf(
     JOURNAL,
     'coordinator/src/journal/fence.ts',
     ['coordinator/test/journal.test'],

@@ -182,6 +182,7 @@ export class VolunteerProcess implements Peer {
       case 'refused':
       case 'wait':
       case 'finished':
+      case 'sums-request': // computes with bytes
         return
       default:
         message satisfies never

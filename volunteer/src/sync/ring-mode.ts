@@ -61,6 +61,8 @@ export interface RingModeParts {
   readonly witness?: StepWitness | undefined
   send(message: ToCoordinator): void
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
+  /** Σ gradients of the steps up to this version */
+  uploadSums(version: VersionRef, bytes: Uint8Array): Promise<void>
   /** Σ gradients of guests (A1) */
   guestSum(id: number): Promise<Float32Array>
   /** the bytes of a version that most members hold about now */
@@ -257,6 +259,17 @@ export class RingMode {
     this.#uploading = this.#parts.upload(version, this.#encoded()).catch(() => undefined)
   }
 
+  /** Of committed steps, while they are kept; nothing when one of them is not. After what is under way on the line. */
+  async sendSums(versions: readonly VersionRef[]): Promise<void> {
+    await this.#uploading
+    const last = versions.at(-1)
+    const sums = versions.flatMap((version) => this.#parts.held.reduced(version) ?? [])
+    if (last === undefined) return
+    const bytes = joined(sums.length === versions.length ? sums : [])
+    // another member is asked in turn
+    this.#uploading = this.#parts.uploadSums(last, bytes).catch(() => undefined)
+  }
+
   #encoded(): Uint8Array {
     const state = this.#parts.held.encode()
     this.#parts.onEncoded(state)
@@ -344,6 +357,16 @@ export class RingMode {
     const code = isGridError(error) ? error.code : 'link-lost'
     this.tell({ type: 'trouble', gen, ...blame, code, message: describeError(error).slice(0, 300) })
   }
+}
+
+function joined(sums: readonly Float32Array[]): Uint8Array {
+  const whole = new Uint8Array(sums.reduce((bytes, sum) => bytes + sum.byteLength, 0))
+  let at = 0
+  for (const sum of sums) {
+    whole.set(bytesOf(sum), at)
+    at += sum.byteLength
+  }
+  return whole
 }
 
 /** Which messages of the coordinator are for the ring. */

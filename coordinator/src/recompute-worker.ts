@@ -1,0 +1,80 @@
+// A recomputation in its own thread: does what a volunteer does, with the volunteer's own code on the CPU. Started by
+// recompute-bootstrap.mjs.
+import { constants, setPriority } from 'node:os'
+import { parentPort } from 'node:worker_threads'
+import { outerOptimizer, parseModelSpec } from '@starling-grid/model'
+import { digest, extend, genesis, GridError, type StepRecord, systemClock } from '@starling-grid/protocol'
+import { Batches, Compute, createReferenceExecutor, HeldVersion, Shards, StepAudit } from '@starling-grid/volunteer'
+import type { RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
+
+if (parentPort === null) throw new Error('internal: a recomputation runs in a thread of the coordinator')
+const port = parentPort
+// Linux lowers this thread alone; other systems would lower the whole process.
+if (process.platform === 'linux') setPriority(constants.priority.PRIORITY_LOW)
+port.once('message', (task: RecomputeTask) => void answerTo(task).then((answer) => port.postMessage(answer)))
+
+async function answerTo(task: RecomputeTask): Promise<RecomputeAnswer> {
+  try {
+    return await recomputed(task)
+  } catch (error) {
+    return { error: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+async function recomputed(task: RecomputeTask): Promise<Recomputed> {
+  const held = heldAt(task)
+  const verdict = task.shards === undefined ? {} : await audited(task, held)
+  if (task.shards === undefined) follow(held, task.records, task.sums)
+  return { digest: digest(held.encode()), ...verdict }
+}
+
+function heldAt({ terms, from, state }: RecomputeTask): HeldVersion {
+  const { optimizer, clipNorm, local } = terms
+  const spec = parseModelSpec(terms.model)
+  const held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
+  if (state === undefined) held.adoptInitial(genesis(terms.id, terms.modelHash, terms.seed), terms.seed)
+  else held.adopt(held.decode(state, from), from)
+  return held
+}
+
+function follow(held: HeldVersion, records: readonly StepRecord[], sums: readonly Float32Array[]): void {
+  for (const [i, record] of records.entries()) held.apply(record, extend(versionOf(held), record), sumAt(sums, i))
+}
+
+/** All but the last are followed; the last is computed again as well. */
+async function audited(
+  { terms, records, sums, shards }: RecomputeTask,
+  held: HeldVersion,
+): Promise<Omit<Recomputed, 'digest'>> {
+  follow(held, records.slice(0, -1), sums)
+  const last = records.at(-1)
+  if (last === undefined) throw new Error('internal: an audit of no step')
+  const { batchBlocks, encoding = 'f32', precision = 'f32' } = terms
+  const cache = { get: async () => undefined, put: async () => undefined }
+  const fetched = new Shards(terms.dataset, async (name) => shards?.get(name) ?? missing(name), cache)
+  const compute = new Compute(createReferenceExecutor(parseModelSpec(terms.model)), held, systemClock)
+  const audit = new StepAudit({
+    held,
+    compute,
+    batches: new Batches(terms, fetched, parseModelSpec(terms.model)),
+    batchBlocks,
+    isLossless: encoding === 'f32' && precision === 'f32',
+  })
+  const { deviation, fault, skipped } = await audit.step(last, sumAt(sums, records.length - 1))
+  return { deviation, fault, skipped }
+}
+
+function versionOf({ version }: HeldVersion): NonNullable<HeldVersion['version']> {
+  if (version === undefined) throw new Error('internal: a recomputation without a version')
+  return version
+}
+
+function sumAt(sums: readonly Float32Array[], place: number): Float32Array {
+  const sum = sums[place]
+  if (sum === undefined) throw new Error('internal: a step without its sum')
+  return sum
+}
+
+function missing(name: string): never {
+  throw new GridError('shard-corrupt', `shard ${name.slice(0, 12)} was not given to the recomputation`)
+}

@@ -1,0 +1,59 @@
+// What follows from a version and the sums of the steps after it, computed in a thread of low priority of its own: the
+// state that members must hold, and whether the last step's gradient is that of its blocks. Bounded in time.
+import { Worker } from 'node:worker_threads'
+import type { JobTerms, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
+
+/** ms after which a recomputation is given up: its model is too large for this machine */
+export const MOST_MS = 60_000
+
+export interface RecomputeTask {
+  readonly terms: JobTerms
+  readonly from: VersionRef
+  /** the whole state of `from`; undefined: the seed makes it */
+  readonly state: Uint8Array | undefined
+  readonly records: readonly StepRecord[]
+  /** Σ gradients of each record */
+  readonly sums: readonly Float32Array[]
+  /** the shards of the last record's blocks, by name; undefined: its gradient is not computed again */
+  readonly shards: ReadonlyMap<Sha256, Uint8Array> | undefined
+}
+
+export interface Recomputed {
+  /** SHA-256 of the whole state after the last record */
+  readonly digest: Sha256
+  /** ‖recomputed − committed‖ / ‖committed‖ of the last step's Σ gradients */
+  readonly deviation?: number | undefined
+  /** what is wrong with the last step; absent: nothing */
+  readonly fault?: string | undefined
+  /** why the last step's gradient cannot be computed again */
+  readonly skipped?: string | undefined
+}
+
+export type RecomputeAnswer = Recomputed | { readonly error: string }
+
+/** @throws Error when it took too long, or the thread failed */
+export function recompute(task: RecomputeTask): Promise<Recomputed> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(new URL('./recompute-bootstrap.mjs', import.meta.url))
+    worker.unref() // a process that ends does not wait for it
+    const timer = setTimeout(() => end(() => reject(new TooLong())), MOST_MS)
+    timer.unref()
+    const end = (settle: () => void): void => {
+      clearTimeout(timer)
+      settle()
+      void worker.terminate()
+    }
+    worker.once('message', (answer: RecomputeAnswer) =>
+      end(() => ('error' in answer ? reject(new Error(answer.error)) : resolve(answer))),
+    )
+    worker.once('error', (error) => end(() => reject(error)))
+    worker.once('exit', (code) => end(() => reject(new Error(`a recomputation's thread ended with code ${code}`))))
+    worker.postMessage(task)
+  })
+}
+
+export class TooLong extends Error {
+  constructor() {
+    super(`computing a step again takes more than ${MOST_MS / 1000} s here`)
+  }
+}
