@@ -23,6 +23,17 @@ test('a rewind drops the points above it, and the same steps may come again', ()
   assert.ok(rewound.validations.every((point) => point.v <= 82))
 })
 
+test('a rewind shows at once, before another step is committed', () => {
+  const known = fold(snapshotAt(100))
+  const rewound = fold(snapshotAt(100), { ...updateTo(20, 20), rewoundTo: 20 })
+  assert.deepEqual(
+    rewound.steps,
+    known.steps.filter(({ v }) => v <= 20),
+  )
+  assert.ok(known.validations.some(({ v }) => v > 20))
+  assert.ok(rewound.validations.every(({ v }) => v <= 20))
+})
+
 test('points that are known already are replaced, never doubled', () => {
   const history = fold(snapshotAt(100), updateTo(95, 103))
   assert.equal(history.steps.length, 103)

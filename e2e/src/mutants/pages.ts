@@ -15,6 +15,11 @@ export const PAGES_SHOWN: readonly Mutant[] = [
         'steps: history.steps.filter((point) => point.v <= v)',
         'steps: history.steps',
       ],
+      [
+        'a rewind leaves validations that were taken back',
+        'validations: history.validations.filter((point) => point.v <= v)',
+        'validations: history.validations',
+      ],
       ['points that are known come twice', 'known.filter((point) => point.v < first.v)', 'known'],
     ],
   ),
