@@ -3,12 +3,15 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { RELAY_GIGABYTES } from './relay-quota.ts'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
 import { DEFAULT_HOST, DEFAULT_PORT } from './server.ts'
 
 const MAX_PORT = 65_535
 const SECOND_MS = 1000
+/** 2 Gbit/s for an hour */
+const MAX_RELAY_GIGABYTES = 1000
 
 export interface StartOptions {
   readonly port: number
@@ -29,6 +32,8 @@ export interface StartOptions {
   /** seconds */
   readonly linkOpen: number
   readonly lan?: boolean
+  /** GB */
+  readonly relayQuota: number
   readonly timing?: Partial<Timing>
   readonly json?: boolean
 }
@@ -81,6 +86,12 @@ export function parseOptions(argv: readonly string[]): StartOptions {
       readLinkOpen,
       LINK_OPEN_MS / SECOND_MS,
     )
+    .option(
+      '--relay-quota <GB>',
+      'that this coordinator relays in an hour for one member whose links do not open, and four times as many for one address',
+      readGigabytes,
+      RELAY_GIGABYTES,
+    )
     .option('--json', 'one JSON line with url, port and the file of the owner token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
@@ -113,6 +124,13 @@ function readLinkOpen(text: string): number {
       `From ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds are expected.`,
     )
   return ms / SECOND_MS
+}
+
+function readGigabytes(text: string): number {
+  const gigabytes = Number(text)
+  if (!(gigabytes > 0 && gigabytes <= MAX_RELAY_GIGABYTES))
+    throw new InvalidArgumentError(`More than 0 and at most ${MAX_RELAY_GIGABYTES} GB are expected.`)
+  return gigabytes
 }
 
 /**

@@ -9,8 +9,17 @@ export interface RelayQuota {
   readonly perAddress: number
 }
 
-/** A member that sends 10 MB/s all the time stays below; a lab behind one router has four such members. */
-export const RELAY_QUOTA: RelayQuota = { perMember: 40e9, perAddress: 160e9 }
+/** GB that one member sends in an hour: one that sends 10 MB/s all the time stays below */
+export const RELAY_GIGABYTES = 40
+const GIGABYTE = 1e9
+/** A lab behind one router has so many members that use up theirs. */
+const MEMBERS_OF_AN_ADDRESS = 4
+
+/** `gigabytes`: of one member in an hour */
+export function relayQuota(gigabytes = RELAY_GIGABYTES): RelayQuota {
+  const perMember = GIGABYTE * gigabytes
+  return { perMember, perAddress: MEMBERS_OF_AN_ADDRESS * perMember }
+}
 const HOUR_MS = 3_600_000
 
 export interface Sender {

@@ -19,7 +19,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { addressOf } from './api/addresses.ts'
 import { type CoordinatorClock, processClock } from './clock.ts'
-import { RELAY_QUOTA, RelayAccount, type RelayQuota } from './relay-quota.ts'
+import { RelayAccount, relayQuota, type RelayQuota } from './relay-quota.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 /** Bytes that wait for one end, the last message apart: a ring of 32 relayed links then costs at most 32 MiB. */
@@ -60,7 +60,7 @@ export interface RelayOptions {
   onForwarded(bytes: number): void
   /** absent: RELAY_LIMITS; tests have smaller ones */
   readonly limits?: RelayLimits
-  /** absent: RELAY_QUOTA */
+  /** absent: that of relayQuota() */
   readonly quota?: RelayQuota
 }
 
@@ -156,7 +156,7 @@ class Relays implements Relay {
   constructor(options: RelayOptions, clock: CoordinatorClock) {
     this.#options = options
     this.#clock = clock
-    this.#account = new RelayAccount(options.quota ?? RELAY_QUOTA, clock.awake)
+    this.#account = new RelayAccount(options.quota ?? relayQuota(), clock.awake)
   }
 
   get links(): number {

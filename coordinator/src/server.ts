@@ -39,6 +39,7 @@ import type { StateStore } from './journal/state-store.ts'
 import { KeptFiles } from './kept-files.ts'
 import { isLoopback, shareNetwork } from './network.ts'
 import { ShardProcesses } from './parameter-server/shard-processes.ts'
+import { relayQuota } from './relay-quota.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
@@ -104,6 +105,8 @@ export interface CoordinatorOptions {
   readonly ice?: IceOptions
   /** volunteers hear each other's private addresses, also those that come from elsewhere */
   readonly lan?: boolean
+  /** GB that the relay carries in an hour for one member, and four times as many for one address; absent: 40 */
+  readonly relayQuota?: number
   readonly timing?: Partial<Timing>
   /** absent: of this process */
   readonly clock?: CoordinatorClock
@@ -342,6 +345,7 @@ class CoordinatorLife implements Coordinator {
       clock: this.#clock,
       authenticate,
       linkOpenMs,
+      quota: relayQuota(this.#options.relayQuota),
       mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
       onRefusal: (code, what) => this.#refused(code, what),
       onForwarded: (bytes) => runs.current()?.countRelayed(bytes),

@@ -8,6 +8,7 @@ import { after, test } from 'node:test'
 import { CommanderError } from 'commander'
 import { parseOptions, timingOf } from '../src/options.ts'
 import { ownerToken } from '../src/owner-token.ts'
+import { relayQuota } from '../src/relay-quota.ts'
 import { spawnCoordinator } from './coordinator-process.ts'
 import { OWNER, smallJob, temporaryFolder, TOKEN } from './fixture.ts'
 
@@ -76,6 +77,9 @@ test('wrong use is exit code 2', async () => {
     ['--link-open', '0.5'],
     ['--link-open', 'long'],
     ['--link-open', '121'],
+    ['--relay-quota', '0'],
+    ['--relay-quota', 'all'],
+    ['--relay-quota', '1001'],
   ])
     assert.throws(() => parseOptions(args), CommanderError, args.join(' '))
   await assert.rejects(ownerToken(await temporaryFolder(), { token: 'short' }), { code: 'usage' })
@@ -87,6 +91,12 @@ test('who gives links more time gives a ring as much more to form', () => {
   assert.deepEqual(timing('--link-open', '40'), { linkOpenMs: 40_000, formMs: 58_000 })
   assert.deepEqual(timing('--link-open', '2.5'), { linkOpenMs: 2500, formMs: 30_000 })
   assert.deepEqual(timing('--timing', '{"linkOpenMs":3000}'), { linkOpenMs: 3000, formMs: 30_000 })
+})
+
+test('the owner says how much the relay carries in an hour for one member; an address has four times as much', () => {
+  const quota = (...args: string[]) => relayQuota(parseOptions(args).relayQuota)
+  assert.deepEqual(quota(), { perMember: 40e9, perAddress: 160e9 })
+  assert.deepEqual(quota('--relay-quota', '0.5'), { perMember: 0.5e9, perAddress: 2e9 })
 })
 
 test('the owner token is made once, shown once, and readable by its user alone', async () => {
