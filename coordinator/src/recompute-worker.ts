@@ -3,7 +3,7 @@
 import { constants, setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { outerOptimizer, parseModelSpec } from '@starling-grid/model'
-import { digest, extend, genesis, GridError, type StepRecord, systemClock } from '@starling-grid/protocol'
+import { extend, GridError, type StepRecord, systemClock } from '@starling-grid/protocol'
 import { Batches, Compute, createReferenceExecutor, HeldVersion, Shards, StepAudit } from '@starling-grid/volunteer'
 import type { RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
 
@@ -15,25 +15,17 @@ port.once('message', (task: RecomputeTask) => void answerTo(task).then((answer) 
 
 async function answerTo(task: RecomputeTask): Promise<RecomputeAnswer> {
   try {
-    return await recomputed(task)
+    return await audited(task, heldAt(task))
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error) }
   }
-}
-
-async function recomputed(task: RecomputeTask): Promise<Recomputed> {
-  const held = heldAt(task)
-  const verdict = task.shards === undefined ? {} : await audited(task, held)
-  if (task.shards === undefined) follow(held, task.records, task.sums)
-  return { digest: digest(held.encode()), ...verdict }
 }
 
 function heldAt({ terms, from, state }: RecomputeTask): HeldVersion {
   const { optimizer, clipNorm, local } = terms
   const spec = parseModelSpec(terms.model)
   const held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
-  if (state === undefined) held.adoptInitial(genesis(terms.id, terms.modelHash, terms.seed), terms.seed)
-  else held.adopt(held.decode(state, from), from)
+  held.adopt(held.decode(state, from), from)
   return held
 }
 
@@ -42,16 +34,13 @@ function follow(held: HeldVersion, records: readonly StepRecord[], sums: readonl
 }
 
 /** All but the last are followed; the last is computed again as well. */
-async function audited(
-  { terms, records, sums, shards }: RecomputeTask,
-  held: HeldVersion,
-): Promise<Omit<Recomputed, 'digest'>> {
+async function audited({ terms, records, sums, shards }: RecomputeTask, held: HeldVersion): Promise<Recomputed> {
   follow(held, records.slice(0, -1), sums)
   const last = records.at(-1)
   if (last === undefined) throw new Error('internal: an audit of no step')
   const { batchBlocks, encoding = 'f32', precision = 'f32' } = terms
   const cache = { get: async () => undefined, put: async () => undefined }
-  const fetched = new Shards(terms.dataset, async (name) => shards?.get(name) ?? missing(name), cache)
+  const fetched = new Shards(terms.dataset, async (name) => shards.get(name) ?? missing(name), cache)
   const compute = new Compute(createReferenceExecutor(parseModelSpec(terms.model)), held, systemClock)
   const audit = new StepAudit({
     held,

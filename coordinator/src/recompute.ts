@@ -1,5 +1,5 @@
-// What follows from a version and the sums of the steps after it, computed in a thread of low priority of its own: the
-// state that members must hold, and whether the last step's gradient is that of its blocks. Bounded in time.
+// Whether the last step's gradient is that of its blocks: follows a version by the sums of the steps after it, in a
+// thread of low priority of its own. Bounded in time.
 import { Worker } from 'node:worker_threads'
 import type { JobTerms, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
 
@@ -9,18 +9,16 @@ export const MOST_MS = 60_000
 export interface RecomputeTask {
   readonly terms: JobTerms
   readonly from: VersionRef
-  /** the whole state of `from`; undefined: the seed makes it */
-  readonly state: Uint8Array | undefined
+  /** the whole state of `from` */
+  readonly state: Uint8Array
   readonly records: readonly StepRecord[]
   /** Σ gradients of each record */
   readonly sums: readonly Float32Array[]
-  /** the shards of the last record's blocks, by name; undefined: its gradient is not computed again */
-  readonly shards: ReadonlyMap<Sha256, Uint8Array> | undefined
+  /** the shards of the last record's blocks, by name */
+  readonly shards: ReadonlyMap<Sha256, Uint8Array>
 }
 
 export interface Recomputed {
-  /** SHA-256 of the whole state after the last record */
-  readonly digest: Sha256
   /** ‖recomputed − committed‖ / ‖committed‖ of the last step's Σ gradients */
   readonly deviation?: number | undefined
   /** what is wrong with the last step; absent: nothing */
