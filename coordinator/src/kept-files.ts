@@ -4,21 +4,31 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describeError, GridError } from '@starling-grid/protocol'
-import { type Stored, storedInFile } from './blobs/stored.ts'
+import { type Stored, storedInFile, storedInMemory } from './blobs/stored.ts'
 
 /** What is kept for the group and others: nothing. */
 const OWN_FILE = 0o600
 const OWN_FOLDER = 0o700
 
-interface Kept {
+/** Where encodings lie. */
+interface Shelf {
+  /** @throws GridError 'disk-failed' */
+  put(bytes: Uint8Array): Promise<Placed>
+}
+
+interface Placed {
+  readonly stored: Stored
+  /** Readers that have it open go on reading. */
+  remove(): Promise<void>
+}
+
+interface Kept extends Placed {
   /** what was encoded */
   readonly tag: string
-  readonly path: string
-  readonly stored: Stored
 }
 
 export class KeptFiles {
-  readonly #folder: string
+  readonly #shelf: Shelf
   readonly #kept = new Map<string, Kept>()
   /** what is being made, by slot and tag: those who ask meanwhile wait for it */
   readonly #making = new Map<string, Promise<Stored>>()
@@ -35,11 +45,16 @@ export class KeptFiles {
         { cause },
       )
     }
-    return new KeptFiles(folder)
+    return new KeptFiles({ put: (bytes) => writtenTo(folder, bytes) })
   }
 
-  private constructor(folder: string) {
-    this.#folder = folder
+  /** Without a disk. */
+  static inMemory(): KeptFiles {
+    return new KeptFiles({ put: async (bytes) => ({ stored: storedInMemory(bytes), remove: async () => undefined }) })
+  }
+
+  private constructor(shelf: Shelf) {
+    this.#shelf = shelf
   }
 
   /** What is kept of this tag, without making it. */
@@ -66,23 +81,26 @@ export class KeptFiles {
   }
 
   async #make(slot: string, tag: string, make: () => Promise<Uint8Array>): Promise<Stored> {
-    const bytes = await make()
-    const path = join(this.#folder, randomBytes(16).toString('hex'))
-    try {
-      await writeFile(path, bytes, { mode: OWN_FILE, flag: 'wx' })
-    } catch (cause) {
-      await rm(path, { force: true }).catch(() => undefined)
-      throw new GridError(
-        'disk-failed',
-        `Could not write ${bytes.byteLength} bytes to ${this.#folder}: ${describeError(cause)}. Check the space and health of the disk.`,
-        { cause },
-      )
-    }
+    const placed = await this.#shelf.put(await make())
     const before = this.#kept.get(slot)
-    const stored = storedInFile(path, bytes.byteLength)
-    this.#kept.set(slot, { tag, path, stored })
-    // Readers that have it open go on reading.
-    if (before !== undefined) await rm(before.path, { force: true }).catch(() => undefined)
-    return stored
+    this.#kept.set(slot, { tag, ...placed })
+    await before?.remove()
+    return placed.stored
   }
+}
+
+async function writtenTo(folder: string, bytes: Uint8Array): Promise<Placed> {
+  const path = join(folder, randomBytes(16).toString('hex'))
+  const remove = (): Promise<void> => rm(path, { force: true }).catch(() => undefined)
+  try {
+    await writeFile(path, bytes, { mode: OWN_FILE, flag: 'wx' })
+  } catch (cause) {
+    await remove()
+    throw new GridError(
+      'disk-failed',
+      `Could not write ${bytes.byteLength} bytes to ${folder}: ${describeError(cause)}. Check the space and health of the disk.`,
+      { cause },
+    )
+  }
+  return { stored: storedInFile(path, bytes.byteLength), remove }
 }

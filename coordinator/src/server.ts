@@ -21,13 +21,10 @@ import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, guardConnections } fr
 import { registerErrors } from './api/errors.ts'
 import { registerGuards } from './api/guards.ts'
 import { registerJobs } from './api/jobs.ts'
+import { registerMemberRoutes } from './api/member-routes.ts'
 import { READY_PATH, registerPages, registerProbes } from './api/pages.ts'
-import { registerPushes } from './api/pushes.ts'
 import { registerRoutesOnly, type Route } from './api/routes.ts'
-import { registerRows } from './api/rows.ts'
 import { registerShardProcesses } from './api/shard-processes.ts'
-import { registerShards } from './api/shards.ts'
-import { registerVersions } from './api/versions.ts'
 import { registerWatch, type Watching } from './api/watch.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
@@ -360,10 +357,7 @@ class CoordinatorLife implements Coordinator {
     const access = new Access({ clock: this.#clock, runs, sessions, token: this.#options.token })
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
     registerJobs(app, { runs, access })
-    registerShards(app, { access, blobs })
-    registerVersions(app, access)
-    registerPushes(app, access)
-    registerRows(app, access)
+    registerMemberRoutes(app, { access, blobs })
     registerShardProcesses(app, { processes: this.#shardProcesses, access })
     app.get(
       VOLUNTEER_PATH,

@@ -137,7 +137,7 @@ function checkDone(context: Context, { state }: CoordinatorProcess): void {
 
 /** What was written down is what is known: a restart would go on from the same state. */
 export function checkReplay(
-  context: Context,
+  context: Pick<Context, 'violations'>,
   { state }: Pick<CoordinatorProcess, 'state'>,
   entries: readonly Row[],
 ): void {

@@ -8,12 +8,13 @@ import {
   extend,
   type LeaseToken,
   sameVersion,
+  type Sha256,
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
 import { type Counts, noCounts } from './counts.ts'
 import type { Row } from './disk.ts'
-import { digestOf, type History, type Replica } from './replica.ts'
+import type { History, Replica } from './replica.ts'
 import type { Violations } from './violations.ts'
 
 export class Journal {
@@ -55,15 +56,20 @@ export function snapshotted(config: RunConfig, rows: readonly Row[], place: numb
   return [JSON.parse(JSON.stringify({ at: rows[place - 1]?.at ?? 0, entry })) as Row, ...rows.slice(place)]
 }
 
+/** What a blob holds; undefined: it is gone, or damaged. */
+export type ReplicaOf = (blob: Sha256) => Replica | undefined
+
+export type ChronicleConfig = Pick<RunConfig, 'blocks' | 'epochs' | 'mode' | 'genesis'>
+
 /** What the coordinators have shown to the world, entry by entry, whatever they remember of it. */
 export class Chronicle {
   readonly records: StepRecord[] = []
   readonly #versions: VersionRef[]
-  readonly #config: RunConfig
+  readonly #config: ChronicleConfig
   readonly #history: History
   readonly #violations: Violations
   #counts: Counts
-  readonly #blobs: ReadonlyMap<string, Replica>
+  readonly #replicaOf: ReplicaOf
   #owner = 0
   #gen = 0
   #modeEpoch = 0
@@ -86,12 +92,12 @@ export class Chronicle {
   justRestored = false
 
   constructor(
-    config: RunConfig,
+    config: ChronicleConfig,
     world: {
       readonly history: History
       readonly violations: Violations
       readonly counts: Counts
-      readonly blobs: ReadonlyMap<string, Replica>
+      readonly replicaOf: ReplicaOf
     },
   ) {
     this.#config = config
@@ -99,14 +105,14 @@ export class Chronicle {
     this.#history = world.history
     this.#violations = world.violations
     this.#counts = world.counts
-    this.#blobs = world.blobs
+    this.#replicaOf = world.replicaOf
     this.#versions = [config.genesis]
     this.#checkpoints = [config.genesis]
   }
 
   /** The world goes on from these rows: what was shown after them was never so, and its numbers may come again. */
   restoredTo(entries: readonly Row[]): Chronicle {
-    const world = { history: this.#history, blobs: this.#blobs, violations: this.#violations }
+    const world = { history: this.#history, replicaOf: this.#replicaOf, violations: this.#violations }
     const restored = new Chronicle(this.#config, { ...world, counts: noCounts() })
     restored.#isRead = true
     for (const { entry } of entries) restored.observe(entry)
@@ -271,9 +277,9 @@ export class Chronicle {
     this.#counts.checkpoints++
     if (this.#versions[version.v]?.id !== version.id)
       return this.#violations.report('I5', `the checkpoint of version ${version.v} is not on the chain`)
-    const replica = this.#blobs.get(blob)
+    const replica = blob === undefined ? undefined : this.#replicaOf(blob)
     if (this.#isRead) return this.#accept(version)
-    if (replica === undefined || digestOf(replica) !== blob)
+    if (replica === undefined)
       return this.#violations.report('I6', `the checkpoint of version ${version.v} has no bytes`)
     this.#history.check(`the checkpoint of version ${version.v}`, { version, counts: replica.counts })
     this.#accept(version)

@@ -11,7 +11,7 @@ import { Faults, type Victims } from './faults.ts'
 import { checkEntry, checkInvariants, checkReplay } from './invariants.ts'
 import { inventedStep } from './invented.ts'
 import { Chronicle, Journal } from './journal.ts'
-import { History, type Replica } from './replica.ts'
+import { digestOf, History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
 import { SimulatedShards } from './shards.ts'
 import type { Violations } from './violations.ts'
@@ -84,7 +84,7 @@ export class World implements Context, Victims {
       history: this.history,
       violations,
       counts: this.counts,
-      blobs: this.#blobs,
+      replicaOf: (blob) => this.#intact(blob),
     })
     this.faults = new Faults(this, this)
     this.#startCoordinator()
@@ -94,6 +94,11 @@ export class World implements Context, Victims {
         () => `seat ${seat} is taken`,
         () => this.#arrive(seat),
       )
+  }
+
+  #intact(blob: Sha256): Replica | undefined {
+    const replica = this.#blobs.get(blob)
+    return replica !== undefined && digestOf(replica) === blob ? replica : undefined
   }
 
   trace(line: () => string): void {

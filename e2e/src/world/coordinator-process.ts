@@ -1,0 +1,198 @@
+import type { Timing } from '@starling-grid/coordinator/run'
+import {
+  Access,
+  type BlobStore,
+  type JournalRow,
+  KeptFiles,
+  memoryBlobs,
+  memoryState,
+  registerBodies,
+  registerErrors,
+  registerMemberRoutes,
+  Runs,
+  Sessions,
+  ShardProcesses,
+  type StateStore,
+} from '@starling-grid/coordinator/shell'
+import { type ErrorCode, GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
+import type { Asked } from '@starling-grid/volunteer'
+// A coordinator of a simulated grid: production's sessions, runs and member routes on a virtual clock, over a disk that
+// outlives the process. A process that is killed writes nothing more, and no request of it is answered.
+import Fastify, { type FastifyInstance } from 'fastify'
+import type { Dice } from '../simulation/dice.ts'
+import type { VirtualProcess, VirtualTime } from './virtual-time.ts'
+import type { CoordinatorEnd } from './wires.ts'
+
+/** host and port under which members know it */
+export const NAME = 'grid.test'
+
+/** What outlives a coordinator. */
+export class Disk {
+  readonly store: StateStore = memoryState()
+  readonly kept = new Map<Sha256, Uint8Array>()
+  readonly blobs: BlobStore = memoryBlobs(this.kept)
+  /** ms that an append takes at most */
+  readonly mostMs: number
+  /** ms until which nothing can be written */
+  failsUntil = 0
+  /** told of every durable row, in their order */
+  onRows: (rows: readonly JournalRow[]) => void = () => undefined
+
+  constructor(mostMs: number) {
+    this.mostMs = mostMs
+  }
+
+  fails(now: number): boolean {
+    return now < this.failsUntil
+  }
+}
+
+export interface CoordinatorParts {
+  readonly time: VirtualTime
+  readonly disk: Disk
+  readonly dice: Dice
+  readonly timing: Timing
+  /** a refusal, a defect: no honest grid has one */
+  onRefused(code: ErrorCode, what: string): void
+  onTrouble(text: string): void
+  /** another coordinator has the journal, and this one has ended */
+  onDeposed(): void
+}
+
+export class CoordinatorProcess {
+  readonly clock: VirtualProcess
+  readonly runs: Runs
+  readonly #parts: CoordinatorParts
+  readonly #sessions: Sessions
+  readonly #app: FastifyInstance
+  readonly #waiting = new Set<(error: Error) => void>()
+  isOpen = false
+  isDeposed = false
+
+  constructor(parts: CoordinatorParts) {
+    this.#parts = parts
+    const { timing, onRefused, onTrouble } = parts
+    const clock = parts.time.process()
+    this.clock = clock
+    this.#sessions = new Sessions({
+      clock,
+      signallingPath: '/signalling',
+      ice: { urls: [] },
+      linkOpenMs: timing.linkOpenMs,
+      run: () => this.runs.current(),
+      lastRun: () => this.runs.shown(),
+      find: (job) => this.runs.find(job),
+      onRefused,
+      onGone: () => undefined,
+      relayedLinks: () => 0,
+    })
+    const { blobs } = parts.disk
+    this.runs = new Runs({
+      clock,
+      store: this.#store(),
+      blobs,
+      dataRoot: '.',
+      files: KeptFiles.inMemory(),
+      audience: this.#sessions,
+      shardProcesses: new ShardProcesses({ clock }),
+      timing,
+      onTrouble,
+      onDeposed: () => this.displaced(),
+      onCurrent: (run) => run !== undefined && this.#sessions.announce(run.job.terms),
+      onEnded: (run) => this.#sessions.runEnded(run),
+    })
+    this.#app = Fastify({ pluginTimeout: 0 })
+    registerErrors(this.#app, { onRefused: () => undefined, onDefect: onTrouble })
+    registerBodies(this.#app)
+    const access = new Access({ clock, runs: this.runs, sessions: this.#sessions, token: 'of the owner' })
+    registerMemberRoutes(this.#app, { access, blobs })
+  }
+
+  async start(): Promise<void> {
+    await this.runs.start()
+    if (this.clock.isDead) return
+    this.#sessions.start()
+    this.isOpen = true
+  }
+
+  /** SIGKILL: sockets are the world's to break. */
+  kill(): void {
+    this.isOpen = false
+    this.clock.kill()
+    for (const fail of [...this.#waiting]) fail(new GridError('coordinator-lost', 'the connection broke'))
+  }
+
+  admit(socket: CoordinatorEnd): void {
+    this.#sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], { names: [NAME], address: '192.0.2.1' })
+  }
+
+  mayTalk(a: MemberId, b: MemberId): boolean {
+    return this.isOpen && (this.runs.current()?.mayTalk(a, b) ?? false)
+  }
+
+  /** A request, when it has arrived here. */
+  async request(path: string, { method = 'GET', headers, body }: Asked): Promise<Response> {
+    const { time } = this.#parts
+    time.inFlight++
+    try {
+      const answered = this.#app.inject({
+        method: method as 'GET',
+        url: path,
+        headers: { ...headers, ...(body ? { 'content-length': String(body.byteLength) } : {}) },
+        ...(body ? { payload: Buffer.from(body) } : {}),
+      })
+      const { statusCode, rawPayload, headers: given } = await this.#unlessKilled(answered)
+      const fields = Object.entries(given).flatMap(([name, value]) =>
+        value === undefined ? [] : [[name, String(value)] as [string, string]],
+      )
+      return new Response(statusCode === 204 ? null : new Uint8Array(rawPayload), {
+        status: statusCode,
+        headers: fields,
+      })
+    } finally {
+      time.inFlight--
+    }
+  }
+
+  #unlessKilled<T>(answered: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.add(reject)
+      answered.then(resolve, reject).finally(() => this.#waiting.delete(reject))
+    })
+  }
+
+  /** It learns that another one has the journal: by its disk, or by the card in its folder. */
+  displaced(): void {
+    if (this.isDeposed) return
+    this.isDeposed = true
+    this.isOpen = false
+    this.#sessions.stop('another coordinator took over')
+    void this.runs.stop().then(() => this.#parts.onDeposed())
+  }
+
+  /** The disk as this process sees it: late, failing for a while, and never again once the process is dead. */
+  #store(): StateStore {
+    const { disk, dice } = this.#parts
+    const { store } = disk
+    const takes = async (): Promise<void> => {
+      if (this.clock.isDead) return new Promise(() => undefined)
+      if (disk.mostMs > 0) await this.clock.sleep(dice.below(disk.mostMs))
+      if (disk.fails(this.clock.now())) throw new GridError('disk-failed', 'nothing can be written')
+    }
+    return {
+      ...store,
+      takeOver: async (job, at, read) => {
+        await takes()
+        const result = await store.takeOver(job, at, read)
+        disk.onRows((await store.load(job)).slice(-1)) // the owner's
+        return result
+      },
+      append: async (job: JobId, owner, rows) => {
+        await takes()
+        await store.append(job, owner, rows)
+        disk.onRows(rows)
+        await takes().catch(() => undefined) // durable; what waits for it hears of it later
+      },
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import type { StoredJob } from '@starling-grid/coordinator/shell'
+import { modelHash, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
+// The job of a simulated grid: a model with a parameter for each block, whose gradient counts how often the block is in
+// it. So the parameters of a version say which blocks it holds.
+import {
+  type Clock,
+  genesis,
+  jobId,
+  type JobSpec,
+  type Sha256,
+  sha256Name,
+  digest,
+  writeSafetensors,
+} from '@starling-grid/protocol'
+import type { Batch, BatchSums, Executor } from '@starling-grid/volunteer'
+import type { Dice } from '../simulation/dice.ts'
+
+/** bytes of a sample: the number of its block, and one that is always 0 */
+const SAMPLE_BYTES = 2
+const CLASSES = 10
+/** Blocks that the model has a parameter for. */
+const MOST_BLOCKS = SAMPLE_BYTES * CLASSES
+const VALIDATION_BLOCKS = 3
+const LEARNING_RATE = 1
+
+const MODEL = {
+  name: 'counter',
+  input: [1, 1, SAMPLE_BYTES],
+  layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: CLASSES }],
+}
+
+export interface GridJob {
+  readonly stored: StoredJob
+  readonly spec: JobSpec
+  readonly form: VersionForm
+  readonly lr: number
+  /** its dataset, by name */
+  readonly shards: ReadonlyMap<Sha256, Uint8Array>
+}
+
+export type JobShape = Pick<JobSpec, 'seed' | 'epochs' | 'batchBlocks' | 'mode' | 'minVolunteers' | 'exchange'> & {
+  readonly blocks: number
+}
+
+export function gridJob({ blocks, ...shape }: JobShape): GridJob {
+  if (blocks > MOST_BLOCKS) throw new Error(`internal: the model has parameters for ${MOST_BLOCKS} blocks`)
+  const spec: JobSpec = {
+    name: 'counts',
+    owner: 'simulation',
+    purpose: '',
+    model: MODEL,
+    dataset: { source: 'digits' },
+    optimizer: { type: 'sgd', lr: LEARNING_RATE },
+    blockSamples: 1,
+    validateEvery: 1,
+    ...shape,
+  }
+  const shards = new Map<Sha256, Uint8Array>()
+  const shard = (first: number, samples: number) => {
+    const bytes = shardOf(first, samples)
+    const sha256 = sha256Name(digest(bytes))
+    shards.set(sha256, bytes)
+    return { sha256, bytes: bytes.byteLength, samples }
+  }
+  const half = Math.ceil(blocks / 2)
+  const manifest = {
+    name: 'counts',
+    source: 'made up',
+    inputShape: [1, 1, SAMPLE_BYTES],
+    classes: CLASSES,
+    inputScale: 1,
+    train: [shard(0, half), shard(half, blocks - half)],
+    validation: [shard(MOST_BLOCKS, VALIDATION_BLOCKS)],
+  }
+  const model = parseModelSpec(MODEL)
+  return {
+    stored: { id: jobId('simulated'), description: JSON.stringify({ spec, manifest, submittedAt: 0 }) },
+    spec,
+    form: { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer },
+    lr: LEARNING_RATE,
+    shards,
+  }
+}
+
+export const genesisOf = ({ stored, form, spec }: GridJob) => genesis(stored.id, modelHash(form.spec), spec.seed)
+
+function shardOf(first: number, samples: number): Uint8Array {
+  const x = new Uint8Array(samples * SAMPLE_BYTES)
+  for (let i = 0; i < samples; i++) x[i * SAMPLE_BYTES] = first + i
+  return writeSafetensors(
+    new Map([
+      ['x', { dtype: 'U8', shape: [samples, 1, 1, SAMPLE_BYTES], data: x }],
+      ['y', { dtype: 'I32', shape: [samples], data: new Uint8Array(4 * samples) }],
+    ]),
+  )
+}
+
+/** Adds one to the parameter of each sample's block. A share takes up to `mostMs`. */
+export class CountingExecutor implements Executor {
+  readonly adapter = { name: 'counts blocks', vendor: 'starling', software: true, executor: 'reference' } as const
+  readonly #clock: Clock
+  readonly #dice: Dice
+  readonly #mostMs: number
+
+  constructor(clock: Clock, dice: Dice, mostMs: number) {
+    this.#clock = clock
+    this.#dice = dice
+    this.#mostMs = mostMs
+  }
+
+  loadParameters(): void {}
+
+  async gradient({ samples, x }: Batch, into: Float32Array): Promise<BatchSums> {
+    await this.#clock.sleep(this.#dice.between(1, this.#mostMs))
+    into.fill(0)
+    for (let i = 0; i < samples; i++) {
+      const block = x[i * SAMPLE_BYTES] ?? 0
+      into[block] = (into[block] ?? 0) + 1
+    }
+    return { lossSum: samples, targets: samples, correct: 0 }
+  }
+
+  async evaluate({ samples }: Batch): Promise<BatchSums> {
+    await this.#clock.sleep(this.#dice.between(1, this.#mostMs))
+    return { lossSum: samples, targets: samples, correct: 0 }
+  }
+
+  predict(): Promise<Float32Array> {
+    throw new Error('internal: nothing is predicted here')
+  }
+
+  destroy(): void {}
+}

@@ -1,0 +1,303 @@
+// The network of a simulated grid: control sockets, and links between members. Bytes of one wire arrive in their order
+// and late; those of different wires in any order. A cut link holds what is on it until it is whole again or given up.
+import { EventEmitter } from 'node:events'
+import { GridError, LOW_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
+import {
+  type Channel,
+  ChannelLink,
+  type CoordinatorSocket,
+  type PeerLink,
+  type PeerNetwork,
+} from '@starling-grid/volunteer'
+import type { Dice } from '../simulation/dice.ts'
+import type { VirtualProcess } from './virtual-time.ts'
+
+/** ms that bytes take one way */
+const LEAST_MS = 1
+const MOST_MS = 40
+/** bytes a ms of a link between members */
+const LINK_BYTES_PER_MS = 200
+/** ms between looks at whether a member that is dialled answers */
+const LOOK_MS = 300
+/** RFC 6455: no close frame came */
+const BROKEN = 1006
+
+/** One direction: in order, late, and not at all once it is broken. */
+class Lane {
+  readonly #to: VirtualProcess
+  readonly #dice: Dice
+  #lastAt = 0
+  isBroken = false
+
+  constructor(to: VirtualProcess, dice: Dice) {
+    this.#to = to
+    this.#dice = dice
+  }
+
+  /** `notBefore`: ms, when what holds it back is over */
+  carry(act: () => void, notBefore = 0): void {
+    const now = this.#to.now()
+    this.#lastAt = Math.max(this.#lastAt, notBefore, now + this.#dice.between(LEAST_MS, MOST_MS))
+    this.#to.timer(this.#lastAt - now, () => this.isBroken || act())
+  }
+}
+
+/** The coordinator's end of a control socket, as `ws` has it. */
+export class CoordinatorEnd extends EventEmitter {
+  readonly OPEN = 1
+  readyState = 1
+  readonly bufferedAmount = 0
+  readonly wire: ControlWire
+
+  constructor(wire: ControlWire) {
+    super()
+    this.wire = wire
+  }
+
+  send(text: string): void {
+    this.wire.toVolunteer(text)
+  }
+
+  ping(): void {
+    this.wire.ping()
+  }
+
+  close(code: number, text: string): void {
+    this.wire.closedByCoordinator(code, text)
+  }
+
+  terminate(): void {
+    this.wire.closedByCoordinator(BROKEN, '')
+  }
+}
+
+export class ControlWire {
+  readonly near: CoordinatorSocket
+  readonly far = new CoordinatorEnd(this)
+  readonly member: VirtualProcess
+  readonly #up: Lane
+  readonly #down: Lane
+  #isOpen = true
+
+  constructor(member: VirtualProcess, coordinator: VirtualProcess, dice: Dice) {
+    this.member = member
+    this.#up = new Lane(coordinator, dice)
+    this.#down = new Lane(member, dice)
+    this.near = {
+      onMessage: undefined,
+      onClose: undefined,
+      send: (text) => this.#isOpen && this.#up.carry(() => this.far.emit('message', Buffer.from(text), false)),
+      close: () => this.#endOfMember(1000),
+    }
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
+  toVolunteer(text: string): void {
+    this.#down.carry(() => this.near.onMessage?.(text))
+  }
+
+  ping(): void {
+    this.#down.carry(() => this.#up.carry(() => this.far.emit('pong')))
+  }
+
+  closedByCoordinator(code: number, text: string): void {
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    this.far.readyState = 3
+    this.#down.carry(() => this.#closedForMember(text || `code ${code}`))
+    this.#up.carry(() => this.far.emit('close', code))
+  }
+
+  /** Its process died, or closes it. */
+  #endOfMember(code: number): void {
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    this.#down.isBroken = true
+    this.#up.carry(() => {
+      this.far.readyState = 3
+      this.far.emit('close', code)
+    })
+  }
+
+  /** Both ends learn of it, each for itself; what was on its way is lost. */
+  break(): void {
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    this.far.readyState = 3
+    this.#up.isBroken = true
+    this.#down.isBroken = true
+    this.member.timer(MOST_MS, () => this.#closedForMember('the connection broke'))
+    this.#upTimer(() => this.far.emit('close', BROKEN))
+  }
+
+  #upTimer(act: () => void): void {
+    this.#up.isBroken = false
+    this.#up.carry(act)
+  }
+
+  #closedForMember(reason: string): void {
+    const { onClose } = this.near
+    this.near.onClose = undefined
+    onClose?.(reason)
+  }
+}
+
+/** Members that reach each other, and pairs that do not. */
+export class Air {
+  readonly dice: Dice
+  /** may these two open a link now? The coordinator introduces them */
+  readonly mayTalk: (a: MemberId, b: MemberId) => boolean
+  readonly #networks = new Map<MemberId, AirNetwork>()
+  /** pair of members → ms until which nothing passes */
+  readonly #cuts = new Map<string, number>()
+
+  constructor(dice: Dice, mayTalk: (a: MemberId, b: MemberId) => boolean) {
+    this.dice = dice
+    this.mayTalk = mayTalk
+  }
+
+  join(self: MemberId, process: VirtualProcess, linkOpenMs: number): PeerNetwork {
+    const network = new AirNetwork({ self, process, air: this, linkOpenMs })
+    this.#networks.set(self, network)
+    return network
+  }
+
+  find(member: MemberId): AirNetwork | undefined {
+    const found = this.#networks.get(member)
+    return found?.process.isDead === true ? undefined : found
+  }
+
+  leave(member: MemberId): void {
+    this.#networks.get(member)?.broke('its process ended')
+    this.#networks.delete(member)
+  }
+
+  cut(a: MemberId, b: MemberId, until: number): void {
+    this.#cuts.set(pairOf(a, b), until)
+  }
+
+  /** ms: nothing passes between them before. */
+  openAt(a: MemberId, b: MemberId): number {
+    return this.#cuts.get(pairOf(a, b)) ?? 0
+  }
+
+  get members(): readonly MemberId[] {
+    return [...this.#networks.keys()]
+  }
+}
+
+function pairOf(a: MemberId, b: MemberId): string {
+  return a < b ? `${a} ${b}` : `${b} ${a}`
+}
+
+interface NetworkParts {
+  readonly self: MemberId
+  readonly process: VirtualProcess
+  readonly air: Air
+  /** ms */
+  readonly linkOpenMs: number
+}
+
+class AirNetwork implements PeerNetwork {
+  onLink: PeerNetwork['onLink']
+  readonly process: VirtualProcess
+  readonly #parts: NetworkParts
+  #expected: ReadonlySet<MemberId> = new Set()
+  readonly #channels = new Set<AirChannel>()
+
+  constructor(parts: NetworkParts) {
+    this.#parts = parts
+    this.process = parts.process
+  }
+
+  async dial(peer: MemberId, signal: AbortSignal): Promise<PeerLink> {
+    const { self, process, air, linkOpenMs } = this.#parts
+    const deadline = process.now() + linkOpenMs
+    for (; process.now() < deadline; await process.sleep(LOOK_MS, signal)) {
+      signal.throwIfAborted()
+      await process.sleep(2 * air.dice.between(LEAST_MS, MOST_MS), signal)
+      signal.throwIfAborted()
+      const other = air.find(peer)
+      if (other?.isOpenTo(self) !== true || !air.mayTalk(self, peer) || air.openAt(self, peer) > process.now()) continue
+      return this.#link(other, peer)
+    }
+    throw new GridError('link-timeout', `no link to ${peer} within ${linkOpenMs} ms`)
+  }
+
+  #link(other: AirNetwork, peer: MemberId): PeerLink {
+    const { self, air, process } = this.#parts
+    const openAt = (): number => air.openAt(self, peer)
+    const there = new AirChannel(process, new Lane(other.process, air.dice), openAt)
+    const back = new AirChannel(other.process, new Lane(process, air.dice), openAt)
+    const [near, far] = [new ChannelLink(peer, there), new ChannelLink(self, back)]
+    there.connect(near, far)
+    back.connect(far, near)
+    this.#channels.add(there)
+    other.#channels.add(back)
+    other.process.timer(0, () => other.onLink?.(far))
+    return near
+  }
+
+  isOpenTo(member: MemberId): boolean {
+    return this.onLink !== undefined && this.#expected.has(member)
+  }
+
+  expect(members: readonly MemberId[]): void {
+    this.#expected = new Set(members)
+  }
+
+  reconnect(): void {}
+
+  /** The far ends learn of it. */
+  broke(reason: string): void {
+    for (const channel of this.#channels) channel.close(reason)
+  }
+
+  stop(): void {
+    this.broke('the network stopped')
+  }
+}
+
+class AirChannel implements Channel {
+  readonly #process: VirtualProcess
+  readonly #lane: Lane
+  readonly #openAt: () => number
+  #ends: { readonly near: ChannelLink; readonly far: ChannelLink } | undefined
+  #isClosed = false
+  /** ms: when the last byte has left */
+  #freeAt = 0
+  bufferedBytes = 0
+
+  constructor(process: VirtualProcess, lane: Lane, openAt: () => number) {
+    this.#process = process
+    this.#lane = lane
+    this.#openAt = openAt
+  }
+
+  connect(near: ChannelLink, far: ChannelLink): void {
+    this.#ends = { near, far }
+  }
+
+  write(frame: Uint8Array<ArrayBuffer>): void {
+    const copy = frame.slice()
+    const now = this.#process.now()
+    this.bufferedBytes += copy.byteLength
+    this.#freeAt = Math.max(this.#freeAt, now) + copy.byteLength / LINK_BYTES_PER_MS
+    this.#process.timer(this.#freeAt - now, () => this.#left(copy))
+  }
+
+  #left(frame: Uint8Array): void {
+    this.bufferedBytes -= frame.byteLength
+    this.#lane.carry(() => this.#ends?.far.received(frame), this.#openAt())
+    if (this.bufferedBytes <= LOW_WATER_BYTES) this.#ends?.near.drained()
+  }
+
+  close(reason: string): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#lane.carry(() => this.#ends?.far.close(`closed by the other side: ${reason}`), this.#openAt())
+  }
+}
