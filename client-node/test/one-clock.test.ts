@@ -29,6 +29,7 @@ const REAL_CLOCKS: ReadonlyMap<string, string> = new Map([
   ['coordinator/src/blobs/folder.ts', 'real files'],
   ['coordinator/src/folder-owner.ts', 'real files'],
   ['coordinator/src/parameter-server/', 'threads and processes'],
+  ['coordinator/src/recompute-worker.ts', 'a thread of its own'],
 ])
 
 const SOURCES = FOLDERS.flatMap((folder) =>

@@ -114,7 +114,8 @@ export class Audit {
     const [answered, state] = await Promise.all([sums.ask(this.#members(), steps), stateOf(due.from)])
     if (answered === undefined) return this.#notComputed(due, 'no member has its sum any more')
     const shards = await this.#shardsOf(steps)
-    return recompute({ terms: job.terms, from: due.from.version, state, records, sums: answered, shards })
+    const task = { terms: job.terms, from: due.from.version, state, records, sums: answered, shards }
+    return recompute(task, this.#parts.clock)
   }
 
   /** Some of the ring, in an order that no member knows. */

@@ -1,5 +1,5 @@
 // The clock of a coordinator. Beside what every host's clock has it tells the time of decisions.
-import { type Clock, systemClock } from '@starling-grid/protocol'
+import { type CancelTimer, type Clock, systemClock } from '@starling-grid/protocol'
 
 export interface CoordinatorClock extends Clock {
   /**
@@ -9,6 +9,8 @@ export interface CoordinatorClock extends Clock {
    * answer or a link.
    */
   awake(): number
+  /** A timer for which the process does not stay. */
+  looseTimer(ms: number, act: () => void): CancelTimer
 }
 
 /** ms between two turns of the event loop that count at most; far below SILENCE_MS, far above an ordinary turn */
@@ -19,6 +21,11 @@ const BEAT_MS = 100
 export const processClock: CoordinatorClock = {
   ...systemClock,
   awake: () => Math.round(passed()),
+  looseTimer(ms, act) {
+    const timer = setTimeout(act, ms)
+    timer.unref()
+    return () => clearTimeout(timer)
+  },
   // A timer of 0 ms takes one: several of them would be most of the time of a small step.
   sleep: (ms, signal) => (ms === 0 ? new Promise((resolve) => setImmediate(resolve)) : systemClock.sleep(ms, signal)),
 }

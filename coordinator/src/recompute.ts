@@ -2,6 +2,7 @@
 // thread of low priority of its own. Bounded in time.
 import { Worker } from 'node:worker_threads'
 import type { JobTerms, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { CoordinatorClock } from './clock.ts'
 
 /** ms after which a recomputation is given up: its model is too large for this machine */
 export const MOST_MS = 60_000
@@ -30,14 +31,13 @@ export interface Recomputed {
 export type RecomputeAnswer = Recomputed | { readonly error: string }
 
 /** @throws Error when it took too long, or the thread failed */
-export function recompute(task: RecomputeTask): Promise<Recomputed> {
+export function recompute(task: RecomputeTask, clock: CoordinatorClock): Promise<Recomputed> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL('./recompute-bootstrap.mjs', import.meta.url))
     worker.unref() // a process that ends does not wait for it
-    const timer = setTimeout(() => end(() => reject(new TooLong())), MOST_MS)
-    timer.unref()
+    const cancelTimer = clock.looseTimer(MOST_MS, () => end(() => reject(new TooLong())))
     const end = (settle: () => void): void => {
-      clearTimeout(timer)
+      cancelTimer()
       settle()
       void worker.terminate()
     }

@@ -170,6 +170,7 @@ export class RunHost {
       onDamaged: (damaged) => this.feed({ type: 'checkpoint-damaged', ...damaged }),
     })
     this.sums = new StepSums({
+      clock,
       length: job.form.layout.total,
       send: (to, message) => parts.audience.send(to, named(job.id, message)),
     })

@@ -11,6 +11,7 @@ import {
   type VersionId,
   type VersionRef,
 } from '@starling-grid/protocol'
+import type { CoordinatorClock } from './clock.ts'
 
 /** Bytes of all sums of one question: half of what members keep of them. */
 export const MOST_SUM_BYTES = 32 * 1024 * 1024
@@ -29,6 +30,7 @@ interface Question {
 }
 
 export interface StepSumsParts {
+  readonly clock: CoordinatorClock
   /** numbers in one sum */
   readonly length: number
   send(to: MemberId, message: MessageTo<'sums-request'>): void
@@ -71,12 +73,11 @@ export class StepSums {
   #askOne(member: MemberId, steps: readonly SumStep[]): Promise<readonly Float32Array[] | undefined> {
     return new Promise((resolve) => {
       const answer = (sums: readonly Float32Array[] | undefined): void => {
-        clearTimeout(timer)
+        cancelTimer()
         this.#question = undefined
         resolve(sums)
       }
-      const timer = setTimeout(() => answer(undefined), ANSWER_MS)
-      timer.unref()
+      const cancelTimer = this.#parts.clock.looseTimer(ANSWER_MS, () => answer(undefined))
       this.#question = { member, steps, answer }
       this.#parts.send(member, { type: 'sums-request', versions: steps.map(({ version }) => version) })
     })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { digest, extend, genesis, jobId, type MemberId, memberId, type StepRecord } from '@starling-grid/protocol'
+import { processClock } from '../src/clock.ts'
 import { StepSums, type SumStep } from '../src/step-sums.ts'
 
 const LENGTH = 3
@@ -26,7 +27,7 @@ function twoSteps(): SumStep[] {
 
 function desk(): { readonly sums: StepSums; readonly asked: MemberId[] } {
   const asked: MemberId[] = []
-  return { asked, sums: new StepSums({ length: LENGTH, send: (to) => void asked.push(to) }) }
+  return { asked, sums: new StepSums({ clock: processClock, length: LENGTH, send: (to) => void asked.push(to) }) }
 }
 
 const later = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -78,7 +79,7 @@ test('one question at a time: the second waits for the first', async () => {
 
 test('more bytes than members keep are not asked for', async () => {
   const asked: MemberId[] = []
-  const sums = new StepSums({ length: 8 * 1024 * 1024, send: (to) => void asked.push(to) })
+  const sums = new StepSums({ clock: processClock, length: 8 * 1024 * 1024, send: (to) => void asked.push(to) })
   assert.equal(sums.most, 1)
   assert.equal(await sums.ask([A], twoSteps()), undefined)
   assert.deepEqual(asked, [])

@@ -53,6 +53,7 @@ export function gridJob({ blocks, ...shape }: JobShape): GridJob {
     optimizer: { type: 'sgd', lr: LEARNING_RATE },
     blockSamples: 1,
     validateEvery: 1,
+    audit: 0, // draws by itself, and computes in a thread
     ...shape,
   }
   const shards = new Map<Sha256, Uint8Array>()

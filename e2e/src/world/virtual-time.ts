@@ -118,6 +118,8 @@ export class VirtualProcess implements CoordinatorClock {
     return this.#time.schedule(this.#time.now + Math.max(0, ms), this, act)
   }
 
+  looseTimer = (ms: number, act: () => void): CancelTimer => this.timer(ms, act)
+
   every = (ms: number, act: () => void): CancelTimer => {
     let cancel: CancelTimer = () => undefined
     const beat = (): void => {

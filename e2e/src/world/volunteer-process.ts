@@ -1,6 +1,6 @@
 // A volunteer of a simulated grid: production's volunteer on a virtual clock, in a host whose network, cache and
 // executor are the world's. What it applies and takes over is compared with what its version must hold.
-import { createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto'
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
 import { extend, GridError, type MemberId, sameVersion, type Signer, type VersionRef } from '@starling-grid/protocol'
 import {
   createVolunteer,
@@ -21,6 +21,9 @@ const MOST_MS = 60
 /** DER of a PKCS #8 Ed25519 key up to its 32 bytes (RFC 8410) */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
 
+/** DER of SubjectPublicKeyInfo up to the key's 32 bytes (RFC 8410) */
+const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
+
 const signers = new Map<number, Signer>()
 
 /** The key of the volunteer at this seat: the same in every run. */
@@ -32,9 +35,17 @@ function signerOf(seat: number): Signer {
     format: 'der',
     type: 'pkcs8',
   })
-  const signer: Signer = { publicKey: publicBytes(key), sign: async (bytes) => sign(null, bytes, key) }
+  const signer: Signer = {
+    publicKey: publicBytes(key),
+    sign: async (bytes) => sign(null, bytes, key),
+    verify: async (publicKey, bytes, signature) => verify(null, bytes, keyOf(publicKey), signature),
+  }
   signers.set(seat, signer)
   return signer
+}
+
+function keyOf(publicKey: Uint8Array): KeyObject {
+  return createPublicKey({ key: Buffer.concat([SPKI_PREFIX, publicKey]), format: 'der', type: 'spki' })
 }
 
 function publicBytes(key: KeyObject): Uint8Array<ArrayBuffer> {
