@@ -106,7 +106,7 @@ async function tryAll(tree: Tree, chosen: readonly Mutant[], line: ProgressLine)
 
 function said({ file, breaks, outcome }: Tried): string {
   if (outcome.verdict === 'passed') return `SURVIVED ${file}: ${breaks}`
-  return `${outcome.verdict} ${file}: ${breaks}; by ${outcome.file}: ${outcome.test ?? 'no test ended'}`
+  return `${outcome.verdict} ${file}: ${breaks}; by ${outcome.file}: ${outcome.test ?? 'no test failed'}`
 }
 
 /** Runs the files of each part in the order given; ends at the first test that fails. */

@@ -203,7 +203,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     SHELLS,
     'coordinator/src/token-bucket.ts',
-    ['coordinator/test/signalling', 'coordinator/test/refuses-strangers'],
+    ['coordinator/test/token-bucket'],
     [['a rate is no limit', 'if (this.#tokens < 1) return false', '']],
   ),
   ...mutantsOf(
