@@ -1,42 +1,36 @@
 // A few small values that outlive a visit, by name, in IndexedDB: it takes keys that no script can read, which
 // localStorage does not. Where the browser gives no storage nothing is kept, and every caller has a value without it.
-const DATABASE = 'starling'
-const STORE = 'kept'
+import { createStore, get, set, update, type UseStore } from 'idb-keyval'
+
+let opened: UseStore | undefined
+
+function store(): UseStore {
+  opened ??= createStore('starling', 'kept')
+  return opened
+}
 
 /** undefined: not there, or no storage. */
 export async function readKept<T>(name: string): Promise<T | undefined> {
-  return transact('readonly', (store) => store.get(name)).catch(() => undefined) as Promise<T | undefined>
+  return attempt(() => get<T>(name, store()))
 }
 
 /** Keeps it; a value of that name is replaced. */
 export async function keep(name: string, value: unknown): Promise<void> {
-  await transact('readwrite', (store) => store.put(value, name)).catch(() => undefined)
+  await attempt(() => set(name, value, store()))
 }
 
-/** Keeps it unless another tab was first. Returns what is kept. */
+/** Keeps it unless another tab was first, in one transaction. Returns what is kept. */
 export async function keepFirst<T>(name: string, value: T): Promise<T> {
-  await transact('readwrite', (store) => store.add(value, name)).catch(() => undefined)
+  await attempt(() => update<T>(name, (kept) => kept ?? value, store()))
   return (await readKept<T>(name)) ?? value
 }
 
-async function transact(mode: IDBTransactionMode, ask: (store: IDBObjectStore) => IDBRequest): Promise<unknown> {
-  const database = await open()
+/** A storage that fails is one that keeps nothing; `indexedDB` itself may be missing, or throw when it is touched. */
+async function attempt<T>(ask: () => Promise<T>): Promise<T | undefined> {
   try {
-    return await settled(ask(database.transaction(STORE, mode).objectStore(STORE)))
-  } finally {
-    database.close()
+    return await ask()
+  } catch {
+    opened = undefined
+    return undefined
   }
-}
-
-function open(): Promise<IDBDatabase> {
-  const request = indexedDB.open(DATABASE, 1)
-  request.onupgradeneeded = () => void request.result.createObjectStore(STORE)
-  return settled(request)
-}
-
-function settled<T>(request: IDBRequest<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result)
-    request.onerror = () => reject(request.error ?? new Error('the browser gives no reason'))
-  })
 }
