@@ -34,6 +34,7 @@ export const LATER = {
   'a-member-without-links-is-a-guest': 'run-guests.test.ts and guest-sums.test.ts have what guests bring',
   'a-volunteer-comes-back-warm':
     'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
+  'a-stopped-newcomer-costs-nothing': 'newcomers.test.ts and run-admissions.test.ts have what no ballot opens for',
   'a-newcomer-fetches-from-members': 'state-fetch.test.ts has which members it asks and what it believes',
   'a-straggler-gives-blocks-away':
     'run-share-moves.test.ts and share.test.ts have which blocks move between which members',

@@ -22,6 +22,7 @@ export class Introductions {
   /** What a member is sent may name others to it. `at`: ms */
   told(to: MemberId, message: ToVolunteer, at: number): void {
     if (message.type === 'follow') return this.#add(to, message.sources, at)
+    if (message.type === 'prove') return this.#add(to, [...(this.#named.get(to)?.present ?? []), ...message.peers], at)
     if (message.type === 'prefetch') return this.#replace(to, message.sources, at)
     if (message.type !== 'form') return
     const { members, sources, exchange = { type: 'ring' } } = message

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import type { PushedGradient } from '@starling-grid/model'
 import {
@@ -11,6 +12,7 @@ import {
   type OnWire,
   type Push,
   type RunView,
+  saltedDigest,
   type Sha256,
   type StepRecord,
   type ToVolunteer,
@@ -20,6 +22,7 @@ import {
 // run, its journal, its parameter server and what the dashboard shows; decides nothing.
 import { Audit } from './audit.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
+import { inChunks } from './blobs/stored.ts'
 import type { CoordinatorClock } from './clock.ts'
 import { GuestSums } from './guest-sums.ts'
 import { Introductions } from './introductions.ts'
@@ -51,6 +54,8 @@ const TICK_MS = 200
 const RELEASE_MS = 2000
 /** ms for which what was read of an ended run is kept: pages that come together cost one read */
 const PAST_MS = 10_000
+/** of which salts are made (run/proofs.ts): as long as a SHA-256 */
+const SECRET_BYTES = 32
 
 /** The volunteers of this run, reached through their sessions. */
 export interface Audience {
@@ -223,7 +228,8 @@ export class RunHost {
       note: (kind, text) => this.history.note(kind, text, this.#parts.clock.awake()),
       onTrouble: this.#parts.onTrouble,
     })
-    this.feed({ type: 'coordinator-started' })
+    const secret = randomBytes(SECRET_BYTES).toString('hex')
+    this.feed({ type: 'coordinator-started', secret })
     if (this.state.finished === undefined)
       this.#stopTicking = this.#parts.clock.every(TICK_MS, () => this.feed({ type: 'tick' }))
     else this.#release()
@@ -381,6 +387,10 @@ export class RunHost {
         return void this.#shardCheck
           .check(effect.blocks)
           .catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
+      case 'digest-checkpoint':
+        return void this.#digestCheckpoint(effect).catch((error: unknown) =>
+          this.#parts.onTrouble(describeError(error)),
+        )
       case 'server-load':
       case 'server-add':
       case 'server-close':
@@ -399,6 +409,14 @@ export class RunHost {
       default:
         effect satisfies never
     }
+  }
+
+  /** Beside the event loop, chunk by chunk. @throws GridError 'version-corrupt', 'disk-failed' */
+  async #digestCheckpoint({ version, salt }: Extract<Effect, { type: 'digest-checkpoint' }>): Promise<void> {
+    const stored = await this.versions.state(version.id)
+    if (stored === undefined) return
+    const digest = await saltedDigest(inChunks(stored.open(0, stored.bytes - 1)), salt)
+    this.feed({ type: 'checkpoint-digested', salt, digest })
   }
 
   /** Counted; now and then it is also an event. */

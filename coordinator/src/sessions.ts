@@ -32,7 +32,14 @@ const MAX_REMEMBERED = 20_000
 const CLOSE_REPLACED = 4001
 
 /** Orders after which a member opens links, or lets others open one to it. */
-const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set(['form', 'copy-at', 'meet', 'prefetch', 'follow'])
+const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set([
+  'form',
+  'copy-at',
+  'meet',
+  'prove',
+  'prefetch',
+  'follow',
+])
 
 export interface SessionsParts {
   readonly clock: CoordinatorClock

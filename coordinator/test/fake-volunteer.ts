@@ -14,6 +14,7 @@ import {
   type BlockId,
   blockIndex,
   blockRanges,
+  chunksOfState,
   decodeToVolunteer,
   digest,
   encode,
@@ -32,6 +33,7 @@ import {
   type PlanStep,
   PROTOCOL_VERSION,
   type Push,
+  saltedDigest,
   type StepRecord,
   type ToCoordinator,
   type ToVolunteer,
@@ -312,6 +314,19 @@ export class FakeVolunteer {
         return this.#acknowledge(message.committed)
       case 'checkpoint-at':
         return this.#checkpoint(message)
+      case 'copy-at':
+        this.#copyAt = message
+        return this.#maybeCopy()
+      case 'prefetch':
+        if (message.anew === true) this.held = undefined
+        return void this.#fetch(message).catch(() => undefined)
+      case 'follow':
+        for (const record of message.records) if (record.v === (this.held?.version.v ?? 0) + 1) this.#apply(record)
+        this.#maybeProve()
+        return this.send({ type: 'prefetched', ...this.#ballot, version: this.held?.version ?? null })
+      case 'prove':
+        this.#proving = message
+        return this.#maybeProve()
       case 'upload-request':
         if (message.uploader === this.id) return void this.#uploadInTurn(message.version)
         return this.send({
@@ -348,6 +363,7 @@ export class FakeVolunteer {
   /** Fakes need no state to be fetched: every step is a function of its record. */
   async #reach({ target, records, committed, modeEpoch }: MessageTo<'form'>): Promise<void> {
     this.#modeEpoch = modeEpoch
+    if ((this.held?.version.v ?? 0) > target.v) this.held = undefined // it alone held a step, which is repeated (R5)
     this.held ??= this.#initial()
     const { held } = this
     const missing = held.version.v < committed.v ? await this.#chain() : []
@@ -355,6 +371,40 @@ export class FakeVolunteer {
       if (record.v === held.version.v + 1 && record.v <= target.v) this.#apply(record)
     if (this.held.version.id === target.id)
       this.send({ type: 'confirm', ...this.#ballot, version: target, digest: digest(this.stateBytes()) })
+  }
+
+  #copyAt: MessageTo<'copy-at'> | undefined
+  #proving: MessageTo<'prove'> | undefined
+
+  #maybeCopy(): void {
+    const { held } = this
+    if (this.#copyAt === undefined || held?.version.v !== this.#copyAt.v) return
+    const { salt } = this.#copyAt
+    this.#copyAt = undefined
+    const { version } = held
+    void saltedDigest(chunksOfState(this.stateBytes()), salt).then((found) =>
+      this.send({ type: 'copied', ...this.#ballot, version, digest: found }),
+    )
+  }
+
+  /** The version of a `prefetch`, which is the chain up to there. */
+  async #fetch({ version }: MessageTo<'prefetch'>): Promise<void> {
+    this.held ??= this.#initial()
+    const { held } = this
+    for (const record of held.version.v < version.v ? await this.#chain() : [])
+      if (record.v === held.version.v + 1 && record.v <= version.v) this.#apply(record)
+    this.#acknowledge(version)
+    this.send({ type: 'prefetched', ...this.#ballot, version })
+    this.#maybeProve()
+  }
+
+  #maybeProve(): void {
+    if (this.#proving === undefined || this.held?.version.v !== this.#proving.v) return
+    const { salt, peers, owner, gen } = this.#proving
+    this.#proving = undefined
+    void saltedDigest(chunksOfState(this.stateBytes()), salt).then((found) =>
+      this.send({ type: 'proof', owner, gen, salt, digest: found, linked: peers }),
+    )
   }
 
   async #chain(): Promise<StepRecord[]> {
@@ -397,6 +447,7 @@ export class FakeVolunteer {
       }
       this.#apply(record)
       this.send({ type: 'held', ...this.#ballot, record })
+      this.#maybeCopy()
       this.#maybeCheckpoint()
     }
   }

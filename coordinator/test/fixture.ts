@@ -12,7 +12,7 @@ export const TOKEN = 'the-owner-token-of-tests'
 
 export const OWNER = { authorization: `Bearer ${TOKEN}` }
 
-/** Short times: the rules do not change. Fakes do not learn while a ring runs, and nobody waits long for that. */
+/** Short times: the rules do not change. */
 export const QUICK = {
   stateMs: 300,
   rejoinMs: 3000,
@@ -21,7 +21,6 @@ export const QUICK = {
   admitMs: 100,
   checkpointMs: 1000,
   leaseMinMs: 1000,
-  learnMs: 500,
 }
 
 /** pauses between them grow by 100 ms */

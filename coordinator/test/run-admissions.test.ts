@@ -47,34 +47,180 @@ function train(desk: Desk, ms: number, newcomer?: (second: number) => void): num
   return desk.state.chain.head.v - before
 }
 
-test('a newcomer that never confirms stops the others for ten seconds, not for thirty', () => {
+test('a mute newcomer costs a ring no step: no ballot opens for what it did not prove', () => {
   const desk = ringOfTwo()
   joinFrom(desk, 'mute', 'x')
+  assert.equal(train(desk, 60_000), 60)
+  assert.deepEqual([desk.state.gen, desk.state.health.failedAdmissions], [1, []])
+})
+
+test('mute newcomers of many networks, one every four seconds, cost no step either, and no other ballot waits for them', () => {
+  const desk = ringOfTwo()
+  const join = (second: number) =>
+    second % 4 === 0 ? joinFrom(desk, `mute-${second}`, `network-${second}`) : undefined
+  assert.equal(train(desk, 120_000, join), 120)
+  desk.join('b')
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  assert.deepEqual([desk.phase, desk.members], ['form', ['a', 'b']], 'their answers are not waited for')
+})
+
+/** It shows what it holds, and then says nothing more. */
+function joinProven(desk: Desk, name: string, network: string): void {
+  joinFrom(desk, name, network)
+  const member = desk.state.members.get(memberId(name))
+  if (member !== undefined) Object.assign(member, { proven: true, learner: undefined })
+}
+
+test('a newcomer that proved itself and never confirms stops the others for ten seconds, not for thirty', () => {
+  const desk = ringOfTwo()
+  joinProven(desk, 'mute', 'x')
   const steps = train(desk, 60_000)
-  assert.ok(steps >= 44, `${steps} steps in a minute`)
+  assert.ok(steps >= 44 && steps < 60, `${steps} steps in a minute`)
   assert.ok((desk.state.members.get(memberId('mute'))?.excludedUntil ?? 0) > 0)
 })
 
-test('a mute newcomer every four seconds, each with a new id, costs a network two stops in two minutes, not all its time', () => {
-  const desk = ringOfTwo()
-  const steps = train(desk, 120_000, (second) => (second % 4 === 0 ? joinFrom(desk, `mute-${second}`, 'x') : undefined))
-  assert.ok(steps >= 90, `${steps} steps in two minutes`)
-})
-
-test('mute newcomers of many networks stop a ring three times in a minute at most', () => {
+test('such newcomers, one every four seconds, each with a new id, cost a network two stops in two minutes, not all its time', () => {
   const desk = ringOfTwo()
   const steps = train(desk, 120_000, (second) =>
-    second % 4 === 0 ? joinFrom(desk, `mute-${second}`, `network-${second}`) : undefined,
+    second % 4 === 0 ? joinProven(desk, `mute-${second}`, 'x') : undefined,
   )
-  assert.ok(steps >= 40, `${steps} steps in two minutes`)
+  assert.ok(steps >= 90 && steps < 120, `${steps} steps in two minutes`)
+})
+
+test('such newcomers of many networks stop a ring three times in a minute at most', () => {
+  const desk = ringOfTwo()
+  const steps = train(desk, 120_000, (second) =>
+    second % 4 === 0 ? joinProven(desk, `mute-${second}`, `network-${second}`) : undefined,
+  )
+  assert.ok(steps >= 40 && steps < 120, `${steps} steps in two minutes`)
 })
 
 test('an honest newcomer of another network is admitted meanwhile', () => {
   const desk = ringOfTwo()
-  joinFrom(desk, 'mute', 'x')
+  joinProven(desk, 'mute', 'x')
   train(desk, 30_000)
-  joinFrom(desk, 'honest', 'y')
+  joinProven(desk, 'honest', 'y')
   train(desk, 5000)
   desk.confirm('honest')
   assert.ok(desk.phase === 'ring' && desk.members.includes(memberId('honest')))
+})
+
+/** A ring of these at version 3 that was asked for copies at version 5, and `c`, which fetched and is asked to prove. */
+function asked(...names: string[]): Desk {
+  const desk = new Desk({ minVolunteers: names.length, blocks: 6000 })
+  desk.join(...names)
+  desk.run(...names)
+  for (const v of [1, 2, 3]) desk.step(v)
+  desk.join('c')
+  desk.wait(200)
+  for (const v of [4, 5]) desk.step(v)
+  return desk
+}
+const five = (desk: Desk) => desk.state.chain.at(5) ?? desk.state.chain.genesis
+const isProven = (desk: Desk) => desk.state.members.get(memberId('c'))?.proven === true
+
+test('its digest has to be that of the clear majority of those that keep a copy, and of one other at least', () => {
+  const verdict = (own: string, ...copies: string[]) => {
+    const names = ['a', 'b', 'd'].slice(0, copies.length)
+    const desk = asked(...names)
+    for (const [i, name] of names.entries()) desk.copy(name, five(desk), copies[i])
+    desk.wait(200)
+    desk.fetch('c')
+    desk.prove('c', own)
+    return isProven(desk)
+  }
+  assert.deepEqual(
+    [
+      verdict('right', 'right'),
+      verdict('right', 'right', 'right', 'wrong'),
+      verdict('wrong', 'right', 'right', 'wrong'),
+      verdict('wrong', 'right', 'right', 'right'),
+      verdict('other', 'right'),
+    ],
+    [true, true, false, false, false],
+  )
+})
+
+test('a tie is left to the newest checkpoint, which the newcomer fetches anew: one lying member bars no honest one', () => {
+  const desk = asked('a')
+  desk.checkpoint()
+  desk.copy('a', five(desk), 'a lie')
+  desk.wait(200)
+  desk.learn('c')
+  assert.equal(isProven(desk), false)
+  desk.wait(5001)
+  desk.wait(10_001)
+  assert.deepEqual(
+    desk
+      .sent('prefetch')
+      .map(({ version, sources, coordinatorHolds, anew }) => [version.v, sources, coordinatorHolds, anew]),
+    [[5, [], true, true]],
+  )
+  desk.learn('c')
+  assert.equal(isProven(desk), true)
+})
+
+test('a newcomer that fails waits alone, twice as long each time, and no ballot opens', () => {
+  const desk = asked('a', 'b')
+  for (const name of ['a', 'b']) desk.copy(name, five(desk))
+  desk.wait(200)
+  desk.fetch('c')
+  const waits = [1, 2, 3].map(() => {
+    desk.prove('c', 'wrong')
+    const { proveAfter = 0 } = desk.state.members.get(memberId('c')) ?? {}
+    const wait = proveAfter - desk.now
+    desk.wait(wait)
+    desk.step(desk.state.chain.head.v + 1)
+    return wait
+  })
+  assert.deepEqual([waits, desk.state.gen], [[10_000, 20_000, 40_000], 1])
+})
+
+test('a salt is used for one copy, and each process has its own', () => {
+  const saltOf = (secret: string) => {
+    const desk = asked('a', 'b')
+    desk.state.secret = secret
+    for (let v = 6; v <= 60; v++) desk.step(v)
+    desk.wait(2001)
+    return desk.sent('copy-at')[0]?.salt
+  }
+  assert.equal(new Set([saltOf('one'), saltOf('two'), saltOf('three')]).size, 3)
+  assert.equal(saltOf('one'), saltOf('one'))
+})
+
+test('a link that it could not open counts as unopened: the pair is relayed in its first ring', () => {
+  const desk = asked('a', 'b')
+  for (const name of ['a', 'b']) desk.copy(name, five(desk))
+  desk.wait(200)
+  desk.fetch('c')
+  desk.prove('c', 'right', ['b'])
+  desk.admit()
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  desk.answer('c', [], five(desk))
+  assert.deepEqual([desk.members, desk.sent('form')[0]?.relayed], [['a', 'b', 'c'], [[0, 2]]])
+})
+
+test('members of a journalled generation and those whose pushes were taken have nothing to prove', () => {
+  const desk = ringOfTwo()
+  const later = new Desk({ minVolunteers: 2, blocks: 6000, epochs: 1 }, desk)
+  later.join('b', 'x')
+  for (const name of ['b', 'x']) later.answer(name, [])
+  later.join('a')
+  later.answer('a', [])
+  assert.deepEqual([later.phase, later.members], ['form', ['a', 'b']])
+})
+
+test('a proof counts when a member says the same: one that kept its state is compared at a version ahead of it', () => {
+  const desk = new Desk({ minVolunteers: 2, blocks: 6000 })
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  for (const v of [1, 2, 3]) desk.step(v)
+  joinFrom(desk, 'c', 'x')
+  desk.wait(200)
+  assert.deepEqual([desk.sent('prefetch'), desk.sent('prove').map(({ to, v }) => [to, v])], [[], [['c', 5]]])
+  for (const v of [4, 5]) desk.step(v)
+  desk.prove('c')
+  assert.equal(isProven(desk), false)
+  desk.copy('b', five(desk))
+  assert.equal(isProven(desk), true)
 })

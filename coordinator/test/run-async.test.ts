@@ -429,8 +429,8 @@ test('when no holder uploads, a ring makes more holders', () => {
   desk.answer('a', [])
   desk.join('b')
   desk.wait(30_000)
-  desk.answer('a', [])
   desk.answer('b')
+  desk.answer('a', [])
   assert.deepEqual(
     desk.sent('form').map(({ target, sources }) => [target.v, sources]),
     [[1, ['a']]],

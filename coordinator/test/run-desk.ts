@@ -41,6 +41,7 @@ type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
 export type Saying = Without<RunMessage, 'owner' | 'gen'>
 
 export const hashOf = (text: string): Sha256 => digest(new TextEncoder().encode(text))
+const saltedHash = (bytes: string, salt: Sha256): Sha256 => hashOf(`${salt} ${bytes}`)
 
 export interface DeskOptions extends Partial<Omit<RunConfig, 'timing'>> {
   readonly timing?: Partial<Timing>
@@ -52,6 +53,10 @@ export class Desk {
   /** effects of the last input */
   effects: readonly Effect[] = []
   now = 0
+  /** what newcomers were asked to fetch and to prove last, and what the coordinator was asked to digest */
+  readonly #offered = new Map<MemberId, VersionRef>()
+  readonly #asked = new Map<MemberId, MessageTo<'prove'>>()
+  readonly #digesting = new Set<Sha256>()
 
   constructor(options: DeskOptions = {}, earlier?: Desk) {
     const job = jobId('desk')
@@ -81,14 +86,53 @@ export class Desk {
     const owner = 1 + this.entries.filter(({ entry }) => entry.type === 'owner').length
     this.entries.push({ entry: { type: 'owner', owner }, at: this.now })
     this.state = replay(config, this.entries)
-    this.feed({ type: 'coordinator-started' })
+    this.feed({ type: 'coordinator-started', secret: 'desk' })
   }
 
   feed(input: RunInput): readonly Effect[] {
     this.effects = decide(this.state, input, this.now).effects
     for (const effect of this.effects)
       if (effect.type === 'journal') for (const entry of effect.entries) this.entries.push({ entry, at: this.now })
+    for (const effect of this.effects) this.#note(effect)
     return this.effects
+  }
+
+  #note(effect: Effect): void {
+    if (effect.type === 'digest-checkpoint') this.#digesting.add(effect.salt)
+    if (effect.type !== 'send') return
+    if (effect.message.type === 'prefetch') this.#offered.set(effect.to, effect.message.version)
+    if (effect.message.type === 'prove') this.#asked.set(effect.to, effect.message)
+  }
+
+  /** Newcomers fetch what they were offered, and say so. */
+  fetch(...names: string[]): void {
+    for (const name of names) {
+      const version = this.#offered.get(memberId(name))
+      if (version !== undefined) this.say(name, { type: 'prefetched', version })
+    }
+  }
+
+  /** Newcomers prove what they were asked to; `bytes`: what they hold; `linked` undefined: they reach all. */
+  prove(name: string, bytes = 'right', linked?: readonly string[]): void {
+    const order = this.#asked.get(memberId(name))
+    if (order === undefined) return
+    const { salt, peers } = order
+    if (this.#digesting.delete(salt))
+      this.feed({ type: 'checkpoint-digested', salt, digest: saltedHash('right', salt) })
+    this.say(name, { type: 'proof', salt, digest: saltedHash(bytes, salt), linked: linked?.map(memberId) ?? peers })
+  }
+
+  /** A member keeps the copy that it was asked for. */
+  copy(name: string, version: VersionRef, bytes = 'right'): void {
+    const { phase } = this.state
+    const salt = phase.type === 'ring' ? phase.copyAsked?.salt : undefined
+    if (salt !== undefined) this.say(name, { type: 'copied', version, digest: saltedHash(bytes, salt) })
+  }
+
+  /** Newcomers, offered something by a tick, do all that they are asked for. */
+  learn(...names: string[]): void {
+    this.fetch(...names)
+    for (const name of names) this.prove(name)
   }
 
   /** Time passes, then one tick. */
@@ -102,8 +146,11 @@ export class Desk {
    * step ends.
    */
   admit(): void {
-    for (const { id, learner } of this.state.members.values())
-      if (learner !== undefined && !learner.ready) this.say(id, { type: 'prefetched', version: null })
+    for (const member of this.state.members.values()) {
+      member.proven = true
+      if (member.learner?.held === undefined && member.learner?.ready === false)
+        this.say(member.id, { type: 'prefetched', version: null })
+    }
     this.wait(3000)
     this.wait(3001)
   }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type VersionRef } from '@starling-grid/protocol'
-import { Desk } from './run-desk.ts'
+import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two at version 3, and a newcomer. */
 function ringWithNewcomer(): Desk {
@@ -21,7 +21,7 @@ function offered(): Desk {
   const desk = ringWithNewcomer()
   desk.wait(200)
   for (const v of [4, 5]) desk.step(v)
-  for (const name of ['a', 'b']) desk.say(name, { type: 'copied', version: at(desk, 5) })
+  for (const name of ['a', 'b']) desk.copy(name, at(desk, 5))
   desk.wait(200)
   return desk
 }
@@ -38,21 +38,25 @@ test('members are asked for a copy at a version that nobody holds yet', () => {
   )
   desk.wait(200)
   assert.deepEqual(desk.sent('copy-at'), [], 'once')
-  desk.wait(4000)
-  assert.deepEqual(desk.sent('copy-at'), [], 'steps take long: nobody has reached it')
   for (const v of [4, 5]) desk.step(v)
-  desk.wait(200)
+  desk.wait(1800)
   assert.deepEqual(
     desk.sent('copy-at').map(({ v }) => v),
     [9, 9],
     'they had passed it',
+  )
+  desk.wait(4000)
+  assert.deepEqual(
+    desk.sent('copy-at').map(({ v }) => v),
+    [5, 5],
+    'steps take long: what they hold now',
   )
 })
 
 test('a newcomer hears of the copies when their version is committed, not before', () => {
   const desk = ringWithNewcomer()
   desk.wait(200)
-  desk.say('a', { type: 'copied', version: { ...at(desk, 3), v: 4 } })
+  desk.say('a', { type: 'copied', version: { ...at(desk, 3), v: 4 }, digest: hashOf('copy') })
   desk.wait(200)
   assert.deepEqual(desk.sent('prefetch'), [])
   assert.deepEqual(
@@ -84,8 +88,8 @@ test('it is not admitted while it learns, also when the ring changes for another
   desk.wait(20_000)
   assert.equal(desk.phase, 'ring')
   desk.lose('b')
-  desk.answer('a', [])
   desk.answer('c')
+  desk.answer('a', [])
   assert.deepEqual(
     desk.sent('form').map(({ to, members }) => [to, members]),
     [['a', ['a']]],
@@ -126,18 +130,20 @@ test('after a ballot it goes on from what it said to hold', () => {
   assert.deepEqual(desk.sent('prefetch'), [])
 })
 
-test('one that cannot fetch, or takes too long, is admitted anyway', () => {
-  const failed = offered()
-  failed.say('c', { type: 'prefetched', version: null })
-  failed.wait(3000)
-  failed.wait(3001)
-  assert.equal(failed.phase, 'freeze')
-  const slow = offered()
-  slow.wait(57_000)
-  for (const v of [6, 7]) slow.step(v)
-  slow.wait(4000)
-  slow.wait(3001)
-  assert.equal(slow.phase, 'freeze')
+test('a newcomer whose line is slower than the steps opens no ballot, however long it follows', () => {
+  const desk = offered()
+  desk.wait(9000) // a whole state takes it longer than the others bear
+  desk.learn('c')
+  for (let v = 6; v <= 60; v++) {
+    desk.step(v)
+    desk.wait(1000)
+    if (v % 3 === 0 && v >= 15) desk.say('c', { type: 'prefetched', version: at(desk, v / 3) }) // a third of the pace
+    assert.equal(desk.phase, 'ring', `at step ${v}`)
+    assert.equal(desk.state.phase.type === 'ring' && desk.state.phase.until, undefined)
+  }
+  desk.say('c', { type: 'prefetched', version: at(desk, 60) })
+  desk.wait(200)
+  assert.equal(desk.sent('until').length, 2, 'it caught up')
 })
 
 test('one that kept a version of an earlier visit goes on from there when it is near, and learns anew otherwise', () => {
@@ -162,7 +168,7 @@ test('one that kept a version of an earlier visit goes on from there when it is 
     desk.wait(200)
     return [note, desk.sent('follow').map(({ records }) => records.length), desk.sent('copy-at').length]
   }
-  assert.deepEqual(joins(9), ['c goes on from version 9, which it kept', [3], 0])
+  assert.deepEqual(joins(9), ['c goes on from version 9, which it kept', [3], 2], 'copies to compare with')
   assert.deepEqual(joins(3), ['c kept version 3, which is 9 behind: it fetches another', [], 2])
   assert.deepEqual(joins(9, 'f'.repeat(64) as VersionRef['id']), [
     'c kept version 9, which is not on the chain: it fetches another',
@@ -221,13 +227,19 @@ test('a version that is not on the chain is nothing to go on from', () => {
   assert.deepEqual(desk.sent('follow'), [])
 })
 
-test('nobody learns version 0, which the seed makes', () => {
+test('version 0 is fetched of no member: the seed makes it, and the coordinator compares', () => {
   const desk = new Desk({ minVolunteers: 1 })
   desk.join('a')
   desk.run('a')
   desk.join('b')
   desk.wait(200)
   assert.deepEqual(desk.sent('copy-at'), [])
-  desk.admit()
+  assert.deepEqual(
+    desk.sent('prefetch').map(({ version, sources }) => [version.v, sources]),
+    [[0, []]],
+  )
+  desk.learn('b')
+  desk.wait(3000)
+  desk.wait(3001)
   assert.equal(desk.phase, 'freeze')
 })

@@ -45,7 +45,7 @@ class Sleep implements Play {
         batchBlocks: 2,
         validationBlocks: 0,
         minVolunteers: 3,
-        timing: { ...config.timing, learnMs: Number.MAX_SAFE_INTEGER },
+        timing: config.timing,
       },
     }
   }
@@ -80,8 +80,7 @@ test(`a member that slept is back in the ring before the run ends, in ${SEEDS} n
   }
 })
 
-/** Admitted when it has fetched what it missed, and never out of impatience. */
-const TIMING = { ...QUICK, learnMs: 600_000 }
+const TIMING = QUICK
 /** More than any machine trains meanwhile: the run need not end. */
 const STEPS = 100_000
 const NIGHT_MS = 8 * 3600 * 1000

@@ -15,7 +15,7 @@ const SETTLED_STEPS = 24
 /** as a ring of four, as a butterfly of three until the newcomer is there, and as one of four */
 const STEPS = 160
 /** Steps are quicker than a newcomer can follow over its line: it is admitted soon, and they wait for it. */
-const TIMING = { ...QUICK, learnMs: 1000 }
+const TIMING = QUICK
 /** ms for a state that comes within seconds on a machine that is not busy */
 const WAIT_MS = 60_000
 const COSTS =

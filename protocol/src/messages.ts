@@ -162,10 +162,18 @@ const toCoordinator = {
    * older than its promise (R3)
    */
   promised: strict({ type: literal('promised'), ...ballot, seen: strict(ballot) }),
-  /** answer to `copy-at`: the member keeps a copy of this version for newcomers */
-  copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema }),
+  /** answer to `copy-at`: the member keeps a copy of this version for newcomers; its salted digest */
+  copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** answer to `prefetch`: the volunteer holds this version whole; null when it could not fetch it */
   prefetched: strict({ type: literal('prefetched'), ...ballot, version: Type.Union([VersionRefSchema, Type.Null()]) }),
+  /** answer to `prove`: the salted digest, or null without this version; members that it could link to (R2) */
+  proof: strict({
+    type: literal('proof'),
+    ...ballot,
+    salt: Sha256Schema,
+    digest: Type.Union([Sha256Schema, Type.Null()]),
+    linked: Type.Array(MemberIdSchema, { maxItems: MAX_BUTTERFLY_MEMBERS }),
+  }),
   /** the member holds the target version whole and its links are open (R7, R8) */
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** the member applied step `record.v` completely (R10) */
@@ -301,8 +309,16 @@ const toVolunteer = {
     /** what one step is: a global batch, or a local round of inner steps (A7) */
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round')]),
   }),
-  /** keep a copy of the state at version v for newcomers (R7) */
-  'copy-at': strict({ type: literal('copy-at'), ...ballot, v: Count }),
+  /** keep a copy of the state at version v for newcomers (R7), and digest it with this salt */
+  'copy-at': strict({ type: literal('copy-at'), ...ballot, v: Count, salt: Sha256Schema }),
+  /** to a newcomer: link to these members and, once it holds version v, digest its state with this salt (R2) */
+  prove: strict({
+    type: literal('prove'),
+    ...ballot,
+    v: Count,
+    salt: Sha256Schema,
+    peers: Type.Array(MemberIdSchema, { maxItems: MAX_BUTTERFLY_MEMBERS }),
+  }),
   /** to a newcomer while the ring runs: fetch this version from the members that keep copies (R7) */
   prefetch: strict({
     type: literal('prefetch'),
@@ -310,6 +326,8 @@ const toVolunteer = {
     version: VersionRefSchema,
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
     coordinatorHolds: Type.Boolean(),
+    /** what it holds did not pass: it fetches the version whole */
+    anew: Type.Optional(Type.Literal(true)),
   }),
   /** to a source of a newcomer, before the newcomer learns of it: these members may open a link to it (R7) */
   meet: strict({

@@ -4,6 +4,7 @@
 export const SWITCHABLE_RULES = {
   R1: 'an entry is durable before anything that depends on it is sent',
   R2: 'a restarted coordinator opens a new ballot instead of continuing an old generation',
+  'R2-proof': 'a ballot of members that worked takes in a newcomer only after it proved that it holds the state',
   R3: 'a member that answered a freeze stops its ring and drops frames of older generations',
   'R3-equal': 'a freeze with an equal ballot is answered again',
   R4: 'a claim is valid only when its chain has the committed id, not just a number',

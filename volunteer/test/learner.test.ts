@@ -66,7 +66,7 @@ test('it follows one step after the other, in order, each applied at its parent'
   assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'fetch-reduced'])
   assert.deepEqual(fetched(core, 2), [], 'an answer that comes twice')
   fetched(core, 3)
-  assert.deepEqual(kinds(fetched(core, 4)), ['apply'])
+  assert.deepEqual(kinds(fetched(core, 4)), ['apply', 'prefetched'], 'and says so when it knows of no more')
   assert.deepEqual([core.version, core.base, core.tail], [version(4), version(4), []])
 })
 
@@ -76,7 +76,7 @@ test('a step is applied only where its parent is held: the sum of another branch
   const otherBranch = extend(version(1), { ...record(2), blocks: [trainingBlock(0, 9)] })
   assert.deepEqual(react(core, { type: 'reduced-fetched', gen: 1, version: otherBranch }), [])
   assert.deepEqual(core.version, version(1))
-  assert.deepEqual(kinds(fetched(core, 2)), ['apply'], 'the right one still counts')
+  assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'prefetched'], 'the right one still counts')
 })
 
 test('a ballot ends it, its claim is the version that it holds whole, and what is still brought is ignored', () => {

@@ -1,9 +1,27 @@
 // Bytes that are kept somewhere and leave as a stream: a slow reader costs a buffer, not a copy.
 import { createReadStream } from 'node:fs'
 import { Readable } from 'node:stream'
+import { FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
 
 /** Bytes of one chunk of a stream from memory; files have chunks of this size by themselves. */
 const CHUNK_BYTES = 64 * 1024
+
+/** The same bytes in runs of FETCH_CHUNK_BYTES, as saltedDigest takes them. */
+export async function* inChunks(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let rest: Uint8Array[] = []
+  let length = 0
+  for await (const part of bytes) {
+    rest.push(part)
+    length += part.byteLength
+    while (length >= FETCH_CHUNK_BYTES) {
+      const all = Buffer.concat(rest)
+      yield all.subarray(0, FETCH_CHUNK_BYTES)
+      rest = [all.subarray(FETCH_CHUNK_BYTES)]
+      length -= FETCH_CHUNK_BYTES
+    }
+  }
+  if (length > 0) yield Buffer.concat(rest)
+}
 
 export interface Stored {
   readonly bytes: number

@@ -1,31 +1,10 @@
 // Members that say different things of the same bytes (R15, A5, CONFIRM): how many say what, and what becomes of the
 // few. One voice is never enough: neither to be believed, nor to be left out for good.
-import type { MemberId, Sha256 } from '@starling-grid/protocol'
+import type { MemberId } from '@starling-grid/protocol'
 import { seedCheckpoint } from './journal-replay.ts'
 import { exclude } from './membership.ts'
 import type { Checkpoint, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
-
-export interface Agreement {
-  /** what the largest group says */
-  readonly digest: Sha256
-  readonly most: readonly MemberId[]
-  /** all that say something else */
-  readonly few: readonly MemberId[]
-  /** the largest group is larger than every other */
-  readonly isClear: boolean
-}
-
-/** undefined: nothing was said. */
-export function agreementOf(said: ReadonlyMap<MemberId, Sha256>): Agreement | undefined {
-  const groups = new Map<Sha256, MemberId[]>()
-  for (const [member, digest] of said) groups.set(digest, [...(groups.get(digest) ?? []), member])
-  const [first, second] = [...groups].sort((a, b) => b[1].length - a[1].length)
-  if (first === undefined) return undefined
-  const [digest, most] = first
-  const few = [...said.keys()].filter((member) => !most.includes(member))
-  return { digest, most, few, isClear: most.length > (second?.[1].length ?? 0) }
-}
 
 /** The newest checkpoint that a second member vouched for; version 0 comes from the seed. */
 export function lastWitnessed(state: RunState): Checkpoint {

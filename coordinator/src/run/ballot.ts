@@ -11,7 +11,7 @@ import {
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { type Agreement, agreementOf, differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
+import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { ballotWait } from './ballot-pace.ts'
 import { dropUnbegun } from './checkpoints.ts'
 import { highest, implausible, validClaim, validClaims } from './claims.ts'
@@ -19,8 +19,10 @@ import { settleGiven } from './guests.ts'
 import { handOver } from './handover.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { claimed, REPLAYED } from './learners.ts'
+import { type Agreement, agreementOf } from './majority.ts'
 import { exclude, ringCandidates, sharesOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
 import { arrangeRing } from './ring-links.ts'
@@ -73,9 +75,11 @@ function generationOf({ phase, gen }: RunState): Generation | undefined {
     : undefined
 }
 
-/** All that are connected, except those who left the last ballot unanswered, unless there are no others. */
+/** All that proved themselves, except those who left the last ballot unanswered, unless there are no others. */
 function worthWaitingFor(state: RunState): MemberId[] {
-  const members = [...state.members.values()]
+  const all = [...state.members.values()]
+  const proven = all.filter((member) => isProven(state, member))
+  const members = proven.length > 0 ? proven : all
   const awake = members.filter((member) => !member.silent)
   return (awake.length > 0 ? awake : members).map((member) => member.id)
 }

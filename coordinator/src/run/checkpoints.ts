@@ -1,7 +1,8 @@
 // When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
-import { type Agreement, agreementOf, differed, latecomer, namesOf } from './agreement.ts'
+import { differed, latecomer, namesOf } from './agreement.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { type Agreement, agreementOf } from './majority.ts'
 import { exclude } from './membership.ts'
 import { trainingIsOver } from './scheduler.ts'
 import type { CheckpointAsked, Provisional, RunPhase, RunState } from './state.ts'

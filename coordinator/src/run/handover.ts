@@ -2,10 +2,11 @@
 // state that a second member vouches for becomes the parameter server's. A run of one member has no second (decision
 // 0003).
 import type { MemberId, Sha256, VersionRef } from '@starling-grid/protocol'
-import { agreementOf, lastWitnessed, namesOf } from './agreement.ts'
+import { lastWitnessed, namesOf } from './agreement.ts'
 import { expectDigests, uploadMsOf, votesOn } from './checkpoints.ts'
 import type { ValidClaim } from './claims.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import { agreementOf } from './majority.ts'
 import { rewind } from './rewind.ts'
 import type { RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'

@@ -57,6 +57,8 @@ export function createRunState(config: RunConfig): RunState {
     digests: new Map(),
     copies: new Map(),
     heldBefore: new Map(),
+    secret: '',
+    saltsDrawn: 0,
     health: {
       consecutiveAborts: 0,
       ballots: [],

@@ -1,9 +1,20 @@
 // Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short: some members
 // keep a copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no
 // sources (R4, R7).
-import { type MemberId, type MessageFrom, PLAN_WINDOW, type VersionRef } from '@starling-grid/protocol'
+import { type MemberId, type MessageFrom, PLAN_WINDOW, type Sha256, type VersionRef } from '@starling-grid/protocol'
 import type { ChainIndex } from './chain-index.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+import {
+  askProof,
+  failed,
+  isProven,
+  mayProve,
+  nextSalt,
+  proofsTick,
+  proveByCheckpoint,
+  voiceHeard,
+  wouldBeNeighbours,
+} from './proofs.ts'
 import type { Member, RunPhase, RunState } from './state.ts'
 import type { Turn } from './turn.ts'
 
@@ -12,10 +23,16 @@ type Ring = Extract<RunPhase, { type: 'ring' }>
 /** What a newcomer is on its way to. */
 export interface Learner {
   readonly since: number
-  /** nothing more to wait for: it follows, or its state comes at FORM */
+  /** nothing more to wait for: it cannot fetch while the ring runs, and its state comes at FORM */
   ready: boolean
   /** the committed version that it said to hold */
   held: number | undefined
+  /** when it was told to fetch a version, and how long that took, ms */
+  fetchAt: number
+  fetchMs: number | undefined
+  /** when it was last told records, and how long it took for each of them, ms */
+  toldAt: number
+  stepMs: number | undefined
   /** records that it was told, up to this version, in the generation `gen` */
   told: number
   gen: number
@@ -41,6 +58,15 @@ const COPY_STEPS = PLAN_WINDOW / 2
 const COPY_PATIENCE_MS = 2000
 /** Steps ahead of C at which a copy is made: no member holds that version yet. Doubles when they had. */
 const FIRST_AHEAD = 2
+/** ms without news of what it was told, after which it is told again: it may have got it before it knew its place */
+const TELL_AGAIN_MS = 10_000
+/** ms without a commit after which the version that members hold now is copied */
+const SLOW_STEP_MS = 2000
+/**
+ * ms that the members of a ballot wait at most for what an admitted newcomer lacks: about what the ballot costs anyway.
+ * A newcomer that needs more stays beside the ring until it is nearer.
+ */
+const CATCH_UP_MS = 2000
 
 /**
  * It joined a running ring: it learns first. Every member makes version 0 from the seed. `holds`: what it kept of an
@@ -49,9 +75,19 @@ const FIRST_AHEAD = 2
  */
 export function beginLearning(turn: Turn, member: Member, holds: VersionRef | undefined): void {
   const { chain } = turn.state
-  if (chain.head.v === 0) return
   const near = ifNear(chain, holds)
-  member.learner = { since: turn.now, ready: false, held: near?.v, told: 0, gen: 0, met: undefined }
+  member.learner = {
+    since: turn.now,
+    ready: false,
+    held: near?.v,
+    fetchAt: turn.now,
+    fetchMs: undefined,
+    toldAt: turn.now,
+    stepMs: undefined,
+    told: 0,
+    gen: 0,
+    met: undefined,
+  }
   if (holds === undefined || holds.v === 0) return
   if (chain.has(holds)) turn.send(member.id, { type: 'ack', ...turn.ballot, committed: holds })
   const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
@@ -68,55 +104,89 @@ function ifNear(chain: ChainIndex, held: VersionRef | undefined): VersionRef | u
   return held !== undefined && held.v > 0 && chain.has(held) && chain.head.v - held.v <= REPLAYED ? held : undefined
 }
 
-/** Others do not wait for it, unless it takes too long or there are no others. */
-export function isLearning({ learner }: Member, { config }: RunState, now: number): boolean {
-  return learner !== undefined && !learner.ready && now - learner.since < config.timing.learnMs
+/** It is not near enough yet: what it lacks would hold the others up for longer than CATCH_UP_MS. */
+export function isLearning({ learner }: Member, { chain }: RunState): boolean {
+  if (learner === undefined || learner.ready) return false
+  return learner.held === undefined || catchUpMs(learner, chain.head.v - learner.held) > CATCH_UP_MS
+}
+
+/** ms that the members of a ballot would wait for it: for the steps since, or for a whole state. */
+function catchUpMs(learner: Learner, behind: number): number {
+  const { fetchMs = Number.POSITIVE_INFINITY, stepMs = Number.POSITIVE_INFINITY } = learner
+  if (behind === 0) return 0
+  return behind > REPLAYED ? fetchMs : Math.min(fetchMs, behind * stepMs)
 }
 
 export function learnersTick(turn: Turn, phase: Ring): void {
   const { state, now } = turn
-  const learners = [...state.members.values()].filter(
-    (member) => member.learner !== undefined && member.excludedUntil <= now && !phase.members.includes(member.id),
+  const outside = [...state.members.values()].filter(
+    (member) => member.excludedUntil <= now && !phase.members.includes(member.id),
   )
-  for (const { id, learner } of learners) if (learner !== undefined) followOn(turn, phase, { id, learner })
-  const waiting = learners.filter((member) => isLearning(member, state, now) && member.learner?.gen !== state.gen)
-  if (waiting.length === 0) return
-  const copy = newestCopy(state, phase, now)
-  if (copy === undefined) return askForCopy(turn, phase)
-  for (const { id, learner } of waiting) {
-    if (learner !== undefined) learner.gen = state.gen
-    const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
-    if (learner !== undefined) introduce(turn, { id, learner }, copy.sources)
-    turn.send(id, { type: 'prefetch', ...turn.ballot, version: copy.version, sources: copy.sources, coordinatorHolds })
-  }
+  for (const member of outside)
+    if (member.learner === undefined && !isProven(state, member)) beginLearning(turn, member, undefined)
+  const learners = outside.filter((member) => member.learner !== undefined)
+  for (const member of learners) if (member.learner !== undefined) followOn(turn, phase, member, member.learner)
+  proofsTick(turn)
+  const waiting = learners.filter(({ learner }) => learner?.held === undefined && learner?.gen !== state.gen)
+  const following = learners.filter(
+    (member) => member.learner?.held !== undefined && !member.byCheckpoint && mayProve(state, member, now),
+  )
+  if (following.length > 0) askForCopy(turn, phase, following)
+  for (const member of waiting) if (member.learner !== undefined) offer(turn, phase, member, member.learner)
 }
 
-/** Tells it what was committed since, a few times a second at most. */
-function followOn(
-  turn: Turn,
-  phase: Ring,
-  { id, learner }: { readonly id: MemberId; readonly learner: Learner },
-): void {
+/** A version to fetch, and to prove unless that is done. */
+function offer(turn: Turn, phase: Ring, member: Member, learner: Learner): void {
+  const { state, now } = turn
+  if (!isProven(state, member) && member.proveAfter > now) return
+  const peers = wouldBeNeighbours(state, phase, member)
+  const isAlone = member.relaysOnly === true || sourcesOf(state, phase).length === 0
+  if (member.byCheckpoint || isAlone || state.chain.head.v === 0) {
+    learner.gen = state.gen
+    learner.fetchAt = now
+    introduce(turn, member.id, learner, peers)
+    return proveByCheckpoint(turn, member, peers)
+  }
+  const copy = newestCopy(state, phase, now)
+  if (copy === undefined) return askForCopy(turn, phase, [])
+  learner.gen = state.gen
+  learner.fetchAt = now
+  const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
+  introduce(turn, member.id, learner, [...new Set([...copy.sources, ...peers])])
+  turn.send(member.id, {
+    type: 'prefetch',
+    ...turn.ballot,
+    version: copy.version,
+    sources: copy.sources,
+    coordinatorHolds,
+  })
+  if (!isProven(state, member))
+    askProof(turn, member, { v: copy.version.v, salt: copy.salt, peers, checkpoint: undefined })
+}
+
+/** Tells it what was committed since, a few times a second at most. One without direct links has no source. */
+function followOn(turn: Turn, phase: Ring, { id, relaysOnly }: Member, learner: Learner): void {
   const { chain, gen } = turn.state
   if (learner.held === undefined) return
   if (learner.gen !== gen) learner.told = learner.held // a ballot came between: what it was told last may be lost
+  if (learner.told > learner.held && turn.now - learner.toldAt > TELL_AGAIN_MS) learner.told = learner.held
   if (learner.told < chain.base.v) return learnAnew(learner)
   learner.gen = gen
-  learner.ready = true
+  const sources = sourcesOf(turn.state, phase)
+  if (relaysOnly === true || sources.length === 0) {
+    learner.ready = true
+    return
+  }
   const records = chain.since(learner.told, PLAN_WINDOW)
   if (records.length === 0) return
   learner.told += records.length
-  const sources = sourcesOf(turn.state, phase)
-  introduce(turn, { id, learner }, sources)
+  learner.toldAt = turn.now
+  introduce(turn, id, learner, sources)
   turn.send(id, { type: 'follow', ...turn.ballot, records, sources })
 }
 
 /** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
-function introduce(
-  turn: Turn,
-  { id, learner }: { readonly id: MemberId; readonly learner: Learner },
-  sources: readonly MemberId[],
-): void {
+function introduce(turn: Turn, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
   const { gen } = turn.state
   const known = learner.met?.gen === gen ? learner.met.sources : []
   const fresh = sources.filter((source) => !known.includes(source))
@@ -127,7 +197,7 @@ function introduce(
 
 /** The steps since what it holds are kept no more: it is offered a newer copy. */
 function learnAnew(learner: Learner): void {
-  Object.assign(learner, { held: undefined, ready: false, gen: 0 })
+  Object.assign(learner, { held: undefined, ready: false, gen: 0, told: 0 })
 }
 
 /** Members that a newcomer can link to, the longest here first; they do not change from step to step. */
@@ -135,49 +205,77 @@ function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
   return phase.members.filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true).slice(0, COPIES)
 }
 
+interface Copy {
+  readonly version: VersionRef
+  readonly salt: Sha256
+  readonly sources: MemberId[]
+}
+
 /** The newest committed version of which members of this ring keep copies. */
-function newestCopy(
-  { chain, copies }: RunState,
-  phase: Ring,
-  now: number,
-): { readonly version: VersionRef; readonly sources: MemberId[] } | undefined {
+function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): Copy | undefined {
   const here = [...copies].filter(
     ([id, { version, at }]) =>
       phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS,
   )
-  const newest = here.reduce<VersionRef | undefined>(
-    (best, [, { version }]) => (best === undefined || version.v > best.v ? version : best),
+  const newest = here.reduce<(typeof here)[number] | undefined>(
+    (best, one) => (best === undefined || one[1].version.v > best[1].version.v ? one : best),
     undefined,
   )
-  return (
-    newest && { version: newest, sources: here.filter(([, { version }]) => version.v === newest.v).map(([id]) => id) }
-  )
+  if (newest === undefined) return undefined
+  const { version, salt } = newest[1]
+  return { version, salt, sources: here.filter(([, copy]) => copy.salt === salt).map(([id]) => id) }
 }
 
-function askForCopy(turn: Turn, phase: Ring): void {
+/** `provers`: they follow, and prove this version when they reach it. */
+function askForCopy(turn: Turn, phase: Ring, provers: readonly Member[]): void {
   const { state, now } = turn
   const { head } = state.chain
   const asked = phase.copyAsked
-  if (asked !== undefined && (head.v < asked.v || now - asked.at < COPY_PATIENCE_MS)) return
-  const ahead = asked === undefined ? FIRST_AHEAD : Math.min(2 * asked.ahead, PLAN_WINDOW)
+  const isSlow = now - phase.progressAt > SLOW_STEP_MS
+  if (asked !== undefined && now - asked.at < COPY_PATIENCE_MS) return
+  if (asked !== undefined && head.v < asked.v && !isSlow) return
+  const further =
+    asked === undefined || asked.made || head.v < asked.v ? FIRST_AHEAD : Math.max(FIRST_AHEAD, 2 * asked.ahead)
+  const ahead = isSlow && asked?.v !== head.v ? 0 : Math.min(further, PLAN_WINDOW)
   const v = Math.min(phase.plannedTo, head.v + ahead)
-  phase.copyAsked = { ahead, v, at: now }
-  turn.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...turn.ballot, v })
+  const salt = nextSalt(state)
+  phase.copyAsked = { ahead, v, at: now, salt, made: false }
+  turn.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...turn.ballot, v, salt })
+  for (const member of provers) {
+    const peers = wouldBeNeighbours(state, phase, member)
+    if (member.learner !== undefined) introduce(turn, member.id, member.learner, peers)
+    askProof(turn, member, { v, salt, peers, checkpoint: undefined })
+  }
 }
 
-export function copied({ state, now }: Turn, member: MemberId, { version }: MessageFrom<'copied'>): void {
-  if (state.phase.type === 'ring' && state.phase.members.includes(member))
-    state.copies.set(member, { version, at: now })
+export function copied(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
+  const { state, now } = turn
+  const { phase } = state
+  if (phase.type !== 'ring' || !phase.members.includes(member) || phase.copyAsked?.v !== version.v) return
+  const { salt } = phase.copyAsked
+  phase.copyAsked.made = true
+  state.copies.set(member, { version, at: now, salt, digest })
+  voiceHeard(turn, member, { salt, digest })
 }
 
 /** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
 export function prefetched(turn: Turn, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
-  const learner = turn.state.members.get(member)?.learner
-  if (learner === undefined) return
+  const { state, now } = turn
+  const here = state.members.get(member)
+  const { learner } = here ?? {}
+  if (here === undefined || learner === undefined) return
   if (version === null && learner.held !== undefined) return learnAnew(learner)
-  learner.ready = true
-  learner.held = version !== null && turn.state.chain.has(version) ? version.v : undefined
-  learner.told = learner.held ?? 0
+  const isOnChain = version !== null && state.chain.has(version)
+  if (!isOnChain && !isProven(state, here)) return failed(turn, here, 'could not fetch a version')
+  if (!isOnChain) {
+    learner.ready = true
+    learner.held = undefined
+    return
+  }
+  if (learner.held === undefined) learner.fetchMs = now - learner.fetchAt
+  else if (version.v > learner.held) learner.stepMs = (now - learner.toldAt) / (version.v - learner.held)
+  learner.held = version.v
+  learner.told = Math.max(learner.told, version.v)
 }
 
 /**

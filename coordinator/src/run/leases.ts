@@ -147,6 +147,8 @@ export function pushed(turn: Turn, input: PushInput): void {
   addToSum(turn, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
   state.workers.add(push.incarnation)
+  const worker = state.members.get(push.incarnation)
+  if (worker !== undefined) worker.proven = true
   const { head } = state.chain
   turn.effect({
     type: 'server-add',

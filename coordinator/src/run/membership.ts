@@ -4,6 +4,7 @@ import { mayBeAdmitted } from './admissions.ts'
 import { exchangeOf } from './exchange-now.ts'
 import { beginLearning, isLearning } from './learners.ts'
 import { forgetMember } from './link-health.ts'
+import { isProven } from './proofs.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
 import { countedSpeeds } from './speed-trust.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
@@ -32,6 +33,11 @@ export function memberJoined(
     hidden: false,
     learner: undefined,
     joinedAt: now,
+    proven: false,
+    proof: undefined,
+    failedProofs: 0,
+    proveAfter: 0,
+    byCheckpoint: false,
     leaving: false,
     stepsHeld: 0,
     shownSpeed: 0,
@@ -72,7 +78,8 @@ function welcomeInto(turn: Turn, member: Member, holds: VersionRef | undefined):
       return turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
     }
     case 'freeze': // R2: FREEZE to every later HELLO
-      state.phase.expected.add(id)
+      if (isProven(state, member) || ![...state.members.values()].some((other) => isProven(state, other)))
+        state.phase.expected.add(id)
       return turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
     case 'lost':
       return turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
@@ -170,8 +177,11 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   const welcome = here.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0)
     return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
-  const able = welcome.filter((member) => !isLearning(member, state, now) && mayBeAdmitted(state, member, now))
-  return chooseRing({ state, now }, able.length === 0 ? welcome : able).members
+  const able = welcome.filter(
+    (member) => !isLearning(member, state) && isProven(state, member) && mayBeAdmitted(state, member, now),
+  )
+  const proven = able.length > 0 ? able : welcome.filter((member) => isProven(state, member))
+  return chooseRing({ state, now }, proven.length > 0 ? proven : welcome).members
 }
 
 /** The fastest ring, or butterfly, that these members make, in a stable order: longest here first. */
@@ -211,7 +221,8 @@ export function ringWouldChange(
     (member) =>
       !member.silent &&
       member.excludedUntil <= now &&
-      !isLearning(member, state, now) &&
+      !isLearning(member, state) &&
+      isProven(state, member) &&
       mayBeAdmitted(state, member, now),
   )
   const { members, choice } = chooseRing({ state, now }, ready)

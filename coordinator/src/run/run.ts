@@ -24,6 +24,7 @@ import { gaveBack, grantTraining, leaseRequested, pushed, pushRefused } from './
 import { memberJoined, memberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
 import { advanceParking, park, parkingTick } from './parking.ts'
+import { checkpointDigested, proofTold } from './proofs.ts'
 import { blocksUnreadable, pausedBecause, quarantineTick, shardChecked } from './quarantine.ts'
 import { promiseHeard } from './restored.ts'
 import { rewind } from './rewind.ts'
@@ -68,6 +69,7 @@ export class HalfDecided extends Error {
 function take(turn: Turn, input: RunInput): void {
   switch (input.type) {
     case 'coordinator-started':
+      turn.state.secret = input.secret
       return started(turn)
     case 'member-joined':
       return memberJoined(turn, input.member, input)
@@ -104,6 +106,8 @@ function take(turn: Turn, input: RunInput): void {
       return serverCheckpointed(turn, input)
     case 'checkpoint-damaged':
       return checkpointDamaged(turn, input)
+    case 'checkpoint-digested':
+      return checkpointDigested(turn, input.salt, input.digest)
     case 'server-lost':
       return serverLost(turn, input.reason)
     case 'park':
@@ -169,6 +173,8 @@ function heard(turn: Turn, member: MemberId, message: RunMessage): void {
       return copied(turn, member, message)
     case 'prefetched':
       return prefetched(turn, member, message)
+    case 'proof':
+      return proofTold(turn, member, message)
     case 'confirm':
       return confirmed(turn, member, message)
     case 'held':

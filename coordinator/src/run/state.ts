@@ -30,6 +30,7 @@ import type { ExchangeChoice } from './exchange-choice.ts'
 import type { GuestNorms, PushNorms } from './guest-norms.ts'
 import type { GuestSum } from './guests.ts'
 import type { Learner } from './learners.ts'
+import type { ProofAsked } from './proofs.ts'
 import type { Tries } from './quarantine.ts'
 import type { RingHealth } from './ring-health.ts'
 import type { MoveRound } from './share-moves.ts'
@@ -135,6 +136,14 @@ export interface Member extends MemberInfo {
   /** joined while the ring ran, and catches up beside it */
   learner: Learner | undefined
   readonly joinedAt: number
+  /** showed that it holds the state: a ballot may take it in (R2) */
+  proven: boolean
+  proof: ProofAsked | undefined
+  /** proofs that failed, and before when it is asked for no other, ms */
+  failedProofs: number
+  proveAfter: number
+  /** members did not settle its proof: the checkpoint does */
+  byCheckpoint: boolean
   /** asked to leave */
   leaving: boolean
   /** committed steps that it held, and how fast they show it to be at least (speed-trust.ts) */
@@ -326,7 +335,9 @@ export type RunPhase =
       /** members that others took blocks of: told once */
       readonly helped: Set<MemberId>
       /** the version that copies for newcomers were asked for at, when, and how many steps ahead that was */
-      copyAsked: { readonly v: number; readonly ahead: number; readonly at: number } | undefined
+      copyAsked:
+        | { readonly v: number; readonly ahead: number; readonly at: number; readonly salt: Sha256; made: boolean }
+        | undefined
       /** a step that members hold differently (dispute.ts) */
       dispute: Dispute | undefined
     }
@@ -411,7 +422,13 @@ export interface RunState {
   /** of the versions last asked for: version number → who holds what, also of members that left meanwhile */
   readonly digests: Map<number, DigestsOfVersion>
   /** of which version members keep a copy for newcomers */
-  readonly copies: Map<MemberId, { readonly version: VersionRef; readonly at: number }>
+  readonly copies: Map<
+    MemberId,
+    { readonly version: VersionRef; readonly at: number; readonly salt: Sha256; readonly digest: Sha256 }
+  >
+  /** of this process: salts are made of it, one after the other (proofs.ts) */
+  secret: string
+  saltsDrawn: number
   readonly health: RingHealth
   /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
   heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>
@@ -421,7 +438,7 @@ export interface RunState {
 
 export type RunInput =
   /** the journal was taken over: its last entry is this process's `owner` (R2) */
-  | { readonly type: 'coordinator-started' }
+  | { readonly type: 'coordinator-started'; readonly secret: string }
   | {
       readonly type: 'member-joined'
       readonly member: MemberInfo
@@ -476,6 +493,8 @@ export type RunInput =
     }
   /** the bytes of a checkpoint are gone, or are not what was written */
   | ({ readonly type: 'checkpoint-damaged' } & DamagedCheckpoint)
+  /** the coordinator digested its bytes of a checkpoint */
+  | { readonly type: 'checkpoint-digested'; readonly salt: Sha256; readonly digest: Sha256 }
   /** the parameter server died: what it held since its last checkpoint is gone (A4) */
   | { readonly type: 'server-lost'; readonly reason: string }
   /** another job gets the volunteers: answered by the effect `parked` */
@@ -489,6 +508,7 @@ export type RunMessage = MessageFrom<
   | 'promised'
   | 'copied'
   | 'prefetched'
+  | 'proof'
   | 'confirm'
   | 'held'
   | 'behind'
@@ -519,6 +539,8 @@ export type Effect =
   | { readonly type: 'parked' }
   /** look at the shards of these blocks on our own disk, and answer with shard-checked */
   | { readonly type: 'check-blocks'; readonly blocks: readonly BlockId[] }
+  /** digest the bytes of this checkpoint with the salt, and answer with checkpoint-digested */
+  | { readonly type: 'digest-checkpoint'; readonly version: VersionRef; readonly salt: Sha256 }
   /** the parameter server takes over this version (A5) */
   | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
   /** the push that this decision is about joins the open sum, scaled by `damping` (A2) */

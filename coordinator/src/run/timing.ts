@@ -23,8 +23,6 @@ export interface Timing {
   readonly stallMs: number
   /** between the last change of membership and the ballot that admits newcomers */
   readonly admitMs: number
-  /** for a newcomer to fetch a version while the ring runs; then it is admitted anyway, and the others wait for it */
-  readonly learnMs: number
   /** committed steps between checkpoints, and the time after which one is due anyway */
   readonly checkpointSteps: number
   readonly checkpointMs: number
@@ -67,7 +65,6 @@ export const DEFAULT_TIMING: Timing = {
   contributeMs: 10_000, // a browser's hiccup, a GPU that is shared with a game, a line that is renewed
   stallMs: 60_000, // the net below contributeMs
   admitMs: 2000, // joins come in bunches: one ballot for all of them
-  learnMs: 60_000, // 64 M parameters and two moments at 100 Mbit/s
   checkpointSteps: 200,
   uploadMs: 20_000, // a state of 64 M parameters and two moments takes so long at 300 Mbit/s; slower lines are measured
   checkpointMs: 15_000, // the bound on repeated work that promise 2 states for async mode (A4)

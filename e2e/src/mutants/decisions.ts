@@ -10,6 +10,24 @@ const MODES = 'modes'
 export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     COMMIT,
+    'coordinator/src/run/proofs.ts',
+    ['coordinator/test/run-admissions'],
+    [
+      [
+        'R2: a proof passes on the word of the newcomer alone',
+        'const SAYING_THE_SAME = 2',
+        'const SAYING_THE_SAME = 1',
+      ],
+      ['R2: a proof that differs from the majority passes', 'if (isSettled && digest === own)', 'if (isSettled)'],
+      [
+        'a link that did not open is dialled again in the first ring',
+        'if (!linked.includes(peer) && digest !== null) noteUnopened(turn, id, peer)',
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    COMMIT,
     'coordinator/src/run/ring.ts',
     [
       'coordinator/test/run-ring',

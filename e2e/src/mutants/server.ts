@@ -198,7 +198,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     SHELLS,
     'coordinator/src/run-host.ts',
     ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/coordinator-restarts'],
-    [['a restart opens no ballot', "this.feed({ type: 'coordinator-started' })", '']],
+    [['a restart opens no ballot', "this.feed({ type: 'coordinator-started', secret })", '']],
   ),
   ...mutantsOf(
     SHELLS,

@@ -68,7 +68,7 @@ export class ModelCoordinator {
       off: ALL_RULES_ON,
     })
     applyEntry(this.state, { type: 'owner', owner: 1 }, 0)
-    this.feed({ type: 'coordinator-started' })
+    this.feed({ type: 'coordinator-started', secret: '' })
     this.#tick()
   }
 
@@ -121,6 +121,10 @@ export class ModelCoordinator {
         return this.#send(effect.to, effect.message, delay)
       case 'dismiss':
         return this.#clock.after(delay, () => this.#audience.dismissed(effect.member))
+      case 'digest-checkpoint':
+        return this.#clock.after(0, () =>
+          this.feed({ type: 'checkpoint-digested', salt: effect.salt, digest: effect.version.id as never }),
+        )
       case 'server-close':
         this.#serverFreeAt =
           Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS

@@ -119,6 +119,7 @@ export class ModelVolunteer {
       case 'checkpoint-at':
       case 'copy-at':
       case 'meet':
+      case 'prove':
       case 'prefetch':
       case 'follow':
       case 'guest':
@@ -176,6 +177,15 @@ export class ModelVolunteer {
           version: effect.version,
           digest: digestAt(effect.version),
         })
+      case 'copy': {
+        const { owner, gen, version } = effect
+        return this.#send({ type: 'copied', owner, gen, version, digest: digestAt(version) })
+      }
+      case 'prove': {
+        const { owner, gen, salt, peers } = effect.order
+        const digest = this.core.version === undefined ? null : digestAt(this.core.version)
+        return this.#later(this.#openMs(), () => this.#send({ type: 'proof', owner, gen, salt, digest, linked: peers }))
+      }
       case 'compute':
         return this.#compute(effect)
       case 'contribute':

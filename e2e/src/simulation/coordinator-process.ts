@@ -26,7 +26,7 @@ import { type Decided, Disk, type DiskUser, type Row } from './disk.ts'
 import { checkReplay } from './invariants.ts'
 import { type Chronicle, type Journal, snapshotted } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
-import { digestOf, plus, type Replica } from './replica.ts'
+import { digestOf, plus, type Replica, saltedDigestOf } from './replica.ts'
 
 /** ms that reading a file takes at most */
 const LOOK_MS = 500
@@ -39,6 +39,8 @@ export interface Records {
   readonly blobs: Map<Sha256, Replica>
   /** Looks at every entry before it is carried out. */
   watch(process: CoordinatorProcess, entry: JournalEntry): void
+  /** Looks at every FORM as it leaves. */
+  formed(process: CoordinatorProcess, order: MessageTo<'form'>): void
   /** The run paused: its members go to another job. */
   switchJob(process: CoordinatorProcess): void
 }
@@ -104,7 +106,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     }
     this.listens = true
     if (this.state.mode === 'async') this.#context.counts.serverRestarts++
-    this.decide({ type: 'coordinator-started' })
+    this.decide({ type: 'coordinator-started', secret: this.name })
   }
 
   /** It owns the journal: what members do now is measured against its chain. */
@@ -218,6 +220,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       case 'journal': // durable already
         return
       case 'send':
+        if (effect.message.type === 'form') this.#records.formed(this, effect.message)
         if (effect.message.type === 'form' && effect.message.records.length > 2 * PLAN_WINDOW)
           this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
         if (this.current && (effect.message.type === 'grant' || effect.message.type === 'validate'))
@@ -236,6 +239,8 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
         return this.#lookAt(effect.blocks)
       case 'parked':
         return this.#records.switchJob(this)
+      case 'digest-checkpoint':
+        return this.#digestCheckpoint(effect)
       case 'server-load':
         return this.#server.load(effect.checkpoint, () => this.damaged(effect.checkpoint.version, 'server'))
       case 'server-add':
@@ -274,6 +279,19 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       () => `${this.name} looks at the files of ${blocks.length} blocks`,
       () => {
         for (const look of shards.look(blocks, agenda.now)) this.decide({ type: 'shard-checked', ...look })
+      },
+    )
+  }
+
+  #digestCheckpoint({ version, salt }: Extract<Effect, { type: 'digest-checkpoint' }>): void {
+    const { agenda, dice } = this.#context
+    agenda.later(
+      dice.between(0, LOOK_MS),
+      () => `${this.name} digests its checkpoint ${version.v}`,
+      () => {
+        const replica = this.#context.stored(version)
+        if (replica !== undefined)
+          this.decide({ type: 'checkpoint-digested', salt, digest: saltedDigestOf(replica, salt) })
       },
     )
   }

@@ -31,6 +31,8 @@ export const FAULTS = [
   // a file of the dataset on the coordinator's disk, and a member whose requests for such files fail, for a while
   'damaged-shard',
   'lost-downloads',
+  // a volunteer comes that is mute, holds another state than it says, or opens no link
+  'odd-newcomer',
 ] as const
 export type Fault = (typeof FAULTS)[number]
 
@@ -75,6 +77,8 @@ const COUNTED = [
   /** newcomers fetched a version while the ring ran without them, and steps that they followed it by */
   'prefetches',
   'followedSteps',
+  /** newcomers proved what they hold, or tried to */
+  'proofs',
   /** sums of guests that a member of the ring was given, and blocks of guests that are on the chain (A1) */
   'guestSums',
   'guestBlocks',

@@ -4,7 +4,7 @@ import { neighbours } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'
 import { type Fault, FAULTS } from './counts.ts'
-import type { VolunteerProcess } from './volunteer-process.ts'
+import { type Newcomer, NEWCOMERS, type VolunteerProcess } from './volunteer-process.ts'
 
 /**
  * When a member's socket breaks at the worst moment: as it sends this, or begins to fetch a state from another member.
@@ -36,6 +36,7 @@ const WEIGHTS: Record<Fault, number> = {
   'restored-backup': 1,
   'damaged-shard': 1,
   'lost-downloads': 1,
+  'odd-newcomer': 2,
 }
 /** These wait for their moment, and count when it comes. */
 const WAITING: ReadonlySet<Fault> = new Set(['crash-between-effects', 'socket-loss-in-exchange'])
@@ -76,6 +77,8 @@ export interface Victims {
   /** Coordinators die, and the next one reads the journal as it was some rows ago. */
   restoreBackup(): boolean
   poison(block: string, times: number): void
+  /** A volunteer comes, of this kind. */
+  arriveOddly(kind: Newcomer): void
 }
 
 export class Faults {
@@ -170,6 +173,9 @@ export class Faults {
         return true
       case 'lost-downloads':
         return this.#withVolunteer(({ id }) => this.#context.shards.cutOff(id, this.#until(SHARD_MS)))
+      case 'odd-newcomer':
+        this.#victims.arriveOddly(this.#context.dice.pick(NEWCOMERS) ?? 'mute')
+        return true
       case 'restored-backup':
         return this.#victims.restoreBackup()
       case 'job-switch':

@@ -252,3 +252,18 @@ function checkRewind(
       context.violations.report('lost-work', `version ${head.v} is given up, ${id} holds it and was connected`)
   }
 }
+
+/** R2: those that worked in a ring stop for no newcomer that is mute, or does not hold what it says. */
+export function checkForm(
+  context: Context,
+  volunteers: readonly VolunteerProcess[],
+  { state }: CoordinatorProcess,
+  { gen, members }: { readonly gen: number; readonly members: readonly MemberId[] },
+): void {
+  const worked = new Set([...state.rings.values()].flat())
+  const odd = volunteers.find(
+    ({ id, newcomer }) => (newcomer === 'mute' || newcomer === 'wrong') && members.includes(id) && !worked.has(id),
+  )
+  if (odd !== undefined && members.some((id) => worked.has(id)))
+    context.violations.report('newcomer', `generation ${gen} takes in ${odd.id}, which is ${odd.newcomer}`)
+}

@@ -93,6 +93,11 @@ export function plus(a: Float32Array, b: Float32Array): Float32Array {
   return a.map((value, i) => value + (b[i] ?? 0))
 }
 
+/** What no public digest helps to make (R2). */
+export function saltedDigestOf(replica: Replica, salt: Sha256): Sha256 {
+  return digest(new TextEncoder().encode(`${salt} ${digestOf(replica)}`))
+}
+
 export function digestOf(replica: Replica): Sha256 {
   return digest(new TextEncoder().encode(`${replica.version.id} ${replica.counts.join()}`))
 }

@@ -7,6 +7,7 @@
  * - lost-work: a rewind, or a parameter server that stops, gives up only versions that no reachable member holds (R3, R6,
  *   A6), except a version that one member vouches for when A5 needs two;
  * - one-voice: a step that one member made up is no target while another holds the committed version (R5);
+ * - newcomer: a ballot of members that worked takes in no newcomer that proved nothing (R2);
  * - refusal: an honest member is never told that it sent a message that honest members do not send.
  */
 export type Invariant =
@@ -24,6 +25,7 @@ export type Invariant =
   | 'lost-work'
   | 'one-voice'
   | 'refusal'
+  | 'newcomer'
 
 export interface Violation {
   readonly invariant: Invariant

@@ -28,12 +28,16 @@ import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
 import { LINK_NOTICE_MS, sendFrames } from './frames-out.ts'
 import { Larder } from './larder.ts'
-import { digestOf, plus, type Replica } from './replica.ts'
+import { digestOf, plus, type Replica, saltedDigestOf } from './replica.ts'
 import { RingWork } from './ring-work.ts'
 import { ShareWork } from './share-work.ts'
 import { Standstill } from './standstill.ts'
 
+export const NEWCOMERS = ['mute', 'wrong', 'unreachable'] as const
+export type Newcomer = (typeof NEWCOMERS)[number]
+
 /** A state for the next visit, and the records that lead to it. */
+
 export interface Kept {
   readonly replica: Replica
   readonly claim: Claim
@@ -53,6 +57,8 @@ export class VolunteerProcess implements Peer {
   connection: Connection | undefined
   /** its socket breaks when it next sends this, or fetches */
   breaksAt: ToCoordinator['type'] | 'fetch' | undefined
+  /** of one that comes late: it answers ballots and nothing else, does not hold what it says, or opens no link */
+  newcomer: Newcomer | undefined
   /** asked to leave: it ends with its socket */
   leaving = false
   alive = true
@@ -166,6 +172,7 @@ export class VolunteerProcess implements Peer {
       case 'checkpoint-at':
       case 'copy-at':
       case 'meet':
+      case 'prove':
       case 'prefetch':
       case 'follow':
       case 'upload-request':
@@ -282,8 +289,9 @@ export class VolunteerProcess implements Peer {
       case 'meet': // links of the simulation open for everybody
         return
       case 'copy':
-        this.#larder.copy = this.replica
-        return
+        return this.#copy(effect)
+      case 'prove':
+        return this.#prove(effect.order)
       case 'upload':
         return this.#upload()
       default:
@@ -314,6 +322,8 @@ export class VolunteerProcess implements Peer {
   }
 
   #send(message: ToCoordinator): void {
+    if (this.newcomer === 'mute' && message.type !== 'state') return
+    if (this.newcomer === 'wrong' && message.type === 'lease-request') return // no push speaks for it either
     this.#mayBreak(message.type)
     if (message.type === 'abort' && message.code === 'message-unexpected')
       this.#context.violations.report('refusal', `${this.id} refuses what an honest member sent: ${message.message}`)
@@ -327,14 +337,16 @@ export class VolunteerProcess implements Peer {
     this.connection.break()
   }
 
-  #openLinks({ gen, neighbours }: EffectOf<'open-links'>): void {
+  #openLinks({ gen, neighbours, relayed }: EffectOf<'open-links'>): void {
     const { agenda, dice, scenario } = this.#context
     if (this.core.ring !== undefined) this.#ring = new RingWork(this.#context, this.core)
     agenda.later(
       dice.between(0, scenario.linksMs),
       () => `${this.id} opens its links for g${gen}`,
       () => {
-        const dead = neighbours.find((id) => this.#context.peer(id)?.alive !== true)
+        const isDead = (id: MemberId): boolean =>
+          this.#context.peer(id)?.alive !== true || (this.newcomer === 'unreachable' && !relayed.includes(id))
+        const dead = neighbours.find(isDead)
         if (dead === undefined) this.take({ type: 'links-open', gen })
         else
           this.take({
@@ -377,6 +389,30 @@ export class VolunteerProcess implements Peer {
       code: 'reduce-timeout',
       message: `no frames of ${from}`,
     })
+  }
+
+  #copy({ owner, gen, version, salt }: EffectOf<'copy'>): void {
+    if (this.replica === undefined) return
+    this.#larder.copy = this.replica
+    this.#send({ type: 'copied', owner, gen, version, digest: saltedDigestOf(this.replica, salt) })
+  }
+
+  /** Links to living members open. */
+  #prove({ owner, gen, salt, peers }: MessageTo<'prove'>): void {
+    if (this.replica === undefined) return
+    const digest = this.newcomer === 'wrong' ? digestOf(this.replica) : saltedDigestOf(this.replica, salt)
+    const { agenda, dice, scenario } = this.#context
+    agenda.later(
+      dice.between(0, scenario.linksMs),
+      () => `${this.id} links to ${peers.join(' and ')} to prove what it holds`,
+      () => {
+        if (this.core.promised !== gen) return
+        const isFree = (id: MemberId): boolean =>
+          this.newcomer !== 'unreachable' && this.#context.peer(id)?.alive === true
+        this.#context.counts.proofs++
+        this.#send({ type: 'proof', owner, gen, salt, digest, linked: peers.filter(isFree) })
+      },
+    )
   }
 
   /** Another member's process is gone: its neighbours see the link break. */

@@ -1,6 +1,13 @@
 // The whole of a simulation: coordinators, members, journal, network and faults, and one event after another.
 import type { JournalEntry } from '@starling-grid/coordinator/run'
-import { memberId, type MemberId, type Sha256, type VersionId, type VersionRef } from '@starling-grid/protocol'
+import {
+  memberId,
+  type MemberId,
+  type MessageTo,
+  type Sha256,
+  type VersionId,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import { Agenda, LATENCY_MS } from './agenda.ts'
 import { Connection, type VolunteerEnd } from './connection.ts'
 import type { Context, Moment } from './context.ts'
@@ -8,14 +15,14 @@ import { CoordinatorProcess } from './coordinator-process.ts'
 import { noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
 import { Faults, type Victims } from './faults.ts'
-import { checkEntry, checkInvariants, checkReplay } from './invariants.ts'
+import { checkEntry, checkForm, checkInvariants, checkReplay } from './invariants.ts'
 import { inventedStep } from './invented.ts'
 import { Chronicle, Journal } from './journal.ts'
 import { digestOf, History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
 import { SimulatedShards } from './shards.ts'
 import type { Violations } from './violations.ts'
-import { type Kept, VolunteerProcess } from './volunteer-process.ts'
+import { type Kept, type Newcomer, VolunteerProcess } from './volunteer-process.ts'
 
 /** of the events: how many let time pass although something could happen now */
 const TICKS = 0.03
@@ -193,6 +200,8 @@ export class World implements Context, Victims {
       },
       blobs: this.#blobs,
       watch: (process: CoordinatorProcess, entry: JournalEntry) => this.#watch(process, entry),
+      formed: (process: CoordinatorProcess, order: MessageTo<'form'>) =>
+        checkForm(this, this.volunteers, process, order),
       switchJob: (process: CoordinatorProcess) => this.#switchJob(process),
     }
     const process = new CoordinatorProcess(this, records, ++this.#started)
@@ -268,14 +277,21 @@ export class World implements Context, Victims {
 
   // ---- members ----
 
-  #arrive(seat: number): void {
+  #arrive(seat: number, newcomer?: Newcomer): void {
     const id = memberId(`m${seat}.${this.volunteers.filter((volunteer) => volunteer.seat === seat).length}`)
     const volunteer = new VolunteerProcess(this, id, seat)
+    volunteer.newcomer = newcomer
     this.#peers.set(id, volunteer)
     this.volunteers.push(volunteer)
     const kept = this.#kept.get(seat)
     if (kept !== undefined) volunteer.goOnFrom(kept)
     this.#connect(volunteer)
+  }
+
+  /** On a seat of its own; who takes that seat later is like others. */
+  arriveOddly(kind: Newcomer): void {
+    const seat = this.scenario.seats + this.counts.faults['odd-newcomer']
+    this.#arrive(seat, kind)
   }
 
   crash(volunteer: VolunteerProcess): void {

@@ -33,6 +33,7 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
   }
   core.ring = ring
   core.learning = undefined
+  core.proving = undefined
   if (order.anew) core.version = undefined
   const links: MemberEffect = {
     type: 'open-links',

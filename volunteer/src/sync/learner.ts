@@ -23,6 +23,7 @@ export function learn(core: MemberCore, order: MessageTo<'prefetch'>): MemberEff
   core.owner = owner
   core.promised = gen
   core.learning = { owner, gen, version, records: [], sources, fetching: version }
+  if (order.anew) core.version = undefined
   // What was never committed is given up in a ballot or not at all: others may have lost it (R6).
   if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)
   if (core.version !== undefined && core.version.v >= version.v) return ready(core, core.version)
@@ -45,7 +46,7 @@ export function learned(core: MemberCore, gen: number, version: VersionRef): Mem
     return []
   core.version = version
   startFrom(core, version)
-  return [{ type: 'adopt', version }, ...ready(core, version)]
+  return [{ type: 'adopt', version }, ...ready(core, version), ...proofDue(core)]
 }
 
 function ready(core: MemberCore, version: VersionRef | null): MemberEffect[] {
@@ -106,7 +107,9 @@ export function followed(core: MemberCore, gen: number, fetched: VersionRef): Me
   core.tail = [record]
   settle(core, next)
   learning.fetching = undefined
-  return [{ type: 'apply', record, version: next }, ...goOn(core)]
+  const isLast = learning.records.every(({ v }) => v <= next.v)
+  const caughtUp = isLast ? ready(core, next) : []
+  return [{ type: 'apply', record, version: next }, ...proofDue(core), ...caughtUp, ...goOn(core)]
 }
 
 /** No source can send what is missing: the coordinator offers another version, or the rest comes at FORM. */
@@ -117,12 +120,31 @@ export function learningFailed(core: MemberCore, gen: number): MemberEffect[] {
   return ready(core, null)
 }
 
+/** To be admitted it shows that it holds a version: this one, now or when it reaches it. */
+export function prove(core: MemberCore, order: MessageTo<'prove'>): MemberEffect[] {
+  const { owner, gen } = order
+  if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined) return []
+  core.owner = owner
+  core.promised = gen
+  core.proving = order
+  return proofDue(core)
+}
+
+/** A version that it went past is none that it can show. */
+function proofDue(core: MemberCore): MemberEffect[] {
+  const { proving, version } = core
+  if (proving === undefined || version === undefined || version.v < proving.v) return []
+  core.proving = undefined
+  if (version.v === proving.v) return [{ type: 'prove', order: proving }]
+  const { owner, gen, salt } = proving
+  return [{ type: 'send', message: { type: 'proof', owner, gen, salt, digest: null, linked: [] } }]
+}
+
 /** At the version that was named, a member puts a copy of its state aside, for newcomers to fetch while it goes on. */
 export function copyDue({ ring, version }: MemberCore): MemberEffect[] {
-  if (ring?.stage !== 'running' || version === undefined || ring.copyAt !== version.v) return []
+  if (ring?.stage !== 'running' || version === undefined || ring.copyAt?.v !== version.v) return []
+  const { owner, gen } = ring
+  const { salt } = ring.copyAt
   ring.copyAt = undefined
-  return [
-    { type: 'copy', version },
-    { type: 'send', message: { type: 'copied', owner: ring.owner, gen: ring.gen, version } },
-  ]
+  return [{ type: 'copy', owner, gen, version, salt }]
 }

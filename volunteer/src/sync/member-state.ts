@@ -58,7 +58,7 @@ export interface RingView {
   /** sums of guests, by number: the member that was given one contributes it with its share (A1) */
   readonly guests: Map<number, GuestShare>
   /** version at which a copy is put aside for newcomers */
-  copyAt: number | undefined
+  copyAt: { readonly v: number; readonly salt: Sha256 } | undefined
 }
 
 export interface MemberCore {
@@ -81,6 +81,8 @@ export interface MemberCore {
   ring: RingView | undefined
   /** while the ring runs without this member */
   learning: Learning | undefined
+  /** what it is to prove once it holds that version */
+  proving: MessageTo<'prove'> | undefined
   /** async mode: its epoch, and whether work was asked for */
   asyncEpoch: number | undefined
 }
@@ -101,6 +103,7 @@ export type RunOrder = MessageTo<
   | 'checkpoint-at'
   | 'copy-at'
   | 'meet'
+  | 'prove'
   | 'prefetch'
   | 'follow'
   | 'upload-request'
@@ -203,8 +206,16 @@ export type MemberEffect =
   /** the computed gradient goes into the ring (R9) */
   | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }
-  /** put a copy of the held state aside */
-  | { readonly type: 'copy'; readonly version: VersionRef }
+  /** put a copy of the held state aside, and send its salted digest */
+  | {
+      readonly type: 'copy'
+      readonly owner: number
+      readonly gen: number
+      readonly version: VersionRef
+      readonly salt: Sha256
+    }
+  /** digest the held state with the salt, link to these members, and send both (R2) */
+  | { readonly type: 'prove'; readonly order: MessageTo<'prove'> }
   | { readonly type: 'report-digest'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
 
 type Place = Pick<RingView, 'members' | 'position' | 'exchange'>

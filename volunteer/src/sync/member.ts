@@ -22,7 +22,7 @@ import {
 } from '@starling-grid/protocol'
 import { settle } from './committed.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
-import { copyDue, follow, followed, learn, learned, learningFailed } from './learner.ts'
+import { copyDue, follow, followed, learn, learned, learningFailed, prove } from './learner.ts'
 import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
 import {
   askForHelp,
@@ -55,6 +55,7 @@ export function createMember(
     consumed: undefined,
     ring: undefined,
     learning: undefined,
+    proving: undefined,
     asyncEpoch: undefined,
   }
 }
@@ -164,11 +165,13 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
       })
     case 'copy-at':
       return current(core, order.gen, (ring) => {
-        ring.copyAt = order.v
+        ring.copyAt = order
         return copyDue(core)
       })
     case 'meet':
       return current(core, order.gen, () => [{ type: 'meet', gen: order.gen, members: order.members }])
+    case 'prove':
+      return prove(core, order)
     case 'prefetch':
       return learn(core, order)
     case 'follow':
@@ -234,6 +237,7 @@ function freeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] {
   const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
   core.learning = undefined
+  core.proving = undefined
   return [
     { type: 'halt' },
     { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } },
@@ -401,6 +405,7 @@ function goAsync(core: MemberCore, order: MessageTo<'async'>): MemberEffect[] {
   core.promised = gen
   core.ring = undefined
   core.learning = undefined
+  core.proving = undefined
   core.asyncEpoch = modeEpoch
   return [{ type: 'halt' }, { type: 'send', message: { type: 'lease-request', modeEpoch } }]
 }

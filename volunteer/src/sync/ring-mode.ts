@@ -1,6 +1,7 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
 import {
   type BlameReason,
+  chunksOfState,
   describeError,
   type FetchRequest,
   type Frame,
@@ -9,6 +10,8 @@ import {
   isGridError,
   type LinkTrouble,
   type MemberId,
+  type MessageTo,
+  saltedDigest,
   type ToCoordinator,
   type VersionRef,
   type Clock,
@@ -148,7 +151,7 @@ export class RingMode {
   }
 
   #carryOut(effect: MemberEffect): void {
-    const { held, send } = this.#parts
+    const { send } = this.#parts
     switch (effect.type) {
       case 'send':
         return send(effect.message)
@@ -189,7 +192,9 @@ export class RingMode {
       case 'contribute':
         return this.#contribute(effect)
       case 'copy':
-        return this.#server.keep(effect.version, held.encode())
+        return void this.#copy(effect).catch(this.#parts.onFatal)
+      case 'prove':
+        return void this.#prove(effect.order).catch(this.#parts.onFatal)
       case 'upload':
         return void this.#upload(effect.version)
       case 'report-digest':
@@ -242,6 +247,23 @@ export class RingMode {
   async #confirm({ owner, gen, version }: Extract<MemberEffect, { type: 'confirm' }>): Promise<void> {
     const found = await sha256Of(this.#parts.held.encode())
     this.#parts.send({ type: 'confirm', owner, gen, version, digest: found })
+  }
+
+  /** The digest is made of the copy, chunk by chunk beside the step. */
+  async #copy({ owner, gen, version, salt }: Extract<MemberEffect, { type: 'copy' }>): Promise<void> {
+    const state = this.#parts.held.encode()
+    this.#server.keep(version, state)
+    const digest = await saltedDigest(chunksOfState(state), salt)
+    if (this.#parts.core.promised === gen) this.#parts.send({ type: 'copied', owner, gen, version, digest })
+  }
+
+  async #prove({ owner, gen, salt, peers }: MessageTo<'prove'>): Promise<void> {
+    const { signal } = this.#ringLinks
+    const digest = saltedDigest(chunksOfState(this.#parts.held.encode()), salt)
+    const links = await Promise.allSettled(peers.map((peer) => this.#ringLinks.reach(peer, signal)))
+    const linked = peers.filter((_, i) => links[i]?.status === 'fulfilled')
+    const proof = { type: 'proof', owner, gen, salt, digest: await digest, linked } as const
+    if (!signal.aborted) this.#parts.send(proof)
   }
 
   async #reportDigest({ owner, gen, version }: Extract<MemberEffect, { type: 'report-digest' }>): Promise<void> {
@@ -389,6 +411,7 @@ const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>([
   'checkpoint-at',
   'copy-at',
   'meet',
+  'prove',
   'prefetch',
   'follow',
   'upload-request',
