@@ -209,14 +209,22 @@ test('a copy that is too far behind to follow from is offered to nobody: a new o
   assert.deepEqual([desk.sent('prefetch'), desk.sent('copy-at').map(({ to }) => to)], [[], ['a', 'b']])
 })
 
-test('one that finds no steps to follow any more is offered a copy', () => {
+test('one that finds no steps to follow any more is offered a copy that is newer than what it could not go on from', () => {
   const desk = offered()
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })
   desk.say('c', { type: 'prefetched', version: null })
+  desk.wait(2000)
+  assert.deepEqual(desk.sent('prefetch'), [])
+  assert.deepEqual(
+    desk.sent('copy-at').map(({ v }) => v),
+    [7, 7],
+  )
+  for (const v of [6, 7]) desk.step(v)
+  for (const name of ['a', 'b']) desk.copy(name, at(desk, 7))
   desk.wait(200)
   assert.deepEqual(
-    desk.sent('prefetch').map(({ to }) => to),
-    ['c'],
+    desk.sent('prefetch').map(({ to, version }) => [to, version.v]),
+    [['c', 7]],
   )
 })
 
@@ -242,4 +250,22 @@ test('version 0 is fetched of no member: the seed makes it, and the coordinator 
   desk.wait(3000)
   desk.wait(3001)
   assert.equal(desk.phase, 'freeze')
+})
+
+test('what was told and brought no news is told again: it may have come before the newcomer knew its place', () => {
+  const desk = offered()
+  desk.wait(9000)
+  desk.learn('c')
+  desk.step(6)
+  const told: number[][] = []
+  for (let v = 7; v <= 20; v++) {
+    desk.wait(1000)
+    told.push(desk.sent('follow').flatMap(({ records }) => records.map((record) => record.v)))
+    desk.step(v)
+  }
+  assert.deepEqual(told[0], [6])
+  assert.ok(
+    told.slice(1).some((versions) => versions[0] === 6),
+    'from what it holds',
+  )
 })

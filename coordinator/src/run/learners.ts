@@ -27,11 +27,15 @@ export interface Learner {
   ready: boolean
   /** the committed version that it said to hold */
   held: number | undefined
+  /** the version from which it could not go on, since no member keeps the steps: a copy has to be newer */
+  lost: number
   /** when it was told to fetch a version, and how long that took, ms */
   fetchAt: number
   fetchMs: number | undefined
   /** when it was last told records, and how long it took for each of them, ms */
   toldAt: number
+  /** when it last said what it holds, or was told everything again, ms */
+  newsAt: number
   stepMs: number | undefined
   /** records that it was told, up to this version, in the generation `gen` */
   told: number
@@ -80,9 +84,11 @@ export function beginLearning(turn: Turn, member: Member, holds: VersionRef | un
     since: turn.now,
     ready: false,
     held: near?.v,
+    lost: -1,
     fetchAt: turn.now,
     fetchMs: undefined,
     toldAt: turn.now,
+    newsAt: turn.now,
     stepMs: undefined,
     told: 0,
     gen: 0,
@@ -124,6 +130,7 @@ export function learnersTick(turn: Turn, phase: Ring): void {
   )
   for (const member of outside)
     if (member.learner === undefined && !isProven(state, member)) beginLearning(turn, member, undefined)
+  for (const member of outside) if (member.invitedIn === state.gen) recall(turn, member)
   const learners = outside.filter((member) => member.learner !== undefined)
   for (const member of learners) if (member.learner !== undefined) followOn(turn, phase, member, member.learner)
   proofsTick(turn)
@@ -133,6 +140,13 @@ export function learnersTick(turn: Turn, phase: Ring): void {
   )
   if (following.length > 0) askForCopy(turn, phase, following)
   for (const member of waiting) if (member.learner !== undefined) offer(turn, phase, member, member.learner)
+}
+
+/** It was a guest while it was left out: a guest learns nothing, so it answers this ballot again (R3). */
+function recall(turn: Turn, member: Member): void {
+  member.invitedIn = 0
+  if (member.learner !== undefined) member.learner.gen = 0
+  turn.send(member.id, { type: 'freeze', ...turn.ballot, committed: turn.state.chain.head.v })
 }
 
 /** A version to fetch, and to prove unless that is done. */
@@ -148,7 +162,7 @@ function offer(turn: Turn, phase: Ring, member: Member, learner: Learner): void 
     return proveByCheckpoint(turn, member, peers)
   }
   const copy = newestCopy(state, phase, now)
-  if (copy === undefined) return askForCopy(turn, phase, [])
+  if (copy === undefined || copy.version.v <= learner.lost) return askForCopy(turn, phase, [])
   learner.gen = state.gen
   learner.fetchAt = now
   const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
@@ -168,8 +182,8 @@ function offer(turn: Turn, phase: Ring, member: Member, learner: Learner): void 
 function followOn(turn: Turn, phase: Ring, { id, relaysOnly }: Member, learner: Learner): void {
   const { chain, gen } = turn.state
   if (learner.held === undefined) return
-  if (learner.gen !== gen) learner.told = learner.held // a ballot came between: what it was told last may be lost
-  if (learner.told > learner.held && turn.now - learner.toldAt > TELL_AGAIN_MS) learner.told = learner.held
+  const isStale = learner.told > learner.held && turn.now - learner.newsAt > TELL_AGAIN_MS
+  if (learner.gen !== gen || isStale) beginTelling(turn, id, learner)
   if (learner.told < chain.base.v) return learnAnew(learner)
   learner.gen = gen
   const sources = sourcesOf(turn.state, phase)
@@ -185,6 +199,15 @@ function followOn(turn: Turn, phase: Ring, { id, relaysOnly }: Member, learner: 
   turn.send(id, { type: 'follow', ...turn.ballot, records, sources })
 }
 
+/** From what it holds, and that this is committed: it follows from nothing else (R7). */
+function beginTelling(turn: Turn, id: MemberId, learner: Learner): void {
+  const { held = 0 } = learner
+  learner.told = held
+  learner.newsAt = turn.now
+  const committed = turn.state.chain.at(held)
+  if (committed !== undefined) turn.send(id, { type: 'ack', ...turn.ballot, committed })
+}
+
 /** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
 function introduce(turn: Turn, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
   const { gen } = turn.state
@@ -197,6 +220,7 @@ function introduce(turn: Turn, id: MemberId, learner: Learner, sources: readonly
 
 /** The steps since what it holds are kept no more: it is offered a newer copy. */
 function learnAnew(learner: Learner): void {
+  learner.lost = learner.held ?? learner.lost
   Object.assign(learner, { held: undefined, ready: false, gen: 0, told: 0 })
 }
 
@@ -274,6 +298,7 @@ export function prefetched(turn: Turn, member: MemberId, { version }: MessageFro
   }
   if (learner.held === undefined) learner.fetchMs = now - learner.fetchAt
   else if (version.v > learner.held) learner.stepMs = (now - learner.toldAt) / (version.v - learner.held)
+  learner.newsAt = now
   learner.held = version.v
   learner.told = Math.max(learner.told, version.v)
 }
@@ -287,6 +312,7 @@ export function claimed(turn: Turn, member: Member, held: VersionRef | undefined
   const { chain, phase } = turn.state
   const near = ifNear(chain, held)
   learner.held = near?.v
+  learner.newsAt = turn.now
   if (near !== undefined && phase.type === 'ring')
     turn.send(member.id, { type: 'ack', ...turn.ballot, committed: near })
 }

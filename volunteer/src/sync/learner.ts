@@ -18,7 +18,8 @@ export interface Learning {
 
 export function learn(core: MemberCore, order: MessageTo<'prefetch'>): MemberEffect[] {
   const { owner, gen, version, sources, coordinatorHolds } = order
-  const again = core.learning?.gen === gen && sameVersion(core.learning.version, version)
+  const { learning } = core
+  const again = learning?.gen === gen && learning.fetching !== undefined && sameVersion(learning.version, version)
   if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []
   core.owner = owner
   core.promised = gen
