@@ -16,7 +16,6 @@ const TIMING: Timing = {
   contributeMs: 5000,
   stallMs: 15_000,
   admitMs: 800,
-  learnMs: 6000,
   checkpointSteps: 3,
   checkpointMs: 8000,
   uploadMs: 5000,
