@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import type { PushedGradient } from '@starling-grid/model'
 import {
@@ -228,7 +227,7 @@ export class RunHost {
       note: (kind, text) => this.history.note(kind, text, this.#parts.clock.awake()),
       onTrouble: this.#parts.onTrouble,
     })
-    const secret = randomBytes(SECRET_BYTES).toString('hex')
+    const secret = Buffer.from(crypto.getRandomValues(new Uint8Array(SECRET_BYTES))).toString('hex')
     this.feed({ type: 'coordinator-started', secret })
     if (this.state.finished === undefined)
       this.#stopTicking = this.#parts.clock.every(TICK_MS, () => this.feed({ type: 'tick' }))
