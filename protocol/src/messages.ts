@@ -162,11 +162,11 @@ const toCoordinator = {
    * older than its promise (R3)
    */
   promised: strict({ type: literal('promised'), ...ballot, seen: strict(ballot) }),
-  /** answer to `copy-at`: the member keeps a copy of this version for newcomers; its salted digest */
+  /** answer to `copy-at`: the member keeps a copy for newcomers; its salted digest */
   copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
   /** answer to `prefetch`: the volunteer holds this version whole; null when it could not fetch it */
   prefetched: strict({ type: literal('prefetched'), ...ballot, version: Type.Union([VersionRefSchema, Type.Null()]) }),
-  /** answer to `prove`: the salted digest, or null without this version; members that it could link to (R2) */
+  /** answer to `prove`: the salted digest, null without this version; members that it linked to (R2) */
   proof: strict({
     type: literal('proof'),
     ...ballot,
@@ -309,9 +309,9 @@ const toVolunteer = {
     /** what one step is: a global batch, or a local round of inner steps (A7) */
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round')]),
   }),
-  /** keep a copy of the state at version v for newcomers (R7), and digest it with this salt */
+  /** copy the state at version v for newcomers, and digest it with this salt (R7) */
   'copy-at': strict({ type: literal('copy-at'), ...ballot, v: Count, salt: Sha256Schema }),
-  /** to a newcomer: link to these members and, once it holds version v, digest its state with this salt (R2) */
+  /** to a newcomer: link to these members; at version v digest the state with this salt (R2) */
   prove: strict({
     type: literal('prove'),
     ...ballot,
