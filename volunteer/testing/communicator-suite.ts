@@ -136,7 +136,7 @@ async function encodings(group: Communicator): Promise<void> {
       const sum = await group.allReduce(valuesOf(group.rank, length), { algorithm, encoding })
       await requireEqualBytes(group, sum, `${encoding.type} over ${algorithm}`)
       if (group.size === 1 && (encoding.type === 'f16' || encoding.type === 'int8')) continue
-      const ofOthers = encoding.type === 'top-k' || encoding.type === 'int8' ? encoding.feedback?.next : undefined
+      const ofOthers = encoding.type === 'f32' || encoding.type === 'power-sgd' ? undefined : encoding.feedback?.next
       const residual = encoding.type === 'power-sgd' ? next.residual : ofOthers
       check(residual !== undefined && residual.some((value) => value !== 0), `${encoding.type} lost nothing`)
       const behind = await group.allReduce(residual)
