@@ -20,7 +20,7 @@ export const LATER = {
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',
   'ring-death-matrix': 'simulation.test.ts and a-member-dies-anywhere-in-a-step.test.ts kill members in every phase',
   'trains-in-a-butterfly':
-    'chooses-the-butterfly-over-long-lines.test.ts trains in one, butterfly-reduce.test.ts has its sums',
+    'chooses-the-direct-exchange-over-long-lines.test.ts trains in one, direct-reduce.test.ts has its sums',
   'trains-with-encoded-gradients': 'ring-encodings.test.ts has what members hold and what the loss does',
   'trains-with-losses-of-values': 'batch.test.ts and datasets.test.ts have the targets, golden.test.ts the losses',
   'trains-in-half-precision':
@@ -31,13 +31,13 @@ export const LATER = {
   'audits-now-and-then': 'step-audit.test.ts finds an old gradient, step-sums.test.ts has which sums are believed',
   'names-who-sends-wrong-sums':
     'refuses-hostile-frames.test.ts names senders in real processes, run-ring.test.ts those of wrong sums',
-  'a-member-without-links-is-a-guest': 'run-guests.test.ts and guest-sums.test.ts have what guests bring',
+  'a-member-without-links-is-a-guest': 'run-off-ring.test.ts and off-ring-sums.test.ts have what guests bring',
   'a-volunteer-comes-back-warm':
     'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
   'a-stopped-newcomer-costs-nothing': 'newcomers.test.ts and run-admissions.test.ts have what no ballot opens for',
   'a-newcomer-fetches-from-members': 'state-fetch.test.ts has which members it asks and what it believes',
   'a-straggler-gives-blocks-away':
-    'run-share-moves.test.ts and share.test.ts have which blocks move between which members',
+    'run-rebalance.test.ts and assignment.test.ts have which blocks move between which members',
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
   'a-restored-backup-goes-on':
     'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, member.test.ts the answers',

@@ -15,7 +15,7 @@ export function startEncoding(name: EncodingName, length: number): Encoding {
     case 'int8':
       return { type: 'int8', feedback }
     case 'top-k 1 %':
-      return { type: 'top-k', share: 0.01, feedback }
+      return { type: 'top-k', fraction: 0.01, feedback }
     case 'PowerSGD r2':
       return { type: 'power-sgd', shape, state: startPowerSgd(shape, length, 1), next: startPowerSgd(shape, length, 1) }
     default:

@@ -1,9 +1,9 @@
-// A step's exchange around the ring and in a butterfly, among members of this process whose lines are as slow and as
+// A step's exchange around the ring and in a direct exchange, among members of this process whose lines are as slow and as
 // long as those of homes: what latency costs either way, against the formulas that the coordinator chooses by
 // (run/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId, systemClock } from '@starling-grid/protocol'
-import { LinkSet, MemoryGrid, RingSteps } from '@starling-grid/volunteer'
+import { LinkSet, MemoryGrid, GenerationSteps } from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race, rounded } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
@@ -23,7 +23,7 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
       for (const floats of FLOATS) {
         const predicted = exchangeTimes({ members: size, bytes: 4 * floats, ...LINE }, 0)
         log(
-          `${size} members, ${floats} floats: predicted ${rounded(predicted.ring)} ms around the ring, ${rounded(predicted.butterfly)} ms in a butterfly with its part of opening links`,
+          `${size} members, ${floats} floats: predicted ${rounded(predicted.ring)} ms around the ring, ${rounded(predicted.direct)} ms in a direct exchange with its part of opening links`,
         )
         const head = {
           name: `exchange ${rounded((4 * floats) / 1e6)} MB, ${size} members, 20 ms`,
@@ -32,7 +32,7 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
           better: 'less',
         } as const
         rows.push(
-          await race(head, () => group.step('butterfly', floats), { ring: () => group.step('ring', floats) }, rounds),
+          await race(head, () => group.step('direct', floats), { ring: () => group.step('ring', floats) }, rounds),
         )
       }
     } finally {
@@ -45,7 +45,7 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
 class Group {
   readonly #ids: readonly MemberId[]
   readonly #links: readonly LinkSet[]
-  readonly #steps: readonly RingSteps[]
+  readonly #steps: readonly GenerationSteps[]
   #generation = 0
   #closed = false
 
@@ -76,7 +76,7 @@ class Group {
     )
     this.#steps = this.#links.map(
       (links) =>
-        new RingSteps({
+        new GenerationSteps({
           forward: (frame, to) => links.send(this.#ids[to] ?? memberId('nobody'), frame),
           onSum: () => undefined,
         }),
@@ -94,8 +94,8 @@ class Group {
   async step(exchange: Exchange, floats: number): Promise<number> {
     const generation = ++this.#generation
     const gradients = this.#ids.map((_, i) => new Float32Array(floats).fill(i + 1))
-    for (const [position, steps] of this.#steps.entries())
-      steps.open({ generation, position, size: this.#ids.length, length: floats, exchange }, 1)
+    for (const [rank, steps] of this.#steps.entries())
+      steps.open({ generation, rank, size: this.#ids.length, length: floats, exchange }, 1)
     const begin = performance.now()
     const sums = this.#steps.map((steps) => steps.reduced(generation, 1))
     for (const [i, steps] of this.#steps.entries())

@@ -58,9 +58,9 @@ interface Notes {
   readonly after?: (ms: number) => void
 }
 
-function around(owner: object, name: string, { before, after }: Notes): void {
-  const method = Reflect.get(owner, name) as Method
-  Reflect.set(owner, name, function noted(this: unknown, ...args: unknown[]) {
+function around(fence: object, name: string, { before, after }: Notes): void {
+  const method = Reflect.get(fence, name) as Method
+  Reflect.set(fence, name, function noted(this: unknown, ...args: unknown[]) {
     before()
     const began = after && performance.now()
     const result = method.apply(this, args)

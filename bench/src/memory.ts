@@ -33,7 +33,10 @@ function memoryRow(
 ): BenchRow {
   const traits = traitsOf(device, description.software)
   const plan = planGraph(buildGraph(spec), { traits, limits: device.limits, maxMicroBatch: SAMPLES })
-  const { activationBytes, leastBytes, leastTensorBytes } = explainPlan(plan, { samples: plan.capacity, traits }).totals
+  const { activationBytes, peakLiveBytes, leastTensorBytes } = explainPlan(plan, {
+    samples: plan.capacity,
+    traits,
+  }).totals
   const ours = rounded(activationBytes / MEGABYTE)
   return {
     name: `activation memory ${name} b${plan.capacity}`,
@@ -44,11 +47,11 @@ function memoryRow(
     min: ours,
     max: ours,
     peers: {
-      'live values with scratch': rounded(leastBytes / MEGABYTE),
+      'live values with scratch': rounded(peakLiveBytes / MEGABYTE),
       'live values alone': rounded(leastTensorBytes / MEGABYTE),
     },
     ratio: {
-      'live values with scratch': rounded(leastBytes / activationBytes),
+      'live values with scratch': rounded(peakLiveBytes / activationBytes),
       'live values alone': rounded(leastTensorBytes / activationBytes),
     },
     reach: { peer: 'live values alone', ratio: REACH },

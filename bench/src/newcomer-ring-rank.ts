@@ -17,9 +17,9 @@ import {
   Compute,
   type EarlyRanges,
   gradientBuckets,
-  HeldVersion,
+  LocalVersion,
   LinkSet,
-  RingSteps,
+  GenerationSteps,
   sha256Of,
   StateFetch,
   StateServer,
@@ -46,7 +46,7 @@ const rank = members.indexOf(access.self)
 const [source, other] = rank === 0 ? [members[0], members[1]] : [members[0], members[0]]
 const peer: MemberId = other ?? access.self
 
-const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
+const held = new LocalVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
 const compute = new Compute(timedExecutor(parameterCount(MODEL), STEP_MS), held, systemClock)
 const batch = batchFor(rank)
@@ -68,7 +68,7 @@ const links = new LinkSet(
 )
 links.expect(members)
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
-const steps = new RingSteps({
+const steps = new GenerationSteps({
   forward: (frame) => send(peer, frame),
   onSum: (reduced) => {
     sum = reduced
@@ -93,22 +93,22 @@ function received(from: MemberId, frame: Frame): void {
   else fetch.accept(from, frame)
 }
 
-function prepare(gen: number): void {
+function prepare(generation: number): void {
   steps.halt()
-  steps.open({ generation: gen, position: rank, size: RING, length: sum.length, buckets: ranges }, 1)
+  steps.open({ generation, rank: rank, size: RING, length: sum.length, buckets: ranges }, 1)
 }
 
 /** What a member does in a step (train-step.ts). */
-async function makeStep(gen: number, step: number): Promise<number> {
+async function makeStep(generation: number, step: number): Promise<number> {
   const begin = performance.now()
   const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(step, bucket, lease.values) }
   const targets = (await compute.heldGradient(lease, batch, early))?.sums.targets ?? 0
   steps.contribute(step, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
-  await steps.reduced(gen, step)
+  await steps.reduced(generation, step)
   const gradDigest = await sha256Of(bytesOf(sum))
   const record: StepRecord = {
     v: step,
-    gen,
+    generation,
     modeEpoch: 0,
     kind: 'ring',
     blocks: [],
@@ -139,11 +139,11 @@ async function fetchState(v: number): Promise<number> {
 async function obey(order: Exclude<NewcomerRingOrder, { type: 'leave' }>): Promise<number[]> {
   switch (order.type) {
     case 'prepare':
-      prepare(order.gen)
+      prepare(order.generation)
       return []
     case 'steps': {
       const times: number[] = []
-      for (let step = 1; step <= order.count; step++) times.push(await makeStep(order.gen, step))
+      for (let step = 1; step <= order.count; step++) times.push(await makeStep(order.generation, step))
       return times
     }
     case 'fetch':

@@ -4,10 +4,10 @@
 export const STATE_BYTES = 16e6
 
 export type NewcomerRingOrder =
-  /** members: be ready for the frames of generation `gen` */
-  | { readonly type: 'prepare'; readonly gen: number }
+  /** members: be ready for the frames of generation `generation` */
+  | { readonly type: 'prepare'; readonly generation: number }
   /** members: make so many steps of it */
-  | { readonly type: 'steps'; readonly gen: number; readonly count: number }
+  | { readonly type: 'steps'; readonly generation: number; readonly count: number }
   /** newcomer: fetch the state under a name that was not used yet */
   | { readonly type: 'fetch'; readonly version: number }
   | { readonly type: 'leave' }

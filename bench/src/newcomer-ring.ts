@@ -49,7 +49,7 @@ export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'round
 class Trial {
   readonly #members: readonly ChildProcess[]
   readonly #newcomer: ChildProcess
-  #gen = 0
+  #generation = 0
   #version = 0
   /** of the last fetches */
   megabytesPerSecond = 0
@@ -64,11 +64,11 @@ class Trial {
 
   /** ms of each step, of the slower member. */
   async steps(fetching: boolean): Promise<number[]> {
-    const gen = ++this.#gen
-    await this.#orderMembers({ type: 'prepare', gen })
+    const generation = ++this.#generation
+    await this.#orderMembers({ type: 'prepare', generation })
     let training = true
     const fetches = fetching ? this.#fetchWhile(() => training) : undefined
-    const [first = [], second = []] = await this.#orderMembers({ type: 'steps', gen, count: STEPS })
+    const [first = [], second = []] = await this.#orderMembers({ type: 'steps', generation, count: STEPS })
     training = false
     await fetches
     return first.map((ms, i) => Math.max(ms, second[i] ?? 0))

@@ -18,9 +18,9 @@ import {
   type EarlyRanges,
   type Executor,
   gradientBuckets,
-  HeldVersion,
+  LocalVersion,
   LinkSet,
-  RingSteps,
+  GenerationSteps,
   sha256Of,
 } from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
@@ -41,15 +41,15 @@ const seat = localSeat()
 if (seat === undefined) throw new Error('internal: started without a seat')
 process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
 const { access, members } = seat
-const position = members.indexOf(access.self)
-const peer: MemberId = members[1 - position] ?? access.self
+const rank = members.indexOf(access.self)
+const peer: MemberId = members[1 - rank] ?? access.self
 
 const gpu = process.argv[2] === TIMED ? undefined : await openGpu({ adapter: process.argv[2] })
 const executor = gpu === undefined ? timedExecutor(parameterCount(MODEL), STEP_MS) : await executorOn(gpu)
-const held = new HeldVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
+const held = new LocalVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
 const compute = new Compute(executor, held, systemClock)
-const batch = batchFor(position)
+const batch = batchFor(rank)
 const ranges = gradientBuckets(held.layout)
 
 const lease = compute.buffers.lease()
@@ -65,20 +65,20 @@ const links = new LinkSet(
   },
   { clock: systemClock },
 )
-const steps = new RingSteps({
+const steps = new GenerationSteps({
   forward: (frame) => links.send(peer, frame),
   onSum: (reduced) => {
     sum = reduced
   },
 })
 
-function prepare(gen: number, way: StepWay): void {
+function prepare(generation: number, way: StepWay): void {
   const alone = way === 'compute'
   steps.halt()
   steps.open(
     {
-      generation: gen,
-      position: alone ? 0 : position,
+      generation,
+      rank: alone ? 0 : rank,
       size: alone ? 1 : members.length,
       length: sum.length,
       ...(way === 'whole' ? {} : { buckets: ranges }),
@@ -88,18 +88,18 @@ function prepare(gen: number, way: StepWay): void {
 }
 
 /** What a member does in a step (train-step.ts), or a part of it. */
-async function go(gen: number, way: StepWay): Promise<void> {
+async function go(generation: number, way: StepWay): Promise<void> {
   const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(1, bucket, lease.values) }
   const computed =
     way === 'exchange' ? undefined : await compute.heldGradient(lease, batch, way === 'overlap' ? early : undefined)
   const targets = computed?.sums.targets ?? 1
   steps.contribute(1, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
-  await steps.reduced(gen, 1)
+  await steps.reduced(generation, 1)
   if (way === 'exchange') return
   const gradDigest = await sha256Of(bytesOf(sum))
   const record: StepRecord = {
-    v: gen,
-    gen,
+    v: generation,
+    generation,
     modeEpoch: 0,
     kind: 'ring',
     blocks: [],
@@ -109,13 +109,13 @@ async function go(gen: number, way: StepWay): Promise<void> {
     correct: 0,
     gradDigest,
   }
-  held.apply(record, { v: gen, id: versionId(gradDigest) }, sum)
+  held.apply(record, { v: generation, id: versionId(gradDigest) }, sum)
 }
 
 async function obey(order: Exclude<OverlapOrder, { type: 'leave' }>): Promise<OverlapAnswer> {
   const begin = performance.now()
-  if (order.type === 'prepare') prepare(order.gen, order.way)
-  else await go(order.gen, order.way)
+  if (order.type === 'prepare') prepare(order.generation, order.way)
+  else await go(order.generation, order.way)
   const ms = performance.now() - begin
   return {
     ms,

@@ -23,9 +23,9 @@ export const LINK_BYTES_PER_MS = 20_000
  */
 export type StepWay = 'compute' | 'exchange' | 'whole' | 'overlap'
 
-/** prepare: be ready for the frames of generation `gen`; go: do the step. */
+/** prepare: be ready for the frames of generation `generation`; go: do the step. */
 export type OverlapOrder =
-  | { readonly type: 'prepare' | 'go'; readonly gen: number; readonly way: StepWay }
+  | { readonly type: 'prepare' | 'go'; readonly generation: number; readonly way: StepWay }
   | { readonly type: 'leave' }
 
 export interface OverlapAnswer {

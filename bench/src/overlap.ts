@@ -46,7 +46,7 @@ async function measure(
 
 class Pair {
   readonly #processes: readonly ChildProcess[]
-  #gen = 0
+  #generation = 0
   adapter = ''
 
   constructor(processes: readonly ChildProcess[]) {
@@ -62,9 +62,9 @@ class Pair {
 
   /** ms until the slower member is done */
   async #step(way: StepWay): Promise<number> {
-    const gen = ++this.#gen
-    await this.#order({ type: 'prepare', gen, way })
-    const answers = await this.#order({ type: 'go', gen, way })
+    const generation = ++this.#generation
+    await this.#order({ type: 'prepare', generation, way })
+    const answers = await this.#order({ type: 'go', generation, way })
     if (way !== 'compute' && new Set(answers.map(({ digest }) => digest)).size !== 1)
       throw new Error(`the members' sums differ: ${way}`)
     this.adapter = answers[0]?.adapter ?? ''

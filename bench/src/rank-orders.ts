@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { startLocalGroup, startLocalSignalling } from '@starling-grid/client-node'
 import { newMemberId } from '@starling-grid/protocol'
 import { openPages } from './browser/page.ts'
-import type { RankAnswer, RankOrder } from './rank.ts'
+import type { RankAnswer, RankCommand } from './rank.ts'
 
 const RANK_PROGRAM = fileURLToPath(new URL('reduce-rank.ts', import.meta.url))
 const RANK_PAGE = new URL('pages/reduce-rank.ts', import.meta.url)
@@ -13,7 +13,7 @@ const RANK_PAGE = new URL('pages/reduce-rank.ts', import.meta.url)
 export interface Ranks {
   readonly size: number
   /** what each rank took */
-  order(order: RankOrder): Promise<readonly RankAnswer[]>
+  order(order: RankCommand): Promise<readonly RankAnswer[]>
   close(): Promise<void>
 }
 
@@ -22,7 +22,7 @@ export type ProcessAnswer = { readonly value: RankAnswer } | { readonly error: s
 export async function startProcesses(size: number): Promise<Ranks> {
   const { processes, ended } = await startLocalGroup({ size, file: RANK_PROGRAM })
   await Promise.all(processes.map((child) => once(child, 'message')))
-  const order = (given: RankOrder) => Promise.all(processes.map((child) => ask(child, given)))
+  const order = (given: RankCommand) => Promise.all(processes.map((child) => ask(child, given)))
   return {
     size,
     order,
@@ -33,7 +33,7 @@ export async function startProcesses(size: number): Promise<Ranks> {
   }
 }
 
-async function ask(child: ChildProcess, order: RankOrder): Promise<RankAnswer> {
+async function ask(child: ChildProcess, order: RankCommand): Promise<RankAnswer> {
   child.send(order)
   const [answer] = (await once(child, 'message')) as [ProcessAnswer]
   if ('error' in answer) throw new Error(answer.error)

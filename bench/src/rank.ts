@@ -4,7 +4,7 @@ import { checksum, FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/prot
 import { CHUNK_BYTES, type Communicator, type Encoding, type Mesh, type PeerLink } from '@starling-grid/volunteer'
 import { type EncodingName, startEncoding } from './encodings.ts'
 
-export interface RankOrder {
+export interface RankCommand {
   /**
    * check: all-reduce once and compare with what it must give. raw: only send to one neighbour and receive from the
    * other
@@ -28,7 +28,7 @@ export interface RankParts {
   readonly cpuMs: () => number
 }
 
-export type Rank = (order: RankOrder) => Promise<RankAnswer>
+export type Rank = (order: RankCommand) => Promise<RankAnswer>
 
 /** Bytes of a raw message: the library's frame. */
 const RAW_BYTES = CHUNK_BYTES + FRAME_HEADER_BYTES

@@ -2,7 +2,7 @@
 import { joinLocalGroup, leaveLocalGroup, localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { networkMesh } from '@starling-grid/volunteer'
 import type { ProcessAnswer } from './rank-orders.ts'
-import { type RankOrder, rawMembers, startRank } from './rank.ts'
+import { type RankCommand, rawMembers, startRank } from './rank.ts'
 
 const seat = localSeat()
 const group = await joinLocalGroup()
@@ -13,7 +13,7 @@ const network = await openPeerNetwork({ ...seat.access, self: others[group.rank]
 const rawMesh = networkMesh(network, others, group.rank)
 const rank = await startRank({ group, rawMesh, cpuMs })
 
-process.on('message', async (order: RankOrder) => {
+process.on('message', async (order: RankCommand) => {
   const answer = await rank(order).then(
     (value): ProcessAnswer => ({ value }),
     (error: Error): ProcessAnswer => ({ error: error.stack ?? error.message }),

@@ -51,7 +51,7 @@ function questions(): Record<string, Question> {
 function row(name: string, setting: Question, log: SuiteOptions['log']): BenchRow {
   const calm = predict({ ...setting, churnPerMinute: 0 })
   const churned = predict({ ...setting, churnPerMinute: CHURN })
-  const ring = churned.butterflyShare === 0 ? churned : predict({ ...setting, exchange: 'ring', churnPerMinute: CHURN })
+  const ring = churned.directShare === 0 ? churned : predict({ ...setting, exchange: 'ring', churnPerMinute: CHURN })
   log(
     `${name} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}; ${Math.round(ring.samplesPerSecond)} samples/s around the ring alone`,
   )
@@ -73,10 +73,10 @@ function row(name: string, setting: Question, log: SuiteOptions['log']): BenchRo
 function asText({
   samplesPerSecond,
   ringSize,
-  butterflyShare,
+  directShare,
   ballotsPerMinute,
   coordinatorCores,
   coordinatorBytesPerSecond,
 }: Prediction): string {
-  return `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ${(100 * butterflyShare).toFixed(0)} % of the time as a butterfly, ${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
+  return `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ${(100 * directShare).toFixed(0)} % of the time as a direct exchange, ${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
 }

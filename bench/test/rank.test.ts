@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { type MemberId, newMemberId } from '@starling-grid/protocol'
 import { type Communicator, MemoryGrid, networkMesh, openCommunicator } from '@starling-grid/volunteer'
-import { type Rank, type RankOrder, rawMembers, startRank } from '../src/rank.ts'
+import { type Rank, type RankCommand, rawMembers, startRank } from '../src/rank.ts'
 
 const SIZE = 3
 const NUMBERS = 100_000
@@ -24,7 +24,7 @@ async function startRanks(
   return { ranks, groups }
 }
 
-const all = (ranks: readonly Rank[], order: RankOrder) => Promise.all(ranks.map((rank) => rank(order)))
+const all = (ranks: readonly Rank[], order: RankCommand) => Promise.all(ranks.map((rank) => rank(order)))
 
 test('ranks check the sums that they will time, in f32 and encoded', async (t) => {
   const { ranks } = await startRanks(t)

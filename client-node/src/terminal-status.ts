@@ -89,7 +89,7 @@ function progressText({
   phase,
 }: VolunteerStatus): string {
   const relayed = relayedLinks === 0 ? '' : `, ${relayedLinks} relayed`
-  const inRing = ring === null ? 'no ring' : `ring ${ring.position + 1}/${ring.size}${relayed}`
+  const inRing = ring === null ? 'no ring' : `ring ${ring.rank + 1}/${ring.size}${relayed}`
   const place = mode === 'async' ? 'parameter server' : inRing
   const lossText = loss === null ? '' : `, loss ${loss.toFixed(4)}`
   return `${place}, version ${version}${lossText}, ${Math.round(samplesPerSecond)} samples/s, ${samplesCommitted} samples committed, ${phase}`

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parameterLayout } from '@starling-grid/model'
-import { createGpuExecutor, type EncodeOrder, type LossyEncoding, RingCodec } from '@starling-grid/volunteer'
+import { createGpuExecutor, type EncodeRequest, type LossyEncoding, RingCodec } from '@starling-grid/volunteer'
 import { awkwardBatch, AWKWARD_MODEL, GpuEncoding, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -128,7 +128,7 @@ const ALL_RUNS = RUNS.flat()
 /** One executor through several steps: what it hands out, run by run, and the floats beside them. */
 async function stepsOf(
   encoding: LossyEncoding,
-  orders: readonly { readonly samples: number; readonly losses: number }[],
+  orders: readonly { readonly samples: number; readonly residualEpoch: number }[],
   cpuMsPerMillion: number,
 ) {
   assert.ok(gpu)
@@ -141,11 +141,11 @@ async function stepsOf(
   })
   executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   const results: { plain: Float32Array; into: Float32Array; bytes: Uint8Array[]; ranges: number[] }[] = []
-  for (const { samples, losses } of orders) {
+  for (const { samples, residualEpoch } of orders) {
     const [plain, into] = [new Float32Array(LAYOUT.total), new Float32Array(LAYOUT.total).fill(7)]
     await executor.gradient(awkwardBatch(samples), plain)
     const [bytes, ranges]: [Uint8Array[], number[]] = [[], []]
-    const encode: EncodeOrder = { encoding, runs: RUNS, losses, cpuMsPerMillion }
+    const encode: EncodeRequest = { encoding, runs: RUNS, residualEpoch, cpuMsPerMillion }
     await executor.gradient(awkwardBatch(samples), into, {
       ranges: RANGES,
       encode,
@@ -170,16 +170,16 @@ for (const encoding of ['int8', 'f16'] as const)
       const lost = new Float32Array(lengths.reduce((sum, length) => sum + length, 0))
       // the second step is committed, the third is repeated, and before the last the member lost its version
       const orders = [
-        { samples: 5, losses: 0 },
-        { samples: 9, losses: 1 },
-        { samples: 9, losses: 1 },
-        { samples: 2, losses: 2 },
-        { samples: 5, losses: 4 },
+        { samples: 5, residualEpoch: 0 },
+        { samples: 9, residualEpoch: 1 },
+        { samples: 9, residualEpoch: 1 },
+        { samples: 2, residualEpoch: 2 },
+        { samples: 5, residualEpoch: 4 },
       ]
       const results = await stepsOf(encoding, orders, Number.POSITIVE_INFINITY)
       let before = lost
       for (const [i, { plain, into, bytes, ranges }] of results.entries()) {
-        const isRepeated = orders[i]?.losses === orders[i - 1]?.losses
+        const isRepeated = orders[i]?.residualEpoch === orders[i - 1]?.residualEpoch
         if (i === orders.length - 1) lost.fill(0)
         const feedback = isRepeated ? before.slice() : ((before = lost.slice()), lost)
         assert.deepEqual(bytes, onCpu(encoding, runsOf(plain), feedback, lengths), `step ${i}`)
@@ -192,7 +192,7 @@ for (const encoding of ['int8', 'f16'] as const)
   )
 
 test('an executor whose adapter is slower than the CPU hands out floats', { skip }, async () => {
-  const [result] = await stepsOf('int8', [{ samples: 5, losses: 0 }], Number.NEGATIVE_INFINITY)
+  const [result] = await stepsOf('int8', [{ samples: 5, residualEpoch: 0 }], Number.NEGATIVE_INFINITY)
   assert.deepEqual(result?.bytes, [])
   assert.deepEqual(result?.into, result?.plain)
 })
@@ -220,7 +220,12 @@ test('an adapter without memory for it leaves encoding to the CPU, and says so',
   executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   isFull = true
   const [plain, into] = [new Float32Array(LAYOUT.total), new Float32Array(LAYOUT.total)]
-  const encode: EncodeOrder = { encoding: 'int8', runs: RUNS, losses: 0, cpuMsPerMillion: Number.POSITIVE_INFINITY }
+  const encode: EncodeRequest = {
+    encoding: 'int8',
+    runs: RUNS,
+    residualEpoch: 0,
+    cpuMsPerMillion: Number.POSITIVE_INFINITY,
+  }
   await executor.gradient(awkwardBatch(3), into, {
     ranges: RANGES,
     encode,

@@ -9,7 +9,7 @@ import {
   createGpuExecutor,
   createGpuRunner,
   createReferenceExecutor,
-  insistOn,
+  forceVariant,
   ReferenceRunner,
   traitsOf,
   type Batch,
@@ -231,7 +231,7 @@ for (const family of FAMILIES)
   test(`products of the family ${family} agree with the reference`, { skip }, async () => {
     const batch = batchFor(PRODUCTS, 9)
     const { device, description: adapter } = theGpu()
-    const choose = insistOn({ family }, traitsOf(device, adapter.software))
+    const choose = forceVariant({ family }, traitsOf(device, adapter.software))
     const [ours, reference] = [
       await createGpuExecutor({ device, adapter, spec: PRODUCTS, readText, choose }),
       createReferenceExecutor(PRODUCTS),

@@ -5,7 +5,13 @@ import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { candidatesFor, type KernelCall, type KernelFamily } from '@starling-grid/shaders'
-import { buildGraph, createGpuExecutor, createReferenceExecutor, insistOn, traitsOf } from '@starling-grid/volunteer'
+import {
+  buildGraph,
+  createGpuExecutor,
+  createReferenceExecutor,
+  forceVariant,
+  traitsOf,
+} from '@starling-grid/volunteer'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -110,7 +116,7 @@ for (const wanted of variants())
       async () => {
         assert.ok(gpu)
         const { device, description: adapter } = gpu
-        const choose = insistOn(wanted, traitsOf(device, adapter.software))
+        const choose = forceVariant(wanted, traitsOf(device, adapter.software))
         const ours = await createGpuExecutor({ device, adapter, spec, readText, choose, maxMicroBatch: 41 })
         const reference = createReferenceExecutor(spec)
         const { input, output } = buildGraph(spec)

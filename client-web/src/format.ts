@@ -41,8 +41,8 @@ export function loss(value: number | null): string {
 }
 
 /** a share → "97.3 %" */
-export function percent(share: number): string {
-  return Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : NOT_A_NUMBER
+export function percent(fraction: number): string {
+  return Number.isFinite(fraction) ? `${(100 * fraction).toFixed(1)} %` : NOT_A_NUMBER
 }
 
 /** seconds → "3 min 20 s" */

@@ -269,7 +269,7 @@ test('five hundred members and ten thousand steps neither scroll sideways nor st
     ...member,
     id: String(i).padStart(32, '0') as typeof member.id,
     name: `volunteer ${i}`,
-    position: i,
+    rank: i,
   }))
   server.first = { ...snapshotAt(330, { members }), steps: Array.from({ length: 10_000 }, (_, i) => stepPoint(i + 1)) }
   const { page, complaints } = await open()

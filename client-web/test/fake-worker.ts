@@ -10,7 +10,7 @@ export const TRAINING: VolunteerStatus = {
   job: null,
   adapter: { name: 'SwiftShader Device (Subzero)', vendor: 'google', software: true, executor: 'webgpu' },
   mode: 'ring',
-  ring: { position: 2, size: 5 },
+  ring: { rank: 2, size: 5 },
   relayedLinks: 0,
   samplesPerSecond: 41.2,
   samplesCommitted: 1280,

@@ -118,8 +118,8 @@ export function runAt(v: number): RunView {
     validationQueue: { todo: 0, pending: 0, done: 8 },
     detail: 'whole',
     memberCount: members.length,
-    members: members.map((member, position) =>
-      mode === 'async' ? member : { ...member, position, share: 1 / members.length, relayed: member.name === RELAYED },
+    members: members.map((member, rank) =>
+      mode === 'async' ? member : { ...member, rank, fraction: 1 / members.length, relayed: member.name === RELAYED },
     ),
     departed: killed ? [DEPARTED] : [],
     samplesCommitted: committed,
@@ -169,8 +169,8 @@ const RING_PHASE = {
   exchange: {
     type: 'ring',
     reason:
-      "a step's exchange would take 84 ms around the ring and 71 ms as a butterfly (2.1 ms from one to another, 18 MB/s)",
-    costs: { ring: 84, butterfly: 71 },
+      "a step's exchange would take 84 ms around the ring and 71 ms as a direct exchange (2.1 ms from one to another, 18 MB/s)",
+    costs: { ring: 84, direct: 71 },
   },
   modeReason: 'Membership has been stable for 40 steps; links to all neighbours are open.',
 } as const
@@ -191,8 +191,8 @@ function fixtureMember(mode: Mode, member: (typeof MEMBERS)[number], index: numb
     id: idOf(index),
     state: 'training',
     activity: mode === 'async' ? 'pushing' : ringActivity,
-    position: null,
-    share: null,
+    rank: null,
+    fraction: null,
     hidden: false,
     leaseMs: 10_000,
     relayed: false,

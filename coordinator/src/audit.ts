@@ -156,9 +156,9 @@ export class Audit {
   #makersOf(v: number): string {
     const { chain, rings, members } = this.#parts.state
     const record = chain.record(v)
-    const ring = record === undefined ? [] : (rings.get(record.gen) ?? [])
+    const ring = record === undefined ? [] : (rings.get(record.generation) ?? [])
     const names = ring.map((id) => members.get(id)?.name ?? id.slice(0, 8)).join(', ')
-    return `generation ${record?.gen ?? 'unknown'} of ${names}; blocks ${record?.blocks.join(' ') ?? 'unknown'}`
+    return `generation ${record?.generation ?? 'unknown'} of ${names}; blocks ${record?.blocks.join(' ') ?? 'unknown'}`
   }
 
   #notComputed({ v }: Pick<Due, 'v'>, why: string): undefined {

@@ -1,7 +1,7 @@
 // The members that each member may open links to: those that the coordinator itself named to one of the two, neighbours
 // and sources of state.
 import type { MemberId, ToVolunteer } from '@starling-grid/protocol'
-import { areLinked } from './run/ring-links.ts'
+import { areLinked } from './run/generation-links.ts'
 
 /**
  * ms that those of the generation before are let through: candidates are on their way when it ends, or when a member

@@ -4,7 +4,7 @@ import { constants, setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { outerOptimizer, parseModelSpec } from '@starling-grid/model'
 import { extend, GridError, type StepRecord, systemClock } from '@starling-grid/protocol'
-import { Batches, Compute, createReferenceExecutor, HeldVersion, Shards, StepAudit } from '@starling-grid/volunteer'
+import { Batches, Compute, createReferenceExecutor, LocalVersion, Shards, StepAudit } from '@starling-grid/volunteer'
 import type { RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
 
 if (parentPort === null) throw new Error('internal: a recomputation runs in a thread of the coordinator')
@@ -21,20 +21,20 @@ async function answerTo(task: RecomputeTask): Promise<RecomputeAnswer> {
   }
 }
 
-function heldAt({ terms, from, state }: RecomputeTask): HeldVersion {
+function heldAt({ terms, from, state }: RecomputeTask): LocalVersion {
   const { optimizer, clipNorm, local } = terms
   const spec = parseModelSpec(terms.model)
-  const held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
+  const held = new LocalVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
   held.adopt(held.decode(state, from), from)
   return held
 }
 
-function follow(held: HeldVersion, records: readonly StepRecord[], sums: readonly Float32Array[]): void {
+function follow(held: LocalVersion, records: readonly StepRecord[], sums: readonly Float32Array[]): void {
   for (const [i, record] of records.entries()) held.apply(record, extend(versionOf(held), record), sumAt(sums, i))
 }
 
 /** All but the last are followed; the last is computed again as well. */
-async function audited({ terms, records, sums, shards }: RecomputeTask, held: HeldVersion): Promise<Recomputed> {
+async function audited({ terms, records, sums, shards }: RecomputeTask, held: LocalVersion): Promise<Recomputed> {
   follow(held, records.slice(0, -1), sums)
   const last = records.at(-1)
   if (last === undefined) throw new Error('internal: an audit of no step')
@@ -53,7 +53,7 @@ async function audited({ terms, records, sums, shards }: RecomputeTask, held: He
   return { deviation, fault, skipped }
 }
 
-function versionOf({ version }: HeldVersion): NonNullable<HeldVersion['version']> {
+function versionOf({ version }: LocalVersion): NonNullable<LocalVersion['version']> {
   if (version === undefined) throw new Error('internal: a recomputation without a version')
   return version
 }

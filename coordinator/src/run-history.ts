@@ -274,10 +274,10 @@ function stepPoint({ v, lossSum, correct, samples, targets, kind }: StepRecord, 
 /** What the journal tells of the time before a restart, as events. */
 function eventOf({ entry, at }: JournalRow, isFirst: boolean): RunEvent | undefined {
   switch (entry.type) {
-    case 'owner':
+    case 'fence':
       return { at, kind: 'run', text: isFirst ? 'the run began' : 'the coordinator started again' }
     case 'start':
-      return { at, kind: 'generation', text: `generation ${entry.gen} of ${entry.members.length} started` }
+      return { at, kind: 'generation', text: `generation ${entry.generation} of ${entry.members.length} started` }
     case 'checkpoint':
       return { at, kind: 'checkpoint', text: `checkpoint of version ${entry.version.v}` }
     case 'rewind':

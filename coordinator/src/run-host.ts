@@ -23,12 +23,12 @@ import { Audit } from './audit.ts'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { inChunks } from './blobs/stored.ts'
 import type { CoordinatorClock } from './clock.ts'
-import { GuestSums } from './guest-sums.ts'
 import { Introductions } from './introductions.ts'
 import type { Job } from './jobs.ts'
 import { causeOf, JournalRate, ROWS_PER_MINUTE } from './journal-rate.ts'
 import type { JournalRow, StateStore } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
+import { OffRingSums } from './off-ring-sums.ts'
 import { type Decided, Outbox } from './outbox.ts'
 import { ParameterServer } from './parameter-server/parameter-server.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
@@ -36,9 +36,9 @@ import { Refusals } from './refusals.ts'
 import { type Past, pastOf, RunHistory } from './run-history.ts'
 import { RunJournal } from './run-journal.ts'
 import { type Presence, runView } from './run-view.ts'
+import { mayRelay } from './run/generation-links.ts'
 import { applyEntry, createRunState, forgetChain } from './run/journal-replay.ts'
 import { pushRefusal } from './run/leases.ts'
-import { mayRelay } from './run/ring-links.ts'
 import { decide, HalfDecided } from './run/run.ts'
 import type { Effect, RunInput, RunState } from './run/state.ts'
 import { ServerWork } from './server-work.ts'
@@ -57,7 +57,7 @@ const PAST_MS = 10_000
 const SECRET_BYTES = 32
 
 /** The volunteers of this run, reached through their sessions. */
-export interface Audience {
+export interface RunObserver {
   send(to: MemberId, message: OnWire<ToVolunteer>): void
   /** fatal: it is no member any more */
   refuse(
@@ -79,7 +79,7 @@ export interface RunParts {
   readonly store: StateStore
   readonly blobs: BlobStore
   readonly files: KeptFiles
-  readonly audience: Audience
+  readonly audience: RunObserver
   readonly shardProcesses: ShardProcesses
   /** something worth a line in the log of the process */
   readonly onTrouble: (text: string) => void
@@ -114,7 +114,7 @@ export class RunHost {
   readonly state: RunState
   readonly history: RunHistory
   readonly versions: Versions
-  readonly guests: GuestSums
+  readonly offRingSums: OffRingSums
   readonly sums: StepSums
   readonly #parts: RunParts
   readonly #server: ParameterServer
@@ -163,7 +163,7 @@ export class RunHost {
       answerMs: job.config.timing.threadAnswerMs,
       processes: parts.shardProcesses,
     })
-    this.guests = new GuestSums(job.form.layout)
+    this.offRingSums = new OffRingSums(job.form.layout)
     this.versions = new Versions({
       clock,
       job,
@@ -304,7 +304,7 @@ export class RunHost {
   push(push: Push, gradient: PushedGradient, gradDigest: Sha256): Promise<PushAnswer> {
     const norms =
       this.state.phase.type === 'ring' || this.state.phase.type === 'async'
-        ? this.guests.normsOf(gradient, push.targets)
+        ? this.offRingSums.normsOf(gradient, push.targets)
         : undefined
     return new Promise((answer) =>
       this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }),
@@ -396,12 +396,12 @@ export class RunHost {
       case 'server-checkpoint':
       case 'server-unload':
         return this.#serverWork.carryOut(effect, context?.gradient)
-      case 'guest-add':
-        return this.guests.add(gradientIn(context), effect.weights)
-      case 'guest-give':
-        return this.guests.give(effect.id)
-      case 'guest-forget':
-        return this.guests.forget(effect.open)
+      case 'off-ring-add':
+        return this.offRingSums.add(gradientIn(context), effect.weights)
+      case 'off-ring-give':
+        return this.offRingSums.give(effect.id)
+      case 'off-ring-forget':
+        return this.offRingSums.forget(effect.open)
       case 'push-verdict':
         if (effect.verdict !== 'received') this.refused(effect.verdict, `a push: ${effect.message}`)
         return context?.answer({ verdict: effect.verdict, message: effect.message })

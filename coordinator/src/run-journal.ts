@@ -42,7 +42,7 @@ export class RunJournal {
   /** The journal as it was taken over. @throws GridError 'journal-damaged'; Error when it contradicts itself */
   replay(rows: readonly JournalRow[]): void {
     for (const row of rows) this.#parts.history.observe(row)
-    this.#fence = this.#parts.history.state.owner
+    this.#fence = this.#parts.history.state.fence
     this.#rows = rows.length - snapshotPlace(rows.map(({ entry }) => entry))
   }
 

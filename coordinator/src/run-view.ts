@@ -93,7 +93,7 @@ export function runView(parts: ViewParts): RunView {
     modeReason: state.modeReason,
     modeEpoch: state.modeEpoch,
     exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
-    generation: state.gen,
+    generation: state.generation,
     version: history.version,
     epoch: shownEpoch(state),
     queue: queueOf(state),
@@ -184,13 +184,13 @@ function validationQueueOf({ validation, validated, chain, config }: RunState): 
 
 function memberView(state: RunState, presence: Presence['member']): MemberView {
   const { phase } = state
-  const position = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
-  const relayed = phase.type === 'ring' && isRelayedFrom(position, phase)
+  const rank = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
+  const relayed = phase.type === 'ring' && isRelayedFrom(rank, phase)
   return {
     ...presence,
     state: memberState(state, presence.id),
-    position: position < 0 ? null : position,
-    share: shareAt(state, position),
+    rank: rank < 0 ? null : rank,
+    fraction: fractionAt(state, rank),
     hidden: state.members.get(presence.id)?.hidden ?? false,
     leaseMs: leaseMs(state, presence.id),
     relayed,
@@ -199,21 +199,21 @@ function memberView(state: RunState, presence: Presence['member']): MemberView {
 
 /** A link is shown with the place that it leads on from. */
 function isRelayedFrom(
-  position: number,
+  rank: number,
   { members, relayed, exchange }: Extract<RunState['phase'], { type: 'ring' }>,
 ): boolean {
-  const next = (position + 1) % members.length
+  const next = (rank + 1) % members.length
   return relayed.some(
-    ([a, b]) => (a === position && (b === next || exchange.type === 'butterfly')) || (b === position && a === next),
+    ([a, b]) => (a === rank && (b === next || exchange.type === 'direct')) || (b === rank && a === next),
   )
 }
 
 /** Of the step in flight: speeds that changed since are in the next plan. */
-function shareAt({ phase, chain }: RunState, position: number): number | null {
+function fractionAt({ phase, chain }: RunState, rank: number): number | null {
   if (phase.type !== 'ring') return null
-  const shares = phase.planShares.get(chain.head.v + 1) ?? phase.shares
-  const share = shares[position]
-  return share === undefined ? null : share / shares.reduce((sum, one) => sum + one, 0)
+  const weights = phase.planWeights.get(chain.head.v + 1) ?? phase.weights
+  const fraction = weights[rank]
+  return fraction === undefined ? null : fraction / weights.reduce((sum, one) => sum + one, 0)
 }
 
 function memberState({ phase, members, leases }: RunState, id: MemberId): MemberView['state'] {

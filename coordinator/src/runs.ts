@@ -14,7 +14,7 @@ import { importJob, readJob } from './jobs.ts'
 import type { StateStore, StoredJob } from './journal/state-store.ts'
 import type { KeptFiles } from './kept-files.ts'
 import type { ShardProcesses } from './parameter-server/shard-processes.ts'
-import { type Audience, RunHost } from './run-host.ts'
+import { type RunObserver, RunHost } from './run-host.ts'
 import type { Timing } from './run/timing.ts'
 
 export interface RunsParts {
@@ -23,7 +23,7 @@ export interface RunsParts {
   readonly blobs: BlobStore
   /** folder that jobs may read files of */
   readonly dataRoot: string
-  readonly audience: Audience
+  readonly audience: RunObserver
   readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing

@@ -57,7 +57,7 @@ const CLOSE_POLICY = 1008
 export type Hello = MessageFrom<'hello'>
 
 /** What a session asks of the others. */
-export interface SessionDesk {
+export interface SessionHost {
   /** Registers the session under its incarnation. @throws GridError why it may not join */
   greet(session: VolunteerSession, hello: Hello): void
   /** the run of this job, whether volunteers are given it now or not */
@@ -79,7 +79,7 @@ interface Departure {
 
 export interface SessionParts {
   readonly clock: CoordinatorClock
-  readonly desk: SessionDesk
+  readonly desk: SessionHost
   /** of HTTP requests */
   readonly token: string
   /** names and ports under which this coordinator is known */
@@ -97,7 +97,7 @@ export class VolunteerSession {
   readonly address: string
   readonly #nonce = randomBytes(NONCE_BYTES).toString('hex')
   readonly #socket: WebSocket
-  readonly #desk: SessionDesk
+  readonly #desk: SessionHost
   readonly #clock: CoordinatorClock
   readonly #bucket: TokenBucket
   readonly #bytes: TokenBucket

@@ -16,9 +16,9 @@ import { subscriberOf } from './api/addresses.ts'
 import type { CoordinatorClock } from './clock.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
-import type { Audience, RunHost } from './run-host.ts'
+import type { RunObserver, RunHost } from './run-host.ts'
 import type { Presence } from './run-view.ts'
-import { CLOSE_AWAY, type Hello, type SessionDesk, VolunteerSession } from './session.ts'
+import { CLOSE_AWAY, type Hello, type SessionHost, VolunteerSession } from './session.ts'
 
 const TOKEN_BYTES = 32
 /** volunteers of one address: a few rooms behind one router */
@@ -68,7 +68,7 @@ interface Remembered {
   leftAt: number | undefined
 }
 
-export class Sessions implements Audience, SessionDesk {
+export class Sessions implements RunObserver, SessionHost {
   readonly #parts: SessionsParts
   readonly #byId = new Map<MemberId, VolunteerSession>()
   readonly #strangers = new Set<VolunteerSession>()
@@ -283,7 +283,7 @@ export class Sessions implements Audience, SessionDesk {
     const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({
       type: 'welcome',
       session: session.token,
-      owner: run?.state.owner ?? 0,
+      fence: run?.state.fence ?? 0,
       signallingPath,
       iceServers,
       ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }),

@@ -8,9 +8,9 @@ const JOB = jobId('j')
 const store = openSqliteState(process.argv[2] ?? '')
 if ((await store.jobs()).length === 0) await store.createJob({ id: JOB, description: '{}' })
 const rows = await store.takeOver(JOB, 0, (all) => all)
-const owner = Math.max(...rows.map(({ entry }) => (entry.type === 'owner' ? entry.owner : 0)))
+const fence = Math.max(...rows.map(({ entry }) => (entry.type === 'fence' ? entry.fence : 0)))
 for (let number = rows.filter(({ entry }) => entry.type === 'quarantine').length + 1; ; number++) {
-  await store.append(JOB, owner, [{ at: 0, entry: { type: 'quarantine', block: trainingBlock(0, number) } }])
+  await store.append(JOB, fence, [{ at: 0, entry: { type: 'quarantine', block: trainingBlock(0, number) } }])
   // Synchronous: what was not written yet would die with the process.
   writeSync(STDOUT, `${number}\n`)
 }

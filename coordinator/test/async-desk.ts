@@ -15,7 +15,7 @@ export function asyncDesk(
   const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
   desk.join(...names)
   for (const name of names) desk.answer(name)
-  for (const name of names) desk.state.guestNorms.set(memberId(name), [USUAL]) // each has pushed before
+  for (const name of names) desk.state.offRingNorms.set(memberId(name), [USUAL]) // each has pushed before
   return { desk, grants: names.map((name) => ask(desk, name)) }
 }
 
@@ -35,7 +35,7 @@ export function push(
 ): string | undefined {
   if (norms === undefined)
     for (const id of desk.state.members.keys())
-      if (!desk.state.guestNorms.has(id)) desk.state.guestNorms.set(id, [USUAL])
+      if (!desk.state.offRingNorms.has(id)) desk.state.offRingNorms.set(id, [USUAL])
   const samples = leases.length
   desk.feed({
     type: 'push',

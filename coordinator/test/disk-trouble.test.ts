@@ -179,11 +179,14 @@ test('a defect in the middle of a decision costs no row that the state has alrea
       return real
     },
   })
-  const before = state.gen
+  const before = state.generation
   run.feed({ type: 'member-lost', member: member?.id ?? assert.fail(), reason: 'test', expected: false })
-  const { gen } = state
-  assert.ok(broken && gen > before, 'the defect was met behind the entry')
+  const { generation } = state
+  assert.ok(broken && generation > before, 'the defect was met behind the entry')
   await run.stop()
-  const ballots = (await store.load(run.job.id)).map(({ entry }) => (entry.type === 'ballot' ? entry.gen : 0))
-  assert.ok(ballots.includes(gen), `ballot ${gen} is in the state, and these are in the journal: ${ballots.join(' ')}`)
+  const ballots = (await store.load(run.job.id)).map(({ entry }) => (entry.type === 'ballot' ? entry.generation : 0))
+  assert.ok(
+    ballots.includes(generation),
+    `ballot ${generation} is in the state, and these are in the journal: ${ballots.join(' ')}`,
+  )
 })

@@ -35,11 +35,11 @@ const stateOf = (form: VersionForm): Uint8Array => encodeVersionState({ ...form,
 async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
   let turns = 0
   let running = true
-  const turn = (): void => {
+  const transition = (): void => {
     turns++
-    if (running) setImmediate(turn)
+    if (running) setImmediate(transition)
   }
-  setImmediate(turn)
+  setImmediate(transition)
   await work().finally(() => {
     running = false
   })

@@ -16,21 +16,21 @@ const MB = 1_000_000
 const near = (a: number, b: number): boolean => Math.abs(a - b) < 1e-6 * Math.max(1, Math.abs(b))
 
 describe('the cost of an exchange', () => {
-  test('is 2(N−1) latencies around a ring and two in a butterfly, and the same bytes', () => {
+  test('is 2(N−1) latencies around a ring and two in a direct exchange, and the same bytes', () => {
     for (const members of [3, 8, 16]) {
-      const { ring, butterfly } = exchangeTimes({ members, bytes: MB, latencyMs: 20, bytesPerMs: 2500 }, 0)
+      const { ring, direct } = exchangeTimes({ members, bytes: MB, latencyMs: 20, bytesPerMs: 2500 }, 0)
       const carry = ((2 * (members - 1)) / members) * (MB / 2500)
       assert.ok(near(ring, 40 * (members - 1) + carry), `${ring}`)
       assert.ok(
-        butterfly >= 40 + carry && butterfly < (40 + carry) * 1.1,
+        direct >= 40 + carry && direct < (40 + carry) * 1.1,
         'and what it takes to open more links than a ring has',
       )
-      assert.equal(near(butterfly, 40 + carry), members === 3, 'three are linked to each other anyway')
+      assert.equal(near(direct, 40 + carry), members === 3, 'three are linked to each other anyway')
     }
   })
 
   test('tells the throughput of links from either way', () => {
-    for (const exchange of ['ring', 'butterfly'] as const) {
+    for (const exchange of ['ring', 'direct'] as const) {
       const exchangeMs = (exchange === 'ring' ? 14 : 2) * 20 + ((2 * 7) / 8) * (MB / 2500)
       assert.ok(
         near(bytesPerMsOf(exchange, { members: 8, exchangeMs, computeMs: 0 }, { bytes: MB, latencyMs: 20 }), 2500),
@@ -43,18 +43,18 @@ describe('the cost of an exchange', () => {
     )
   })
 
-  test('in a butterfly becomes that of a ring for the choice of its length', () => {
+  test('in a direct exchange becomes that of a ring for the choice of its length', () => {
     const pace = { records: 30, recordMs: 500, computeMs: 100 }
-    assert.equal(asInRing(pace, { members: [1, 2, 3, 4], exchange: { type: 'butterfly' } }, 10).recordMs, 540)
+    assert.equal(asInRing(pace, { members: [1, 2, 3, 4], exchange: { type: 'direct' } }, 10).recordMs, 540)
     assert.equal(asInRing(pace, { members: [1, 2, 3, 4], exchange: { type: 'ring' } }, 10).recordMs, 500)
   })
 
   test('counts as measured when the generation has settled', () => {
-    const generation = { members: [1, 2, 3, 4], exchange: { type: 'butterfly' } } as const
+    const generation = { members: [1, 2, 3, 4], exchange: { type: 'direct' } } as const
     const pace = { recordMs: 500, computeMs: 100 }
     assert.deepEqual(measuredNow({ measured: {}, pace: { ...pace, records: 5 } }, generation), {})
     assert.deepEqual(measuredNow({ measured: {}, pace: { ...pace, records: 20 } }, generation), {
-      butterfly: { members: 4, exchangeMs: 400, computeMs: 100 },
+      direct: { members: 4, exchangeMs: 400, computeMs: 100 },
     })
   })
 })
@@ -70,20 +70,20 @@ const figures: ExchangeFigures = {
 describe('the way of the next generation', () => {
   test('is the one that the job asks for', () => {
     assert.deepEqual(
-      ['ring', 'butterfly'].map((asked) => chooseExchange(asked as 'ring' | 'butterfly', 'ring', figures).type),
-      ['ring', 'butterfly'],
+      ['ring', 'direct'].map((asked) => chooseExchange(asked as 'ring' | 'direct', 'ring', figures).type),
+      ['ring', 'direct'],
     )
-    assert.match(chooseExchange('butterfly', 'ring', figures).reason, /the job asks/)
+    assert.match(chooseExchange('direct', 'ring', figures).reason, /the job asks/)
   })
 
-  test('is a butterfly where latency dominates, and says what both would cost', () => {
+  test('is a direct exchange where latency dominates, and says what both would cost', () => {
     const { type, reason, costs } = chooseExchange('auto', 'ring', figures)
-    assert.equal(type, 'butterfly')
+    assert.equal(type, 'direct')
     assert.match(
       reason,
-      /580 ms around the ring and 3\d\d ms as a butterfly \(20\.0 ms from one to another, 5\.8 MB\/s\)/,
+      /580 ms around the ring and 3\d\d ms as a direct exchange \(20\.0 ms from one to another, 5\.8 MB\/s\)/,
     )
-    assert.ok(costs !== null && costs.ring === 580 && costs.butterfly < 400)
+    assert.ok(costs !== null && costs.ring === 580 && costs.direct < 400)
   })
 
   test('is the ring where links are quick, or computing takes nearly all of a step', () => {
@@ -99,40 +99,40 @@ describe('the way of the next generation', () => {
 
   test('stays as it is until something was measured, and for two members, who have no choice', () => {
     assert.equal(chooseExchange('auto', 'ring', { ...figures, latencyMs: undefined }).type, 'ring')
-    assert.equal(chooseExchange('auto', 'butterfly', { ...figures, measured: {} }).type, 'butterfly')
+    assert.equal(chooseExchange('auto', 'direct', { ...figures, measured: {} }).type, 'direct')
     assert.equal(chooseExchange('auto', 'ring', { ...figures, members: 2 }).type, 'ring')
   })
 
-  test('is the ring for more than sixteen, and where a butterfly is in doubt, with the reason', () => {
-    assert.match(chooseExchange('auto', 'butterfly', { ...figures, members: 17 }).reason, /16 at most/)
+  test('is the ring for more than sixteen, and where a direct exchange is in doubt, with the reason', () => {
+    assert.match(chooseExchange('auto', 'direct', { ...figures, members: 17 }).reason, /16 at most/)
     assert.deepEqual(
-      chooseExchange('auto', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).reason,
+      chooseExchange('auto', 'direct', { ...figures, doubt: { reason: 'not now', always: false } }).reason,
       'not now',
     )
     assert.equal(
-      chooseExchange('butterfly', 'butterfly', { ...figures, doubt: { reason: 'not now', always: false } }).type,
-      'butterfly',
+      chooseExchange('direct', 'direct', { ...figures, doubt: { reason: 'not now', always: false } }).type,
+      'direct',
     )
   })
 
   test('does not flap: a small gain does not pay for a change, and keeps what is there', () => {
-    const slight = (current: 'ring' | 'butterfly') =>
+    const slight = (current: 'ring' | 'direct') =>
       chooseExchange('auto', current, {
         ...figures,
         measured: {
           ring: { members: 8, exchangeMs: 550, computeMs: 1000 },
-          butterfly: { members: 8, exchangeMs: 450, computeMs: 1000 },
+          direct: { members: 8, exchangeMs: 450, computeMs: 1000 },
         },
       }).type
-    assert.deepEqual([slight('ring'), slight('butterfly')], ['ring', 'butterfly'])
+    assert.deepEqual([slight('ring'), slight('direct')], ['ring', 'direct'])
   })
 
-  test('is the ring again when the butterfly was slower than predicted, and stays so by what was measured', () => {
+  test('is the ring again when the direct exchange was slower than predicted, and stays so by what was measured', () => {
     const measured = {
       ring: { members: 8, exchangeMs: 580, computeMs: 200 },
-      butterfly: { members: 8, exchangeMs: 700, computeMs: 200 },
+      direct: { members: 8, exchangeMs: 700, computeMs: 200 },
     }
-    for (const current of ['butterfly', 'ring'] as const)
+    for (const current of ['direct', 'ring'] as const)
       assert.equal(chooseExchange('auto', current, { ...figures, measured }).type, 'ring')
   })
 })
@@ -167,7 +167,7 @@ const exchangeNow = (desk: Desk): string | undefined => {
 }
 const again = (desk: Desk): void => desk.run(...NAMES)
 
-test('a run goes over to a butterfly between two steps once it has measured its links, and tells why', () => {
+test('a run goes over to a direct exchange between two steps once it has measured its links, and tells why', () => {
   const desk = runOf()
   assert.equal(exchangeNow(desk), 'ring')
   for (const name of NAMES) desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond: 100, linkMs: 50 })
@@ -182,8 +182,8 @@ test('a run goes over to a butterfly between two steps once it has measured its 
   assert.equal(desk.phase, 'freeze')
   for (const name of NAMES) desk.answer(name, [])
   const form = desk.sent('form')[0]
-  assert.equal(form?.exchange?.type, 'butterfly')
-  assert.match(form?.exchange?.reason ?? '', /around the ring and \d+ ms as a butterfly \(50\.0 ms/)
+  assert.equal(form?.exchange?.type, 'direct')
+  assert.match(form?.exchange?.reason ?? '', /around the ring and \d+ ms as a direct exchange \(50\.0 ms/)
   assert.ok(
     desk.effects.some(
       (effect) =>
@@ -195,35 +195,35 @@ test('a run goes over to a butterfly between two steps once it has measured its 
   for (const name of NAMES) desk.confirm(name)
   steps(desk, 200, 200)
   desk.wait(0)
-  assert.deepEqual([desk.phase, exchangeNow(desk), desk.sent('until')], ['ring', 'butterfly', []], 'and stays there')
+  assert.deepEqual([desk.phase, exchangeNow(desk), desk.sent('until')], ['ring', 'direct', []], 'and stays there')
 })
 
-test('a job that asks for a butterfly has one from the first step on, and links that do not open are relayed', () => {
-  const desk = runOf({ exchange: { asked: 'butterfly', bytes: MB } })
-  assert.equal(exchangeNow(desk), 'butterfly')
+test('a job that asks for a direct exchange has one from the first step on, and links that do not open are relayed', () => {
+  const desk = runOf({ exchange: { asked: 'direct', bytes: MB } })
+  assert.equal(exchangeNow(desk), 'direct')
   desk.accuse('a', 'c', 'unopened')
   for (const name of NAMES) desk.answer(name, desk.state.chain.head.v === 0 ? undefined : [])
   assert.deepEqual(desk.sent('form')[0]?.relayed, [[0, 2]], 'also of members that are no neighbours')
-  assert.equal(exchangeNow(desk), 'butterfly')
+  assert.equal(exchangeNow(desk), 'direct')
 })
 
 test('a run that may choose goes back to the ring, and around the two, when they cannot link', () => {
   const desk = runOf()
-  desk.state.health.exchange = 'butterfly'
+  desk.state.health.exchange = 'direct'
   desk.accuse('a', 'b', 'unopened')
   for (const name of NAMES) desk.answer(name)
   assert.deepEqual([exchangeNow(desk), desk.sent('form')[0]?.relayed], ['ring', []])
   assert.notDeepEqual(desk.members, NAMES.map(memberId))
 })
 
-test('members of a butterfly with different bytes go on around the ring, which shows where they come from', () => {
-  const desk = runOf({ exchange: { asked: 'butterfly', bytes: MB } })
+test('members of a direct exchange with different bytes go on around the ring, which shows where they come from', () => {
+  const desk = runOf({ exchange: { asked: 'direct', bytes: MB } })
   const auto = runOf()
-  auto.state.health.exchange = 'butterfly'
+  auto.state.health.exchange = 'direct'
   for (const one of [desk, auto]) {
     again(one)
     const { phase } = one.state
-    if (phase.type === 'ring') Object.assign(phase, { exchange: { ...phase.exchange, type: 'butterfly' } })
+    if (phase.type === 'ring') Object.assign(phase, { exchange: { ...phase.exchange, type: 'direct' } })
     const record = one.record(1)
     for (const name of ['a', 'b', 'c']) one.hold(name, record)
     one.hold('d', { ...record, lossSum: 2 })
@@ -234,23 +234,23 @@ test('members of a butterfly with different bytes go on around the ring, which s
   assert.deepEqual(
     [exchangeNow(desk), exchangeNow(auto)],
     ['ring', 'ring'],
-    'also when the job asks for a butterfly: it would end the same way again',
+    'also when the job asks for a direct exchange: it would end the same way again',
   )
   for (const name of NAMES) desk.confirm(name)
   desk.wait(600_000)
   assert.equal(desk.sent('until').length, 4, 'until it is forgotten')
 })
 
-test('of twenty members a job that asks for a butterfly takes sixteen', () => {
+test('of twenty members a job that asks for a direct exchange takes sixteen', () => {
   const names = Array.from({ length: 20 }, (_, i) => `m${String(i).padStart(2, '0')}`)
-  const desk = new Desk({ minVolunteers: 20, exchange: { asked: 'butterfly', bytes: MB } })
+  const desk = new Desk({ minVolunteers: 20, exchange: { asked: 'direct', bytes: MB } })
   desk.join(...names)
   for (const name of names) desk.answer(name)
   assert.equal(desk.members.length, 16)
 })
 
 test('who sends a slice far outside is refused by name', () => {
-  const desk = runOf({ exchange: { asked: 'butterfly', bytes: MB } })
+  const desk = runOf({ exchange: { asked: 'direct', bytes: MB } })
   desk.say('a', {
     type: 'abort',
     step: 1,

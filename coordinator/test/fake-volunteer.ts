@@ -120,10 +120,10 @@ export class FakeVolunteer {
   /** what is other in the hello that waits for its challenge */
   #hello: Record<string, unknown> | undefined
   #form: VersionForm | undefined
-  #ballot = { owner: 0, gen: 0 }
+  #ballot = { fence: 0, generation: 0 }
   #modeEpoch = 0
   /** raised by every freeze: older steps stop */
-  #turn = 0
+  #transition = 0
   #beat: ReturnType<typeof setInterval> | undefined
   /** pushes that were received, in async mode */
   pushes = 0
@@ -278,7 +278,7 @@ export class FakeVolunteer {
   #take(terms: JobTerms | null): void {
     if (terms === null) return
     if (this.terms !== undefined && this.terms.id !== terms.id) {
-      this.#turn++
+      this.#transition++
       this.#heldOf.set(this.terms.id, this.held)
       this.held = this.#heldOf.get(terms.id)
     }
@@ -291,8 +291,8 @@ export class FakeVolunteer {
   #obey(message: ToVolunteer): void {
     switch (message.type) {
       case 'freeze':
-        this.#turn++
-        this.#ballot = { owner: message.owner, gen: message.gen }
+        this.#transition++
+        this.#ballot = { fence: message.fence, generation: message.generation }
         return this.send({
           type: 'state',
           ...this.#ballot,
@@ -350,8 +350,8 @@ export class FakeVolunteer {
         }
         return
       case 'async':
-        this.#turn++
-        this.#ballot = { owner: message.owner, gen: message.gen }
+        this.#transition++
+        this.#ballot = { fence: message.fence, generation: message.generation }
         this.#modeEpoch = message.modeEpoch
         return this.send({ type: 'lease-request', modeEpoch: message.modeEpoch })
       case 'grant':
@@ -400,10 +400,10 @@ export class FakeVolunteer {
 
   #maybeProve(): void {
     if (this.#proving === undefined || this.held?.version.v !== this.#proving.v) return
-    const { salt, peers, owner, gen } = this.#proving
+    const { salt, peers, fence, generation } = this.#proving
     this.#proving = undefined
     void saltedDigest(chunksOfState(this.stateBytes()), salt).then((found) =>
-      this.send({ type: 'proof', owner, gen, salt, digest: found, linked: peers }),
+      this.send({ type: 'proof', fence, generation, salt, digest: found, linked: peers }),
     )
   }
 
@@ -418,24 +418,25 @@ export class FakeVolunteer {
 
   #goOn(steps: readonly PlanStep[]): void {
     for (const { step, blocks } of steps) this.#plan.set(step, blocks)
-    if (this.#training === this.#turn) return
-    this.#training = this.#turn
-    void this.#train(this.#turn).finally(() => {
-      if (this.#training === this.#turn) this.#training = undefined
+    if (this.#training === this.#transition) return
+    this.#training = this.#transition
+    void this.#train(this.#transition).finally(() => {
+      if (this.#training === this.#transition) this.#training = undefined
     })
   }
 
-  async #train(turn: number): Promise<void> {
+  async #train(transition: number): Promise<void> {
     for (;;) {
       const step = (this.held?.version.v ?? 0) + 1
       const blocks = this.#plan.get(step)
       if (blocks === undefined || step > this.#until) return
       await new Promise((resolve) => setTimeout(resolve, this.#options.stepMs ?? 2))
-      if (turn !== this.#turn || this.held === undefined || this.socket.readyState !== WebSocket.OPEN) return
+      if (transition !== this.#transition || this.held === undefined || this.socket.readyState !== WebSocket.OPEN)
+        return
       const samples = blocks.reduce((sum, block) => sum + this.#range(block, 'train').samples, 0)
       const record: StepRecord = {
         v: step,
-        gen: this.#ballot.gen,
+        generation: this.#ballot.generation,
         modeEpoch: this.#modeEpoch,
         kind: 'ring',
         blocks,

@@ -54,7 +54,7 @@ class Work {
     const { state } = this.#host
     for (let held: StepRecord[] | undefined; state.phase.type !== 'ring';) {
       held = state.chain.head.v === 0 ? undefined : []
-      const ballot = { owner: state.owner, gen: state.gen }
+      const ballot = { fence: state.fence, generation: state.generation }
       const claim = held === undefined ? null : { base: state.chain.head, records: held }
       if (state.phase.type === 'freeze')
         this.#host.feed({ type: 'message', member: WORKER, message: { type: 'state', ...ballot, claim } })
@@ -86,10 +86,10 @@ class Work {
     if (state.phase.type !== 'ring') assert.fail(`the ring ended: ${state.phaseReason}`)
     const v = state.chain.head.v + 1
     const blocks = state.phase.planned.get(v) ?? assert.fail(`step ${v} is not planned`)
-    const { gen, modeEpoch, owner } = state
+    const { generation, modeEpoch, fence } = state
     const counts = { samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: hashOf(`${v % 100}`) }
-    const record: StepRecord = { v, gen, modeEpoch, kind: 'ring', blocks, ...counts }
-    this.#host.feed({ type: 'message', member: WORKER, message: { type: 'held', owner, gen, record } })
+    const record: StepRecord = { v, generation, modeEpoch, kind: 'ring', blocks, ...counts }
+    this.#host.feed({ type: 'message', member: WORKER, message: { type: 'held', fence, generation, record } })
     const { checkpointAsked } = state
     if (checkpointAsked?.v === v)
       this.#host.feed({ type: 'uploaded', member: WORKER, version: state.chain.head, blob: hashOf(`${v}`), bytes: 1 })

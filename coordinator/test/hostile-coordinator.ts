@@ -67,7 +67,7 @@ export async function startHostile({ job, iceServers = [], shard }: HostileOptio
     const welcome: MessageTo<'welcome'> = {
       type: 'welcome',
       session: 'f'.repeat(64),
-      owner: 1,
+      fence: 1,
       signallingPath: '/signalling',
       iceServers,
       job: job?.(terms) ?? terms,

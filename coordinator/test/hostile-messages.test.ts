@@ -68,11 +68,19 @@ class Play {
 
   #lie(): void {
     const { desk } = this
-    const { owner, gen } = desk.state
+    const { fence, generation } = desk.state
     const message = {
       ...this.#message(),
-      owner: this.#pick([owner, owner, owner, owner - 1, owner + 1]),
-      gen: this.#pick([gen, gen, gen, gen - 1, gen + 1, 0, Number.MAX_SAFE_INTEGER]),
+      fence: this.#pick([fence, fence, fence, fence - 1, fence + 1]),
+      generation: this.#pick([
+        generation,
+        generation,
+        generation,
+        generation - 1,
+        generation + 1,
+        0,
+        Number.MAX_SAFE_INTEGER,
+      ]),
     }
     desk.feed({ type: 'message', member: this.#member(), message: message as RunMessage })
   }
@@ -162,7 +170,7 @@ class Play {
         {},
         { blocks: this.#blocks() },
         { gradDigest: hashOf('other') },
-        { gen: this.#number() },
+        { generation: this.#number() },
         { samples: 1e9 },
         { kind: 'async' as const },
       ]),
@@ -180,7 +188,7 @@ class Play {
   }
 
   #claim(): Claim | null {
-    const { chain, config, gen } = this.desk.state
+    const { chain, config, generation } = this.desk.state
     const base = this.#pick([
       chain.head,
       chain.head,
@@ -192,7 +200,7 @@ class Play {
     ])
     const records = recordsAfter(
       base,
-      this.#pick([gen, gen, gen - 1, 1, 99]),
+      this.#pick([generation, generation, generation - 1, 1, 99]),
       this.#pick([0, 1, 1, 2, 7]),
       this.#blocks(),
     )
@@ -207,11 +215,11 @@ class Play {
   }
 
   check(): void {
-    const { chain, gen, owner } = this.desk.state
+    const { chain, generation, fence } = this.desk.state
     const blocks = chain.records.flatMap((record) => record.blocks)
     assert.equal(new Set(blocks).size, blocks.length, 'a block is committed twice')
-    assert.ok(gen >= this.#highestBallot && owner >= 1, 'ballots only rise')
-    this.#highestBallot = gen
+    assert.ok(generation >= this.#highestBallot && fence >= 1, 'ballots only rise')
+    this.#highestBallot = generation
   }
 }
 
@@ -233,8 +241,8 @@ test(`${RUNS} runs with members that say anything: every decision is made, no bl
     commits += desk.state.chain.head.v
     const again = replay(desk.state.config, desk.entries)
     assert.deepEqual(
-      [again.chain.head, again.gen, again.owner, again.modeEpoch],
-      [desk.state.chain.head, desk.state.gen, desk.state.owner, desk.state.modeEpoch],
+      [again.chain.head, again.generation, again.fence, again.modeEpoch],
+      [desk.state.chain.head, desk.state.generation, desk.state.fence, desk.state.modeEpoch],
       `seed ${seed}`,
     )
   }

@@ -31,7 +31,7 @@ function changed(message: object, random: () => number): string {
     () =>
       JSON.stringify({
         ...message,
-        [['type', 'gen', 'owner', 'x'][random() % 4] ?? 'x']: [null, {}, 'held', 2 ** 53][random() % 4],
+        [['type', 'generation', 'fence', 'x'][random() % 4] ?? 'x']: [null, {}, 'held', 2 ** 53][random() % 4],
       }),
   ]
   return (ways[random() % ways.length] ?? ways[0])?.() ?? text
@@ -54,11 +54,11 @@ test(
       stranger.hello()
       await stranger.heard('welcome')
       if (i % 2 === 0) stranger.ready()
-      const { version, generation: gen } = await runOf(url, id)
-      const ballot = { job: id, owner: 1, gen: gen + (random() % 2) }
+      const { version, generation } = await runOf(url, id)
+      const ballot = { job: id, fence: 1, generation: generation + (random() % 2) }
       const record = {
         v: version.v + 1,
-        gen,
+        generation,
         modeEpoch: 0,
         kind: 'ring',
         blocks: ['0:1'],
@@ -130,14 +130,14 @@ test('claims count the samples of their blocks, and name each block in one way: 
   await liar.heard('welcome')
   liar.ready()
   volunteer(url)
-  const { owner, gen } = await liar.heard('freeze')
+  const { fence, generation } = await liar.heard('freeze')
   const base = genesis(liar.terms?.id ?? assert.fail(), liar.terms?.modelHash ?? assert.fail(), liar.terms?.seed ?? 0)
   const claim = (block: string, samples: number) => ({
     base,
     records: [
       {
         v: 1,
-        gen,
+        generation,
         modeEpoch: 0,
         kind: 'ring',
         blocks: [block],
@@ -151,9 +151,9 @@ test('claims count the samples of their blocks, and name each block in one way: 
   })
   const refusals = (): string[] =>
     liar.messages.flatMap((message) => (message.type === 'refused' ? [message.message] : []))
-  liar.raw({ type: 'state', job: liar.terms?.id, owner, gen, claim: claim('0:0', 1) })
+  liar.raw({ type: 'state', job: liar.terms?.id, fence, generation, claim: claim('0:0', 1) })
   await liar.heard('refused', ({ message }) => /these blocks hold 256 samples, got 1/.test(message))
-  liar.raw({ type: 'state', job: liar.terms?.id, owner, gen, claim: claim('0:00', 256) })
+  liar.raw({ type: 'state', job: liar.terms?.id, fence, generation, claim: claim('0:00', 256) })
   await liar.heard('refused', ({ message }) => /blocks/.test(message) && !/hold 256/.test(message))
   assert.equal(refusals().length, 2)
 })

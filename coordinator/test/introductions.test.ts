@@ -14,10 +14,10 @@ const [a, b, c, d, x] = names('abcdx') as [MemberId, MemberId, MemberId, MemberI
 function formOf(members: string, change: Partial<MessageTo<'form'>> = {}): MessageTo<'form'> {
   return {
     type: 'form',
-    owner: 1,
-    gen: 1,
+    fence: 1,
+    generation: 1,
     members: names(members),
-    shares: [...members].map(() => 1),
+    weights: [...members].map(() => 1),
     relayed: [],
     committed: ZERO,
     records: [],
@@ -42,16 +42,24 @@ test('threat 27: around a ring neighbours may talk, in direct exchange all, and 
     [ring.mayTalk(a, b, 1), ring.mayTalk(d, a, 1), ring.mayTalk(a, c, 1), ring.mayTalk(a, x, 1)],
     [true, true, false, false],
   )
-  const direct = introduced(formOf('abcd', { exchange: { type: 'butterfly', reason: 'test' } }))
+  const direct = introduced(formOf('abcd', { exchange: { type: 'direct', reason: 'test' } }))
   assert.deepEqual([direct.mayTalk(a, c, 1), direct.mayTalk(x, a, 1)], [true, false])
 })
 
 test('a member may talk to its sources of state, a newcomer to those that keep copies for it', () => {
   assert.equal(introduced(formOf('abcd', { sources: [c] })).mayTalk(a, c, 1), true)
   const learning = introduced(formOf('ab'))
-  learning.told(x, { type: 'prefetch', owner: 1, gen: 1, version: ZERO, sources: [b], coordinatorHolds: false }, 0)
+  learning.told(
+    x,
+    { type: 'prefetch', fence: 1, generation: 1, version: ZERO, sources: [b], coordinatorHolds: false },
+    0,
+  )
   assert.deepEqual([learning.mayTalk(b, x, 1), learning.mayTalk(a, x, 1)], [true, false])
-  learning.told(x, { type: 'follow', owner: 1, gen: 1, records: [], sources: [a] } as unknown as MessageTo<'follow'>, 1)
+  learning.told(
+    x,
+    { type: 'follow', fence: 1, generation: 1, records: [], sources: [a] } as unknown as MessageTo<'follow'>,
+    1,
+  )
   assert.equal(learning.mayTalk(x, a, 2), true)
 })
 

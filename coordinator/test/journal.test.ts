@@ -31,7 +31,7 @@ test('a journal in SQLite is there when it is opened again', async () => {
   await first.takeOver(jobId('j'), 1, () => undefined)
   await first.close()
   const second = openSqliteState(file)
-  assert.deepEqual(await second.load(jobId('j')), [{ at: 1, entry: { type: 'owner', owner: 1 } }])
+  assert.deepEqual(await second.load(jobId('j')), [{ at: 1, entry: { type: 'fence', fence: 1 } }])
   await assert.rejects(second.append(jobId('j'), 0, []), { code: 'lease-stale' })
   await second.close()
 })
@@ -59,15 +59,18 @@ test('every row that a killed process acknowledged is in its journal, in order a
   for (let kill = 0; kill < KILLS; kill++) {
     acknowledged = await appendUntilKilled(file, 20 + 7 * kill)
     const store = openSqliteState(file)
-    const gens = (await store.load(jobId('j'))).flatMap(({ entry }) =>
+    const generations = (await store.load(jobId('j'))).flatMap(({ entry }) =>
       entry.type === 'quarantine' ? [blockIndex(entry.block)] : [],
     )
     await store.close()
     assert.deepEqual(
-      gens,
-      gens.map((_, i) => i + 1),
+      generations,
+      generations.map((_, i) => i + 1),
     )
-    assert.ok(gens.length >= acknowledged, `${acknowledged} rows were acknowledged, ${gens.length} are there`)
+    assert.ok(
+      generations.length >= acknowledged,
+      `${acknowledged} rows were acknowledged, ${generations.length} are there`,
+    )
   }
 })
 
@@ -77,7 +80,7 @@ test('a second coordinator on the same file takes over, and the first one notice
   await first.createJob({ id: jobId('j'), description: '{}' })
   await first.takeOver(jobId('j'), 1, () => undefined)
   await second.takeOver(jobId('j'), 2, () => undefined)
-  await assert.rejects(first.append(jobId('j'), 1, [{ at: 3, entry: { type: 'ballot', gen: 1 } }]), {
+  await assert.rejects(first.append(jobId('j'), 1, [{ at: 3, entry: { type: 'ballot', generation: 1 } }]), {
     code: 'lease-stale',
   })
   await Promise.all([first.close(), second.close()])
@@ -97,11 +100,11 @@ test('threat 26: an append leaves a reserve on the disk, and works again when th
   const store = openSqliteState(join(await temporaryFolder(), 'state.db'), () => left)
   await store.createJob({ id: jobId('j'), description: '{}' })
   await store.takeOver(jobId('j'), 1, () => undefined)
-  await assert.rejects(store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }]), {
+  await assert.rejects(store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', generation: 1 } }]), {
     code: 'disk-failed',
   })
   left = 1e9
-  await store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', gen: 1 } }])
+  await store.append(jobId('j'), 1, [{ at: 1, entry: { type: 'ballot', generation: 1 } }])
   assert.equal((await store.load(jobId('j'))).length, 2)
   await store.close()
 })

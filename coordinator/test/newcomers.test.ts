@@ -18,7 +18,7 @@ async function ringOfTwo(): Promise<{ readonly url: string; readonly run: RunVie
 }
 
 const isInRing = (run: RunView, { id }: FakeVolunteer): boolean =>
-  run.members.some((member) => member.id === id && member.position !== null)
+  run.members.some((member) => member.id === id && member.rank !== null)
 
 test('a newcomer that proves what it holds is in the next ring', async () => {
   const { url } = await ringOfTwo()

@@ -99,9 +99,19 @@ async function forgedHandover(forge: ((state: Uint8Array, liar: FakeVolunteer) =
   const late = (message: ToCoordinator, fake: FakeVolunteer): ToCoordinator | undefined =>
     message.type === 'state' ? void setTimeout(() => fake.say(message), 50) : message
   const honest = [volunteer(url, { change: late }), volunteer(url, { change: late })]
-  const { owner, gen } = await liar.heard('start')
+  const { fence, generation } = await liar.heard('start')
   await until(url, 'some steps', ({ version }) => version.v > 2)
-  liar.say({ type: 'abort', owner, gen, step: 3, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'x' })
+  liar.say({
+    type: 'abort',
+    fence,
+    generation,
+    step: 3,
+    blamed: null,
+    why: 'own',
+    links: [],
+    code: 'link-lost',
+    message: 'x',
+  })
   return { url, id, liar, honest }
 }
 

@@ -7,7 +7,7 @@ import { test, type TestContext } from 'node:test'
 import type { JobTerms, Push } from '@starling-grid/protocol'
 import { helloText, jobId, MAX_VOLUNTEERS, PROTOCOL_VERSION } from '@starling-grid/protocol'
 import { processClock } from '../src/clock.ts'
-import { type SessionDesk, VolunteerSession } from '../src/session.ts'
+import { type SessionHost, VolunteerSession } from '../src/session.ts'
 import { Sessions } from '../src/sessions.ts'
 import { newFakeSelf } from './fake-volunteer.ts'
 import { smallJob, startCoordinator, submit, volunteer } from './fixture.ts'
@@ -56,7 +56,7 @@ function turnedClock(context: TestContext): (seconds: number) => void {
 }
 
 test('threat 22: a volunteer that is offered a job and does not get ready gives its place up after five minutes', (context) => {
-  const turn = turnedClock(context)
+  const transition = turnedClock(context)
   const gone: unknown[] = []
   const desk = {
     greet: () => undefined,
@@ -64,7 +64,7 @@ test('threat 22: a volunteer that is offered a job and does not get ready gives 
     offered: () => undefined,
     heard: () => undefined,
     refused: (code: string, what: string) => assert.fail(`${code}: ${what}`),
-  } as unknown as SessionDesk
+  } as unknown as SessionHost
   const socket = new FakeSocket()
   const session = new VolunteerSession(socket as unknown as ConstructorParameters<typeof VolunteerSession>[0], {
     clock: processClock,
@@ -84,11 +84,11 @@ test('threat 22: a volunteer that is offered a job and does not get ready gives 
   const terms = { id: jobId('a-job') } as JobTerms
   session.offer(terms, (job) => ({ type: 'job', job }))
   for (let second = 0; second < 299; second++) {
-    turn(1)
+    transition(1)
     session.check()
   }
   assert.deepEqual(gone, [], 'it plans a large model')
-  turn(3)
+  transition(3)
   session.check()
   assert.deepEqual(gone, [session])
 })

@@ -185,7 +185,7 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
   await fake.heard('welcome')
   fake.ready()
   const freeze = await fake.heard('freeze')
-  fake.send({ type: 'state', owner: freeze.owner, gen: freeze.gen, claim: null })
+  fake.send({ type: 'state', fence: freeze.fence, generation: freeze.generation, claim: null })
   const { modeEpoch } = await fake.heard('async')
   fake.send({ type: 'lease-request', modeEpoch })
   const grant = await fake.heard('grant')

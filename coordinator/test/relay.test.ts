@@ -121,11 +121,11 @@ async function relayedPair(): Promise<{
   const { id: job } = await submit(url, smallJob({ epochs: 10_000 }))
   const [near, far] = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
   const run = await until(url, 'the ring', ({ phase, version }) => phase === 'ring' && version.v > 0)
-  const form = await near.heard('form', ({ gen }) => gen === run.generation)
+  const form = await near.heard('form', ({ generation }) => generation === run.generation)
   near.send({
     type: 'abort',
-    owner: form.owner,
-    gen: form.gen,
+    fence: form.fence,
+    generation: form.generation,
     step: run.version.v + 1,
     blamed: far.id,
     why: 'unopened',

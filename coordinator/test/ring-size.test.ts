@@ -56,10 +56,10 @@ test('a size is learned from settled rings of two and more', () => {
   assert.equal(remember(new Map(), 4, { ...pace, records: 2 }).size, 0)
 })
 
-test('where a butterfly of all is faster than a short ring, nobody is left out', () => {
+test('where a direct exchange of all is faster than a short ring, nobody is left out', () => {
   const figures = { speeds: equal(10), samples: 1000, times: new Map([[10, exchange(10, 40, 0)]]) }
   assert.ok(bestSize(figures).size < 10)
-  const { size, stepMs } = bestSize({ ...figures, butterflyMs: (members) => (members > 2 ? 2 * 40 : undefined) })
+  const { size, stepMs } = bestSize({ ...figures, directMs: (members) => (members > 2 ? 2 * 40 : undefined) })
   assert.equal(size, 10)
   assert.equal(Math.round(stepMs), 180)
 })

@@ -51,7 +51,7 @@ test('a mute newcomer costs a ring no step: no ballot opens for what it did not 
   const desk = ringOfTwo()
   joinFrom(desk, 'mute', 'x')
   assert.equal(train(desk, 60_000), 60)
-  assert.deepEqual([desk.state.gen, desk.state.health.failedAdmissions], [1, []])
+  assert.deepEqual([desk.state.generation, desk.state.health.failedAdmissions], [1, []])
 })
 
 test('mute newcomers of many networks, one every four seconds, cost no step either, and no other ballot waits for them', () => {
@@ -173,7 +173,7 @@ test('a newcomer that fails waits alone, twice as long each time, and no ballot 
     desk.step(desk.state.chain.head.v + 1)
     return wait
   })
-  assert.deepEqual([waits, desk.state.gen], [[10_000, 20_000, 40_000], 1])
+  assert.deepEqual([waits, desk.state.generation], [[10_000, 20_000, 40_000], 1])
 })
 
 test('a salt is used for one copy, and each process has its own', () => {

@@ -99,7 +99,7 @@ test('a member that lies at every checkpoint costs a ballot after 1, 2, 4 minute
   for (let i = 0; i < 2000 && desk.state.finished === undefined; i++) {
     desk.now += 1000
     const { checkpointAsked: asked, chain } = desk.state
-    const gen = desk.state.gen
+    const generation = desk.state.generation
     if (desk.phase === 'freeze') for (const name of ['a', 'b', 'c']) desk.answer(name, [])
     else if (desk.phase === 'form') for (const name of desk.members) desk.confirm(name)
     else if (asked !== undefined && asked.v === chain.head.v && desk.state.checkpoints.at(-1)?.version.v !== asked.v) {
@@ -108,7 +108,7 @@ test('a member that lies at every checkpoint costs a ballot after 1, 2, 4 minute
       upload(desk, asked.uploader, chain.head, asked.uploader === liar ? 'false' : 'right')
     } else if (desk.planned(chain.head.v + 1).length > 0) desk.step(chain.head.v + 1)
     desk.wait(0)
-    ballots += desk.state.gen - gen
+    ballots += desk.state.generation - generation
   }
   assert.ok(desk.state.finished !== undefined)
   assert.ok(ballots < 20, `${ballots} ballots`)

@@ -19,8 +19,8 @@ function warmUp(desk: Desk, names: readonly string[]): Map<string, Grant> {
     collect()
   }
   for (const name of names) request(name)
-  for (let turn = 0; desk.state.workers.size < names.length; turn++) {
-    assert.ok(turn < 20, 'all come to their turn')
+  for (let transition = 0; desk.state.workers.size < names.length; transition++) {
+    assert.ok(transition < 20, 'all come to their turn')
     for (const name of names) {
       const grant = grants.get(name)
       if (grant === undefined) continue
@@ -146,9 +146,9 @@ test('with a bound on staleness that members keep, no push is ever too late', ()
     const slow = ask(desk, 'slow')
     const grants = new Map<string, Grant>()
     let pushes = 0
-    for (let turn = 0; turn < 10; turn++)
+    for (let transition = 0; transition < 10; transition++)
       for (const name of ['quick', 'other']) {
-        if (!grants.has(name) && desk.state.members.get(memberId(name))?.hungry !== true) {
+        if (!grants.has(name) && desk.state.members.get(memberId(name))?.awaitingLease !== true) {
           desk.say(name, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
           for (const { to, ...grant } of desk.sent('grant')) grants.set(to, grant as Grant)
         }

@@ -138,7 +138,7 @@ test('who asks again without a push gave its lease up, and is served after the o
   assert.ok(a)
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
   desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
-  assert.equal(desk.state.members.get(memberId('a'))?.misses, 1)
+  assert.equal(desk.state.members.get(memberId('a'))?.missedLeases, 1)
   assert.equal(desk.state.leases.size, 6)
 })
 
@@ -522,7 +522,7 @@ test('a hidden tab gets twice as long for its lease, until it is seen again', ()
     desk.feed({ type: 'speed', member: memberId('tab'), samplesPerSecond: 100, hidden })
     const { deadlineMs } = ask(desk, 'tab')
     const member = desk.state.members.get(memberId('tab'))
-    return deadlineMs / 2 ** (member?.misses ?? 0) // who asks without a push gets a longer one for that, too
+    return deadlineMs / 2 ** (member?.missedLeases ?? 0) // who asks without a push gets a longer one for that, too
   }
   assert.deepEqual([look(true), look(false)], [2 * (first?.deadlineMs ?? 0), first?.deadlineMs])
 })
@@ -532,7 +532,7 @@ test('threat 40: the first pushes wait until two members agree how large gradien
     desk,
     grants: [a, b],
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
-  desk.state.guestNorms.clear()
+  desk.state.offRingNorms.clear()
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 1e37, statistics: 0 }), 'gradient-unproven')
   assert.equal(desk.state.chain.head.v, 0)
@@ -550,7 +550,7 @@ test('threat 45: pushes of zeros are no work, bound nothing and let no later pus
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 0, statistics: 0 }), 'gradient-outlier')
   assert.equal(desk.state.chain.head.v, 0)
-  assert.deepEqual(desk.state.guestNorms.get(memberId('a')), [{ gradient: 1, statistics: 1 }])
+  assert.deepEqual(desk.state.offRingNorms.get(memberId('a')), [{ gradient: 1, statistics: 1 }])
   assert.equal(push(desk, 'b', b), 'received')
 })
 
@@ -559,7 +559,7 @@ test('a member alone is not compared with others that gave up, and works', () =>
     desk,
     grants: [a],
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
-  desk.state.guestNorms.clear()
+  desk.state.offRingNorms.clear()
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
   assert.equal(push(desk, 'a', a ?? assert.fail(), {}, { gradient: 3, statistics: 0 }), 'received')
 })

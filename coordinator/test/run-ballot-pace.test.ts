@@ -16,7 +16,7 @@ const MOST_BALLOTS_IN_A_MINUTE = 37
  * ballots.
  */
 function failing(desk: Desk, names: readonly string[], failures: readonly string[], ms: number): number {
-  const before = desk.state.gen
+  const before = desk.state.generation
   for (const end = desk.now + ms; desk.now < end; desk.wait(TICK_MS)) {
     const { phase } = desk.state
     if (phase.type === 'freeze')
@@ -33,7 +33,7 @@ function failing(desk: Desk, names: readonly string[], failures: readonly string
         message: 'a shard cannot be fetched',
       })
   }
-  return desk.state.gen - before
+  return desk.state.generation - before
 }
 
 for (const mode of ['ring', 'local'] as const satisfies Mode[])
@@ -108,13 +108,13 @@ test('while a ballot waits, newcomers and departures open no other, and it is de
   const desk = new Desk()
   desk.join('a')
   failing(desk, ['a'], ['a'], 8000)
-  const { gen } = desk.state
+  const { generation } = desk.state
   const { phase } = desk.state
   assert.ok(phase.type === 'freeze' && phase.notBefore > desk.now)
   desk.join('b')
   desk.say('b', { type: 'state', claim: null })
   desk.lose('a')
-  assert.deepEqual([desk.phase, desk.state.gen], ['freeze', gen])
+  assert.deepEqual([desk.phase, desk.state.generation], ['freeze', generation])
   desk.wait(phase.notBefore - desk.now)
   assert.equal(desk.phase, 'form')
 })
@@ -144,15 +144,19 @@ test('a real coordinator lets a volunteer that fails every attempt wait longer e
   const fake = new FakeVolunteer(url, { obedient: false })
   fake.socket.on('open', () => fake.hello())
   fake.socket.on('message', (data) => {
-    const message = JSON.parse(String(data)) as { readonly type: string; readonly owner: number; readonly gen: number }
-    const { type, owner, gen } = message
+    const message = JSON.parse(String(data)) as {
+      readonly type: string
+      readonly fence: number
+      readonly generation: number
+    }
+    const { type, fence, generation } = message
     if (type === 'welcome') setImmediate(() => fake.ready())
-    if (type === 'freeze') fake.send({ type: 'state', owner, gen, claim: null })
+    if (type === 'freeze') fake.send({ type: 'state', fence, generation, claim: null })
     if (type === 'form')
       fake.send({
         type: 'abort',
-        owner,
-        gen,
+        fence,
+        generation,
         step: 1,
         blamed: fake.id,
         why: 'own',
@@ -170,8 +174,8 @@ test('a real coordinator lets a volunteer that fails every attempt wait longer e
   }
   assert.match(reason, /the next attempt is in \d+\.\d s, because \d attempts in a row failed/)
   assert.ok(
-    run.state.gen <= run.state.health.consecutiveAborts + 1,
-    `ballot ${run.state.gen} after ${run.state.health.consecutiveAborts} attempts`,
+    run.state.generation <= run.state.health.consecutiveAborts + 1,
+    `ballot ${run.state.generation} after ${run.state.health.consecutiveAborts} attempts`,
   )
   fake.close()
 })

@@ -44,15 +44,15 @@ test('the ballot is in the journal before anybody hears of it', () => {
 
 test('messages of an older ballot change nothing', () => {
   const desk = runningDesk()
-  const { gen } = desk.state
+  const { generation } = desk.state
   const record = desk.record(2)
   desk.lose('b')
-  assert.deepEqual(desk.say('a', { type: 'held', record }, gen), [])
+  assert.deepEqual(desk.say('a', { type: 'held', record }, generation), [])
   assert.deepEqual(
     desk.say(
       'a',
       { type: 'abort', step: 2, blamed: null, why: 'stalled', links: [], code: 'reduce-timeout', message: 'late' },
-      gen,
+      generation,
     ),
     [],
   )
@@ -155,11 +155,11 @@ test('a step that one member alone claims is repeated from the checkpoint, when 
 
 test('of two claims for the same number, which no other backs, the one of the newer generation wins', () => {
   const desk = runningDesk()
-  const older = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
+  const older = recordsAfter(desk.state.chain.head, desk.state.generation, 1)
   desk.lose('b')
   desk.join('b')
   desk.run('a', 'b')
-  const newer = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
+  const newer = recordsAfter(desk.state.chain.head, desk.state.generation, 1)
   desk.lose('b')
   desk.join('b')
   desk.answer('a', older)
@@ -202,7 +202,7 @@ test('a claim of another branch with the right number is a learner', () => {
 
 test('a claim many steps ahead of a fellow of its generation is not taken', () => {
   const desk = runningDesk()
-  const lie = recordsAfter(desk.state.chain.head, desk.state.gen, 5)
+  const lie = recordsAfter(desk.state.chain.head, desk.state.generation, 5)
   desk.say('a', {
     type: 'abort',
     step: 2,
@@ -220,32 +220,33 @@ test('a claim many steps ahead of a fellow of its generation is not taken', () =
 for (const [what, lie, problem] of [
   [
     'blocks that are counted already',
-    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, desk.state.chain.records[0]?.blocks),
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.generation, 1, desk.state.chain.records[0]?.blocks),
     /counted already/,
   ],
   [
     'a block twice',
-    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 2, [trainingBlock(1, 0), trainingBlock(1, 0)]),
+    (desk: Desk) =>
+      recordsAfter(desk.state.chain.head, desk.state.generation, 2, [trainingBlock(1, 0), trainingBlock(1, 0)]),
     /counted already/,
   ],
   [
     'blocks of an epoch that never comes',
-    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(9, 0)]),
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.generation, 1, [trainingBlock(9, 0)]),
     /does not exist/,
   ],
   [
     'blocks that the dataset does not have',
-    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [trainingBlock(0, 6)]),
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.generation, 1, [trainingBlock(0, 6)]),
     /does not exist/,
   ],
   [
     'a validation block',
-    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen, 1, [validationBlock(0)]),
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.generation, 1, [validationBlock(0)]),
     /does not exist/,
   ],
   [
     'a generation that never ran',
-    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1),
+    (desk: Desk) => recordsAfter(desk.state.chain.head, desk.state.generation + 7, 1),
     /generation 8, which never ran/,
   ],
 ] as const)
@@ -275,7 +276,7 @@ test('a member alone may come back further ahead than others that only fetched i
   desk.join('a')
   desk.run('a')
   desk.step(1)
-  const ahead = recordsAfter(desk.state.chain.head, desk.state.gen, 3)
+  const ahead = recordsAfter(desk.state.chain.head, desk.state.generation, 3)
   desk.checkpoint()
   desk.lose('a')
   desk.join('b')
@@ -301,7 +302,7 @@ test('everybody vanishing is waited for, and the work comes back with the first 
 
 test('when nobody comes back in time the run goes back to its checkpoint, with a new ballot and old counters', () => {
   const desk = runningDesk()
-  const { gen } = desk.state
+  const { generation } = desk.state
   desk.lose('a')
   desk.lose('b')
   desk.wait(60_000)
@@ -310,7 +311,7 @@ test('when nobody comes back in time the run goes back to its checkpoint, with a
     [0],
   )
   assert.equal(desk.state.chain.head.v, 0)
-  assert.ok(desk.state.gen > gen)
+  assert.ok(desk.state.generation > generation)
   assert.equal(desk.state.chain.doneIn(0), 0)
 })
 
@@ -326,7 +327,7 @@ test('a holder that returns after a rewind brings its branch back, in records th
   for (let v = 1; v <= 200; v++) desk.step(v)
   const {
     chain: { head: held },
-    gen,
+    generation,
   } = desk.state
   const left = Array.from({ length: 400 }, (_, i) => trainingBlock(0, i)).filter(
     (block) => !desk.state.chain.isDone(block),
@@ -335,7 +336,7 @@ test('a holder that returns after a rewind brings its branch back, in records th
   desk.wait(60_000)
   assert.equal(desk.state.chain.head.v, 0)
   desk.join('a')
-  desk.answer('a', recordsAfter(held, gen, 2, left), held)
+  desk.answer('a', recordsAfter(held, generation, 2, left), held)
   assert.equal(desk.state.chain.head.id, held.id)
   assert.deepEqual(
     desk.sent('form').map(({ target, records }) => [target.v, records.length]),
@@ -372,7 +373,7 @@ test('a new socket of a member in the ring opens a ballot, even before the old o
   assert.deepEqual(
     desk
       .sent('freeze')
-      .filter(({ gen }) => gen === desk.state.gen)
+      .filter(({ generation }) => generation === desk.state.generation)
       .map(({ to }) => to),
     ['a', 'b'],
   )
@@ -442,8 +443,8 @@ test('who gives up again and again is out, unless those it accused were gone ind
 test('a restarted coordinator raises its fence and waits for the last generation', () => {
   const desk = runningDesk()
   const restarted = new Desk({ minVolunteers: 2 }, desk)
-  assert.equal(restarted.state.owner, desk.state.owner + 1)
-  assert.equal(restarted.state.gen, desk.state.gen + 1)
+  assert.equal(restarted.state.fence, desk.state.fence + 1)
+  assert.equal(restarted.state.generation, desk.state.generation + 1)
   assert.equal(restarted.state.chain.head.id, desk.state.chain.head.id)
   restarted.join('a')
   restarted.answer('a', [])
@@ -454,7 +455,7 @@ test('a restarted coordinator raises its fence and waits for the last generation
 
 test('a journal with two names for one block leaves no epoch that never ends', () => {
   const desk = runningDesk({ epochs: 1 })
-  const [record] = recordsAfter(desk.state.chain.head, desk.state.gen, 1)
+  const [record] = recordsAfter(desk.state.chain.head, desk.state.generation, 1)
   const twice = desk.state.chain.records[0]?.blocks.map((block) => block.replace(':', ':0') as BlockId) ?? []
   const rest = desk.planned(2)
   applyEntry(
@@ -480,7 +481,7 @@ test('a confirmation of another version than the target starts nothing', () => {
 
 test('a claim that no honest member makes does not end the wait for a lost version', () => {
   const desk = runningDesk()
-  const lie = recordsAfter(desk.state.chain.head, desk.state.gen + 7, 1)
+  const lie = recordsAfter(desk.state.chain.head, desk.state.generation + 7, 1)
   desk.lose('a')
   desk.lose('b')
   desk.join('liar')

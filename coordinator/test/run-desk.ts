@@ -38,7 +38,7 @@ import {
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
 /** A member's message without the ballot, which is filled in. */
-export type Saying = Without<RunMessage, 'owner' | 'gen'>
+export type Saying = Without<RunMessage, 'fence' | 'generation'>
 
 export const hashOf = (text: string): Sha256 => digest(new TextEncoder().encode(text))
 const saltedHash = (bytes: string, salt: Sha256): Sha256 => hashOf(`${salt} ${bytes}`)
@@ -83,8 +83,8 @@ export class Desk {
     }
     this.entries.push(...(earlier?.entries ?? []))
     this.now = earlier?.now ?? 0
-    const owner = 1 + this.entries.filter(({ entry }) => entry.type === 'owner').length
-    this.entries.push({ entry: { type: 'owner', owner }, at: this.now })
+    const fence = 1 + this.entries.filter(({ entry }) => entry.type === 'fence').length
+    this.entries.push({ entry: { type: 'fence', fence }, at: this.now })
     this.state = replay(config, this.entries)
     this.feed({ type: 'coordinator-started', secret: 'desk' })
   }
@@ -176,9 +176,13 @@ export class Desk {
     this.feed({ type: 'member-lost', member: memberId(name), reason: 'the socket broke', expected: false })
   }
 
-  say(name: string, saying: Saying, gen = this.state.gen): readonly Effect[] {
-    const { owner } = this.state
-    return this.feed({ type: 'message', member: memberId(name), message: { owner, gen, ...saying } as RunMessage })
+  say(name: string, saying: Saying, generation = this.state.generation): readonly Effect[] {
+    const { fence } = this.state
+    return this.feed({
+      type: 'message',
+      member: memberId(name),
+      message: { fence, generation, ...saying } as RunMessage,
+    })
   }
 
   /** STATE of a member: nothing held, or the records since the committed version. */
@@ -193,13 +197,13 @@ export class Desk {
     by: string,
     blamed: string,
     why: BlameReason,
-    options: { readonly links?: readonly string[]; readonly gen?: number } = {},
+    options: { readonly links?: readonly string[]; readonly generation?: number } = {},
   ): readonly Effect[] {
     const links = (options.links ?? (isLinkTrouble(why) ? [blamed] : [])).map(memberId)
     return this.say(
       by,
       { type: 'abort', step: 1, blamed: memberId(blamed), why, links, code: 'link-lost', message: 'test' },
-      options.gen,
+      options.generation,
     )
   }
 
@@ -228,10 +232,10 @@ export class Desk {
 
   /** The record that all members of the running generation make of step v. */
   record(v: number, blocks: readonly BlockId[] = this.planned(v)): StepRecord {
-    const { gen, modeEpoch } = this.state
+    const { generation, modeEpoch } = this.state
     return {
       v,
-      gen,
+      generation,
       modeEpoch,
       kind: 'ring',
       blocks: [...blocks],
@@ -327,7 +331,7 @@ const SECOND_EPOCH = [0, 1, 2, 3, 4, 5].map((index) => trainingBlock(1, index))
  */
 export function recordsAfter(
   base: VersionRef,
-  gen: number,
+  generation: number,
   count: number,
   blocks: readonly BlockId[] = SECOND_EPOCH,
 ): StepRecord[] {
@@ -336,7 +340,7 @@ export function recordsAfter(
     const v = version.v + 1
     records.push({
       v,
-      gen,
+      generation,
       modeEpoch: 0,
       kind: 'ring',
       blocks: [blocks[records.length] ?? trainingBlock(0, v)],
@@ -344,7 +348,7 @@ export function recordsAfter(
       targets: 1,
       lossSum: 1,
       correct: 0,
-      gradDigest: hashOf(`${gen} ${v}`),
+      gradDigest: hashOf(`${generation} ${v}`),
     })
   }
   return records

@@ -188,7 +188,7 @@ test('one that comes back from a ring that went on without it leaves that ring, 
     desk.step(13)
     desk.join('c')
     assert.deepEqual(
-      desk.sent('freeze').map(({ to, gen }) => [to, gen]),
+      desk.sent('freeze').map(({ to, generation }) => [to, generation]),
       [['c', 2]],
     )
     desk.answer('c', desk.state.chain.records.slice(1, records), at(desk, 1))

@@ -18,7 +18,7 @@ const ids = (text: string): MemberId[] => [...text].map(memberId)
 
 function failed(pair: string, change: Partial<LinkFailure> = {}): LinkFailure {
   const [a = memberId(''), b = memberId('')] = ids(pair)
-  return { pair: [a, b], why: 'unopened', relayed: false, gen: 1, at: 0, ...change }
+  return { pair: [a, b], why: 'unopened', relayed: false, generation: 1, at: 0, ...change }
 }
 
 const verdictOf = (failures: readonly LinkFailure[], pair: string, now = 0) => {
@@ -39,28 +39,28 @@ describe('one link', () => {
   test('is bad when it broke twice, not when it broke once', () => {
     const once = [failed('ab', { why: 'silent' })]
     assert.equal(verdictOf(once, 'ab'), 'good')
-    assert.equal(verdictOf([...once, failed('ab', { why: 'closed', gen: 2 })], 'ab'), 'bad')
+    assert.equal(verdictOf([...once, failed('ab', { why: 'closed', generation: 2 })], 'ab'), 'bad')
   })
 
   test('is dead when the relay did not help', () => {
-    assert.equal(verdictOf([failed('ab'), failed('ab', { relayed: true, gen: 2 })], 'ab'), 'dead')
+    assert.equal(verdictOf([failed('ab'), failed('ab', { relayed: true, generation: 2 })], 'ab'), 'dead')
   })
 
   test('is counted once for a generation, although both ends report it', () => {
     const hindsight = { now: 0, halfLifeMs: HALF_LIFE }
     const first = noteFailure([], failed('ab', { why: 'silent' }), hindsight)
     assert.equal(noteFailure(first, failed('ba', { why: 'closed' }), hindsight).length, 1)
-    assert.equal(noteFailure(first, failed('ba', { why: 'closed', gen: 2 }), hindsight).length, 2)
+    assert.equal(noteFailure(first, failed('ba', { why: 'closed', generation: 2 }), hindsight).length, 2)
   })
 
   test('that opens again is believed after a while that doubles with every failure', () => {
     const [a, b] = [memberId('a'), memberId('b')]
     let failures: readonly LinkFailure[] = []
-    for (const [gen, wait] of [10_000, 20_000, 40_000].entries()) {
-      failures = noteFailure(failures, failed('ab', { gen, at: 0 }), { now: 0, halfLifeMs: HALF_LIFE })
+    for (const [generation, wait] of [10_000, 20_000, 40_000].entries()) {
+      failures = noteFailure(failures, failed('ab', { generation, at: 0 }), { now: 0, halfLifeMs: HALF_LIFE })
       assert.equal(cure(failures, a, b, wait - 1), undefined)
       failures = cure(failures, a, b, wait) ?? []
-      assert.deepEqual([failures.length, verdictOf(failures, 'ab')], [gen + 1, 'good'])
+      assert.deepEqual([failures.length, verdictOf(failures, 'ab')], [generation + 1, 'good'])
     }
   })
 
@@ -68,8 +68,8 @@ describe('one link', () => {
     const later = { now: 6 * HALF_LIFE, halfLifeMs: HALF_LIFE }
     assert.equal(noteFailure([failed('ab')], failed('cd', { at: later.now }), later).length, 1)
     let many: LinkFailure[] = []
-    for (let gen = 0; gen < 1000; gen++)
-      many = noteFailure(many, failed('ab', { gen }), { now: 0, halfLifeMs: HALF_LIFE })
+    for (let generation = 0; generation < 1000; generation++)
+      many = noteFailure(many, failed('ab', { generation }), { now: 0, halfLifeMs: HALF_LIFE })
     assert.equal(many.length, 256)
   })
 })
@@ -79,27 +79,30 @@ describe('one member', () => {
     badMember(failures, ids(members), { now, halfLifeMs: HALF_LIFE })
 
   test('is bad when its links with two others broke, one after the other', () => {
-    const breaks = [failed('ac', { why: 'closed' }), failed('bc', { why: 'silent', gen: 2 })]
+    const breaks = [failed('ac', { why: 'closed' }), failed('bc', { why: 'silent', generation: 2 })]
     assert.equal(judge(breaks, 'abc')?.id, 'c')
     assert.equal(judge(breaks, 'abc', 61_000), undefined, 'that was long ago')
   })
 
   test('is not bad for one bad link, nor for one bad moment of all its links', () => {
-    assert.equal(judge([failed('ac', { why: 'closed' }), failed('ac', { why: 'closed', gen: 2 })], 'abc'), undefined)
+    assert.equal(
+      judge([failed('ac', { why: 'closed' }), failed('ac', { why: 'closed', generation: 2 })], 'abc'),
+      undefined,
+    )
     assert.equal(judge([failed('ac', { why: 'closed' }), failed('bc', { why: 'closed' })], 'abc'), undefined)
   })
 
   test('is bad when it cannot link to three others, in a ring that has others to offer', () => {
-    const failures = [failed('ae'), failed('be', { gen: 2 }), failed('ce', { gen: 3 })]
+    const failures = [failed('ae'), failed('be', { generation: 2 }), failed('ce', { generation: 3 })]
     assert.equal(judge(failures.slice(0, 2), 'abcde'), undefined)
     const found = judge(failures, 'abcde')
     assert.deepEqual([found?.id, found?.why], ['e', 'it cannot link to 3 others'])
   })
 
   test('threat 37: in a ring of four is not bad because two others say so, but because three do, or because digests show it twice', () => {
-    const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'closed', gen: 2 })]
+    const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'closed', generation: 2 })]
     assert.equal(judge(said, 'abcd'), undefined)
-    assert.equal(judge([...said, failed('cd', { why: 'silent', gen: 3 })], 'abcd')?.id, 'd')
+    assert.equal(judge([...said, failed('cd', { why: 'silent', generation: 3 })], 'abcd')?.id, 'd')
     assert.equal(
       judge(
         said.map((failure) => ({ ...failure, proven: true })),
@@ -112,8 +115,8 @@ describe('one member', () => {
   test('threat 37: accusers of one network are one voice, unless the accused is of that network, too', () => {
     const said = [
       failed('ad', { why: 'refused' }),
-      failed('bd', { why: 'refused', gen: 2 }),
-      failed('cd', { why: 'refused', gen: 3 }),
+      failed('bd', { why: 'refused', generation: 2 }),
+      failed('cd', { why: 'refused', generation: 3 }),
     ]
     const judgeIn = (networks: Readonly<Record<string, string>>) =>
       badMember(said, ids('abcd'), { now: 0, halfLifeMs: HALF_LIFE, networkOf: (id) => networks[id] })
@@ -125,8 +128,8 @@ describe('one member', () => {
   test('is not bad for accusing: whoever accuses several is himself in all these pairs', () => {
     const failures = [
       failed('ax', { why: 'closed' }),
-      failed('bx', { why: 'closed', gen: 2 }),
-      failed('cx', { why: 'closed', gen: 3 }),
+      failed('bx', { why: 'closed', generation: 2 }),
+      failed('cx', { why: 'closed', generation: 3 }),
     ]
     assert.equal(judge(failures, 'abcx')?.id, 'x')
   })
@@ -187,7 +190,7 @@ describe('the order of a ring', () => {
   })
 })
 
-describe('a butterfly', () => {
+describe('a direct', () => {
   const links = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
     const { members: left, relayed, evicted } = linkAll(ids(members), (a, b) => givenVerdict(dead, bad, a, b))
     return { left: left.join(''), relayed, evicted }
@@ -246,9 +249,9 @@ test('a run whose link falls silent tries it once more before it is relayed', ()
 
 test('a run learns of several links from one ABORT, and from those that come late', () => {
   const desk = ringOf('abcde')
-  const { gen } = desk.state
+  const { generation } = desk.state
   desk.accuse('b', 'a', 'unopened', { links: ['a', 'c'] })
-  assert.deepEqual(desk.accuse('d', 'e', 'unopened', { gen }), [], 'a late ABORT opens no ballot')
+  assert.deepEqual(desk.accuse('d', 'e', 'unopened', { generation }), [], 'a late ABORT opens no ballot')
   answerAll(desk, 'abcde')
   assert.deepEqual(
     desk.state.health.linkFailures.map(({ pair }) => pair.join('')),

@@ -1,12 +1,12 @@
 // Which way gradients travel, and that the run does not flap between the two.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DEFAULT_TIMING, type RingHealth } from '@starling-grid/coordinator/run'
+import { DEFAULT_TIMING, type GenerationHealth } from '@starling-grid/coordinator/run'
 import { calmNeeded, countFallback, nextMode } from '../src/run/mode-policy.ts'
 
 const auto = { mode: 'auto', timing: DEFAULT_TIMING, roundSteps: 16 } as const
 
-function health(changed: Partial<RingHealth> = {}): RingHealth {
+function health(changed: Partial<GenerationHealth> = {}): GenerationHealth {
   return {
     consecutiveAborts: 0,
     ballots: [],
@@ -23,7 +23,7 @@ function health(changed: Partial<RingHealth> = {}): RingHealth {
     exchange: 'ring',
     measured: {},
     linkMs: new Map(),
-    butterflyDoubtedAt: undefined,
+    directDoubtedAt: undefined,
     formsForASecond: 0,
     ...changed,
   }

@@ -8,7 +8,7 @@ import { Desk } from './run-desk.ts'
 interface Restored {
   readonly desk: Desk
   /** of the coordinator that died with its disk */
-  readonly seen: { readonly owner: number; readonly gen: number }
+  readonly seen: { readonly fence: number; readonly generation: number }
   /** what its members held last, from the version on that the backup has */
   readonly base: VersionRef
   readonly records: readonly StepRecord[]
@@ -33,28 +33,28 @@ function restored(ring: readonly string[] = ['a', 'b'], options: ConstructorPara
   lost.step(2)
   again()
   for (const v of [3, 4]) lost.step(v)
-  const { owner, gen, chain } = lost.state
+  const { fence, generation, chain } = lost.state
   lost.entries.length = rows
   const desk = new Desk(config, lost)
-  return { desk, seen: { owner, gen }, base, records: chain.records.slice(1), head: chain.head }
+  return { desk, seen: { fence, generation }, base, records: chain.records.slice(1), head: chain.head }
 }
 
 const promises = (desk: Desk, name: string, seen: Restored['seen']) => desk.say(name, { type: 'promised', seen })
 
 test('a restored coordinator goes above what members promised in one ballot, once all had time to say so', () => {
   const { desk, seen } = restored()
-  const before = desk.state.gen
+  const before = desk.state.generation
   desk.join('a', 'b')
-  promises(desk, 'a', { ...seen, gen: seen.gen - 1 })
-  assert.equal(desk.state.gen, before, 'the other one may have heard of more')
+  promises(desk, 'a', { ...seen, generation: seen.generation - 1 })
+  assert.equal(desk.state.generation, before, 'the other one may have heard of more')
   promises(desk, 'b', seen)
-  assert.deepEqual(desk.journalled('ballot'), [{ type: 'ballot', gen: seen.gen + 1, after: 1 }])
-  assert.ok(desk.state.owner >= seen.owner)
+  assert.deepEqual(desk.journalled('ballot'), [{ type: 'ballot', generation: seen.generation + 1, after: 1 }])
+  assert.ok(desk.state.fence >= seen.fence)
   assert.deepEqual(
-    desk.sent('freeze').map(({ to, gen, committed }) => [to, gen, committed]),
+    desk.sent('freeze').map(({ to, generation, committed }) => [to, generation, committed]),
     [
-      ['a', seen.gen + 1, 1],
-      ['b', seen.gen + 1, 1],
+      ['a', seen.generation + 1, 1],
+      ['b', seen.generation + 1, 1],
     ],
   )
 })
@@ -62,21 +62,21 @@ test('a restored coordinator goes above what members promised in one ballot, onc
 test('owners that members heard of are exceeded, too, in the same append', () => {
   const { desk, seen } = restored()
   desk.join('a', 'b')
-  for (const name of ['a', 'b']) promises(desk, name, { ...seen, owner: 900 })
+  for (const name of ['a', 'b']) promises(desk, name, { ...seen, fence: 900 })
   assert.deepEqual(
     desk.effects.flatMap((effect) => (effect.type === 'journal' ? [effect.entries.map(({ type }) => type)] : [])),
-    [['owner', 'ballot']],
+    [['fence', 'ballot']],
   )
-  assert.equal(desk.state.owner, 901)
-  assert.deepEqual(new Set(desk.sent('freeze').map(({ owner }) => owner)), new Set([901]))
+  assert.equal(desk.state.fence, 901)
+  assert.deepEqual(new Set(desk.sent('freeze').map(({ fence }) => fence)), new Set([901]))
 })
 
 test('a number that was promised to the coordinator before is not used again', () => {
   const { desk } = restored()
   desk.join('a', 'b')
-  const { gen, owner } = desk.state
-  for (const name of ['a', 'b']) promises(desk, name, { owner: owner - 1, gen })
-  assert.equal(desk.state.gen, gen + 1)
+  const { generation, fence } = desk.state
+  for (const name of ['a', 'b']) promises(desk, name, { fence: fence - 1, generation })
+  assert.equal(desk.state.generation, generation + 1)
 })
 
 test('steps whose rows are lost are on the chain again when two members hold them, once each', () => {
@@ -136,11 +136,11 @@ test('after a restart in the middle the lost generations are still known', () =>
 test('a promise beyond every backup is a lie: it is refused, and no number is taken from it', () => {
   const { desk, seen } = restored()
   desk.join('a', 'b')
-  const { gen } = desk.state
-  promises(desk, 'a', { ...seen, gen: Number.MAX_SAFE_INTEGER })
+  const { generation } = desk.state
+  promises(desk, 'a', { ...seen, generation: Number.MAX_SAFE_INTEGER })
   assert.deepEqual(desk.refusals, ['a message-unexpected'])
   desk.wait(20_000)
-  assert.ok(desk.state.gen < gen + 3)
+  assert.ok(desk.state.generation < generation + 3)
 })
 
 test('a member that says so while a ring runs costs it no step, and three ballots a minute at most', () => {
@@ -151,7 +151,7 @@ test('a member that says so while a ring runs costs it no step, and three ballot
   const ballots = desk.journalled('ballot').length
   let opened = 0
   for (let second = 0; second < 60; second++) {
-    promises(desk, 'b', { owner: desk.state.owner, gen: desk.state.gen + 5 })
+    promises(desk, 'b', { fence: desk.state.fence, generation: desk.state.generation + 5 })
     desk.wait(500)
     for (let i = 0; i < 2 && desk.phase === 'ring'; i++) desk.step(desk.state.chain.head.v + 1)
     if (desk.phase === 'freeze') {
@@ -170,11 +170,11 @@ test('in async mode the numbers rise and the work goes on', () => {
   desk.join('a')
   desk.answer('a')
   assert.equal(desk.phase, 'async')
-  const { gen } = desk.state
-  promises(desk, 'a', { owner: desk.state.owner + 4, gen: gen + 7 })
+  const { generation } = desk.state
+  promises(desk, 'a', { fence: desk.state.fence + 4, generation: generation + 7 })
   assert.equal(desk.phase, 'async')
   assert.deepEqual(
-    desk.sent('async').map(({ to, owner, gen: number }) => [to, owner, number]),
-    [[memberId('a'), desk.state.owner, gen + 8]],
+    desk.sent('async').map(({ to, fence, generation: number }) => [to, fence, number]),
+    [[memberId('a'), desk.state.fence, generation + 8]],
   )
 })

@@ -117,13 +117,13 @@ test('a record that does not hold its planned blocks, or names another generatio
   const desk = ringOf(['a', 'b'])
   desk.hold('a', desk.record(1, desk.planned(1).slice(1)))
   assert.deepEqual(desk.refusals, ['a message-unexpected'])
-  desk.hold('a', { ...desk.record(1), gen: 99 })
+  desk.hold('a', { ...desk.record(1), generation: 99 })
   assert.deepEqual(desk.refusals, ['a message-unexpected'])
   desk.hold('a', desk.record(7, desk.planned(1)))
   assert.deepEqual(desk.refusals, ['a message-unexpected'])
 })
 
-test('shares follow measured speeds with the next plan, and hidden tabs get half', () => {
+test('assignments follow measured speeds with the next plan, and hidden tabs get half', () => {
   const desk = ringOf(['a', 'b'], { blocks: 300, batchBlocks: 3 })
   const speed = (name: string, samplesPerSecond: number, hidden = false) =>
     desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond, hidden })
@@ -137,15 +137,15 @@ test('shares follow measured speeds with the next plan, and hidden tabs get half
     return undefined
   }
   speed('a', 104)
-  assert.equal(commit(9)?.shares, undefined, 'some percent are no news')
+  assert.equal(commit(9)?.weights, undefined, 'some percent are no news')
   speed('a', 160)
   assert.deepEqual(
-    commit(40)?.shares,
+    commit(40)?.weights,
     desk.members.map((id) => (id === 'a' ? 160 : 100)),
   )
   speed('a', 160, true)
   assert.deepEqual(
-    commit(40)?.shares,
+    commit(40)?.weights,
     desk.members.map((id) => (id === 'a' ? 80 : 100)),
   )
 })
@@ -157,12 +157,12 @@ test('a member that says it is enormously fast gets twice what is usual among th
   desk.answer('a')
   desk.answer('b')
   desk.answer('liar')
-  assert.deepEqual(desk.sent('form')[0]?.shares, [100, 100, 200])
+  assert.deepEqual(desk.sent('form')[0]?.weights, [100, 100, 200])
   for (const name of ['a', 'b', 'liar']) desk.confirm(name)
   for (let v = 1; v <= 40; v++) {
     desk.now += 1000
     desk.step(v)
-    assert.ok(desk.sent('plan').every(({ shares }) => shares === undefined))
+    assert.ok(desk.sent('plan').every(({ weights }) => weights === undefined))
   }
 })
 
@@ -172,24 +172,24 @@ test('a member that is faster than twice what is usual gets what its committed s
   for (let v = 1; v <= 300; v++) {
     const { phase } = desk.state
     if (phase.type !== 'ring') break
-    const shares = phase.planShares.get(v) ?? phase.shares
+    const weights = phase.planWeights.get(v) ?? phase.weights
     const blocks = desk.planned(v).length
-    const part = (place: number): number =>
-      (blocks * (shares[place] ?? 0)) / shares.reduce((sum, share) => sum + share, 0)
+    const part = (rank: number): number =>
+      (blocks * (weights[rank] ?? 0)) / weights.reduce((sum, share) => sum + share, 0)
     // a step takes as long as its slowest member
-    desk.now += 1000 * Math.max(...desk.members.map((id, place) => (100 * part(place)) / (id === 'fast' ? 800 : 100)))
+    desk.now += 1000 * Math.max(...desk.members.map((id, rank) => (100 * part(rank)) / (id === 'fast' ? 800 : 100)))
     const record = { ...desk.record(v), samples: 100 * blocks }
     for (const id of desk.members) desk.hold(id, record)
   }
   const { phase } = desk.state
   assert.ok(phase.type === 'ring')
   assert.deepEqual(
-    [...phase.planShares.values()].at(-1),
+    [...phase.planWeights.values()].at(-1),
     desk.members.map((id) => (id === 'fast' ? 800 : 100)),
   )
 })
 
-test('a plan lasts about a minute, so that slow steps are not bound to old shares', () => {
+test('a plan lasts about a minute, so that slow steps are not bound to old assignments', () => {
   const desk = ringOf(['a', 'b'], { blocks: 300, batchBlocks: 3 })
   for (let v = 1; v <= 12; v++) {
     desk.now += 15_000
@@ -413,7 +413,7 @@ test('a round that is tried again leaves with its members what they learned from
   for (const name of ['a', 'b']) desk.confirm(name)
   const [start] = desk.sent('start')
   assert.deepEqual(start?.plan[0]?.blocks, planned, 'the set of blocks is the same (R12)')
-  const kept = new Map(desk.members.map((id, place) => [String(id), start?.plan[0]?.kept?.[place]]))
+  const kept = new Map(desk.members.map((id, rank) => [String(id), start?.plan[0]?.kept?.[rank]]))
   assert.deepEqual([...(kept.get('a') ?? []), ...(kept.get('b') ?? [])].sort(), planned.slice(3).sort())
   assert.equal(start?.plan[1]?.kept, undefined)
 })

@@ -36,7 +36,7 @@ const out = (desk: Desk): string[] =>
 const COMPUTING: Answer = { stage: 'computing' }
 const CONTRIBUTED: Answer = { stage: 'reducing', received: 3, waitsFor: [0] }
 
-for (const asked_ of ['ring', 'butterfly'] as const)
+for (const asked_ of ['ring', 'direct'] as const)
   for (const names of ['ab', 'abc', 'abcd'])
     test(`threat 36: of ${names.length} members, exchange ${asked_}, the one that computes while the others have contributed is left out by name`, () => {
       const desk = deskOf(names, { exchange: { asked: asked_, bytes: 0 } })
@@ -170,13 +170,13 @@ describe('threat 36: a member that says it contributed and holds frames back', (
   test('leaves a bad pair, which the next ring keeps apart, and pairs with others leave it out within a minute or so', () => {
     const desk = deskOf('abcd')
     const stallOf = (culprit: string): Record<string, Answer> => {
-      const place = desk.members.indexOf(memberId(culprit))
+      const rank = desk.members.indexOf(memberId(culprit))
       return Object.fromEntries(
         desk.members.map((id, i) => [
           id,
           {
             stage: 'reducing',
-            received: i === (place + 1) % desk.members.length ? 1 : 4,
+            received: i === (rank + 1) % desk.members.length ? 1 : 4,
             waitsFor: [(i + desk.members.length - 1) % desk.members.length],
           },
         ]),
@@ -216,7 +216,7 @@ describe('threat 36: a member that says it contributed and holds frames back', (
   })
 
   test('in direct exchange the pairs are those that wait for a member which waits for no other', () => {
-    const desk = deskOf('abcd', { exchange: { asked: 'butterfly', bytes: 0 } })
+    const desk = deskOf('abcd', { exchange: { asked: 'direct', bytes: 0 } })
     const [a, b, c, d] = [0, 1, 2, 3]
     stall(desk, {
       a: { stage: 'reducing', waitsFor: [b, c, d] },
@@ -225,7 +225,7 @@ describe('threat 36: a member that says it contributed and holds frames back', (
       d: { stage: 'reducing', waitsFor: [a, b] },
     })
     assert.deepEqual(out(desk), ['b'], 'one that has all and does not hold it')
-    const other = deskOf('abcd', { exchange: { asked: 'butterfly', bytes: 0 } })
+    const other = deskOf('abcd', { exchange: { asked: 'direct', bytes: 0 } })
     stall(other, {
       a: { stage: 'reducing', waitsFor: [b, c] },
       b: { stage: 'reducing', waitsFor: [a] },

@@ -40,14 +40,14 @@ function random(seed: number): (below: number) => number {
 class Journal {
   readonly rows: JournalRow[] = []
   readonly #below: (below: number) => number
-  #gen = 0
+  #generation = 0
   #versions: VersionRef[] = [config.genesis]
   #checkpoints: VersionRef[] = [config.genesis]
   #reserved = 0
 
   constructor(seed: number, length: number) {
     this.#below = random(seed)
-    this.#add({ type: 'owner', owner: 1 })
+    this.#add({ type: 'fence', fence: 1 })
     while (this.rows.length < length) this.#next()
   }
 
@@ -63,7 +63,7 @@ class Journal {
     const blocks: BlockId[] = []
     for (let v = this.#head.v; blocks.length < count; v++)
       blocks.push(trainingBlock(Math.floor(v / BLOCKS), v % BLOCKS))
-    const records = recordsAfter(this.#head, this.#gen, count, blocks)
+    const records = recordsAfter(this.#head, this.#generation, count, blocks)
     for (const record of records) this.#versions.push(extend(this.#head, record))
     return records
   }
@@ -80,7 +80,7 @@ class Journal {
     if (dice < 70)
       return this.#add({
         type: 'start',
-        gen: ++this.#gen,
+        generation: ++this.#generation,
         members: this.#members(),
         records: this.#records(this.#below(2)),
       })
@@ -102,10 +102,10 @@ class Journal {
   }
 
   #ballot(): void {
-    const after = this.#gen
+    const after = this.#generation
     const skipped = this.#below(3)
-    this.#gen += 1 + skipped
-    this.#add({ type: 'ballot', gen: this.#gen, ...(skipped > 0 ? { after } : {}) })
+    this.#generation += 1 + skipped
+    this.#add({ type: 'ballot', generation: this.#generation, ...(skipped > 0 ? { after } : {}) })
   }
 
   #checkpoint(): void {
@@ -122,7 +122,7 @@ class Journal {
     const to = this.#checkpoints.at(-1 - this.#below(this.#below(20) === 0 ? 7 : 2)) ?? config.genesis
     this.#versions = this.#versions.slice(0, to.v + 1)
     this.#checkpoints = this.#checkpoints.filter(({ v }) => v <= to.v)
-    this.#add({ type: 'rewind', to, ...(this.#below(3) === 0 ? { final: true, gen: this.#gen } : {}) })
+    this.#add({ type: 'rewind', to, ...(this.#below(3) === 0 ? { final: true, generation: this.#generation } : {}) })
   }
 
   #damaged(): void {
@@ -135,10 +135,11 @@ class Journal {
 
 /** All that applyEntry writes, in no form of the snapshot's. */
 function durable(state: RunState) {
-  const { owner, gen, checkpoints, mode, modeEpoch, modeReason, leasesReserved, quarantined, restorations } = state
-  const { validated, finished, abandoned, rings, chain, lostGens, forgottenGen } = state
+  const { fence, generation, checkpoints, mode, modeEpoch, modeReason, leasesReserved, quarantined, restorations } =
+    state
+  const { validated, finished, abandoned, rings, chain, lostGenerations, forgottenGeneration } = state
   return {
-    numbers: { owner, gen, mode, modeEpoch, modeReason, leasesReserved, restorations, finished },
+    numbers: { fence, generation, mode, modeEpoch, modeReason, leasesReserved, restorations, finished },
     epochs: state.config.epochs,
     head: chain.head,
     base: chain.base,
@@ -151,8 +152,8 @@ function durable(state: RunState) {
     validated,
     abandoned,
     rings,
-    lostGens,
-    forgottenGen,
+    lostGenerations,
+    forgottenGeneration,
   }
 }
 
@@ -214,7 +215,7 @@ test('a damaged snapshot is refused with what is wrong, and the state of another
       { code: 'journal-damaged', message: text },
     )
   refused({ ...run, form: 2 }, /expected a snapshot of form 1, got form 2; start the version/)
-  refused({ ...run, gen: -1 }, /gen must be >= 0, got -1/)
+  refused({ ...run, generation: -1 }, /generation must be >= 0, got -1/)
   refused(undefined, /a snapshot in the journal/)
   refused({ ...run, chain: { ...run.chain, records: run.chain.records.slice(1) } }, /cannot follow version/)
   refused({ ...run, chain: { ...run.chain, head: { v: run.chain.head.v, id: config.genesis.id } } }, /lead to version/)

@@ -12,7 +12,7 @@ export interface OpenedState {
 }
 
 const JOB = jobId('digits-1')
-const owner = (fence: number): JournalRow => ({ at: TAKEN_AT, entry: { type: 'owner', owner: fence } })
+const fence = (fence: number): JournalRow => ({ at: TAKEN_AT, entry: { type: 'fence', fence: fence } })
 const TAKEN_AT = 1000.5
 const takeOver = (store: StateStore, job = JOB): Promise<readonly JournalRow[]> =>
   store.takeOver(job, TAKEN_AT, (rows) => rows)
@@ -21,7 +21,7 @@ const recordOf = (v: number): StepRecord =>
   recordsAfter({ v: v - 1, id: versionId('0') }, 1, 1, [trainingBlock(0, v)])[0] ?? assert.fail()
 /** What a store makes of a snapshot does not depend on what is in it. */
 const SNAPSHOT = row({ type: 'snapshot', run: { form: 1 } as WrittenRun, shown: {} })
-const ballot = (gen: number): JournalRow => ({ at: 2000.5 + gen, entry: { type: 'ballot', gen } })
+const ballot = (generation: number): JournalRow => ({ at: 2000.5 + generation, entry: { type: 'ballot', generation } })
 
 export function stateStoreSuite(where: string, open: () => Promise<OpenedState>): void {
   const opened = async (): Promise<StateStore> => {
@@ -49,8 +49,8 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     await takeOver(store, jobId('another'))
     await store.append(JOB, 1, [])
     await store.append(JOB, 1, [ballot(2)])
-    assert.deepEqual(await store.load(JOB), [owner(1), ballot(1), ballot(2)])
-    assert.deepEqual(await store.load(jobId('another')), [owner(1)])
+    assert.deepEqual(await store.load(JOB), [fence(1), ballot(1), ballot(2)])
+    assert.deepEqual(await store.load(jobId('another')), [fence(1)])
   })
 
   test(`${where}: nothing is appended to a job that was not taken over`, async () => {
@@ -65,7 +65,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     await takeOver(store)
     await assert.rejects(store.append(JOB, 1, [ballot(1), ballot(2)]), { code: 'lease-stale' })
     await store.append(JOB, 2, [ballot(3)])
-    assert.deepEqual(await store.load(JOB), [owner(1), owner(2), ballot(3)])
+    assert.deepEqual(await store.load(JOB), [fence(1), fence(2), ballot(3)])
   })
 
   test(`${where}: a take-over reads every row that was committed before its own, whenever it was loaded before`, async () => {
@@ -73,7 +73,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     await takeOver(store)
     await store.load(JOB)
     await store.append(JOB, 1, [ballot(1)])
-    assert.deepEqual(await takeOver(store), [owner(1), ballot(1), owner(2)])
+    assert.deepEqual(await takeOver(store), [fence(1), ballot(1), fence(2)])
   })
 
   test(`${where}: of coordinators that take over at once, each has a number of its own, and the last one owns the job`, async () => {
@@ -81,7 +81,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     const seen = await Promise.all([takeOver(store), takeOver(store), takeOver(store)])
     assert.deepEqual(
       seen.map((rows) => rows.at(-1)),
-      [owner(1), owner(2), owner(3)],
+      [fence(1), fence(2), fence(3)],
     )
     await assert.rejects(store.append(JOB, 2, [ballot(1)]), { code: 'lease-stale' })
     await store.append(JOB, 3, [ballot(1)])
@@ -96,23 +96,23 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
       if (fence === 1) await store.append(JOB, fence, [kept])
     }
     assert.deepEqual((await takeOver(store)).length, 7)
-    assert.deepEqual(await store.load(JOB), [owner(1), kept, ballot(101), owner(51)])
+    assert.deepEqual(await store.load(JOB), [fence(1), kept, ballot(101), fence(51)])
   })
 
   test(`${where}: an owner that raises its own number goes on with it, and its old one is worth nothing (I7)`, async () => {
     const store = await opened()
     await takeOver(store)
-    await store.append(JOB, 1, [{ at: 1, entry: { type: 'owner', owner: 900 } }, ballot(7)])
+    await store.append(JOB, 1, [{ at: 1, entry: { type: 'fence', fence: 900 } }, ballot(7)])
     await assert.rejects(store.append(JOB, 1, [ballot(8)]), { code: 'lease-stale' })
     await store.append(JOB, 900, [ballot(8)])
-    assert.deepEqual((await takeOver(store)).at(-1), owner(901))
+    assert.deepEqual((await takeOver(store)).at(-1), fence(901))
   })
 
   test(`${where}: the number of a coordinator is the second of its start, so that a restored journal gives none again (I7)`, async () => {
     const store = await opened()
     const rows = await store.takeOver(JOB, 1_800_000_000_500, (all) => all)
-    assert.deepEqual(rows.at(-1)?.entry, { type: 'owner', owner: 1_800_000_000 })
-    assert.deepEqual((await takeOver(store)).at(-1), owner(1_800_000_001), 'also when a clock goes back')
+    assert.deepEqual(rows.at(-1)?.entry, { type: 'fence', fence: 1_800_000_000 })
+    assert.deepEqual((await takeOver(store)).at(-1), fence(1_800_000_001), 'also when a clock goes back')
   })
 
   test(`${where}: a take-over whose reader fails writes nothing, and the owner before goes on`, async () => {
@@ -125,19 +125,19 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
       /^Error: record 44/,
     )
     await store.append(JOB, 1, [ballot(1)])
-    assert.deepEqual(await store.load(JOB), [owner(1), ballot(1)])
+    assert.deepEqual(await store.load(JOB), [fence(1), ballot(1)])
   })
 
   test(`${where}: rows that the caller changes afterwards do not change the journal`, async () => {
     const store = await opened()
     const members: string[] = ['a']
-    const row = { at: 1, entry: { type: 'start', gen: 1, members, records: [] } } as unknown as JournalRow
+    const row = { at: 1, entry: { type: 'start', generation: 1, members, records: [] } } as unknown as JournalRow
     await takeOver(store)
     await store.append(JOB, 1, [row])
     members.push('b')
     assert.equal(
       JSON.stringify((await store.load(JOB))[1]?.entry),
-      '{"type":"start","gen":1,"members":["a"],"records":[]}',
+      '{"type":"start","generation":1,"members":["a"],"records":[]}',
     )
   })
 
@@ -146,8 +146,8 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     await store.createJob({ id: jobId('another'), description: '{}' })
     await takeOver(store, jobId('another'))
     await takeOver(store)
-    const [first, second, third, other] = [recordOf(1), recordOf(2), recordOf(3), { ...recordOf(2), gen: 9 }]
-    await store.append(JOB, 1, [ballot(1), row({ type: 'start', gen: 1, members: [], records: [first] })])
+    const [first, second, third, other] = [recordOf(1), recordOf(2), recordOf(3), { ...recordOf(2), generation: 9 }]
+    await store.append(JOB, 1, [ballot(1), row({ type: 'start', generation: 1, members: [], records: [first] })])
     await store.append(JOB, 1, [row({ type: 'commit', records: [second, third] })])
     await store.append(JOB, 1, [row({ type: 'rewind', to: { v: 1, id: versionId('1') } })])
     await store.append(JOB, 1, [row({ type: 'commit', records: [other] }), SNAPSHOT, ballot(2)])
@@ -157,7 +157,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual(await store.records(JOB, 1, 2), [first, other])
     assert.deepEqual(await store.records(JOB, 3, 2), [third])
     assert.deepEqual([await store.records(JOB, 4, 2), await store.records(jobId('another'), 1, 9)], [[], []])
-    assert.deepEqual(await store.load(jobId('another')), [owner(1)])
+    assert.deepEqual(await store.load(jobId('another')), [fence(1)])
     assert.deepEqual((await takeOver(store))[0], SNAPSHOT)
   })
 

@@ -18,7 +18,7 @@ function twoSteps(): SumStep[] {
   let version = ZERO
   return SUMS.map((sum, i) => {
     const gradDigest = digest(new Uint8Array(sum.buffer))
-    const kind = { v: i + 1, gen: 1, modeEpoch: 0, kind: 'ring' } as const
+    const kind = { v: i + 1, generation: 1, modeEpoch: 0, kind: 'ring' } as const
     const record: StepRecord = { ...kind, blocks: [], samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest }
     version = extend(version, record)
     return { record, version }

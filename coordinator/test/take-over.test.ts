@@ -154,10 +154,10 @@ test('after SIGKILL the next start goes on at once', { timeout: 60_000 }, async 
   first.child.kill('SIGKILL')
   await first.ended
   const claimed = performance.now()
-  const owner = await FolderOwner.claim(dataDir, { takeOver: false, onDisplaced: () => undefined })
+  const fence = await FolderOwner.claim(dataDir, { takeOver: false, onDisplaced: () => undefined })
   const waited = performance.now() - claimed
   assert.ok(waited < 2000, `waited ${waited} ms for a dead process`)
-  await owner.release()
+  await fence.release()
   const second = spawnCoordinator(['--json', '--port', String(port), '--data-dir', dataDir, '--token', TOKEN])
   assert.equal((await second.listening()).port, port)
 })
@@ -214,7 +214,7 @@ test(
     rowOf(torn, '{"type":"comm')
     const record = {
       v: 7,
-      gen: 1,
+      generation: 1,
       modeEpoch: 0,
       kind: 'ring',
       blocks: ['0:0'],

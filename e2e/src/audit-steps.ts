@@ -19,7 +19,7 @@ import {
   type StepRecord,
   systemClock,
 } from '@starling-grid/protocol'
-import { Batches, Compute, HeldVersion, Shards, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
+import { Batches, Compute, LocalVersion, Shards, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
 import type { Grid } from './grid.ts'
 
 export interface StepsAudited {
@@ -28,7 +28,7 @@ export interface StepsAudited {
   /** of these, the ones that are not what their record says; and steps whose sum no volunteer kept */
   readonly auditFailed: number
   /**
-   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of guests
+   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of off-ring members
    */
   readonly auditSkipped: number
   /** largest ‖recomputed − committed‖ / ‖committed‖ of a step's gradient; null: none was computed again */
@@ -93,7 +93,7 @@ export function joinedAudits(all: readonly StepsAudited[]): StepsAudited {
 }
 
 interface Desk {
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   readonly compute: Compute
   readonly audit: StepAudit
   /** id of the last record's version, whether its parameters are known or not */
@@ -114,7 +114,7 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
   const { optimizer, clipNorm, local, blockSamples, batchBlocks, encoding = 'f32', precision = 'f32' } = terms
   const spec = parseModelSpec(terms.model)
   const host = createNodeHost({ coordinatorUrl: grid.direct, executor: kind })
-  const held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
+  const held = new LocalVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
   const version = genesis(terms.id, terms.modelHash, terms.seed)
   held.adoptInitial(version, terms.seed)
   const compute = new Compute(await host.createExecutor(spec, blockSamples), held, systemClock)

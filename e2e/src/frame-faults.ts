@@ -46,7 +46,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     type: 'partial',
     change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(Number.NaN))]),
   },
-  /** partial sums that are finite and far larger than anybody's; only owners in a butterfly see whose they are */
+  /** partial sums that are finite and far larger than anybody's; only owners in a direct exchange see whose they are */
   'send-huge': {
     type: 'partial',
     change: inARow((frame) => [withPayload(frame, (payload) => new Float32Array(payload.buffer).fill(1e20))]),

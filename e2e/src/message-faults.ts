@@ -140,7 +140,7 @@ function withRecord(change: (record: StepRecord) => StepRecord): (message: ToCoo
 function claiming(more: (last: StepRecord) => readonly StepRecord[]): Fault['change'] {
   return ({ message, n, lieInNextClaim }, number) => {
     if (n !== number || message.type !== 'held') return [message]
-    const { owner, gen, record } = message
+    const { fence, generation, record } = message
     lieInNextClaim((state) =>
       state.claim === null ? state : { ...state, claim: prolonged(state.claim, record, more) },
     )
@@ -148,8 +148,8 @@ function claiming(more: (last: StepRecord) => readonly StepRecord[]): Fault['cha
       message,
       {
         type: 'abort',
-        owner,
-        gen,
+        fence,
+        generation,
         step: record.v + 1,
         blamed: null,
         why: 'stalled',

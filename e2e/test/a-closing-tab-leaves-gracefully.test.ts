@@ -19,7 +19,7 @@ test('a tab that closes leaves gracefully, and the others go on', { timeout: 300
     await grid.watch.waitFor(
       'a ring with the tab',
       ({ run }) =>
-        run?.phase === 'ring' && run.members.some((member) => member.client === 'tab' && member.position !== null),
+        run?.phase === 'ring' && run.members.some((member) => member.client === 'tab' && member.rank !== null),
     )
     await page.close({ runBeforeUnload: true })
     const departure = await grid.watch.waitFor('the departure', ({ run }) => run?.departed[0])

@@ -10,14 +10,14 @@ import { OwnWindow } from './window-of-its-own.ts'
 /** Far more than the test needs: the run is stopped. */
 const STEPS = 5000
 /**
- * Between a share as its speed gives it and half of it; speeds move on by some percent from the plan that had the
+ * Between an assignment as its speed gives it and half of it; speeds move on by some percent from the plan that had the
  * share.
  */
 const BETWEEN = 0.72
 
 function members(run: RunView | undefined): { readonly tab: MemberView; readonly node: MemberView } | undefined {
   const [tab, node] = (['tab', 'node'] as const).map((client) =>
-    run?.members.find((member) => member.client === client && member.share !== null),
+    run?.members.find((member) => member.client === client && member.fraction !== null),
   )
   return tab && node && { tab, node }
 }
@@ -27,11 +27,11 @@ function partOfItsSpeed(run: RunView | undefined): number {
   const both = members(run)
   if (both === undefined) return Number.NaN
   const { tab, node } = both
-  return ((tab.share ?? 0) / (node.share ?? 0)) * (node.samplesPerSecond / tab.samplesPerSecond)
+  return ((tab.fraction ?? 0) / (node.fraction ?? 0)) * (node.samplesPerSecond / tab.samplesPerSecond)
 }
 
 test(
-  'a tab whose window is minimized gets half the share and twice the lease, and both back when it is seen again',
+  'a tab whose window is minimized gets half the assignment and twice the lease, and both back when it is seen again',
   { timeout: 400_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
@@ -54,10 +54,10 @@ test(
       }
       await grid.watch.waitFor('a share by its speed', settled(false))
       await window.minimize()
-      const hidden = await grid.watch.waitFor('half the share', settled(true))
+      const hidden = await grid.watch.waitFor('half the assignment', settled(true))
       assert.equal(hidden.leaseMs, 2 * lease)
       await window.restore()
-      const seen = await grid.watch.waitFor('its whole share again', settled(false))
+      const seen = await grid.watch.waitFor('its whole assignment again', settled(false))
       assert.equal(seen.leaseMs, lease)
       assert.equal(grid.watch.run?.departed.length, 0, 'it never left')
     } finally {

@@ -19,8 +19,7 @@ test(
       grid.addVolunteer({ name: 'newcomer', executor: 'reference' })
       const joined = await grid.watch.waitFor(
         'a ring of three',
-        ({ run }) =>
-          run?.phase === 'ring' && run.members.filter(({ position }) => position !== null).length === 3 && run,
+        ({ run }) => run?.phase === 'ring' && run.members.filter(({ rank }) => rank !== null).length === 3 && run,
       )
       assert.ok(joined.version.v < STEPS)
       assert.equal(joined.checkpoint, null, 'the coordinator has nothing to give')

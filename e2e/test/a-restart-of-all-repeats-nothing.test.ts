@@ -163,7 +163,7 @@ for (const [who, openStore] of Object.entries(STORES)) {
         const records = await allRecords(id, async (path) =>
           (await fetch(`${coordinator.url}${path}`, { headers })).json(),
         )
-        const generations = new Set(records.filter(({ v }) => v <= held).map(({ gen }) => gen))
+        const generations = new Set(records.filter(({ v }) => v <= held).map(({ generation }) => generation))
         assert.equal(generations.size, 1, 'the steps of the first visit are those of its only generation')
         await second.volunteer.stop()
         await second.ended

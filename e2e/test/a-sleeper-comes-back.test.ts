@@ -56,7 +56,7 @@ class Sleep implements Play {
       const { ring } = member.core
       if (this.#sleeper === undefined && ring?.members.length === 3 && ring.flight?.step === STEP)
         this.#sleeps(world, member)
-      else if (member === this.#sleeper && (ring?.gen ?? 0) > this.#generation) this.isBack = true
+      else if (member === this.#sleeper && (ring?.generation ?? 0) > this.#generation) this.isBack = true
     }
   }
 

@@ -33,8 +33,7 @@ test(
       newcomer.kill('SIGCONT')
       const joined = await grid.watch.waitFor(
         'a ring of three',
-        ({ run }) =>
-          run?.phase === 'ring' && run.members.filter(({ position }) => position !== null).length === 3 && run,
+        ({ run }) => run?.phase === 'ring' && run.members.filter(({ rank }) => rank !== null).length === 3 && run,
       )
       assert.ok(joined.generation > before.generation)
     } finally {

@@ -6,7 +6,7 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 6
-/** ms for a sample: a block of 8 takes about 100 ms, a share of 12 blocks more than a second */
+/** ms for a sample: a block of 8 takes about 100 ms, an assignment of 12 blocks more than a second */
 const MS_PER_SAMPLE = 12
 
 test(
@@ -30,7 +30,7 @@ test(
       const run = await finishesWhole(grid, job, STEPS)
       const events = grid.watch.events.map(({ text }) => text).join('\n')
       assert.equal(run.checkpoint?.members, 3, `nobody is left out for being slow:\n${events}`)
-      assert.match(events, /^snail is slower than planned: others take blocks of its share$/m)
+      assert.match(events, /^snail is slower than planned: others take blocks of its assignment$/m)
     } finally {
       await grid.stop()
     }

@@ -25,11 +25,11 @@ test(
           entry: FAULTY,
           env: { STARLING_FAULT: SLOW, STARLING_CACHE: join(grid.dataDir, 'cache', name) },
         })
-      const [, , guest] = ['one', 'two', 'guest'].map(start)
+      const [, , offRing] = ['one', 'two', 'off-ring'].map(start)
       await grid.watch.waitFor('some steps of three', ({ run }) => (run?.version.v ?? 0) >= 2)
-      guest?.kill('SIGTERM')
-      assert.equal(await guest?.ended, 0)
-      start('guest')
+      offRing?.kill('SIGTERM')
+      assert.equal(await offRing?.ended, 0)
+      start('off-ring')
       const run = await grid.watch.waitFor(
         'the end of the training',
         ({ run }) => run?.phase === 'finished' && run,
@@ -42,7 +42,7 @@ test(
       )
       assert.equal(run.checkpoint?.agreeing, run.checkpoint?.members, 'every replica is bit-identical')
       const events = grid.watch.events.map(({ text }) => text).join('\n')
-      assert.match(events, /^guest goes on from version \d+, which it kept$/m)
+      assert.match(events, /^off-ring member goes on from version \d+, which it kept$/m)
       assert.equal(run.checkpoint?.members, 3, events)
     } finally {
       await grid.stop()

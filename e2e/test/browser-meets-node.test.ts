@@ -28,7 +28,7 @@ test(
       const ring = await grid.watch.waitFor(
         'a ring of three',
         ({ run }) =>
-          run?.phase === 'ring' && run.members.filter((member) => member.position !== null).length === 3 && run.members,
+          run?.phase === 'ring' && run.members.filter((member) => member.rank !== null).length === 3 && run.members,
       )
       assert.deepEqual(new Set(ring.map((member) => member.client)), new Set(['tab', 'node']))
       assert.deepEqual(new Set(ring.map((member) => member.adapter?.executor)), new Set(['webgpu', 'reference']))

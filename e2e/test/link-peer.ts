@@ -149,7 +149,7 @@ async function runRing(
   const gradient = Float32Array.from({ length: floats }, (_, i) => valueOf(index, i))
   const reduces = Array.from(
     { length: rounds },
-    (_, step) => new RingReduce({ generation: 1, step, position: { index, size }, length: floats }),
+    (_, step) => new RingReduce({ generation: 1, step, world: { rank: index, size }, length: floats }),
   )
   let sending = Promise.resolve()
   const send = (frames: readonly Frame[]): void => {

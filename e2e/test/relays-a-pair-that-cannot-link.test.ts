@@ -22,7 +22,7 @@ test('a pair that cannot link is relayed and the run goes on in ring mode', { ti
     const relayed = run.members.filter((member) => member.relayed)
     assert.equal(relayed.length, 1, 'one link of the ring is marked')
     assert.ok(
-      run.members.every(({ position }) => position !== null),
+      run.members.every(({ rank }) => rank !== null),
       'nobody was left out',
     )
     assert.ok(

@@ -1,4 +1,4 @@
-// Every member killed at every point of a step and of a ballot, in rings and butterflies of 2, 3 and 4: the step
+// Every member killed at every point of a step and of a ballot, in rings and direct exchanges of 2, 3 and 4: the step
 // commits or is done again, each block is counted once, and all that live hold the same bytes. The simulation's
 // invariants are checked after every event.
 import assert from 'node:assert/strict'
@@ -31,7 +31,7 @@ function dieIn(cell: Cell): number {
 
 for (const [exchange, plural] of [
   ['ring', 'rings'],
-  ['butterfly', 'butterflies'],
+  ['direct', 'direct exchanges'],
 ] as const)
   for (const size of [2, 3, 4]) {
     const cells = [...deathMatrix(exchange)].filter((cell) => cell.size === size)

@@ -46,7 +46,7 @@ class Outage implements Play {
 }
 
 const SEEDS = Number(process.env['STARLING_SEEDS'] ?? 1000)
-const GUEST_SEEDS = 40
+const OFF_RING_SEEDS = 40
 
 describe(`${SEEDS} simulated runs under faults`, () => {
   let all: Campaign
@@ -87,7 +87,7 @@ describe(`${SEEDS} simulated runs under faults`, () => {
     'give leases back whose blocks cannot be had': 'gaveBack',
     'report files that cannot be read': 'unreadable',
     'get blocks back when their file is whole again': 'restorations',
-    'exchange gradients in a butterfly': 'butterflySteps',
+    'exchange gradients in a direct': 'directSteps',
     'relay a link that does not work': 'relayedFrames',
     'move blocks from members that are behind to others': 'movedBlocks',
     'keep what inner steps of a round learned from when it is tried again': 'resumedBlocks',
@@ -104,11 +104,11 @@ describe(`${SEEDS} simulated runs under faults`, () => {
   for (const [what, count] of Object.entries(rare)) test(what, () => assert.ok(all.counts[count] > 0))
 })
 
-test('members that cannot be in the ring are its guests: what they computed is in it once (A1)', () => {
-  const guests = campaign(1, GUEST_SEEDS, { guests: true })
-  const [first] = guests.failures
-  assert.equal(first, undefined, first === undefined ? '' : explain(first, { guests: true }))
-  assert.ok(guests.counts.guestBlocks > 0)
+test('members that cannot be in the ring are its off-ring members: what they computed is in it once (A1)', () => {
+  const offRing = campaign(1, OFF_RING_SEEDS, { offRing: true })
+  const [first] = offRing.failures
+  assert.equal(first, undefined, first === undefined ? '' : explain(first, { offRing: true }))
+  assert.ok(offRing.counts.offRingBlocks > 0)
 })
 
 test('without any socket for half the time of R6, members lose no step that two hold, and nothing is rewound', () => {

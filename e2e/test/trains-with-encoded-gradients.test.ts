@@ -48,7 +48,7 @@ test(
 const { description } = await adapterEnvironment()
 const skip = description.startsWith('none') && `no adapter: ${description}`
 
-for (const exchange of ['ring', 'butterfly'] as const)
+for (const exchange of ['ring', 'direct'] as const)
   test(
     `in a ${exchange} a member that may encode on its adapter, and measures whether that pays, trains with one that cannot, and both end bit-identical`,
     { timeout: 300_000, skip },

@@ -11,7 +11,7 @@ export interface StepRecord {
   /** the version that this step makes */
   readonly v: number
   /** generation of the ring (ring) or ballot in force (async) */
-  readonly gen: number
+  readonly generation: number
   readonly modeEpoch: number
   readonly kind: 'ring' | 'round' | 'async'
   readonly blocks: readonly BlockId[]
@@ -28,7 +28,7 @@ export interface StepRecord {
 export const StepRecordSchema = Type.Unsafe<StepRecord>(
   strict({
     v: Count,
-    gen: Count,
+    generation: Count,
     modeEpoch: Count,
     kind: Type.Union([Type.Literal('ring'), Type.Literal('round'), Type.Literal('async')]),
     blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
@@ -55,9 +55,9 @@ export function genesis(job: JobId, modelHash: string, seed: number): VersionRef
 
 /** id(v) = SHA-256(id(v−1) ‖ r(v)), the record in a fixed field order. */
 export function recordId(parent: VersionId, record: StepRecord): VersionId {
-  const { v, gen, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest } = record
+  const { v, generation, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest } = record
   return hashText(
-    JSON.stringify([parent, v, gen, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest]),
+    JSON.stringify([parent, v, generation, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest]),
   )
 }
 

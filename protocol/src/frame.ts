@@ -4,7 +4,7 @@
 //           4  u32 type (FRAME_TYPES)
 //           8  u32 generation
 //          12  u32 step     (heartbeat: its number on this link)
-//          16  u32 bucket   (reduce: its index; manifest: place of its author; chunk, hashes: length of the whole)
+//          16  u32 bucket   (reduce: its index; manifest: rank of its author; chunk, hashes: length of the whole)
 //          20  u32 hop      (reduce and manifest: hops travelled; heartbeat: 0 asks, 1 answers; others: 0)
 //          24  u32 offset   (reduce: first element inside the bucket; chunk: first byte; others: 0)
 //          28  u32 length   (payload bytes)
@@ -27,7 +27,7 @@ export const FRAME_TYPES = {
   partial: 3,
   /** all-gather: final sums of one chunk */
   reduced: 4,
-  /** JSON: one member's share of a step */
+  /** JSON: one member's contribution of a step */
   manifest: 5,
   /** JSON: request for a version or a reduced gradient */
   fetch: 6,

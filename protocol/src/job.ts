@@ -19,8 +19,8 @@ export type GradientEncoding = Static<typeof GradientEncodingSchema>
 const PrecisionSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16')])
 export type Precision = Static<typeof PrecisionSchema>
 
-/** Which way a step's gradients take: around the ring, or from each member to each (a butterfly). */
-export const ExchangeSchema = Type.Union([Type.Literal('ring'), Type.Literal('butterfly')])
+/** Which way a step's gradients take: around the ring, or from each member to each (a direct exchange). */
+export const ExchangeSchema = Type.Union([Type.Literal('ring'), Type.Literal('direct')])
 export type Exchange = Static<typeof ExchangeSchema>
 
 const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })

@@ -1,7 +1,7 @@
 // Bounds of sizes and times, each with its unit and its reason. `npm run docs` writes them into docs/PROTOCOL.md.
 
 /** Version of the protocol. Raised when an older client or coordinator could misread a newer one. */
-export const PROTOCOL_VERSION = 4
+export const PROTOCOL_VERSION = 5
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024
@@ -31,8 +31,8 @@ export const MAX_NAME_LENGTH = 40
 export const MAX_REFUSALS = 64
 /** Members of one ring: a full round of 2(N−1) hops stays below a second at 10 ms a hop. */
 export const MAX_RING_MEMBERS = 32
-/** Members of a butterfly: each has 15 links, the number that a tab sustains beside its work. */
-export const MAX_BUTTERFLY_MEMBERS = 16
+/** Members of a direct exchange: each has 15 links, the number that a tab sustains beside its work. */
+export const MAX_DIRECT_MEMBERS = 16
 /** Volunteers connected to one coordinator. */
 export const MAX_VOLUNTEERS = 5000
 /** Blocks in one record: a global batch of 256, or several batches of a local round, within MAX_MANIFEST_BYTES. */

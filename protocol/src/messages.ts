@@ -9,7 +9,7 @@ import type { BlockId, JobId } from './ids.ts'
 import { ExchangeSchema, JobTermsSchema } from './job.ts'
 import {
   FETCH_CHUNK_BYTES,
-  MAX_BUTTERFLY_MEMBERS,
+  MAX_DIRECT_MEMBERS,
   MAX_ICE_SERVERS,
   MAX_LINK_OPEN_MS,
   MAX_NAME_LENGTH,
@@ -39,8 +39,8 @@ const Text = Type.String({ maxLength: 400 })
 const Hex = (bytes: number) => Type.String({ pattern: `^[0-9a-f]{${2 * bytes}}$` })
 /** goes into a header (session-socket.ts) */
 const Token = Type.String({ minLength: 16, maxLength: 128, pattern: '^[A-Za-z0-9_-]+$' })
-/** owner: fence of the coordinator process (R3); gen: number of the ballot and of the generation that it forms (R2) */
-const ballot = { owner: Count, gen: Count }
+/** fence: number of the coordinator process (R3); generation: number of the ballot and of the generation that it forms (R2) */
+const ballot = { fence: Count, generation: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
 const PlanStepSchema = Type.Unsafe<PlanStep>(
   strict({
@@ -50,14 +50,14 @@ const PlanStepSchema = Type.Unsafe<PlanStep>(
   }),
 )
 /** Speed of each member in samples per second; a step is divided in these proportions. */
-const Shares = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS })
-/** Two places of the ring, in ascending order. */
+const Weights = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS })
+/** Two ranks, in ascending order. */
 const PairSchema = Type.Tuple([Count, Count])
-/** Links of a butterfly: one for every two members. */
-const MAX_PAIRS = (MAX_BUTTERFLY_MEMBERS * (MAX_BUTTERFLY_MEMBERS - 1)) / 2
+/** Links of a direct exchange: one for every two members. */
+const MAX_PAIRS = (MAX_DIRECT_MEMBERS * (MAX_DIRECT_MEMBERS - 1)) / 2
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
-/** Blocks of one step that pass from one member to another; both are named by their places in the ring. */
-const ShareMoveSchema = strict({
+/** Blocks of one step that pass from one member to another; both are named by their ranks. */
+const AssignmentMoveSchema = strict({
   from: Count,
   to: Count,
   blocks: BlockIdsSchema({ minItems: 1, maxItems: MAX_STEP_BLOCKS }),
@@ -172,7 +172,7 @@ const toCoordinator = {
     ...ballot,
     salt: Sha256Schema,
     digest: Type.Union([Sha256Schema, Type.Null()]),
-    linked: Type.Array(MemberIdSchema, { maxItems: MAX_BUTTERFLY_MEMBERS }),
+    linked: Type.Array(MemberIdSchema, { maxItems: MAX_DIRECT_MEMBERS }),
   }),
   /** the member holds the target version whole and its links are open (R7, R8) */
   confirm: strict({ type: literal('confirm'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
@@ -185,11 +185,11 @@ const toCoordinator = {
     step: Count,
     blamed: Type.Union([MemberIdSchema, Type.Null()]),
     why: BlameReasonSchema,
-    links: Type.Array(MemberIdSchema, { maxItems: MAX_BUTTERFLY_MEMBERS - 1 }),
+    links: Type.Array(MemberIdSchema, { maxItems: MAX_DIRECT_MEMBERS - 1 }),
     code: ErrorCodeSchema,
     message: Text,
   }),
-  /** the member's share takes longer than planned; other members may take blocks that it has not begun (R12) */
+  /** the member's assignment takes longer than planned; other members may take blocks that it has not begun (R12) */
   behind: strict({ type: literal('behind'), ...ballot, step: Count }),
   /** answer to `hold`; `open`: it waits for `moved`; `left`: blocks not begun; `blockMs`: time of one block in ms */
   progress: strict({
@@ -201,7 +201,7 @@ const toCoordinator = {
     left: Count,
     blockMs: Type.Number({ minimum: 0, maximum: 1e9 }),
   }),
-  /** answer to `inquire`: stage of the step, number of frames received, places whose frames are missing (R17) */
+  /** answer to `inquire`: stage of the step, number of frames received, ranks whose frames are missing (R17) */
   standing: strict({
     type: literal('standing'),
     ...ballot,
@@ -210,8 +210,8 @@ const toCoordinator = {
     received: Count,
     waitsFor: Type.Array(Count, { maxItems: MAX_RING_MEMBERS }),
   }),
-  /** answer to `guest`: the member accepts these blocks in a manifest from now on (A1) */
-  'guest-known': strict({ type: literal('guest-known'), ...ballot, id: Count }),
+  /** answer to `off-ring`: the member accepts these blocks in a manifest from now on (A1) */
+  'off-ring-known': strict({ type: literal('off-ring-known'), ...ballot, id: Count }),
   /** answer to `release`: blocks that the member has not begun and will not begin (R12) */
   released: strict({
     type: literal('released'),
@@ -267,7 +267,7 @@ const toVolunteer = {
   welcome: strict({
     type: literal('welcome'),
     session: Token,
-    owner: Count,
+    fence: Count,
     signallingPath: Type.String({ maxLength: 200 }),
     iceServers: IceServersSchema,
     /** time for a link to open in ms; absent: LINK_OPEN_MS */
@@ -292,8 +292,8 @@ const toVolunteer = {
     type: literal('form'),
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
-    shares: Shares,
-    /** pairs of places whose link the coordinator relays (R18) */
+    weights: Weights,
+    /** pairs of ranks whose link the coordinator relays (R18) */
     relayed: Type.Array(PairSchema, { maxItems: MAX_PAIRS }),
     /** algorithm of the exchange, with the reason; absent: ring */
     exchange: Type.Optional(strict({ type: ExchangeSchema, reason: Text })),
@@ -317,7 +317,7 @@ const toVolunteer = {
     ...ballot,
     v: Count,
     salt: Sha256Schema,
-    peers: Type.Array(MemberIdSchema, { maxItems: MAX_BUTTERFLY_MEMBERS }),
+    peers: Type.Array(MemberIdSchema, { maxItems: MAX_DIRECT_MEMBERS }),
   }),
   /** to a newcomer while the ring runs: fetch this version from the members that keep copies (R7) */
   prefetch: strict({
@@ -344,36 +344,36 @@ const toVolunteer = {
   }),
   /** all members confirmed: contribute from step `after.v + 1` on (R8, R9) */
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
-  /** further steps of the generation (R12, R13); `shares`: their new division, when speeds changed */
-  plan: strict({ type: literal('plan'), ...ballot, steps: Plan, shares: Type.Optional(Shares) }),
+  /** further steps of the generation (R12, R13); `weights`: their new division, when speeds changed */
+  plan: strict({ type: literal('plan'), ...ballot, steps: Plan, weights: Type.Optional(Weights) }),
   /** a member is behind in this step: report progress, and do not contribute before `moved` (R12) */
   hold: strict({ type: literal('hold'), ...ballot, step: Count, round: Count }),
   /** the step takes too long: report `standing` and continue (R17) */
   inquire: strict({ type: literal('inquire'), ...ballot, step: Count }),
   /** give up at most `count` blocks that the member has not begun (R12) */
   release: strict({ type: literal('release'), ...ballot, step: Count, round: Count, count: Count }),
-  /** end of a round of `hold`: these blocks changed members; contribute when the share is done (R12) */
+  /** end of a round of `hold`: these blocks changed members; contribute when the assignment is done (R12) */
   moved: strict({
     type: literal('moved'),
     ...ballot,
     step: Count,
     round: Count,
-    moves: Type.Array(ShareMoveSchema, { maxItems: MAX_STEP_BLOCKS }),
+    moves: Type.Array(AssignmentMoveSchema, { maxItems: MAX_STEP_BLOCKS }),
   }),
-  /** the member at this place will contribute these blocks of guests in a later step (A1) */
-  guest: strict({
-    type: literal('guest'),
+  /** the member of this rank will contribute these blocks of off-ring members in a later step (A1) */
+  'off-ring': strict({
+    type: literal('off-ring'),
     ...ballot,
     id: Count,
-    place: Count,
+    rank: Count,
     blocks: BlockIdsSchema({ minItems: 1, maxItems: MAX_STEP_BLOCKS }),
     samples: Count,
     targets: Count,
     lossSum: FiniteNumber,
     correct: Count,
   }),
-  /** all members answered `guest-known`: fetch this sum of guests and contribute it (A1) */
-  'guest-take': strict({ type: literal('guest-take'), ...ballot, id: Count }),
+  /** all members answered `off-ring-known`: fetch this sum of off-ring members and contribute it (A1) */
+  'off-ring-take': strict({ type: literal('off-ring-take'), ...ballot, id: Count }),
   /** begin no step after this one: the members change at that border, so no work is lost (R2) */
   until: strict({ type: literal('until'), ...ballot, step: Count }),
   /** the chain is committed up to this version (R11) */
@@ -400,7 +400,7 @@ const toVolunteer = {
   }),
   /** async mode: ask for leases (A5) */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
-  /** leases for one push and the base version to pull; `guest`: beside a ring, where the base is a checkpoint (A1) */
+  /** leases for one push and the base version to pull; `off-ring`: beside a ring, where the base is a checkpoint (A1) */
   grant: strict({
     type: literal('grant'),
     ...ballot,
@@ -408,7 +408,7 @@ const toVolunteer = {
     base: VersionRefSchema,
     leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }),
     deadlineMs: Count,
-    guest: Type.Optional(Type.Boolean()),
+    offRing: Type.Optional(Type.Boolean()),
   }),
   /** no work at present, with the reason */
   wait: strict({ type: literal('wait'), reason: Text }),
@@ -453,13 +453,13 @@ export type ToVolunteer = { [K in keyof typeof toVolunteer]: Static<(typeof toVo
 export type MessageTo<K extends keyof typeof toVolunteer> = Static<(typeof toVolunteer)[K]>
 export type MessageFrom<K extends keyof typeof toCoordinator> = Static<(typeof toCoordinator)[K]>
 export type Claim = Static<typeof ClaimSchema>
-export type ShareMove = Static<typeof ShareMoveSchema>
+export type AssignmentMove = Static<typeof AssignmentMoveSchema>
 export type Consumed = Static<typeof ConsumedSchema>
 /** One step of a plan: its global batch, to be split over the members. */
 export interface PlanStep {
   readonly step: number
   readonly blocks: readonly BlockId[]
-  /** by place in the ring: blocks that members keep from an interrupted local round (A7) */
+  /** by rank: blocks that members keep from an interrupted local round (A7) */
   readonly kept?: readonly (readonly BlockId[])[]
 }
 export type LeaseToken = Static<typeof LeaseTokenSchema>
@@ -484,7 +484,7 @@ export const PushSchema = strict({
 })
 export type Push = Static<typeof PushSchema>
 
-/** A member's share of one step; it travels with the sums, so that all members build the same record. */
+/** A member's assignment of one step; it travels with the sums, so that all members build the same record. */
 export const ManifestSchema = Type.Unsafe<Manifest>(
   strict({
     blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),

@@ -47,12 +47,12 @@ export function nextBlocks(
 }
 
 /**
- * Whole blocks for each member, in ring order, proportional to `shares` (largest remainder; ties to the earlier
+ * Whole blocks for each member, in ring order, proportional to `assignments` (largest remainder; ties to the earlier
  * member). All members compute the same split from the same START.
  */
-export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[]): BlockId[][] {
-  const total = shares.reduce((sum, share) => sum + share, 0)
-  const exact = shares.map((share) => (total > 0 ? (blocks.length * share) / total : blocks.length / shares.length))
+export function splitBlocks(blocks: readonly BlockId[], weights: readonly number[]): BlockId[][] {
+  const total = weights.reduce((sum, weight) => sum + weight, 0)
+  const exact = weights.map((weight) => (total > 0 ? (blocks.length * weight) / total : blocks.length / weights.length))
   const counts = exact.map(Math.floor)
   const byRemainder = exact
     .map((value, i) => ({ i, remainder: value - Math.floor(value) }))
@@ -70,33 +70,33 @@ export function splitBlocks(blocks: readonly BlockId[], shares: readonly number[
 }
 
 /**
- * The shares of a planned step: each member keeps the blocks that it learned from (A7) and gets the rest of its part
+ * The assignments of a planned step: each member keeps the blocks that it learned from (A7) and gets the rest of its part
  * from the other blocks.
  */
-export function sharesOfStep(
+export function assignmentsOfStep(
   { blocks, kept }: { readonly blocks: readonly BlockId[]; readonly kept?: readonly (readonly BlockId[])[] },
   parts: readonly number[],
 ): BlockId[][] {
   const even = splitBlocks(blocks, parts)
   if (kept === undefined) return even
   const taken = new Set(kept.flat())
-  const wants = even.map((share, place) => Math.max(0, share.length - (kept[place]?.length ?? 0)))
+  const wants = even.map((weight, rank) => Math.max(0, weight.length - (kept[rank]?.length ?? 0)))
   const rest = splitBlocks(
     blocks.filter((block) => !taken.has(block)),
     wants,
   )
-  return parts.map((_, place) => blocks.filter((block) => kept[place]?.includes(block) || rest[place]?.includes(block)))
+  return parts.map((_, rank) => blocks.filter((block) => kept[rank]?.includes(block) || rest[rank]?.includes(block)))
 }
 
 /**
- * The shares of a step after blocks of it changed members; a move of a block from where it is not changes nothing
+ * The assignments of a step after blocks of it changed members; a move of a block from where it is not changes nothing
  * (R12).
  */
-export function sharesAfter(
-  shares: readonly (readonly BlockId[])[],
+export function assignmentsAfter(
+  weights: readonly (readonly BlockId[])[],
   moves: readonly { readonly from: number; readonly to: number; readonly blocks: readonly BlockId[] }[],
 ): BlockId[][] {
-  const now = shares.map((share) => [...share])
+  const now = weights.map((weight) => [...weight])
   for (const { from, to, blocks } of moves) {
     const moving = blocks.filter((block) => now[from]?.includes(block))
     if (now[to] === undefined || from === to) continue
@@ -106,9 +106,9 @@ export function sharesAfter(
   return now
 }
 
-/** Every planned block is in exactly one of the shares, and nothing else is: no block has two contributors (R12). */
-export function isPartition(planned: readonly BlockId[], shares: readonly (readonly BlockId[])[]): boolean {
-  const all = shares.flat()
+/** Every planned block is in exactly one of the assignments, and nothing else is: no block has two contributors (R12). */
+export function isPartition(planned: readonly BlockId[], weights: readonly (readonly BlockId[])[]): boolean {
+  const all = weights.flat()
   const given = new Set(all)
   return all.length === planned.length && planned.every((block) => given.has(block))
 }

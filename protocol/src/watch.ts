@@ -33,14 +33,14 @@ export interface MemberView {
   readonly activity: string
   readonly samplesPerSecond: number
   /** position in the running ring, or null */
-  readonly position: number | null
+  readonly rank: number | null
   /** of each step that the ring makes now: the part that is planned for it, 0…1; null outside the ring */
-  readonly share: number | null
+  readonly fraction: number | null
   /** a tab in the background: half the share, twice the lease */
   readonly hidden: boolean
   /** ms that a lease lasts that it gets now */
   readonly leaseMs: number
-  /** its link to the next member of the ring, or in a butterfly to any behind it, goes through the coordinator (R18) */
+  /** its link to the next member of the ring, or in a direct exchange to any behind it, goes through the coordinator (R18) */
   readonly relayed: boolean
   readonly bytesSent: number
   readonly bytesReceived: number
@@ -87,7 +87,7 @@ export interface RunView {
   readonly exchange: {
     readonly type: Exchange
     readonly reason: string
-    readonly costs: { readonly ring: number; readonly butterfly: number } | null
+    readonly costs: { readonly ring: number; readonly direct: number } | null
   } | null
   readonly modeEpoch: number
   readonly generation: number

@@ -21,7 +21,7 @@ const ROOT = genesis(jobId('job'), 'f'.repeat(64), 7)
 function record(v: number, change: Partial<StepRecord> = {}): StepRecord {
   return {
     v,
-    gen: 1,
+    generation: 1,
     modeEpoch: 0,
     kind: 'ring',
     blocks: [trainingBlock(0, v)],
@@ -52,7 +52,7 @@ test('records whose numbers have a gap, repeat or begin elsewhere make no versio
 test('a version is its number and its whole past: every field of every record is in its name', () => {
   const version = fold(ROOT, [record(1), record(2)]) ?? assert.fail()
   const changes: Partial<StepRecord>[] = [
-    { gen: 2 },
+    { generation: 2 },
     { modeEpoch: 1 },
     { kind: 'round' },
     { blocks: [] },

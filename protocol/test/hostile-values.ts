@@ -127,13 +127,13 @@ export class Stranger {
   }
 
   #changedList(list: readonly unknown[]): unknown[] {
-    const place = this.below(list.length + 1)
-    const one = list[place] ?? null
+    const rank = this.below(list.length + 1)
+    const one = list[rank] ?? null
     return this.pick<() => unknown[]>(
       [
-        () => list.toSpliced(place, 1),
-        () => list.toSpliced(place, 0, one),
-        () => list.with(Math.min(place, Math.max(0, list.length - 1)), this.#changedOnce(one)),
+        () => list.toSpliced(rank, 1),
+        () => list.toSpliced(rank, 0, one),
+        () => list.with(Math.min(rank, Math.max(0, list.length - 1)), this.#changedOnce(one)),
         () => new Array<unknown>(3000).fill(one),
       ].slice(list.length === 0 ? 3 : 0),
     )()

@@ -16,7 +16,7 @@ const MOST_TIMES = 25
 const ID = 'a'.repeat(64)
 const record = (v: number, blocks: number): object => ({
   v,
-  gen: 1,
+  generation: 1,
   modeEpoch: 0,
   kind: 'ring',
   blocks: Array.from({ length: blocks }, (_, i) => `0:${i}`),
@@ -26,7 +26,7 @@ const record = (v: number, blocks: number): object => ({
   correct: 0,
   gradDigest: ID,
 })
-const state = (claim: unknown): string => JSON.stringify({ type: 'state', job: 'a', owner: 1, gen: 5, claim })
+const state = (claim: unknown): string => JSON.stringify({ type: 'state', job: 'a', fence: 1, generation: 5, claim })
 const claimOf = (records: readonly object[]): string => state({ base: { v: 0, id: ID }, records })
 const LARGEST = claimOf(Array.from({ length: 128 }, (_, i) => record(i + 1, 240)))
 const many = (count: number, value: unknown): Record<string, unknown> =>
@@ -87,7 +87,7 @@ test('threat 24: a message of any other kind is refused for its size before it i
     for (const text of [long, wide]) assert.equal(outcome(text), 'message-too-large', type)
   }
   assert.equal(outcome(`{"x":${'0'.repeat(MAX_PLAIN_MESSAGE_BYTES)},"type":"state"}`), 'message-too-large')
-  const held = { type: 'held', job: 'a', owner: 1, gen: 5, record: record(1, 1024) }
+  const held = { type: 'held', job: 'a', fence: 1, generation: 5, record: record(1, 1024) }
   assert.equal(outcome(JSON.stringify(held)), 'taken')
 })
 

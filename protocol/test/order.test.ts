@@ -6,8 +6,8 @@ import {
   epochOrder,
   isPartition,
   nextBlocks,
-  sharesAfter,
-  sharesOfStep,
+  assignmentsAfter,
+  assignmentsOfStep,
   splitBlocks,
   trainingBlock,
 } from '@starling-grid/protocol'
@@ -44,16 +44,19 @@ test('shares of a step hold every block once, by largest remainder, ties to the 
 })
 
 test('a step that is tried again leaves with each member what it learned from, and splits the rest (A7)', () => {
-  const shares = sharesOfStep({ blocks: SEVEN, kept: [blocksOf(4, 2, 5, 0), []] }, [1, 1])
+  const shares = assignmentsOfStep({ blocks: SEVEN, kept: [blocksOf(4, 2, 5, 0), []] }, [1, 1])
   assert.deepEqual(shares, [blocksOf(0, 5, 2, 4), blocksOf(3, 1, 6)])
   assert.ok(isPartition(SEVEN, shares))
 })
 
 test('a move takes blocks from the share that has them; from another, or to no member, it changes nothing', () => {
   const shares = [blocksOf(0, 1), blocksOf(2)]
-  assert.deepEqual(sharesAfter(shares, [{ from: 0, to: 1, blocks: blocksOf(1, 2) }]), [blocksOf(0), blocksOf(2, 1)])
-  assert.deepEqual(sharesAfter(shares, [{ from: 0, to: 2, blocks: blocksOf(1) }]), shares)
-  assert.deepEqual(sharesAfter(shares, [{ from: 1, to: 1, blocks: blocksOf(2) }]), shares)
+  assert.deepEqual(assignmentsAfter(shares, [{ from: 0, to: 1, blocks: blocksOf(1, 2) }]), [
+    blocksOf(0),
+    blocksOf(2, 1),
+  ])
+  assert.deepEqual(assignmentsAfter(shares, [{ from: 0, to: 2, blocks: blocksOf(1) }]), shares)
+  assert.deepEqual(assignmentsAfter(shares, [{ from: 1, to: 1, blocks: blocksOf(2) }]), shares)
 })
 
 test('a partition lacks no block, holds none twice and none beside the plan', () => {

@@ -38,9 +38,13 @@ function commentOf(comments: ReadonlyMap<string, string>, name: string): string 
 const isOfJob = ({ job }: Readonly<Record<string, unknown>>): boolean => job === JobIdSchema
 
 function fieldsOf({ properties = {}, required = [] }: Schema): string {
-  const isBallot = 'owner' in properties && 'gen' in properties
+  const isBallot = 'fence' in properties && 'generation' in properties
   // fields that the page explains once
-  const common = new Set(['type', ...(isBallot ? ['owner', 'gen'] : []), ...(isOfJob(properties) ? ['job'] : [])])
+  const common = new Set([
+    'type',
+    ...(isBallot ? ['fence', 'generation'] : []),
+    ...(isOfJob(properties) ? ['job'] : []),
+  ])
   const fields = Object.keys(properties)
     .filter((name) => !common.has(name))
     .map((name) => (required.includes(name) ? name : `${name}?`))

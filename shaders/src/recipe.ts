@@ -30,7 +30,7 @@ export interface MatrixBinding extends NamedBinding {
   readonly rows: number
   readonly columns: number
   /** what `x_put` does to a result before it stores it */
-  readonly finish?: Finish
+  readonly finish?: Epilogue
   /** `x_add` comes to every element once in a run */
   readonly covers?: boolean
   /**
@@ -43,7 +43,7 @@ export interface MatrixBinding extends NamedBinding {
  * The epilogue of a result: the sum with the binding `residual`, then the activation; or, of a gradient, the derivative
  * of an activation, read off its output in the binding `activated`. Both bindings are matrices of the result's sizes.
  */
-export interface Finish {
+export interface Epilogue {
   readonly residual?: boolean
   readonly activation?: Activation | undefined
   readonly derivative?: Activation

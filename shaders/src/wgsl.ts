@@ -2,7 +2,7 @@
 // Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix
 // product).
 
-import type { ArrayBinding, Binding, Constant, Finish, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
+import type { ArrayBinding, Binding, Constant, Epilogue, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
 import { rewriteStorage, type StorageAccess } from './storage-access.ts'
 
 /** WebGPU's limit of workgroups in one dimension; larger dispatches are folded into a second one. */
@@ -185,7 +185,7 @@ function raggedPut(name: string, columns: number): string {
 }
 
 /** The activations' functions are in kernels/activations.wgsl. */
-function finisher(name: string, finish: Finish | undefined): string[] {
+function finisher(name: string, finish: Epilogue | undefined): string[] {
   if (finish?.derivative)
     return [
       `fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${finish.derivative}_back(v, activated_quad(r * activated_stride, c)); }`,

@@ -3,7 +3,7 @@ import type { Clock, VersionRef } from '@starling-grid/protocol'
 import { allFinite } from './floats.ts'
 import { GradientBuffers, type GradientLease } from './gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
-import type { HeldVersion } from './recovery/held-version.ts'
+import type { LocalVersion } from './recovery/local-version.ts'
 
 /** weight of the newest measurement in the moving average of speed */
 const NEWEST_WEIGHT = 0.2
@@ -30,7 +30,7 @@ interface Result {
 export class Compute {
   readonly executor: Executor
   readonly buffers: GradientBuffers
-  readonly #held: HeldVersion
+  readonly #held: LocalVersion
   readonly #clock: Clock
   #loaded: string | undefined
   #queue: Promise<unknown> = Promise.resolve()
@@ -38,7 +38,7 @@ export class Compute {
   samplesPerSecond = 0
   samplesComputed = 0
 
-  constructor(executor: Executor, held: HeldVersion, clock: Clock) {
+  constructor(executor: Executor, held: LocalVersion, clock: Clock) {
     this.#clock = clock
     this.executor = executor
     this.#held = held

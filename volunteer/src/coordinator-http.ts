@@ -172,9 +172,9 @@ export class CoordinatorHttp {
     })
   }
 
-  /** Σ gradients of guests that this member was given to contribute (A1). */
-  guestSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
-    return this.#get(`/api/jobs/${job}/guests/${id}`, { maxBytes: bytes })
+  /** Σ gradients of off-ring members that this member was given to contribute (A1). */
+  offRingSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
+    return this.#get(`/api/jobs/${job}/off-ring-sums/${id}`, { maxBytes: bytes })
   }
 
   #get(

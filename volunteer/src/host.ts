@@ -90,7 +90,7 @@ export interface VolunteerStatus {
   readonly job: { readonly name: string; readonly owner: string; readonly purpose: string } | null
   readonly adapter: Executor['adapter'] | null
   readonly mode: 'ring' | 'local' | 'async' | null
-  readonly ring: { readonly position: number; readonly size: number } | null
+  readonly ring: { readonly rank: number; readonly size: number } | null
   /** links to neighbours whose frames go through the coordinator, because no direct one opens */
   readonly relayedLinks: number
   /** own speed over the last steps, compute only */

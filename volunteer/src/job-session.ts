@@ -35,14 +35,14 @@ import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import type { VolunteerHost } from './host.ts'
 import { DEFAULT_LIMITS, executorBytes } from './own-limits.ts'
-import { HeldVersion } from './recovery/held-version.ts'
 import { KeptState } from './recovery/kept-state.ts'
+import { LocalVersion } from './recovery/local-version.ts'
 import { AsyncMode } from './sync/async-mode.ts'
+import { isRunOrder, GenerationRunner } from './sync/generation-runner.ts'
 import type { openLocalRounds } from './sync/local-round.ts'
-import type { MemberCore, RunOrder } from './sync/member-state.ts'
+import type { MemberCore, ControlMessage } from './sync/member-state.ts'
 import { claimOf, createMember, goOnFrom } from './sync/member.ts'
 import { pullRows } from './sync/pull-rows.ts'
-import { isRunOrder, RingMode } from './sync/ring-mode.ts'
 import { validateLeases } from './sync/validation.ts'
 import { toldAdapter } from './told-adapter.ts'
 
@@ -67,14 +67,20 @@ export interface JobSessionParts {
 const HEADER_BYTES = 1024 * 1024
 
 /** Orders that end what is under way: the others belong to a generation that goes on. */
-const ENDS_WORK: ReadonlySet<string> = new Set<RunOrder['type']>(['freeze', 'form', 'start', 'upload-request', 'async'])
+const ENDS_WORK: ReadonlySet<string> = new Set<ControlMessage['type']>([
+  'freeze',
+  'form',
+  'start',
+  'upload-request',
+  'async',
+])
 
 /** @throws GridError 'gradient-shape', 'gradient-not-finite' */
 function floatsOf(bytes: Uint8Array, length: number): Float32Array {
   if (bytes.byteLength !== Float32Array.BYTES_PER_ELEMENT * length)
     throw new GridError('gradient-shape', `a sum has ${length} floats, got ${bytes.byteLength} bytes`)
   const floats = new Float32Array(bytes.slice().buffer)
-  if (!allFinite(floats)) throw new GridError('gradient-not-finite', 'a sum of guests holds NaN or infinity')
+  if (!allFinite(floats)) throw new GridError('gradient-not-finite', 'a sum of off-ring members holds NaN or infinity')
   return floats
 }
 
@@ -131,14 +137,14 @@ export class JobSession {
   readonly spec: ModelSpec
   readonly core: MemberCore
   readonly compute: Compute
-  readonly ring: RingMode
+  readonly ring: GenerationRunner
   readonly #parts: JobSessionParts
-  readonly #held: HeldVersion
+  readonly #held: LocalVersion
   readonly #batches: Batches
   readonly #async: AsyncMode
   readonly #kept: KeptState
   /** of a ring (A1): its base is a checkpoint, of which rows are not served */
-  #isGuest = false
+  #isOffRing = false
   #isStopped = false
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
@@ -187,7 +193,7 @@ export class JobSession {
     this.#parts = parts
     const { clock } = parts.host
     const { optimizer, clipNorm, local, encoding = 'f32' } = terms
-    this.#held = new HeldVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
+    this.#held = new LocalVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held, clock)
     this.#batches = new Batches(
       terms,
@@ -214,7 +220,7 @@ export class JobSession {
         },
         local.fragments,
       )
-    this.ring = new RingMode({
+    this.ring = new GenerationRunner({
       clock,
       core: this.core,
       held: this.#held,
@@ -231,8 +237,8 @@ export class JobSession {
       onChange,
       onFatal,
       witness: parts.host.witness?.(terms),
-      guestSum: async (id) =>
-        floatsOf(await http.guestSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
+      offRingSum: async (id) =>
+        floatsOf(await http.offRingSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
@@ -250,7 +256,7 @@ export class JobSession {
       onFatal,
       onPushed: parts.onPushed,
       pull: (version, rows) =>
-        rows === undefined || this.#isGuest
+        rows === undefined || this.#isOffRing
           ? this.#pull(version)
           : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) }),
       push: (push, gradient) => http.push(terms.id, push, gradient),
@@ -344,7 +350,7 @@ export class JobSession {
   }
 
   #granted(grant: MessageTo<'grant'>): void {
-    this.#isGuest = grant.guest === true
+    this.#isOffRing = grant.offRing === true
     if (grant.modeEpoch === this.core.asyncEpoch) void this.#async.granted(grant).catch(this.#failed)
   }
 

@@ -32,7 +32,7 @@ const NOTHING: VolunteerStatus = {
   error: null,
 }
 
-export class StatusBoard {
+export class StatusReporter {
   readonly #show: (status: VolunteerStatus) => void
   #status = NOTHING
   #shownAt = Number.NEGATIVE_INFINITY
@@ -109,7 +109,7 @@ export class StatusBoard {
     this.#set({
       ...phaseOf(session),
       mode: modeOf(core) ?? this.#status.mode,
-      ring: core.ring === undefined ? null : { position: core.ring.position, size: core.ring.members.length },
+      ring: core.ring === undefined ? null : { rank: core.ring.rank, size: core.ring.members.length },
       relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,
       samplesCommitted: this.#earlierSamples + session.ring.samplesHeld + this.#pushedSamples,

@@ -24,7 +24,7 @@ import type { JobSession, JobSessionParts } from './job-session.ts'
 import { DEFAULT_LIMITS, UploadBudget } from './own-limits.ts'
 import { Preparation } from './preparation.ts'
 import { persistently } from './retry.ts'
-import { StatusBoard } from './status.ts'
+import { StatusReporter } from './status.ts'
 
 export interface VolunteerOptions {
   readonly name: string
@@ -59,7 +59,7 @@ class VolunteerLife implements Volunteer {
   readonly #host: VolunteerHost
   readonly #link: CoordinatorLink
   readonly #http: CoordinatorHttp
-  readonly #board: StatusBoard
+  readonly #board: StatusReporter
   readonly #end = new AbortController()
   #failure: unknown
   #ended: Promise<unknown> = Promise.resolve()
@@ -87,7 +87,7 @@ class VolunteerLife implements Volunteer {
     this.#host = host
     this.#beatAt = host.clock.wallTime()
     this.#once = options.once ?? false
-    this.#board = new StatusBoard(options.onStatus, host.clock)
+    this.#board = new StatusReporter(options.onStatus, host.clock)
     this.#link = new CoordinatorLink(host, options.name, {
       onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),

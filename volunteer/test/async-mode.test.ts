@@ -20,7 +20,7 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
-import { type Batch, type Executor, HeldVersion } from '@starling-grid/volunteer'
+import { type Batch, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import { AsyncMode } from '../src/sync/async-mode.ts'
 import { pullRows } from '../src/sync/pull-rows.ts'
@@ -36,8 +36,8 @@ const layout = parameterLayout(spec)
 const [table = assert.fail()] = embeddingTables(spec, layout)
 const grant: MessageTo<'grant'> = {
   type: 'grant',
-  owner: 1,
-  gen: 1,
+  fence: 1,
+  generation: 1,
   modeEpoch: 4,
   base: { v: 9, id: versionId('9'.repeat(64)) },
   deadlineMs: 1000,
@@ -97,7 +97,7 @@ function deskFor(
   ]
   const compute = new Compute(
     new TokenExecutor(),
-    new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }),
+    new LocalVersion({ spec, optimizer: { type: 'sgd', lr: 1 }, clipNorm: undefined }),
     systemClock,
   )
   const mode = new AsyncMode({

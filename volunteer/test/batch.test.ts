@@ -137,16 +137,16 @@ async function gradientOf(spec: ModelSpec, batches: Batches, blocks: readonly Bl
   return { gradient, sums: await executor.gradient(await batches.of(blocks), gradient) }
 }
 
-test('two shares add up to the gradient of one, with batch norm and dropout too', async () => {
+test('two assignments add up to the gradient of one, with batch norm and dropout too', async () => {
   const batches = await batchesOf()
   const whole = await gradientOf(MODEL, batches, BLOCKS)
-  const shares = [
+  const assignments = [
     await gradientOf(MODEL, batches, BLOCKS.slice(0, 1)),
     await gradientOf(MODEL, batches, BLOCKS.slice(1).reverse()),
   ]
-  const sum = whole.gradient.map((_, i) => shares.reduce((total, { gradient }) => total + (gradient[i] ?? 0), 0))
+  const sum = whole.gradient.map((_, i) => assignments.reduce((total, { gradient }) => total + (gradient[i] ?? 0), 0))
   expectClose(sum, whole.gradient, 1e-6, 'gradient')
-  expectClose([shares.reduce((total, { sums }) => total + sums.lossSum, 0)], [whole.sums.lossSum], 1e-6, 'loss')
+  expectClose([assignments.reduce((total, { sums }) => total + sums.lossSum, 0)], [whole.sums.lossSum], 1e-6, 'loss')
 })
 
 test('a block that does not fit at once is refused by a model that normalises over it', async () => {

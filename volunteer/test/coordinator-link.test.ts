@@ -28,7 +28,7 @@ function patientCoordinator(sides: Side[]): LinkHost {
       const welcome: ToVolunteer = {
         type: 'welcome',
         session: sessionOf(number),
-        owner: 1,
+        fence: 1,
         signallingPath: '/signalling',
         iceServers: [],
         job: null,

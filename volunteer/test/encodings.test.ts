@@ -125,9 +125,9 @@ test('top-k sends the largest, in the order of their places', () => {
     fc.property(
       fc.array(fc.float({ noNaN: true }), { minLength: 1, maxLength: 200, size: 'max' }),
       fc.double({ min: 0.01, max: 1, noNaN: true }),
-      (list, share) => {
+      (list, fraction) => {
         const values = Float32Array.from(list)
-        const k = topKCount(values.length, share)
+        const k = topKCount(values.length, fraction)
         const kept = new Float32Array(values.length)
         addTopK(encodeTopK(values, k), kept, k)
         const sizes = [...values].map(Math.abs).sort((a, b) => b - a)

@@ -17,15 +17,15 @@ const ANSWERS: readonly FrameType[] = ['chunk', 'hashes', 'refusal']
 /** In the ring a, b, c of generation 7. */
 function inRing() {
   const core = createMember(self, ZERO)
-  react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 7, committed: 0 } })
+  react(core, { type: 'order', order: { type: 'freeze', fence: 1, generation: 7, committed: 0 } })
   react(core, {
     type: 'order',
     order: {
       type: 'form',
-      owner: 1,
-      gen: 7,
+      fence: 1,
+      generation: 7,
       members: [before, self, after],
-      shares: [1, 1, 1],
+      weights: [1, 1, 1],
       relayed: [],
       committed: ZERO,
       records: [],
@@ -67,7 +67,7 @@ test('answers to a fetch are taken in the promised ballot, from any member', () 
 
 test('after a freeze nothing of the ring is taken any more, also what was sent before it', () => {
   const core = inRing()
-  react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 8, committed: 0 } })
+  react(core, { type: 'order', order: { type: 'freeze', fence: 1, generation: 8, committed: 0 } })
   for (const type of RING)
     for (const generation of [7, 8]) assert.equal(fateOf(core, before, { type, generation }), 'ignore')
   for (const type of ANSWERS)
@@ -79,6 +79,6 @@ test('after a freeze nothing of the ring is taken any more, also what was sent b
 
 test('a member that gave its generation up takes no more frames of it', () => {
   const core = inRing()
-  react(core, { type: 'trouble', gen: 7, blamed: before, why: 'silent', code: 'link-lost', message: 'gone' })
+  react(core, { type: 'trouble', generation: 7, blamed: before, why: 'silent', code: 'link-lost', message: 'gone' })
   for (const type of RING) assert.equal(fateOf(core, before, { type, generation: 7 }), 'ignore')
 })

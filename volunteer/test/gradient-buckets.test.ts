@@ -70,7 +70,7 @@ test('a bucket enters the ring only while its step is computed in the promised g
   const core: StepInFlight = {
     promised: 3,
     version: { v: 4, id: versionId('f'.repeat(64)) },
-    ring: { gen: 3, stage: 'running', flight: { step: 5, stage: 'computing' } },
+    ring: { generation: 3, stage: 'running', flight: { step: 5, stage: 'computing' } },
   }
   const { ring } = core
   assert.ok(ring?.flight !== undefined)
@@ -78,7 +78,7 @@ test('a bucket enters the ring only while its step is computed in the promised g
   const refused: readonly StepInFlight[] = [
     { ...core, ring: undefined },
     { ...core, promised: 4 },
-    { ...core, ring: { ...ring, gen: 4 } },
+    { ...core, ring: { ...ring, generation: 4 } },
     { ...core, ring: { ...ring, stage: 'broken' } },
     { ...core, ring: { ...ring, stage: 'ready' } },
     { ...core, ring: { ...ring, flight: undefined } },

@@ -4,13 +4,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { digest, extend, genesis, jobId, sha256Name, type StepRecord, trainingBlock } from '@starling-grid/protocol'
-import { HeldVersion } from '@starling-grid/volunteer'
+import { LocalVersion } from '@starling-grid/volunteer'
 
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
 const first = genesis(jobId('job'), 'hash', 1)
 const record = (v: number): StepRecord => ({
   v,
-  gen: 1,
+  generation: 1,
   modeEpoch: 0,
   kind: 'ring',
   blocks: [trainingBlock(0, v)],
@@ -21,13 +21,13 @@ const record = (v: number): StepRecord => ({
   gradDigest: sha256Name('0'.repeat(64)),
 })
 
-function held(): HeldVersion {
-  const version = new HeldVersion({ spec, optimizer: { type: 'adam', lr: 0.01 }, clipNorm: 1 })
+function held(): LocalVersion {
+  const version = new LocalVersion({ spec, optimizer: { type: 'adam', lr: 0.01 }, clipNorm: 1 })
   version.adoptInitial(first, 1)
   return version
 }
 
-function gradient(version: HeldVersion, seed: number): Float32Array {
+function gradient(version: LocalVersion, seed: number): Float32Array {
   return Float32Array.from({ length: version.layout.total }, (_, i) => Math.sin(i * 1.7 + seed))
 }
 
@@ -67,7 +67,7 @@ test('the reduced gradients of the last steps are kept, and replaying them makes
 
 test('replaying pays below the size of the state: parameters and two moments', () => {
   assert.equal(
-    new HeldVersion({
+    new LocalVersion({
       spec: mlp({ input: [400], hidden: [300], classes: 2 }),
       optimizer: { type: 'adam', lr: 0.01 },
       clipNorm: 1,

@@ -25,7 +25,7 @@ import {
   type Addressed,
   LinkSet,
   MemoryGrid,
-  RingExchange,
+  StepReduces,
   StateFetch,
   StateServer,
   type Wanted,
@@ -96,8 +96,8 @@ class Stranger {
   }
 }
 
-function exchange(way: Exchange, position: number, encoding: GradientEncoding): RingExchange {
-  return new RingExchange({ generation: 7, position, size: SIZE, length: LENGTH, encoding, exchange: way }, STEP)
+function exchange(way: Exchange, rank: number, encoding: GradientEncoding): StepReduces {
+  return new StepReduces({ generation: 7, rank, size: SIZE, length: LENGTH, encoding, exchange: way }, STEP)
 }
 
 interface Arrival {
@@ -127,7 +127,7 @@ function framesOfAStep(way: Exchange, encoding: GradientEncoding): Arrival[] {
 
 for (const [way, most] of [
   ['ring', 1],
-  ['butterfly', SIZE - 1],
+  ['direct', SIZE - 1],
 ] as const)
   for (const encoding of ['f32', 'f16', 'int8'] as const)
     test(`a reduce in ${encoding} as a ${way} takes what is due or refuses it, passes on no more than is due, and is never done too soon`, () => {

@@ -18,7 +18,7 @@ const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B] = [memberId('a'), memberId('b')]
 const record = (v: number): StepRecord => ({
   v,
-  gen: 1,
+  generation: 1,
   modeEpoch: 0,
   kind: 'ring',
   blocks: [trainingBlock(0, v)],
@@ -34,26 +34,29 @@ const version = (v: number): VersionRef => VERSIONS[v] ?? ZERO
 const newcomer = (): MemberCore => createMember(A, ZERO)
 const order = (core: MemberCore, message: MessageTo<'prefetch' | 'follow' | 'freeze' | 'form'>): MemberEffect[] =>
   react(core, { type: 'order', order: message })
-const prefetch = (core: MemberCore, v: number, gen = 1) =>
-  order(core, { type: 'prefetch', owner: 1, gen, version: version(v), sources: [B], coordinatorHolds: false })
-const follow = (core: MemberCore, vs: readonly number[], gen = 1) =>
-  order(core, { type: 'follow', owner: 1, gen, records: vs.map(record), sources: [B] })
-const fetched = (core: MemberCore, v: number, gen = 1) =>
-  react(core, { type: 'reduced-fetched', gen, version: version(v) })
+const prefetch = (core: MemberCore, v: number, generation = 1) =>
+  order(core, { type: 'prefetch', fence: 1, generation, version: version(v), sources: [B], coordinatorHolds: false })
+const follow = (core: MemberCore, vs: readonly number[], generation = 1) =>
+  order(core, { type: 'follow', fence: 1, generation, records: vs.map(record), sources: [B] })
+const fetched = (core: MemberCore, v: number, generation = 1) =>
+  react(core, { type: 'reduced-fetched', generation, version: version(v) })
 const kinds = (effects: readonly MemberEffect[]) =>
   effects.map((effect) => (effect.type === 'send' ? effect.message.type : effect.type))
 
 function learner(): MemberCore {
   const core = newcomer()
   prefetch(core, 1)
-  react(core, { type: 'state-fetched', gen: 1, version: version(1) })
+  react(core, { type: 'state-fetched', generation: 1, version: version(1) })
   return core
 }
 
 test('a newcomer fetches the version that is offered, adopts it, and says so', () => {
   const core = newcomer()
   assert.deepEqual(kinds(prefetch(core, 1)), ['fetch-state'])
-  assert.deepEqual(kinds(react(core, { type: 'state-fetched', gen: 1, version: version(1) })), ['adopt', 'prefetched'])
+  assert.deepEqual(kinds(react(core, { type: 'state-fetched', generation: 1, version: version(1) })), [
+    'adopt',
+    'prefetched',
+  ])
   assert.deepEqual([core.version, core.base, core.tail], [version(1), version(1), []])
 })
 
@@ -74,7 +77,7 @@ test('a step is applied only where its parent is held: the sum of another branch
   const core = learner()
   follow(core, [2])
   const otherBranch = extend(version(1), { ...record(2), blocks: [trainingBlock(0, 9)] })
-  assert.deepEqual(react(core, { type: 'reduced-fetched', gen: 1, version: otherBranch }), [])
+  assert.deepEqual(react(core, { type: 'reduced-fetched', generation: 1, version: otherBranch }), [])
   assert.deepEqual(core.version, version(1))
   assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'prefetched'], 'the right one still counts')
 })
@@ -82,7 +85,7 @@ test('a step is applied only where its parent is held: the sum of another branch
 test('a ballot ends it, its claim is the version that it holds whole, and what is still brought is ignored', () => {
   const core = learner()
   follow(core, [2])
-  const [, state] = order(core, { type: 'freeze', owner: 1, gen: 2, committed: 0 })
+  const [, state] = order(core, { type: 'freeze', fence: 1, generation: 2, committed: 0 })
   assert.deepEqual(state?.type === 'send' && state.message.type === 'state' && state.message.claim, {
     base: version(1),
     records: [],
@@ -93,21 +96,21 @@ test('a ballot ends it, its claim is the version that it holds whole, and what i
 
 test('after a ballot that left it out it goes on with the next news', () => {
   const core = learner()
-  order(core, { type: 'freeze', owner: 1, gen: 2, committed: 0 })
+  order(core, { type: 'freeze', fence: 1, generation: 2, committed: 0 })
   assert.deepEqual(kinds(follow(core, [2], 2)), ['fetch-reduced'])
   assert.deepEqual(follow(core, [2], 1), [], 'news of an older ballot')
 })
 
 test('offers of older ballots, and to members of a ring, are ignored', () => {
   const core = learner()
-  order(core, { type: 'freeze', owner: 1, gen: 2, committed: 0 })
+  order(core, { type: 'freeze', fence: 1, generation: 2, committed: 0 })
   assert.deepEqual(prefetch(core, 3, 1), [])
   order(core, {
     type: 'form',
-    owner: 1,
-    gen: 2,
+    fence: 1,
+    generation: 2,
     members: [A],
-    shares: [1],
+    weights: [1],
     relayed: [],
     committed: version(1),
     records: [],
@@ -135,7 +138,7 @@ test('what it kept is followed from when the coordinator said that it is committ
   const core = newcomer()
   assert.ok(goOnFrom(core, { base: version(1), records: [record(2)] }, version(2)))
   assert.deepEqual(follow(core, [3]), [])
-  react(core, { type: 'order', order: { type: 'ack', owner: 1, gen: 1, committed: version(2) } })
+  react(core, { type: 'order', order: { type: 'ack', fence: 1, generation: 1, committed: version(2) } })
   assert.deepEqual(kinds(follow(core, [3])), ['fetch-reduced'])
 })
 
@@ -152,10 +155,10 @@ test('records that do not lead to the kept state prove nothing, and change nothi
 test('when nobody can send the state, or has a step any more, it says so and keeps what it has', () => {
   const core = newcomer()
   prefetch(core, 1)
-  const trouble = { type: 'trouble', gen: 1, blamed: null, why: 'own', code: 'link-lost', message: '' } as const
+  const trouble = { type: 'trouble', generation: 1, blamed: null, why: 'own', code: 'link-lost', message: '' } as const
   assert.deepEqual(kinds(react(core, trouble)), ['prefetched'])
   const other = learner()
   follow(other, [2, 3])
-  assert.deepEqual(kinds(react(other, { type: 'reduced-missing', gen: 1 })), ['prefetched'])
+  assert.deepEqual(kinds(react(other, { type: 'reduced-missing', generation: 1 })), ['prefetched'])
   assert.deepEqual(other.version, version(1))
 })

@@ -14,7 +14,7 @@ import {
 import { type Batch, createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
-import { HeldVersion } from '../src/recovery/held-version.ts'
+import { LocalVersion } from '../src/recovery/local-version.ts'
 import { FragmentStream } from '../src/sync/fragment-stream.ts'
 import { fragmentsOf, leavesAfter } from '../src/sync/local-fragments.ts'
 import { LocalRounds } from '../src/sync/local-round.ts'
@@ -33,7 +33,7 @@ function batchOf(blocks: readonly BlockId[]): Batch {
 }
 
 function setUp(innerSteps: number, fragments = 1) {
-  const held = new HeldVersion({ spec, optimizer, clipNorm: undefined })
+  const held = new LocalVersion({ spec, optimizer, clipNorm: undefined })
   held.adoptInitial(base, 7)
   const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
   const asked: string[][] = []
@@ -58,17 +58,23 @@ function setUp(innerSteps: number, fragments = 1) {
 const onLearned = (): void => undefined
 const blocks = (...numbers: number[]) => numbers.map((n) => trainingBlock(0, n))
 
-test('a round is the inner steps, one after another, and its share is their difference times their targets', async () => {
+test('a round is the inner steps, one after another, and its assignment is their difference times their targets', async () => {
   const { held, rounds, asked } = setUp(2)
-  const share = blocks(0, 1, 2, 3)
-  const result = await rounds.run({ base, parameters: held.parameters, blocks: share, current: () => true, onLearned })
-  assert.deepEqual(asked, [share.slice(0, 2), share.slice(2)])
+  const assignment = blocks(0, 1, 2, 3)
+  const result = await rounds.run({
+    base,
+    parameters: held.parameters,
+    blocks: assignment,
+    current: () => true,
+    onLearned,
+  })
+  assert.deepEqual(asked, [assignment.slice(0, 2), assignment.slice(2)])
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [16, 16, true])
 
   const version = initialVersionState(spec, optimizer, 7)
   const executor = createReferenceExecutor(spec)
   const gradient = new Float32Array(layout.total)
-  for (const part of [share.slice(0, 2), share.slice(2)]) {
+  for (const part of [assignment.slice(0, 2), assignment.slice(2)]) {
     executor.loadParameters(version.parameters)
     const { targets } = await executor.gradient(batchOf(part), gradient)
     meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
@@ -171,7 +177,7 @@ async function innerSteps(parts: readonly (readonly BlockId[])[]): Promise<Float
 const FRAGMENTS = fragmentsOf(layout, 2)
 const four = blocks(0, 1, 2, 3)
 
-/** What a fragment of a share is, that left after so many steps. */
+/** What a fragment of an assignment is, that left after so many steps. */
 function leaving(after: readonly Float32Array[], made: number, weight: number): Float32Array {
   return layoutVector((i) => Math.fround(weight * Math.fround((after[0]?.[i] ?? 0) - (after[made]?.[i] ?? 0))))
 }
@@ -217,9 +223,9 @@ test('fragments leave at even distances, the last of them before the round ends'
   assert.deepEqual(after(4, 1), [1, 1, 1, 1])
 })
 
-test('a fragment leaves in the midst of the round, as it is then, with the weight of the whole share', async () => {
+test('a fragment leaves in the midst of the round, as it is then, with the weight of the whole assignment', async () => {
   const { held, rounds } = setUp(4, 2)
-  const left: [fragment: number, share: number[]][] = []
+  const left: [fragment: number, assignment: number[]][] = []
   const result = await rounds.run({
     base,
     parameters: held.parameters,
@@ -273,10 +279,10 @@ test('what a fragment learned after it left stays with the member and joins the 
   assert.deepEqual(started[1], [...moved], 'a version that came in another way holds nothing of this member')
 })
 
-test('what left in a round that a new generation cut short leaves again as it was, with the weight of the new share', async () => {
+test('what left in a round that a new generation cut short leaves again as it was, with the weight of the new assignment', async () => {
   const { held, rounds } = setUp(4, 2)
   let steps = 0
-  const left: [fragment: number, share: number[]][] = []
+  const left: [fragment: number, assignment: number[]][] = []
   const order = {
     base,
     parameters: held.parameters,

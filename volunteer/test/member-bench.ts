@@ -20,7 +20,7 @@ import {
   type MemberInput,
   nextBlocksOf,
   react,
-  type RunOrder,
+  type ControlMessage,
 } from '@starling-grid/volunteer'
 
 export const ZERO = genesis(jobId('test'), 'model', 1)
@@ -43,21 +43,21 @@ export class Bench {
     return this
   }
 
-  order(order: RunOrder): this {
+  order(order: ControlMessage): this {
     return this.tell({ type: 'order', order })
   }
 
-  freeze(gen: number, owner = 1): this {
-    return this.order({ type: 'freeze', owner, gen, committed: 0 })
+  freeze(generation: number, fence = 1): this {
+    return this.order({ type: 'freeze', fence, generation, committed: 0 })
   }
 
-  form(gen: number, changed: Partial<MessageTo<'form'>> = {}): this {
+  form(generation: number, changed: Partial<MessageTo<'form'>> = {}): this {
     return this.order({
       type: 'form',
-      owner: 1,
-      gen,
+      fence: 1,
+      generation,
       members: [A],
-      shares: [1],
+      weights: [1],
       relayed: [],
       committed: ZERO,
       records: [],
@@ -70,23 +70,23 @@ export class Bench {
     })
   }
 
-  start(gen: number, plan: readonly PlanStep[], after = this.core.version ?? ZERO): this {
-    return this.order({ type: 'start', owner: 1, gen, after, plan: [...plan] })
+  start(generation: number, plan: readonly PlanStep[], after = this.core.version ?? ZERO): this {
+    return this.order({ type: 'start', fence: 1, generation, after, plan: [...plan] })
   }
 
   /** Alone in a running generation, at version 0. */
   running(plan: readonly PlanStep[] = planOf(1, 2), members: readonly MemberId[] = [A]): this {
-    this.freeze(1).form(1, { members: [...members], shares: members.map(() => 1) })
-    this.tell({ type: 'links-open', gen: 1 }).tell({ type: 'state-fetched', gen: 1, version: ZERO })
+    this.freeze(1).form(1, { members: [...members], weights: members.map(() => 1) })
+    this.tell({ type: 'links-open', generation: 1 }).tell({ type: 'state-fetched', generation: 1, version: ZERO })
     return this.start(1, plan)
   }
 
-  /** Begins the whole share of the step that is asked for, and seals it. */
+  /** Begins the whole assignment of the step that is asked for, and seals it. */
   begin(): Manifest['blocks'] {
     const [compute] = this.did('compute')
     assert.ok(compute)
     for (const most of [compute.blocks.length, 0])
-      nextBlocksOf(this.core, { gen: compute.gen, step: compute.step, most, blockMs: 1 })
+      nextBlocksOf(this.core, { generation: compute.generation, step: compute.step, most, blockMs: 1 })
     return compute.blocks
   }
 
@@ -95,10 +95,10 @@ export class Bench {
     const [compute] = this.did('compute')
     assert.ok(compute)
     const manifest = manifestOf(this.begin())
-    this.tell({ type: 'computed', gen: compute.gen, step: compute.step, manifest, finite: true })
+    this.tell({ type: 'computed', generation: compute.generation, step: compute.step, manifest, finite: true })
     return this.tell({
       type: 'reduced',
-      gen: compute.gen,
+      generation: compute.generation,
       step: compute.step,
       manifests: [manifest],
       gradDigest: DIGEST,
@@ -122,10 +122,10 @@ export function manifestOf(blocks: Manifest['blocks']): Manifest {
   return { blocks, samples: blocks.length, targets: blocks.length, lossSum: 1, correct: 0 }
 }
 
-export function recordOf(v: number, gen: number): StepRecord {
+export function recordOf(v: number, generation: number): StepRecord {
   return {
     v,
-    gen,
+    generation,
     modeEpoch: 0,
     kind: 'ring',
     blocks: [trainingBlock(0, v)],

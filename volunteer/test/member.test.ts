@@ -22,21 +22,21 @@ test('a freeze stops the ring and is answered with what is held', () => {
     ['halt', 'send'],
   )
   const [state] = bench.said('state')
-  assert.deepEqual([state?.gen, state?.claim?.base, state?.claim?.records.map(({ v }) => v)], [2, ZERO, [1]])
+  assert.deepEqual([state?.generation, state?.claim?.base, state?.claim?.records.map(({ v }) => v)], [2, ZERO, [1]])
   assert.equal(bench.core.ring, undefined)
 })
 
 test('a freeze with the same ballot is answered again, an older one is not', () => {
   const bench = new Bench().freeze(3)
   assert.equal(bench.freeze(3).said('state').length, 1)
-  const promise = { type: 'promised', owner: 1, gen: 2, seen: { owner: 1, gen: 3 } } as const
+  const promise = { type: 'promised', fence: 1, generation: 2, seen: { fence: 1, generation: 3 } } as const
   assert.deepEqual(bench.freeze(2).effects, [{ type: 'send', message: promise }])
   assert.equal(bench.core.promised, 3)
 })
 
 test('a coordinator that was replaced is not obeyed, and hears what was promised', () => {
   const bench = new Bench().freeze(1, 2)
-  const promise = { type: 'promised', owner: 1, gen: 5, seen: { owner: 2, gen: 1 } } as const
+  const promise = { type: 'promised', fence: 1, generation: 5, seen: { fence: 2, generation: 1 } } as const
   assert.deepEqual(bench.freeze(5, 1).effects, [{ type: 'send', message: promise }])
   assert.equal(bench.core.promised, 1)
 })
@@ -48,7 +48,7 @@ test('a newer coordinator that gives a number again does not get its ballot: the
       .freeze(4, 2)
       .said('promised')
       .map(({ seen }) => seen),
-    [{ owner: 1, gen: 4 }],
+    [{ fence: 1, generation: 4 }],
   )
   assert.equal(bench.freeze(5, 2).said('state').length, 1)
 })
@@ -57,7 +57,7 @@ test('a claim reaches down to what the coordinator has committed, as far as reco
   const bench = new Bench().running(planOf(1, 2, 3))
   for (let step = 1; step <= 3; step++) bench.compute()
   const { version } = bench.core
-  bench.order({ type: 'ack', owner: 1, gen: 1, committed: version ?? ZERO })
+  bench.order({ type: 'ack', fence: 1, generation: 1, committed: version ?? ZERO })
   assert.deepEqual(claimOf(bench.core), { base: version, records: [] })
   const claims = [0, 1, 3].map((committed) => claimOf(bench.core, committed))
   assert.deepEqual(
@@ -65,7 +65,7 @@ test('a claim reaches down to what the coordinator has committed, as far as reco
     [[1, 2, 3], [2, 3], []],
   )
   for (const claim of claims) assert.deepEqual(claim && fold(claim.base, claim.records), version)
-  const [state] = bench.order({ type: 'freeze', owner: 1, gen: 2, committed: 1 }).said('state')
+  const [state] = bench.order({ type: 'freeze', fence: 1, generation: 2, committed: 1 }).said('state')
   assert.deepEqual(state?.claim, claims[1], 'a FREEZE says what the journal reaches to')
 })
 
@@ -83,14 +83,14 @@ test('what a left generation still brings is ignored', () => {
   const bench = new Bench().running()
   const manifest = manifestOf(planOf(1)[0]?.blocks ?? [])
   bench.begin()
-  bench.tell({ type: 'computed', gen: 1, step: 1, manifest, finite: true }).freeze(2)
+  bench.tell({ type: 'computed', generation: 1, step: 1, manifest, finite: true }).freeze(2)
   assert.deepEqual(
-    bench.tell({ type: 'reduced', gen: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects,
+    bench.tell({ type: 'reduced', generation: 1, step: 1, manifests: [manifest], gradDigest: DIGEST }).effects,
     [],
   )
-  assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(3) }).effects, [])
+  assert.deepEqual(bench.order({ type: 'plan', fence: 1, generation: 1, steps: planOf(3) }).effects, [])
   assert.deepEqual(
-    bench.tell({ type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: '' }).effects,
+    bench.tell({ type: 'trouble', generation: 1, blamed: B, why: 'closed', code: 'link-lost', message: '' }).effects,
     [],
   )
   assert.equal(bench.core.version?.v, 0)
@@ -101,7 +101,7 @@ test('at the target a member confirms when its links are open', () => {
   assert.deepEqual(bench.did('confirm'), [])
   assert.deepEqual(
     bench
-      .tell({ type: 'links-open', gen: 2 })
+      .tell({ type: 'links-open', generation: 2 })
       .did('confirm')
       .map(({ version }) => version),
     [ZERO],
@@ -115,9 +115,9 @@ test('a member that holds nothing fetches the whole state, and claims it only wh
     [[[B], true]],
   )
   assert.equal(bench.core.version, undefined)
-  bench.tell({ type: 'links-open', gen: 1 })
+  bench.tell({ type: 'links-open', generation: 1 })
   assert.deepEqual(bench.did('confirm'), [])
-  bench.tell({ type: 'state-fetched', gen: 1, version: ZERO })
+  bench.tell({ type: 'state-fetched', generation: 1, version: ZERO })
   assert.deepEqual(
     bench.effects.map(({ type }) => type),
     ['adopt', 'confirm'],
@@ -132,12 +132,12 @@ test('one step behind, a member fetches the reduced gradient and applies it once
     .freeze(2)
     .form(2, { records: [record], target, sources: [B] })
   assert.equal(bench.did('fetch-reduced').length, 1)
-  bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
+  bench.tell({ type: 'reduced-fetched', generation: 2, version: target })
   assert.deepEqual(
     bench.did('apply').map(({ version }) => version),
     [target],
   )
-  assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: target }).effects, [])
+  assert.deepEqual(bench.tell({ type: 'reduced-fetched', generation: 2, version: target }).effects, [])
 })
 
 test('some steps behind, a member replays them one by one, and fetches the whole state when that is less', () => {
@@ -152,12 +152,12 @@ test('some steps behind, a member replays them one by one, and fetches the whole
     bench.did('fetch-reduced').map(({ target: wanted }) => wanted),
     [second],
   )
-  bench.tell({ type: 'reduced-fetched', gen: 2, version: second })
+  bench.tell({ type: 'reduced-fetched', generation: 2, version: second })
   assert.deepEqual(
     [bench.did('apply').map(({ version }) => version), bench.did('fetch-reduced').map(({ target: wanted }) => wanted)],
     [[second], [target]],
   )
-  bench.tell({ type: 'reduced-fetched', gen: 2, version: target })
+  bench.tell({ type: 'reduced-fetched', generation: 2, version: target })
   assert.deepEqual([bench.core.version, bench.core.tail], [target, records])
   assert.equal(replaying(1).did('fetch-state').length, 1)
 })
@@ -168,12 +168,15 @@ test('a replay that a newer ballot ends in the middle leaves a whole version, an
     .running()
     .freeze(2)
     .form(2, { records, target: fold(ZERO, records) ?? ZERO, sources: [B] })
-  bench.tell({ type: 'reduced-fetched', gen: 2, version: extend(ZERO, recordOf(1, 1)) }).freeze(3)
+  bench.tell({ type: 'reduced-fetched', generation: 2, version: extend(ZERO, recordOf(1, 1)) }).freeze(3)
   assert.deepEqual(
     bench.said('state').map(({ claim }) => [claim?.base, claim?.records]),
     [[ZERO, [recordOf(1, 1)]]],
   )
-  assert.deepEqual(bench.tell({ type: 'reduced-fetched', gen: 2, version: fold(ZERO, records) ?? ZERO }).effects, [])
+  assert.deepEqual(
+    bench.tell({ type: 'reduced-fetched', generation: 2, version: fold(ZERO, records) ?? ZERO }).effects,
+    [],
+  )
 })
 
 test('when nobody has the reduced gradient any more, the whole state is fetched', () => {
@@ -183,7 +186,7 @@ test('when nobody has the reduced gradient any more, the whole state is fetched'
     .running()
     .freeze(2)
     .form(2, { records: [record], target, sources: [A, B] })
-  bench.tell({ type: 'reduced-missing', gen: 2 })
+  bench.tell({ type: 'reduced-missing', generation: 2 })
   assert.deepEqual(
     bench.did('fetch-state').map(({ sources, target: wanted }) => [sources, wanted]),
     [[[B], target]],
@@ -222,8 +225,8 @@ test('a step is applied whole, then told, then the next begins', () => {
 
 test('the plan may come before the start', () => {
   const bench = new Bench().freeze(1).form(1)
-  bench.tell({ type: 'links-open', gen: 1 }).tell({ type: 'state-fetched', gen: 1, version: ZERO })
-  assert.deepEqual(bench.order({ type: 'plan', owner: 1, gen: 1, steps: planOf(2) }).effects, [])
+  bench.tell({ type: 'links-open', generation: 1 }).tell({ type: 'state-fetched', generation: 1, version: ZERO })
+  assert.deepEqual(bench.order({ type: 'plan', fence: 1, generation: 1, steps: planOf(2) }).effects, [])
   bench.start(1, planOf(1)).compute()
   assert.deepEqual(
     bench.did('compute').map(({ step }) => step),
@@ -232,8 +235,8 @@ test('the plan may come before the start', () => {
 })
 
 test('no step begins after the one that the members change at', () => {
-  const bench = new Bench().running(planOf(1, 2, 3)).order({ type: 'until', owner: 1, gen: 1, step: 1 })
-  bench.effects = [{ type: 'compute', kind: 'ring', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
+  const bench = new Bench().running(planOf(1, 2, 3)).order({ type: 'until', fence: 1, generation: 1, step: 1 })
+  bench.effects = [{ type: 'compute', kind: 'ring', generation: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
   assert.deepEqual(bench.compute().did('compute'), [])
 })
 
@@ -244,7 +247,7 @@ test('a whole window ahead of the last acknowledged commit a member waits for th
   assert.deepEqual([bench.core.version?.v, bench.did('compute')], [PLAN_WINDOW, []])
   const committed = fold(ZERO, bench.core.tail.slice(0, 10))
   assert.ok(committed)
-  bench.order({ type: 'ack', owner: 1, gen: 1, committed })
+  bench.order({ type: 'ack', fence: 1, generation: 1, committed })
   assert.deepEqual(
     bench.did('compute').map(({ step }) => step),
     [PLAN_WINDOW + 1],
@@ -254,7 +257,7 @@ test('a whole window ahead of the last acknowledged commit a member waits for th
 
 test('an acknowledgement of another branch changes nothing', () => {
   const bench = new Bench().running().compute()
-  bench.order({ type: 'ack', owner: 1, gen: 1, committed: extend(ZERO, recordOf(1, 9)) })
+  bench.order({ type: 'ack', fence: 1, generation: 1, committed: extend(ZERO, recordOf(1, 9)) })
   assert.deepEqual([bench.core.base, bench.core.tail.length], [ZERO, 1])
 })
 
@@ -264,10 +267,10 @@ test('a share that does not hold its planned blocks ends the generation, and its
   const [own, others] = splitBlocks(step?.blocks ?? [], [1, 1]).map(manifestOf)
   assert.ok(own && others)
   bench.begin()
-  bench.tell({ type: 'computed', gen: 1, step: 1, manifest: own, finite: true })
+  bench.tell({ type: 'computed', generation: 1, step: 1, manifest: own, finite: true })
   bench.tell({
     type: 'reduced',
-    gen: 1,
+    generation: 1,
     step: 1,
     manifests: [own, manifestOf([trainingBlock(0, 9)])],
     gradDigest: DIGEST,
@@ -282,21 +285,27 @@ test('a share that does not hold its planned blocks ends the generation, and its
 test('a gradient that is not finite goes nowhere', () => {
   const bench = new Bench().running()
   bench.begin()
-  bench.tell({ type: 'computed', gen: 1, step: 1, manifest: manifestOf(planOf(1)[0]?.blocks ?? []), finite: false })
+  bench.tell({
+    type: 'computed',
+    generation: 1,
+    step: 1,
+    manifest: manifestOf(planOf(1)[0]?.blocks ?? []),
+    finite: false,
+  })
   assert.deepEqual(
     [bench.did('contribute'), bench.said('abort').map(({ blamed, code }) => [blamed, code])],
     [[], [[A, 'gradient-not-finite']]],
   )
 })
 
-test('a member is told which of its links the coordinator relays: two of a ring, all of a butterfly', () => {
+test('a member is told which of its links the coordinator relays: two of a ring, all of a direct', () => {
   const others = ['b', 'c', 'd'].map(memberId)
-  const linksOf = (members: readonly MemberId[], relayed: [number, number][], exchange?: 'butterfly') => {
+  const linksOf = (members: readonly MemberId[], relayed: [number, number][], exchange?: 'direct') => {
     const [links] = new Bench()
       .freeze(1)
       .form(1, {
         members: [...members],
-        shares: members.map(() => 1),
+        weights: members.map(() => 1),
         relayed,
         ...(exchange ? { exchange: { type: exchange, reason: '' } } : {}),
       })
@@ -314,7 +323,7 @@ test('a member is told which of its links the coordinator relays: two of a ring,
     [['c', 'b'], ['b']],
   )
   assert.deepEqual(linksOf([A, B], [[0, 1]]), [['b'], ['b']])
-  assert.deepEqual(linksOf(ring, [], 'butterfly'), [['c', 'b', 'd'], []])
+  assert.deepEqual(linksOf(ring, [], 'direct'), [['c', 'b', 'd'], []])
   assert.deepEqual(
     linksOf(
       ring,
@@ -322,7 +331,7 @@ test('a member is told which of its links the coordinator relays: two of a ring,
         [0, 3],
         [1, 3],
       ],
-      'butterfly',
+      'direct',
     ),
     [['c', 'b', 'd'], ['d']],
   )
@@ -332,7 +341,7 @@ test('an ABORT says whom it blames and why, and names every link with the same t
   const told = (trouble: Pick<Extract<MemberInput, { type: 'trouble' }>, 'blamed' | 'alsoBlamed' | 'why'>) =>
     new Bench()
       .running()
-      .tell({ type: 'trouble', gen: 1, code: 'link-lost', message: '', ...trouble })
+      .tell({ type: 'trouble', generation: 1, code: 'link-lost', message: '', ...trouble })
       .said('abort')
       .map(({ blamed, why, links }) => [blamed, why, links])
   assert.deepEqual(told({ blamed: B, why: 'silent' }), [[B, 'silent', [B]]])
@@ -342,7 +351,14 @@ test('an ABORT says whom it blames and why, and names every link with the same t
 })
 
 test('a generation is given up once', () => {
-  const trouble: MemberInput = { type: 'trouble', gen: 1, blamed: B, why: 'closed', code: 'link-lost', message: 'gone' }
+  const trouble: MemberInput = {
+    type: 'trouble',
+    generation: 1,
+    blamed: B,
+    why: 'closed',
+    code: 'link-lost',
+    message: 'gone',
+  }
   const bench = new Bench().running()
   assert.equal(bench.tell(trouble).said('abort').length, 1)
   assert.deepEqual(bench.tell(trouble).effects, [])
@@ -355,8 +371,8 @@ test('at a checkpoint one member uploads and the others say their digest', () =>
   ] as const) {
     const bench = new Bench().running()
     bench.core.ring?.plan.delete(2)
-    bench.order({ type: 'checkpoint-at', owner: 1, gen: 1, v: 1, uploader })
-    bench.effects = [{ type: 'compute', kind: 'ring', gen: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
+    bench.order({ type: 'checkpoint-at', fence: 1, generation: 1, v: 1, uploader })
+    bench.effects = [{ type: 'compute', kind: 'ring', generation: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
     assert.deepEqual(
       bench.compute().effects.map(({ type }) => type),
       ['apply', 'send', effect],
@@ -374,7 +390,7 @@ test('a source serves only what it holds, and only in the ballot that it promise
 })
 
 test('async mode ends the ring and asks for work; the next freeze ends async mode', () => {
-  const bench = new Bench().running().order({ type: 'async', owner: 1, gen: 1, modeEpoch: 4 })
+  const bench = new Bench().running().order({ type: 'async', fence: 1, generation: 1, modeEpoch: 4 })
   assert.deepEqual([bench.did('halt').length, bench.said('lease-request').map(({ modeEpoch }) => modeEpoch)], [1, [4]])
   assert.equal(bench.freeze(2).core.asyncEpoch, undefined)
 })

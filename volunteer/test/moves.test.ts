@@ -25,7 +25,7 @@ function play({ moves }: Schedule, holdings: Holdings): Holdings {
   return holdings
 }
 
-/** Every rank holds its own share of every segment. */
+/** Every rank holds its own assignment of every segment. */
 function ownShares(size: number, segments: number): Holdings {
   return upTo(size).map((rank) => upTo(segments).map(() => only(size, rank)))
 }
@@ -55,7 +55,7 @@ function at<T>(values: readonly T[], index: number): T {
   return value
 }
 
-test('all-reduce: each share is in each sum exactly once, on every rank', () => {
+test('all-reduce: each assignment is in each sum exactly once, on every rank', () => {
   forEachSize('allReduce', (size, algorithm) => {
     const schedule = scheduleOf({ collective: 'allReduce', algorithm, size, root: 0 })
     for (const [rank, segments] of play(schedule, ownShares(size, schedule.segments)).entries())

@@ -6,10 +6,10 @@ import { boundBindings, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { microBatches } from '../src/graph/batches.ts'
 import { beginGradients } from '../src/graph/begin-gradients.ts'
 import { buildGraph } from '../src/graph/build.ts'
-import { firstGuess } from '../src/graph/choice.ts'
+import { defaultVariant } from '../src/graph/choice.ts'
 import { draftPasses, shareScratch, type DraftPass } from '../src/graph/drafts.ts'
 import { flatViews, gather } from '../src/graph/flat-views.ts'
-import { assignBuffers, leastBytes } from '../src/graph/memory.ts'
+import { assignBuffers, peakLiveBytes } from '../src/graph/memory.ts'
 import { planGraph, poolBytes } from '../src/graph/plan.ts'
 
 const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
@@ -62,23 +62,26 @@ for (const [name, spec, samples] of [
   ['a GPT', gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 }), 8],
 ] as const) {
   test(`memory is shared: ${name} takes at most a quarter more than what lives at one time`, () => {
-    const { buffers, leastBytes, leastTensorBytes } = planGraph(buildGraph(spec), {
+    const { buffers, peakLiveBytes, leastTensorBytes } = planGraph(buildGraph(spec), {
       traits: PLAIN_TRAITS,
       limits: LIMITS,
       maxMicroBatch: samples,
     })
-    assert.ok(leastTensorBytes > 0 && leastTensorBytes <= leastBytes)
-    assert.ok(sum(buffers) >= leastBytes && sum(buffers) <= 1.25 * leastBytes, `${sum(buffers)} for ${leastBytes}`)
+    assert.ok(leastTensorBytes > 0 && leastTensorBytes <= peakLiveBytes)
+    assert.ok(
+      sum(buffers) >= peakLiveBytes && sum(buffers) <= 1.25 * peakLiveBytes,
+      `${sum(buffers)} for ${peakLiveBytes}`,
+    )
   })
   for (const [adapter, traits] of Object.entries(ADAPTERS))
     test(`memory is shared: ${name} on ${adapter} takes at most a quarter more than the tensors that live at one time, scratch included`, () => {
-      const { buffers, leastBytes, leastTensorBytes } = planGraph(buildGraph(spec), {
+      const { buffers, peakLiveBytes, leastTensorBytes } = planGraph(buildGraph(spec), {
         traits,
         limits: LIMITS,
         maxMicroBatch: samples,
       })
       assert.ok(
-        sum(buffers) >= leastBytes && sum(buffers) <= 1.25 * leastTensorBytes,
+        sum(buffers) >= peakLiveBytes && sum(buffers) <= 1.25 * leastTensorBytes,
         `${sum(buffers)} for ${leastTensorBytes}`,
       )
     })
@@ -99,7 +102,7 @@ test('every value of a plan lies where WebGPU can bind a buffer, whatever its si
 
 test('the least memory is the most that lives at one time', () => {
   assert.equal(
-    leastBytes([
+    peakLiveBytes([
       { bytes: 5, first: -1, last: 2 },
       { bytes: 7, first: 2, last: 3 },
       { bytes: 6, first: 3, last: Infinity },
@@ -110,7 +113,7 @@ test('the least memory is the most that lives at one time', () => {
 
 test('backward finds the input of a convolution as forward prepared it', () => {
   const graph = buildGraph(lenet5())
-  const drafts = draftPasses(graph, firstGuess(PLAIN_TRAITS), 64)
+  const drafts = draftPasses(graph, defaultVariant(PLAIN_TRAITS), 64)
   const shared = shareScratch(drafts)
   const prepared = (passes: readonly DraftPass[]) => passes.filter(({ pass }) => pass.entryPoint === 'spread').length
   assert.equal(prepared(drafts), 4)
@@ -198,7 +201,11 @@ test('of two kernels that come to a shared weight only the first may write it', 
 })
 
 test('of two kernels that could both begin a gradient only the first does', () => {
-  const drafts = draftPasses(buildGraph(mlp({ input: [300], hidden: [300], classes: 10 })), firstGuess(PLAIN_TRAITS), 8)
+  const drafts = draftPasses(
+    buildGraph(mlp({ input: [300], hidden: [300], classes: 10 })),
+    defaultVariant(PLAIN_TRAITS),
+    8,
+  )
   const begins = (draft: DraftPass): boolean =>
     draft.pass.bindings.some((binding) => binding.kind === 'matrix' && binding.begins === true)
   const twice = beginGradients([...drafts, ...drafts])

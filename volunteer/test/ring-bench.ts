@@ -26,13 +26,13 @@ import {
   createReferenceExecutor,
   type EarlyRanges,
   type Executor,
-  HeldVersion,
+  LocalVersion,
   MemoryGrid,
-  type RunOrder,
+  type ControlMessage,
 } from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
+import { GenerationRunner } from '../src/sync/generation-runner.ts'
 import { openLocalRounds } from '../src/sync/local-round.ts'
-import { RingMode } from '../src/sync/ring-mode.ts'
 
 export const ZERO = genesis(jobId('job'), 'hash', 7)
 export const [A, B] = [memberId('a'), memberId('b')]
@@ -137,17 +137,17 @@ export interface BenchOptions {
   readonly encoding?: GradientEncoding
   /** absent: steps; otherwise local rounds in so many fragments */
   readonly fragments?: number
-  /** samples per second, as the members believe: slow ones compute their share in pieces */
+  /** samples per second, as the members believe: slow ones compute their assignment in pieces */
   readonly speed?: number
   readonly wrap?: (executor: GatedExecutor) => Executor
 }
 
 export class BenchMember {
   readonly core
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   readonly compute: Compute
   readonly executor: GatedExecutor
-  readonly ring: RingMode
+  readonly ring: GenerationRunner
   readonly sent: ToCoordinator[] = []
   readonly sums: { readonly version: VersionRef; readonly bytes: Uint8Array }[] = []
   readonly failed: unknown[] = []
@@ -160,7 +160,7 @@ export class BenchMember {
     { spec, encoding = 'f32', fragments, speed = 1e9, wrap = (executor) => executor }: BenchOptions,
   ) {
     const outer = fragments === undefined ? {} : { outer: outerOptimizer(ROUNDS) }
-    this.held = new HeldVersion({ spec, optimizer: BENCH_OPTIMIZER, clipNorm: undefined, ...outer })
+    this.held = new LocalVersion({ spec, optimizer: BENCH_OPTIMIZER, clipNorm: undefined, ...outer })
     this.core = createMember(id, ZERO)
     this.executor = new GatedExecutor(createReferenceExecutor(spec))
     this.compute = new Compute(wrap(this.executor), this.held, systemClock)
@@ -181,7 +181,7 @@ export class BenchMember {
             { rule, clipNorm: undefined, innerSteps: ROUNDS.innerSteps, compute, batches, targetsOf },
             fragments,
           )
-    this.ring = new RingMode({
+    this.ring = new GenerationRunner({
       clock: systemClock,
       core,
       held,
@@ -197,7 +197,7 @@ export class BenchMember {
       fromCoordinator: () => Promise.reject(new Error('internal: no coordinator here')),
       upload: async () => undefined,
       uploadSums: async (version, bytes) => void this.sums.push({ version, bytes }),
-      guestSum: async () => new Float32Array(held.layout.total).fill(0.5),
+      offRingSum: async () => new Float32Array(held.layout.total).fill(0.5),
       send: (message) => void this.sent.push(message),
       onEncoded: () => undefined,
       onChange: () => undefined,
@@ -228,7 +228,7 @@ export class RingBench {
   readonly a: BenchMember
   readonly b: BenchMember
   readonly #kind: 'ring' | 'round'
-  #gen = 0
+  #generation = 0
   #version: VersionRef = ZERO
 
   constructor(options: BenchOptions) {
@@ -242,27 +242,27 @@ export class RingBench {
     return [this.a, this.b]
   }
 
-  get gen(): number {
-    return this.#gen
+  get generation(): number {
+    return this.#generation
   }
 
-  tell(order: RunOrder): void {
+  tell(order: ControlMessage): void {
     for (const { ring } of this.members) ring.order(order)
   }
 
   freeze(): void {
-    this.tell({ type: 'freeze', owner: OWNER, gen: ++this.#gen, committed: 0 })
+    this.tell({ type: 'freeze', fence: OWNER, generation: ++this.#generation, committed: 0 })
   }
 
   /** Until every member confirmed; then it only lacks START. */
-  async form(shares: readonly [number, number]): Promise<void> {
+  async form(weights: readonly [number, number]): Promise<void> {
     const confirmed = this.a.said('confirm').length
     this.tell({
       type: 'form',
-      owner: OWNER,
-      gen: this.#gen,
+      fence: OWNER,
+      generation: this.#generation,
       members: [A, B],
-      shares: [...shares],
+      weights: [...weights],
       relayed: [],
       committed: this.#version,
       records: [],
@@ -278,35 +278,35 @@ export class RingBench {
   start(blocks: readonly BlockId[] = BLOCKS): void {
     this.tell({
       type: 'start',
-      owner: OWNER,
-      gen: this.#gen,
+      fence: OWNER,
+      generation: this.#generation,
       after: this.#version,
       plan: [{ step: this.#version.v + 1, blocks: [...blocks] }],
     })
   }
 
-  async begin(shares: readonly [number, number], blocks?: readonly BlockId[]): Promise<void> {
+  async begin(weights: readonly [number, number], blocks?: readonly BlockId[]): Promise<void> {
     this.freeze()
-    await this.form(shares)
+    await this.form(weights)
     this.start(blocks)
   }
 
-  /** A guest's sum, which the member in `place` is to contribute (A1). */
-  async lend(place: number): Promise<void> {
-    const guest = { owner: OWNER, gen: this.#gen, id: this.#gen }
+  /** An off-ring member's sum, which the member in `place` is to contribute (A1). */
+  async lend(rank: number): Promise<void> {
+    const offRing = { fence: OWNER, generation: this.#generation, id: this.#generation }
     this.tell({
-      type: 'guest',
-      ...guest,
-      place,
+      type: 'off-ring',
+      ...offRing,
+      rank,
       blocks: [trainingBlock(0, 9)],
       samples: 4,
       targets: 4,
       lossSum: 8,
       correct: 1,
     })
-    this.tell({ type: 'guest-take', ...guest })
-    const { core } = this.members[place] ?? assert.fail()
-    await until(() => core.ring?.guests.get(guest.id)?.stage === 'here')
+    this.tell({ type: 'off-ring-take', ...offRing })
+    const { core } = this.members[rank] ?? assert.fail()
+    await until(() => core.ring?.offRingSums.get(offRing.id)?.stage === 'here')
   }
 
   /** The record of the step under way, equal on both, and so are their parameters. */

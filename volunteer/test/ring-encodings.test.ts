@@ -21,8 +21,8 @@ import {
   type Addressed,
   type Batch,
   createReferenceExecutor,
-  HeldVersion,
-  RingExchange,
+  LocalVersion,
+  StepReduces,
   RingReduce,
   startFeedback,
   swapped,
@@ -40,10 +40,10 @@ const WAYS = LOSSY.flatMap(
   (encoding) =>
     [
       [encoding, 'ring'],
-      [encoding, 'butterfly'],
+      [encoding, 'direct'],
     ] as const,
 )
-/** largest error of one encoding, as a share of the largest of its numbers: half a step of 1/127, or of 11 bits */
+/** largest error of one encoding, as an assignment of the largest of its numbers: half a step of 1/127, or of 11 bits */
 const ERROR: Readonly<Record<GradientEncoding, number>> = { f32: 2 ** -24, f16: 2 ** -11, int8: 0.5 / 127 }
 
 /** of a frame here: several to a segment */
@@ -79,11 +79,11 @@ function reduce({
 }: Step): Reduced {
   const size = gradients.length
   const members = gradients.map(
-    (gradient, position) =>
-      new RingExchange(
+    (gradient, rank) =>
+      new StepReduces(
         {
           generation: 1,
-          position,
+          rank,
           size,
           length: gradient.length,
           encoding,
@@ -124,8 +124,8 @@ function reduce({
   return { sums: members.map(({ finished }) => finished?.sum ?? new Float32Array(0)), bytes }
 }
 
-/** Of unequal sizes, as shares of fast and slow members are. */
-function shares(size: number, length: number, seed: number): Float32Array[] {
+/** Of unequal sizes, as assignments of fast and slow members are. */
+function assignments(size: number, length: number, seed: number): Float32Array[] {
   const random = random32(seed)
   return Array.from({ length: size }, (_, member) =>
     Float32Array.from({ length }, () => (1 + 3 * member) * (random() / 2 ** 31 - 1)),
@@ -141,7 +141,7 @@ for (const [encoding, exchange] of WAYS)
   for (const size of [1, 2, 3, 5])
     test(`${encoding}, ${size} members in a ${exchange}: all hold the same bytes, near the sum, in whatever order frames come`, () => {
       const length = 3001
-      const gradients = shares(size, length, size)
+      const gradients = assignments(size, length, size)
       const buckets = [
         { start: 1200, end: length },
         { start: 0, end: 1200 },
@@ -171,11 +171,11 @@ for (const [encoding, exchange] of WAYS)
         { start: 30_000, end: length },
         { start: 0, end: 30_000 },
       ]
-      const gradients = shares(size, length, 4)
+      const gradients = assignments(size, length, 4)
       const [ours, elsewhere] = [gradients.map(() => startFeedback(length)), gradients.map(() => startFeedback(length))]
       const wanted = reduce({ encoding, exchange, gradients, feedbacks: ours, buckets })
       const runs = gradients.map((_, index) =>
-        leavingRuns({ exchange, position: { index, size }, buckets, encoding, chunkBytes: CHUNK_BYTES }),
+        leavingRuns({ exchange, world: { rank: index, size }, buckets, encoding, chunkBytes: CHUNK_BYTES }),
       )
       const codec = new RingCodec(encoding)
       const encoded = runs.map((all, i) =>
@@ -202,7 +202,7 @@ for (const [encoding, exchange] of WAYS)
     })
 
 test('threat 34: bytes that were encoded elsewhere and hold NaN are refused', () => {
-  const member = new RingExchange({ generation: 1, position: 0, size: 2, length: 512, encoding: 'int8' }, 1)
+  const member = new StepReduces({ generation: 1, rank: 0, size: 2, length: 512, encoding: 'int8' }, 1)
   const bytes = new Uint8Array(4 + 256)
   new DataView(bytes.buffer).setFloat32(0, NaN, true)
   bytes.fill(1, 4)
@@ -213,9 +213,9 @@ test('threat 34: bytes that were encoded elsewhere and hold NaN are refused', ()
 })
 
 test('eight bits take a quarter of the bytes, half precision the half', () => {
-  for (const exchange of ['ring', 'butterfly'] as const) {
+  for (const exchange of ['ring', 'direct'] as const) {
     const bytes = (encoding: GradientEncoding): number =>
-      reduce({ encoding, exchange, gradients: shares(3, 90_000, 1) }).bytes
+      reduce({ encoding, exchange, gradients: assignments(3, 90_000, 1) }).bytes
     assert.ok(bytes('f16') < 0.51 * bytes('f32'))
     assert.ok(bytes('int8') < 0.26 * bytes('f32'))
   }
@@ -226,7 +226,7 @@ for (const [encoding, exchange] of WAYS)
     const [size, length, steps] = [3, 500, 60]
     let feedbacks = Array.from({ length: size }, () => startFeedback(length))
     const [total, exact, forgetful] = [new Float64Array(length), new Float64Array(length), new Float64Array(length)]
-    const gradients = shares(size, length, 9) // the same in each step: without feedback its error is, too
+    const gradients = assignments(size, length, 9) // the same in each step: without feedback its error is, too
     for (let step = 0; step < steps; step++) {
       reduce({ encoding, exchange, gradients, feedbacks, random: seeded(step) }).sums[0]?.forEach((sum, i) => {
         total[i] = (total[i] ?? 0) + sum
@@ -252,7 +252,7 @@ for (const [encoding, exchange] of WAYS)
 test('sums that half precision alone cannot hold travel all the same, very large and very small ones', () => {
   for (const encoding of LOSSY)
     for (const size of [40_000, 1e30, 3e-6, 1e-20, 1e-38]) {
-      const [sum] = reduce({ encoding, gradients: shares(2, 10, 1).map((gradient) => gradient.fill(size)) }).sums
+      const [sum] = reduce({ encoding, gradients: assignments(2, 10, 1).map((gradient) => gradient.fill(size)) }).sums
       for (const value of sum ?? [])
         assert.ok(Math.abs(value / (2 * size) - 1) < 2 ** -10, `${encoding}: ${value} for ${2 * size}`)
     }
@@ -263,7 +263,7 @@ test('numbers so small that their scale has hardly any bits keep their signs', (
   for (const encoding of LOSSY) {
     const [sum] = reduce({
       encoding,
-      gradients: shares(2, 2, 1).map((gradient) => {
+      gradients: assignments(2, 2, 1).map((gradient) => {
         gradient.set([190 * smallest, -190 * smallest])
         return gradient
       }),
@@ -315,12 +315,12 @@ for (const [what, encoding, payload, code] of hostile)
       encoding,
       chunkBytes: { int8: 260, f16: 516, f32: 1024 }[encoding],
     }
-    const [honest, victim] = [0, 1].map((index) => new RingReduce({ ...options, position: { index, size: 2 } }))
+    const [honest, victim] = [0, 1].map((index) => new RingReduce({ ...options, world: { rank: index, size: 2 } }))
     assert.ok(honest && victim)
     const manifest = { blocks: [], samples: 0, targets: 0, lossSum: 0, correct: 0 }
     const bad: Frame = { type: 'partial', generation: 1, step: 1, bucket: 0, hop: 0, offset: 0, payload }
     assert.throws(() => victim.accept(bad), isCode(code))
-    const gradient = shares(1, LENGTH, 3)[0] ?? new Float32Array(0)
+    const gradient = assignments(1, LENGTH, 3)[0] ?? new Float32Array(0)
     let toHonest = victim.contribute(gradient, manifest)
     assert.throws(() => victim.accept(bad), isCode(code))
     let toVictim = honest.contribute(gradient, manifest)
@@ -382,10 +382,10 @@ function patterns(samples: number, seed: number): Batch {
   return { samples, x, y }
 }
 
-/** Trains members of unequal shares, as members of the ring do; replicas are compared after every step. */
+/** Trains members of unequal assignments, as members of the ring do; replicas are compared after every step. */
 async function train(encoding: GradientEncoding, exchange: Exchange): Promise<number> {
   const members = SHARES.map(() => {
-    const held = new HeldVersion({
+    const held = new LocalVersion({
       spec: SPEC,
       optimizer: { type: 'sgd', lr: 0.02, momentum: 0.9 },
       clipNorm: undefined,
@@ -419,7 +419,7 @@ async function train(encoding: GradientEncoding, exchange: Exchange): Promise<nu
       held.apply(
         {
           v,
-          gen: 1,
+          generation: 1,
           modeEpoch: 0,
           kind: 'ring',
           blocks: [],

@@ -25,11 +25,11 @@ function benchOf(options: BenchOptions): RingBench {
   return bench
 }
 
-/** The same step with the same shares, and no ballot in its midst. */
-async function undisturbed(options: BenchOptions, shares: readonly [number, number], lent = false) {
+/** The same step with the same assignments, and no ballot in its midst. */
+async function undisturbed(options: BenchOptions, weights: readonly [number, number], lent = false) {
   const bench = benchOf(options)
   bench.freeze()
-  await bench.form(shares)
+  await bench.form(weights)
   if (lent) await bench.lend(1)
   bench.start()
   return { record: await bench.held(), parameters: bench.parameters }
@@ -41,7 +41,7 @@ async function contributed({ core }: BenchMember): Promise<void> {
 }
 
 /**
- * A busy machine cuts shares into other pieces, which rounds otherwise; a stray gradient is a thousand times as much.
+ * A busy machine cuts assignments into other pieces, which rounds otherwise; a stray gradient is a thousand times as much.
  */
 const ROUNDING = 1e-6
 
@@ -93,8 +93,8 @@ function grant(bench: RingBench, member: BenchMember): AsyncMode {
   const base = member.held.version ?? assert.fail()
   void mode.granted({
     type: 'grant',
-    owner: 1,
-    gen: bench.gen,
+    fence: 1,
+    generation: bench.generation,
     modeEpoch: 1,
     base,
     leases: [{ block: trainingBlock(0, 7), leaseEpoch: 1 }],
@@ -124,7 +124,7 @@ for (const fragments of [undefined, 1, 2]) {
   })
 }
 
-test('a share that waits for its samples during a ballot adds nothing to the share after it, and begins no computation any more', async () => {
+test('a share that waits for its samples during a ballot adds nothing to the assignment after it, and begins no computation any more', async () => {
   const bench = benchOf(IN_PIECES)
   const first = bench.b.executor.hold()
   await bench.begin([1, 1])
@@ -141,7 +141,7 @@ test('a share that waits for its samples during a ballot adds nothing to the sha
   assert.equal(bench.b.executor.computed.length, 3)
 })
 
-test('what a guest lent to a share is in it once, although buckets of an older share become final meanwhile', async () => {
+test('what an off-ring member lent to an assignment is in it once, although buckets of an older share become final meanwhile', async () => {
   const bench = benchOf(LARGE)
   const late = bench.b.executor.hold()
   bench.freeze()
@@ -155,7 +155,7 @@ test('what a guest lent to a share is in it once, although buckets of an older s
   const fetched = bench.b.holdDownload()
   bench.start()
   fetched.open()
-  await until(() => bench.b.core.ring?.flight?.sealed === true) // the guest's sum is in the new share
+  await until(() => bench.b.core.ring?.flight?.sealed === true) // the off-ring member's sum is in the new assignment
   late.open()
   await expectUndisturbed(bench, await undisturbed(LARGE, [1, 1], true))
 })
@@ -196,7 +196,7 @@ test('a computation that is repeated on a new device after a ballot writes into 
   assert.deepEqual([opened.length, held.version?.v], [2, 1])
 })
 
-test('an older computation changes nothing of what encodings lose of the share after it', async () => {
+test('an older computation changes nothing of what encodings lose of the assignment after it', async () => {
   const encoded = { ...SMALL, encoding: 'int8' } satisfies BenchOptions
   const bench = benchOf(encoded)
   const late = bench.b.executor.hold()

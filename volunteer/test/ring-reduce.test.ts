@@ -17,7 +17,7 @@ test('a lone member is done at once', () => {
 
 test('the sum can be built in an array of the caller', () => {
   const into = new Float32Array(3)
-  const alone = new RingReduce({ generation: 1, step: 1, position: { index: 0, size: 1 }, length: 3, into })
+  const alone = new RingReduce({ generation: 1, step: 1, world: { rank: 0, size: 1 }, length: 3, into })
   alone.contribute(Float32Array.of(1, 2, 3), manifestOf(0))
   assert.equal(alone.sum, into)
   assert.deepEqual([...into], [1, 2, 3])

@@ -30,22 +30,22 @@ test('chunks tile the vector without gap or overlap', () => {
 test('a segment visits all members: hop by hop as partial sums, then as the sum', () => {
   for (const size of [2, 3, 5, 32])
     for (let segment = 0; segment < size; segment++) {
-      const author = { index: segment, size }
+      const author = { rank: segment, size }
       assert.equal(ownSegment(author), segment)
       assert.equal(partialHop(author, segment), hops(author))
       for (let hop = 0; hop < hops(author); hop++)
-        assert.equal(partialHop({ index: (segment + 1 + hop) % size, size }, segment), hop)
-      const completer = { index: (segment + size - 1) % size, size }
+        assert.equal(partialHop({ rank: (segment + 1 + hop) % size, size }, segment), hop)
+      const completer = { rank: (segment + size - 1) % size, size }
       assert.equal(completedSegment(completer), segment)
       assert.equal(reducedHop(completer, segment), hops(author))
       for (let hop = 0; hop < hops(author); hop++)
-        assert.equal(reducedHop({ index: (completer.index + 1 + hop) % size, size }, segment), hop)
+        assert.equal(reducedHop({ rank: (completer.rank + 1 + hop) % size, size }, segment), hop)
     }
 })
 
 test('a manifest takes N−1 hops from its author to the last member', () => {
   assert.deepEqual(
-    [1, 2, 3, 0].map((index) => manifestHop({ index, size: 4 }, 0)),
+    [1, 2, 3, 0].map((index) => manifestHop({ rank: index, size: 4 }, 0)),
     [0, 1, 2, 3],
   )
 })

@@ -9,7 +9,7 @@ import {
   createReferenceExecutor,
   FAR_OUTSIDE,
   farOutside,
-  HeldVersion,
+  LocalVersion,
   normOf,
   usualFor,
 } from '@starling-grid/volunteer'
@@ -26,17 +26,17 @@ test('nobody is far outside among members that send alike, a few times more, or 
 
 test('a slice must be a thousand times the usual: honest ones reach hundreds when nearly everything is learned', () => {
   assert.equal(judged([1, 1, 1, 990], [1, 1, 1, 1]), undefined)
-  assert.equal(judged([1, 1, 1, 1010], [1, 1, 1, 1])?.place, 3)
+  assert.equal(judged([1, 1, 1, 1010], [1, 1, 1, 1])?.rank, 3)
 })
 
 test('one is, and it does not help it that a second one is as well', () => {
-  assert.deepEqual(judged([1, 1, 2, 1e9], [1, 1, 1, 1]), { place: 3, times: 1e9 })
-  assert.equal(judged([1, 1, 1, 1e8, 1e9, 1], [1, 1, 1, 1, 1, 1])?.place, 4)
+  assert.deepEqual(judged([1, 1, 2, 1e9], [1, 1, 1, 1]), { rank: 3, times: 1e9 })
+  assert.equal(judged([1, 1, 1, 1e8, 1e9, 1], [1, 1, 1, 1, 1, 1])?.rank, 4)
 })
 
 test("a slice that does no harm is nobody's lie, and one beyond it is", () => {
   assert.equal(judged([1, 1, 2, 1e9], [1, 1, 1, 1], 1e9), undefined)
-  assert.equal(judged([1, 1, 2, 1e9, 1e8], [1, 1, 1, 1, 1], 5e8)?.place, 3)
+  assert.equal(judged([1, 1, 2, 1e9, 1e8], [1, 1, 1, 1, 1], 5e8)?.rank, 3)
 })
 
 test('who judges is not judged: others do that', () => {
@@ -46,7 +46,7 @@ test('who judges is not judged: others do that', () => {
 test('what a member may send grows with its part of the samples, by no less than noise would', () => {
   assert.equal(usualFor(2, [1, 1, 1], [1, 1, 100]), 100)
   assert.equal(usualFor(2, [1, 1, 1], [100, 100, 1]), 0.1)
-  assert.equal(usualFor(2, [1, 1, 1], [0, 0, 0]), 1, 'shares that say nothing')
+  assert.equal(usualFor(2, [1, 1, 1], [0, 0, 0]), 1, 'assignments that say nothing')
 })
 
 const SPEC = mlp({ input: [1, 6, 6], hidden: [24], classes: 4 })
@@ -65,8 +65,8 @@ function patterns(samples: number, random: () => number): Batch {
   return { samples, x, y: y.map((label) => (random() / 2 ** 32 < WRONG ? (label + 1) % 4 : label)) }
 }
 
-test('members of unequal shares that learn a task until only wrong labels are left are never blamed', async (context) => {
-  const held = new HeldVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 }, clipNorm: undefined })
+test('members of unequal assignments that learn a task until only wrong labels are left are never blamed', async (context) => {
+  const held = new LocalVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 }, clipNorm: undefined })
   held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
   const compute = new Compute(createReferenceExecutor(SPEC), held, systemClock)
   const lease = compute.buffers.lease()
@@ -85,14 +85,14 @@ test('members of unequal shares that learn a task until only wrong labels are le
     }
     const harmless = targets * normOf(held.parameters, 0, held.parameters.length)
     const part = Math.ceil(held.layout.total / SHARES.length)
-    for (let owner = 0; owner < SHARES.length; owner++) {
+    for (let fence = 0; fence < SHARES.length; fence++) {
       const norms = gradients.map((gradient) =>
-        normOf(gradient, owner * part, Math.min(gradient.length, (owner + 1) * part)),
+        normOf(gradient, fence * part, Math.min(gradient.length, (fence + 1) * part)),
       )
-      for (const [place, norm] of norms.entries()) most = Math.max(most, norm / usualFor(place, norms, SHARES))
+      for (const [rank, norm] of norms.entries()) most = Math.max(most, norm / usualFor(rank, norms, SHARES))
       mostHarm = Math.max(mostHarm, ...norms.map((norm) => norm / harmless))
       assert.equal(
-        farOutside({ norms, weights: SHARES, self: owner, harmless: () => harmless }),
+        farOutside({ norms, weights: SHARES, self: fence, harmless: () => harmless }),
         undefined,
         `step ${v}`,
       )
@@ -101,7 +101,7 @@ test('members of unequal shares that learn a task until only wrong labels are le
     held.apply(
       {
         v,
-        gen: 1,
+        generation: 1,
         modeEpoch: 0,
         kind: 'ring',
         blocks: [],

@@ -8,7 +8,7 @@ import {
   type Batch,
   Compute,
   createReferenceExecutor,
-  HeldVersion,
+  LocalVersion,
   StepAudit,
   type StepVerdict,
 } from '@starling-grid/volunteer'
@@ -54,8 +54,8 @@ async function committed(wrap?: BenchOptions['wrap']): Promise<Committed[]> {
 async function auditOf(
   steps: readonly Committed[],
   options: Partial<ConstructorParameters<typeof StepAudit>[0]> = {},
-): Promise<{ readonly verdicts: StepVerdict[]; readonly held: HeldVersion }> {
-  const held = new HeldVersion({ spec: SPEC, optimizer: BENCH_OPTIMIZER, clipNorm: undefined })
+): Promise<{ readonly verdicts: StepVerdict[]; readonly held: LocalVersion }> {
+  const held = new LocalVersion({ spec: SPEC, optimizer: BENCH_OPTIMIZER, clipNorm: undefined })
   held.adoptInitial(ZERO, 7)
   const compute = new Compute(createReferenceExecutor(SPEC), held, systemClock)
   const batches = { of: async (blocks: readonly BlockId[]): Promise<Batch> => batchOf(SPEC, blocks) }
@@ -121,7 +121,7 @@ test('what cannot be computed again is skipped by name and followed all the same
   const steps = await committed()
   for (const [options, why] of [
     [{ isLossless: false }, /encoded/],
-    [{ batchBlocks: 3 }, /guests/],
+    [{ batchBlocks: 3 }, /off-ring members/],
   ] as const) {
     const { verdicts, held } = await auditOf(steps, options)
     for (const { skipped } of verdicts) assert.match(skipped ?? '', why)

@@ -1,15 +1,9 @@
-// Members of one step in memory, around the ring or in a butterfly, and the frames between them: for tests of both.
+// Members of one step in memory, around the ring or in a direct exchange, and the frames between them: for tests of both.
 import assert from 'node:assert/strict'
 import { type Frame, packFrame, trainingBlock, unpackFrame, type Manifest } from '@starling-grid/protocol'
-import {
-  type Addressed,
-  ButterflyReduce,
-  evenBuckets,
-  RingReduce,
-  type RingReduceOptions,
-} from '@starling-grid/volunteer'
+import { type Addressed, DirectReduce, evenBuckets, RingReduce, type RingReduceOptions } from '@starling-grid/volunteer'
 
-export type Way = 'ring' | 'butterfly'
+export type Way = 'ring' | 'direct'
 
 export interface Shape {
   readonly size: number
@@ -28,7 +22,7 @@ export interface InFlight {
 export class Group {
   readonly way: Way
   readonly size: number
-  readonly members: (RingReduce | ButterflyReduce)[]
+  readonly members: (RingReduce | DirectReduce)[]
   readonly gradients: Float32Array[]
   readonly bytesSent: number[]
   inFlight: InFlight[] = []
@@ -44,13 +38,13 @@ export class Group {
     const optionsOf = (index: number): RingReduceOptions => ({
       generation: 7,
       step: 3,
-      position: { index, size },
+      world: { rank: index, size },
       length,
       chunkBytes,
       buckets,
     })
     this.members = Array.from({ length: size }, (_, index) =>
-      way === 'ring' ? new RingReduce(optionsOf(index)) : new ButterflyReduce(optionsOf(index)),
+      way === 'ring' ? new RingReduce(optionsOf(index)) : new DirectReduce(optionsOf(index)),
     )
     this.gradients = Array.from({ length: size }, (_, m) => Float32Array.from({ length }, (_, i) => value(m, i)))
     this.bytesSent = new Array<number>(size).fill(0)

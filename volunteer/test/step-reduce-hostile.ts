@@ -1,19 +1,19 @@
-// Frames of a member who lies, and shares that must not leave: one table for every way that a step's sum can be built.
+// Frames of a member who lies, and assignments that must not leave: one table for every way that a step's sum can be built.
 // Run by step-reduce-suite.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, type FrameType, GridError } from '@starling-grid/protocol'
-import { ButterflyReduce, RingReduce, type StepReduceOptions } from '@starling-grid/volunteer'
+import { DirectReduce, RingReduce, type StepReduceOptions } from '@starling-grid/volunteer'
 import { Group, manifestOf, type Way } from './step-reduce-group.ts'
 
 // The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames
 // come from member 0. In a ring it may send partial sums of segment 0 at hop 0 and of segment 2 at hop 1, and sums of
-// segment 1 at hop 0 and of segment 0 at hop 1; in a butterfly its slices of segment 1, which the victim owns, and sums
+// segment 1 at hop 0 and of segment 0 at hop 1; in a direct exchange its slices of segment 1, which the victim owns, and sums
 // of segment 0, which it owns itself.
 const victimOptions: StepReduceOptions = {
   generation: 7,
   step: 3,
-  position: { index: 1, size: 3 },
+  world: { rank: 1, size: 3 },
   length: 30,
   chunkBytes: 20,
   buckets: [{ start: 0, end: 30 }],
@@ -21,7 +21,7 @@ const victimOptions: StepReduceOptions = {
 /** Of the first chunk that the liar may send of each kind. */
 const OFFSETS: Readonly<Record<Way, { readonly partial: number; readonly reduced: number }>> = {
   ring: { partial: 0, reduced: 10 },
-  butterfly: { partial: 10, reduced: 0 },
+  direct: { partial: 10, reduced: 0 },
 }
 
 interface Lie {
@@ -87,21 +87,21 @@ const HOSTILE: readonly Lie[] = [
     when: 'after',
     way: 'ring',
   },
-  { what: 'a slice of a part that another owns', change: { offset: 20 }, code: 'message-malformed', way: 'butterfly' },
-  { what: 'a slice of its own part', change: { offset: 0 }, code: 'message-malformed', way: 'butterfly' },
+  { what: 'a slice of a part that another owns', change: { offset: 20 }, code: 'message-malformed', way: 'direct' },
+  { what: 'a slice of its own part', change: { offset: 0 }, code: 'message-malformed', way: 'direct' },
   {
     what: 'a sum of a part that we own',
     type: 'reduced',
     change: { offset: 10 },
     code: 'message-malformed',
-    way: 'butterfly',
+    way: 'direct',
   },
   {
     what: 'a sum of a part that a third one owns',
     type: 'reduced',
     change: { offset: 20 },
     code: 'message-malformed',
-    way: 'butterfly',
+    way: 'direct',
   },
 
   { what: 'a manifest of nobody', type: 'manifest', change: { bucket: 3 }, code: 'message-malformed' },
@@ -208,7 +208,7 @@ export function testHostileFrames(way: Way): void {
     assert.throws(() => member.contribute(new Float32Array(29), manifestOf(1)), /internal/)
     member.contribute(new Float32Array(30), manifestOf(1))
     assert.throws(() => member.contribute(new Float32Array(30), manifestOf(1)), /internal/)
-    assert.throws(() => victim(way, { position: { index: 3, size: 3 } }), /internal/)
+    assert.throws(() => victim(way, { world: { rank: 3, size: 3 } }), /internal/)
     assert.throws(() => victim(way, { chunkBytes: 10 }), /internal/)
     assert.throws(() => victim(way, { into: new Float32Array(29) }), /internal/)
     for (const buckets of [
@@ -231,9 +231,9 @@ export function testHostileFrames(way: Way): void {
   })
 }
 
-export function victim(way: Way, change: Partial<StepReduceOptions> = {}): RingReduce | ButterflyReduce {
+export function victim(way: Way, change: Partial<StepReduceOptions> = {}): RingReduce | DirectReduce {
   const options = { ...victimOptions, ...change }
-  return way === 'ring' ? new RingReduce(options) : new ButterflyReduce(options)
+  return way === 'ring' ? new RingReduce(options) : new DirectReduce(options)
 }
 
 /** What member 0 may send to the victim first. */

@@ -128,7 +128,7 @@ async function encodings(group: Communicator): Promise<void> {
   const tried: readonly (readonly [Encoding, readonly Algorithm[]])[] = [
     [{ type: 'f16', ...feedback() }, ['ring', 'direct']],
     [{ type: 'int8', ...feedback() }, ['ring', 'direct']],
-    [{ type: 'top-k', share: 0.05, ...feedback() }, ['ring', 'direct']],
+    [{ type: 'top-k', fraction: 0.05, ...feedback() }, ['ring', 'direct']],
     [{ type: 'power-sgd', shape, state: start, next }, ['ring', 'butterfly']],
   ]
   for (const [encoding, algorithms] of tried)

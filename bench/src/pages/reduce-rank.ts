@@ -3,7 +3,7 @@
 import type { MemberId } from '@starling-grid/protocol'
 import { networkMesh, openCommunicator, type SignallingAccess } from '@starling-grid/volunteer'
 import { openPeerNetwork } from '../../../client-web/src/rtc-link.ts'
-import { type Rank, type RankOrder, rawMembers, startRank } from '../rank.ts'
+import { type Rank, type RankCommand, rawMembers, startRank } from '../rank.ts'
 
 interface Seat {
   /** of the group, under this tab's name */
@@ -21,7 +21,7 @@ async function join({ access, members }: Seat): Promise<void> {
   rank = await startRank({ group, rawMesh, cpuMs: () => 0 })
 }
 
-async function obey(order: RankOrder): Promise<unknown> {
+async function obey(order: RankCommand): Promise<unknown> {
   if (rank === undefined) throw new Error('internal: orders before the tab has joined')
   return rank(order)
 }

@@ -126,7 +126,7 @@ function print(
     `${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, about ${totals.predictedMs.toPrecision(3)} ms (predicted)`,
   )
   console.log(
-    `activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.leastBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`,
+    `activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.peakLiveBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`,
   )
 }
 

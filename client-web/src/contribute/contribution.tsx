@@ -81,7 +81,7 @@ function counted(status: VolunteerStatus | null): string {
 function place(status: VolunteerStatus | null): string {
   if (status?.mode === 'async') return 'with the coordinator'
   if (status === null || status.ring === null) return 'not in the ring yet'
-  const place = `${status.ring.position + 1} of ${status.ring.size} in the ring`
+  const place = `${status.ring.rank + 1} of ${status.ring.size} in the ring`
   return status.relayedLinks === 0 ? place : `${place}, ${plural(status.relayedLinks, 'link')} through the coordinator`
 }
 

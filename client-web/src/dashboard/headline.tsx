@@ -68,13 +68,13 @@ export function validationNote(point: ValidationPoint | undefined): string {
 
 function Progress(props: { readonly run: RunView }) {
   const { samplesCommitted, samplesExpected } = props.run
-  const share = samplesExpected > 0 ? samplesCommitted / samplesExpected : 0
+  const fraction = samplesExpected > 0 ? samplesCommitted / samplesExpected : 0
   return (
     <div class="progress">
       <dt>Progress</dt>
       <dd>
-        {percent(share)}
-        <progress max={1} value={Math.min(1, share)} aria-label="Progress of the run" />
+        {percent(fraction)}
+        <progress max={1} value={Math.min(1, fraction)} aria-label="Progress of the run" />
         <small>
           {count(samplesCommitted)} of {count(samplesExpected)} samples{timeLeft(props.run)}
         </small>

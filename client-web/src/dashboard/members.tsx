@@ -41,7 +41,7 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
           {ringNodes(props.members).map(({ id, member }) => (
             <tr key={id}>
               <th scope="row">{member.name}</th>
-              <td>{placeInWords(member)}</td>
+              <td>{rankInWords(member)}</td>
               <td>{member.state === 'training' ? member.activity || 'training' : member.state}</td>
               <td class="right">{rate(member.samplesPerSecond)}</td>
               <td class="adapter" title={adapterInWords(member.adapter, member.client)}>
@@ -57,9 +57,9 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
   )
 }
 
-function placeInWords({ position, relayed }: MemberView): string {
-  if (position === null) return 'none'
-  return relayed ? `${position + 1}, relayed` : String(position + 1)
+function rankInWords({ rank, relayed }: MemberView): string {
+  if (rank === null) return 'none'
+  return relayed ? `${rank + 1}, relayed` : String(rank + 1)
 }
 
 function adapterInWords(adapter: AdapterDescription | null, client: MemberView['client']): string {

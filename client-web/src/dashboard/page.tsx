@@ -126,7 +126,7 @@ function OnlyTotals() {
 /** How gradients travel, and why that way. */
 function Travel(props: { readonly run: RunView }) {
   const { run } = props
-  const shape = run.exchange?.type === 'butterfly' ? 'From each to each' : 'In a ring'
+  const shape = run.exchange?.type === 'direct' ? 'From each to each' : 'In a ring'
   const way = { ring: shape, local: `${shape}, between local rounds`, async: 'Through the coordinator' }[run.mode]
   return (
     <section class="travel" aria-label="How gradients travel">

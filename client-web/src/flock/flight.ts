@@ -32,8 +32,8 @@ export function flockOf(nodes: readonly RingNode[]): readonly Bird[] {
   if (nodes.length === 0) return Array.from({ length: BIRDS_OF_ALL / 2 }, (_, k) => birdOf(0, k))
   const total = nodes.reduce((sum, node) => sum + node.member.samplesPerSecond, 0)
   return nodes.flatMap((node, index) => {
-    const share = total > 0 ? node.member.samplesPerSecond / total : 1 / nodes.length
-    const birds = Math.max(FEWEST_BIRDS_EACH, Math.round(BIRDS_OF_ALL * share))
+    const fraction = total > 0 ? node.member.samplesPerSecond / total : 1 / nodes.length
+    const birds = Math.max(FEWEST_BIRDS_EACH, Math.round(BIRDS_OF_ALL * fraction))
     return Array.from({ length: birds }, (_, k) => birdOf(index, k))
   })
 }
@@ -44,7 +44,7 @@ function birdOf(node: number, k: number): Bird {
 }
 
 /** Where `bird` is at `time` (seconds). */
-export function placeOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightPattern, time: number): Place {
+export function rankOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightPattern, time: number): Place {
   const node = nodes[bird.node]
   if (node === undefined) return wandering(bird, time)
   if (pattern === 'star') return alongSpoke(bird, node, time)

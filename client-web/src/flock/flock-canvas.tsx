@@ -1,7 +1,7 @@
 // Draws the flock behind the ring. Decoration only: everything it shows is also text. Still when motion is unwelcome.
 import type { MemberId } from '@starling-grid/protocol'
 import { useEffect, useRef } from 'preact/hooks'
-import { type Bird, flockOf, type Place, placeOf } from './flight.ts'
+import { type Bird, flockOf, type Place, rankOf } from './flight.ts'
 import { type FlightPattern, HALF_HEIGHT, HALF_WIDTH, type RingNode } from './ring-layout.ts'
 
 /** Slow enough to leave the processor to training, which may run on it. */
@@ -47,7 +47,7 @@ class Flock {
   move(scene: Scene, time: number | null): void {
     this.#gather(scene)
     this.#birds.forEach((bird, k) => {
-      const target = placeOf(bird, scene.nodes, scene.pattern, time ?? 0)
+      const target = rankOf(bird, scene.nodes, scene.pattern, time ?? 0)
       const here = this.#places[k]
       if (here === undefined || time === null)
         this.#places[k] = { ...target, heading: headingAt(bird, scene, time ?? 0) }
@@ -90,8 +90,8 @@ function glide(here: { x: number; y: number; heading: number }, target: Place): 
 }
 
 function headingAt(bird: Bird, scene: Scene, time: number): number {
-  const before = placeOf(bird, scene.nodes, scene.pattern, time)
-  const after = placeOf(bird, scene.nodes, scene.pattern, time + 0.1)
+  const before = rankOf(bird, scene.nodes, scene.pattern, time)
+  const after = rankOf(bird, scene.nodes, scene.pattern, time + 0.1)
   return Math.atan2(after.y - before.y, after.x - before.x)
 }
 

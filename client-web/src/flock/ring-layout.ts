@@ -34,7 +34,7 @@ export function ringNodes(members: readonly MemberView[]): readonly RingNode[] {
       angle,
       x: RING_RADIUS * Math.cos(angle),
       y: RING_RADIUS * Math.sin(angle),
-      inRing: member.position !== null,
+      inRing: member.rank !== null,
     }
   })
 }
@@ -55,7 +55,7 @@ export function relayedLinks(nodes: readonly RingNode[]): readonly RingLink[] {
 }
 
 function rank(member: MemberView): number {
-  return member.position ?? Number.MAX_SAFE_INTEGER
+  return member.rank ?? Number.MAX_SAFE_INTEGER
 }
 
 export function flightPattern(run: Pick<RunView, 'phase' | 'mode'> | null): FlightPattern {

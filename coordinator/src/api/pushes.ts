@@ -1,4 +1,4 @@
-// Gradients of async mode and of guests: checked here for form and honesty of their numbers, decided about in
+// Gradients of async mode and of off-ring members: checked here for form and honesty of their numbers, decided about in
 // run/leases.ts.
 import { createHash } from 'node:crypto'
 import { type GradientForm, gradientForm, readGradient } from '@starling-grid/model'
@@ -39,7 +39,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
   const seats = new Seats(MAX_VOLUNTEERS, 1)
-  registerGuestSums(app, access)
+  registerOffRingSums(app, access)
 
   app.post<Route>(
     '/api/jobs/:id/pushes',
@@ -74,17 +74,18 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   )
 }
 
-/** What guests pushed, for the member of the ring that was given it (A1). */
-function registerGuestSums(app: FastifyInstance, access: Access): void {
+/** What off-ring members pushed, for the member of the ring that was given it (A1). */
+function registerOffRingSums(app: FastifyInstance, access: Access): void {
   app.get<{ Params: { id: string; sum: string } }>(
-    '/api/jobs/:id/guests/:sum',
+    '/api/jobs/:id/off-ring-sums/:sum',
     { onRequest: async (request) => void access.requireMember(request, request.params.id) },
     async (request, reply) => {
       const { member, run } = access.requireMember(request, request.params.id)
       const { given } = run.state
       const bytes =
-        given?.to === member && String(given.id) === request.params.sum ? run.guests.bytes(given.id) : undefined
-      if (bytes === undefined) throw notFound('this sum of guests is not kept for this member, or not any more')
+        given?.to === member && String(given.id) === request.params.sum ? run.offRingSums.bytes(given.id) : undefined
+      if (bytes === undefined)
+        throw notFound('this sum of off-ring members is not kept for this member, or not any more')
       return reply.type('application/octet-stream').send(bytes)
     },
   )

@@ -3,11 +3,11 @@ import { GridError, type JobId } from '@starling-grid/protocol'
 import type { JournalRow } from './state-store.ts'
 
 /** @throws GridError 'lease-stale' when another coordinator owns the job */
-export function requireFence(job: JobId, fence: number, owner: number): void {
-  if (owner === fence) return
+export function requireFence(job: JobId, fence: number, own: number): void {
+  if (own === fence) return
   throw new GridError(
     'lease-stale',
-    `Another coordinator took over job ${job}: its number is ${fence}, this one's is ${owner}. Stop one of the two.`,
+    `Another coordinator took over job ${job}: its number is ${fence}, this one's is ${own}. Stop one of the two.`,
   )
 }
 
@@ -15,7 +15,7 @@ const SECOND_MS = 1000
 
 /** The fence after these rows: a coordinator may raise its own (run/restored.ts). */
 export function fenceAfter(fence: number, rows: readonly JournalRow[]): number {
-  return rows.reduce((last, { entry }) => (entry.type === 'owner' ? entry.owner : last), fence)
+  return rows.reduce((last, { entry }) => (entry.type === 'fence' ? entry.fence : last), fence)
 }
 
 /**
@@ -26,6 +26,6 @@ export function fenceAfter(fence: number, rows: readonly JournalRow[]): number {
 export function ownerRow(
   fence: number,
   at: number,
-): JournalRow & { readonly entry: { readonly type: 'owner'; readonly owner: number } } {
-  return { at, entry: { type: 'owner', owner: Math.max(fence + 1, Math.floor(at / SECOND_MS)) } }
+): JournalRow & { readonly entry: { readonly type: 'fence'; readonly fence: number } } {
+  return { at, entry: { type: 'fence', fence: Math.max(fence + 1, Math.floor(at / SECOND_MS)) } }
 }

@@ -33,14 +33,14 @@ export function memoryState(): StateStore {
       const journal = journalOf(job)
       const row = ownerRow(journal.fence, at)
       const result = read(structuredClone([...journal.rows, row]))
-      journal.fence = row.entry.owner
+      journal.fence = row.entry.fence
       journal.rows.push(row)
       for (const place of superseded(journal.rows.map(({ entry }) => entry))) journal.rows.splice(place, 1)
       return result
     },
-    async append(job, owner, rows) {
+    async append(job, own, rows) {
       const journal = journalOf(job)
-      requireFence(job, journal.fence, owner)
+      requireFence(job, journal.fence, own)
       journal.rows.push(...structuredClone(rows))
       journal.fence = fenceAfter(journal.fence, rows)
       for (const change of recordChanges(rows.map(({ entry }) => entry))) {

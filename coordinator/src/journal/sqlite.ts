@@ -155,7 +155,7 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
       return writing(() => {
         const { number, fence } = jobNumber(job)
         const row = ownerRow(fence, at)
-        setFence.run(row.entry.owner, number)
+        setFence.run(row.entry.fence, number)
         insertRow.run(number, at, JSON.stringify(row.entry))
         const rows = numbered(job)
         const entries = rows.map(({ entry }) => entry)
@@ -165,11 +165,11 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
         return result
       })
     },
-    async append(job, owner, rows) {
+    async append(job, own, rows) {
       requireSpace()
       writing(() => {
         const { number, fence } = jobNumber(job)
-        requireFence(job, fence, owner)
+        requireFence(job, fence, own)
         const entries = rows.map(({ entry }) => entry)
         const numbers = rows.map(({ at, entry }) => insertRow.run(number, at, JSON.stringify(entry)).lastInsertRowid)
         keepRecords(number, entries)

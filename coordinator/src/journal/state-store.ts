@@ -33,7 +33,7 @@ export interface StateStore {
    * rows before it, in the same transaction.
    * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed' when nothing was written
    */
-  append(job: JobId, owner: number, rows: readonly JournalRow[]): Promise<void>
+  append(job: JobId, fence: number, rows: readonly JournalRow[]): Promise<void>
   /** In the order of appending. */
   load(job: JobId): Promise<readonly JournalRow[]>
   /**

@@ -11,7 +11,7 @@ import {
 } from '@starling-grid/protocol'
 import { available, trainingIsOver } from './scheduler.ts'
 import type { RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 export interface OpenSum {
   readonly pushes: readonly Push[]
@@ -43,9 +43,9 @@ export function blocksPerLease(state: RunState): number {
   return Math.ceil(state.config.batchBlocks / pushesPerVersion(state))
 }
 
-export function addToSum(turn: Turn, push: Push, gradDigest: Sha256): void {
-  const { state } = turn
-  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS) closeSum(turn)
+export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
+  const { state } = transition
+  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS) closeSum(transition)
   const { pushes, digests, blocks } = state.open
   state.open = {
     pushes: [...pushes, push],
@@ -55,23 +55,23 @@ export function addToSum(turn: Turn, push: Push, gradDigest: Sha256): void {
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */
-export function closeWhenDue(turn: Turn): void {
-  const { state } = turn
+export function closeWhenDue(transition: Transition): void {
+  const { state } = transition
   if (trainingIsOver(state)) return drop(state)
   const { pushes } = state.open
   if (pushes.length === 0) return
-  if (pushes.length >= pushesPerVersion(state) || (state.leases.size === 0 && nothingFree(state))) closeSum(turn)
+  if (pushes.length >= pushesPerVersion(state) || (state.leases.size === 0 && nothingFree(state))) closeSum(transition)
 }
 
 /** One record of all pushes, durable before the server makes its version (R1). */
-export function closeSum(turn: Turn): void {
-  const { state } = turn
+export function closeSum(transition: Transition): void {
+  const { state } = transition
   const { pushes, digests, blocks } = state.open
   if (pushes.length === 0) return
   const total = (of: (push: Push) => number): number => pushes.reduce((sum, push) => sum + of(push), 0)
   const record: StepRecord = {
     v: state.chain.head.v + 1,
-    gen: state.gen,
+    generation: state.generation,
     modeEpoch: state.modeEpoch,
     kind: 'async',
     blocks: [...blocks],
@@ -83,9 +83,9 @@ export function closeSum(turn: Turn): void {
   }
   const version = extend(state.chain.head, record)
   state.open = EMPTY
-  turn.journal({ type: 'commit', records: [record] })
+  transition.journal({ type: 'commit', records: [record] })
   state.health.consecutiveAborts = 0
-  turn.effect({ type: 'server-close', record, version })
+  transition.effect({ type: 'server-close', record, version })
 }
 
 /** Of one push its own digest, as in the ring; of several that of their digests. */

@@ -4,7 +4,7 @@ import type { MemberId } from '@starling-grid/protocol'
 import { seedCheckpoint } from './journal-replay.ts'
 import { exclude } from './membership.ts'
 import type { Checkpoint, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 /** The newest checkpoint that a second member vouched for; version 0 comes from the seed. */
 export function lastWitnessed(state: RunState): Checkpoint {
@@ -16,15 +16,15 @@ export function lastWitnessed(state: RunState): Checkpoint {
  * mends an honest one. A member that differs again stays out of the ring for a while, longer each time (R17).
  */
 export function differed(
-  turn: Turn,
+  transition: Transition,
   few: readonly MemberId[],
   { what, leaveOut }: { readonly what: string; readonly leaveOut: boolean },
 ): void {
   for (const id of few) {
-    const member = turn.state.members.get(id)
+    const member = transition.state.members.get(id)
     if (member === undefined) continue
-    turn.refuse(id, 'digest-mismatch', `your ${what} is not the one that other members hold; it is fetched anew`)
-    if (leaveOut || member.differed > 0) exclude(turn, id, `it held another ${what} than others`)
+    transition.refuse(id, 'digest-mismatch', `your ${what} is not the one that other members hold; it is fetched anew`)
+    if (leaveOut || member.differed > 0) exclude(transition, id, `it held another ${what} than others`)
     member.differed++
     member.drifted = true
   }

@@ -4,7 +4,7 @@ import { type AsyncSettings, GridError } from '@starling-grid/protocol'
 
 export interface AsyncPolicy {
   readonly update: 'each' | 'proportion' | 'all'
-  /** for `proportion`: up to 1 a share of the members that push, above it a number of pushes */
+  /** for `proportion`: up to 1 an assignment of the members that push, above it a number of pushes */
   readonly proportion: number
   /** versions that a push may be behind; undefined: Timing.stalenessBound */
   readonly maxStaleness: number | undefined

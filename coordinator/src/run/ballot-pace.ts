@@ -20,14 +20,14 @@ export interface BallotWait {
 }
 
 /** The wait of the ballot that is opened now, before it is counted in `health.ballots`. */
-export function ballotWait({ health, config, gen }: RunState, now: number): BallotWait {
+export function ballotWait({ health, config, generation }: RunState, now: number): BallotWait {
   const { timing, seed } = config
   const troubles = health.consecutiveAborts
   const crowd = health.ballots.filter((at) => now - at < MINUTE_MS).length - timing.ballotsPerMinute
   const afterTrouble = troubles < 2 ? 0 : Math.min(timing.retryMaxMs, timing.retryMs * 2 ** (troubles - 2))
   const inCrowd = crowd < 0 ? 0 : Math.min(LONGEST_CROWDED_MS, FIRST_CROWDED_MS * 2 ** crowd)
   if (afterTrouble === 0 && inCrowd === 0) return { ms: 0, why: '' }
-  const ms = Math.round(Math.max(afterTrouble, inCrowd) * (1 + JITTER * unit(seed, gen)))
+  const ms = Math.round(Math.max(afterTrouble, inCrowd) * (1 + JITTER * unit(seed, generation)))
   return {
     ms,
     why:
@@ -38,6 +38,6 @@ export function ballotWait({ health, config, gen }: RunState, now: number): Ball
 }
 
 /** 0…1, the same for the same run and ballot. */
-function unit(seed: number, gen: number): number {
-  return random32(Math.imul(seed | 0, 0x9e3779b1) ^ gen)() / 2 ** 32
+function unit(seed: number, generation: number): number {
+  return random32(Math.imul(seed | 0, 0x9e3779b1) ^ generation)() / 2 ** 32
 }

@@ -15,36 +15,36 @@ import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { ballotWait } from './ballot-pace.ts'
 import { dropUnbegun } from './checkpoints.ts'
 import { highest, implausible, validClaim, validClaims } from './claims.ts'
-import { settleGiven } from './guests.ts'
+import { arrangeRing } from './generation-links.ts'
 import { handOver } from './handover.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { claimed, REPLAYED } from './learners.ts'
 import { type Agreement, agreementOf } from './majority.ts'
-import { exclude, ringCandidates, sharesOf } from './membership.ts'
+import { exclude, ringCandidates, weightsOf } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { settleGiven } from './off-ring.ts'
 import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
-import { arrangeRing } from './ring-links.ts'
 import { planSteps } from './scheduler.ts'
 import type { Generation, RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 import { validationDue } from './validation.ts'
 
 type Form = Extract<RunPhase, { type: 'form' }>
 
 /** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
 export function openBallot(
-  turn: Turn,
+  transition: Transition,
   goal: 'ring' | 'async',
   options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] },
 ): void {
-  const { state, now } = turn
+  const { state, now } = transition
   const before = generationOf(state)
   if (state.phase.type === 'ring') state.heldBefore = state.phase.held
-  turn.journal(...nextNumbers(turn))
+  transition.journal(...nextNumbers(transition))
   state.validation?.leases.clear()
-  if (state.mode !== 'async') state.leases.clear() // guests are asked anew
+  if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
   dropUnbegun(state)
   const wait = ballotWait(state, now)
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
@@ -61,17 +61,17 @@ export function openBallot(
     consumed: new Map(),
     before,
   }
-  turn.reason(
+  transition.reason(
     `agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`,
   )
-  turn.note('generation', `ballot ${state.gen}: ${options.reason}`)
-  turn.broadcast(state.members.keys(), freezeOf(turn))
-  if (expected.size === 0) turn.then({ type: 'decide' })
+  transition.note('generation', `ballot ${state.generation}: ${options.reason}`)
+  transition.broadcast(state.members.keys(), freezeOf(transition))
+  if (expected.size === 0) transition.enqueue({ type: 'decide' })
 }
 
-function generationOf({ phase, gen }: RunState): Generation | undefined {
+function generationOf({ phase, generation }: RunState): Generation | undefined {
   return phase.type === 'form' || phase.type === 'ring'
-    ? { gen, members: phase.members, relayed: phase.relayed, exchange: phase.exchange }
+    ? { generation, members: phase.members, relayed: phase.relayed, exchange: phase.exchange }
     : undefined
 }
 
@@ -84,19 +84,19 @@ function worthWaitingFor(state: RunState): MemberId[] {
   return (awake.length > 0 ? awake : members).map((member) => member.id)
 }
 
-export function stateAnswered(turn: Turn, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
-  const { state } = turn
+export function onState(transition: Transition, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
+  const { state } = transition
   const here = state.members.get(member)
   if (here !== undefined) {
     here.silent = false
-    claimed(turn, here, claim === null ? undefined : fold(claim.base, claim.records))
+    claimed(transition, here, claim === null ? undefined : fold(claim.base, claim.records))
   }
   if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim))
-    return lateReturn(turn, member, claim)
+    return lateReturn(transition, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
   if (consumed !== undefined) state.phase.consumed.set(member, consumed)
-  turn.then({ type: 'decide' })
+  transition.enqueue({ type: 'decide' })
 }
 
 /** Each lie would open a ballot that decides nothing, and its FREEZE would be answered with the same lie. */
@@ -106,11 +106,11 @@ function isHolder(state: RunState, member: MemberId, claim: Claim): boolean {
 }
 
 /** R6: all members were gone and one came back in time. */
-function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
-  const { state, now } = turn
+function lateReturn(transition: Transition, member: MemberId, claim: Claim): void {
+  const { state, now } = transition
   if (state.phase.type !== 'lost') return
   const expected = new Set(state.members.keys())
-  turn.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
+  transition.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
   state.phase = {
     type: 'freeze',
     since: now,
@@ -124,62 +124,66 @@ function lateReturn(turn: Turn, member: MemberId, claim: Claim): void {
     consumed: new Map(),
     before: undefined,
   }
-  turn.broadcast(state.members.keys(), freezeOf(turn))
-  turn.then({ type: 'decide' })
+  transition.broadcast(state.members.keys(), freezeOf(transition))
+  transition.enqueue({ type: 'decide' })
 }
 
-function freezeOf({ state, ballot }: Turn): MessageTo<'freeze'> {
+function freezeOf({ state, ballot }: Transition): MessageTo<'freeze'> {
   return { type: 'freeze', ...ballot, committed: state.chain.head.v }
 }
 
 /** R5, once all expected members answered or the time is up, and not before the ballot's wait is over. */
-export function decide(turn: Turn): void {
-  const { state, now } = turn
+export function decide(transition: Transition): void {
+  const { state, now } = transition
   const { phase } = state
   if (phase.type !== 'freeze') return
   const missing = [...phase.expected].filter((id) => !phase.claims.has(id) && !phase.outpromised.has(id))
   if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
-  if (mayGoAbove(state, now)) return turn.then({ type: 'ballot', reason: AHEAD, trouble: false })
+  if (mayGoAbove(state, now)) return transition.enqueue({ type: 'ballot', reason: AHEAD, trouble: false })
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const credible = vouchedFor(turn, validClaims(state, phase.claims))
+  const credible = vouchedFor(transition, validClaims(state, phase.claims))
   const valid = credible.filter(({ member }) => state.members.get(member)?.drifted !== true)
-  const best = highest(turn, valid)
-  if (best === undefined) return decideWithoutClaims(turn, phase)
-  keepModesApart(turn, best.records)
-  if (best.revived.length > 0) turn.journal({ type: 'commit', records: best.revived })
+  const best = highest(transition, valid)
+  if (best === undefined) return decideWithoutClaims(transition, phase)
+  keepModesApart(transition, best.records)
+  if (best.revived.length > 0) transition.journal({ type: 'commit', records: best.revived })
   const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
-  if (phase.goal === 'async' && handOver(turn, valid, best)) return
-  form(turn, { target: best.version, records: best.records, sources: holders, claims: phase.claims })
+  if (phase.goal === 'async' && handOver(transition, valid, best)) return
+  form(transition, { target: best.version, records: best.records, sources: holders, claims: phase.claims })
 }
 
 function decideWithoutClaims(
-  turn: Turn,
-  { goal, claims, lostSince = turn.now }: Extract<RunPhase, { type: 'freeze' }>,
+  transition: Transition,
+  { goal, claims, lostSince = transition.now }: Extract<RunPhase, { type: 'freeze' }>,
 ): void {
-  const { state } = turn
+  const { state } = transition
   const checkpoint = newestCheckpoint(state)
-  if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(turn, goal, claims)
+  if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(transition, goal, claims)
   if (state.chain.records.at(-1)?.kind === 'async')
-    return rewind(turn, 'the parameter server stopped after its last checkpoint')
+    return rewind(transition, 'the parameter server stopped after its last checkpoint')
   state.phase = { type: 'lost', since: lostSince, goal }
   const seconds = state.config.timing.lostMs / 1000
-  turn.reason(
+  transition.reason(
     `no member holds version ${state.chain.head.v}: waiting ${seconds} s for one that does, then back to version ${checkpoint.version.v}`,
   )
-  turn.note('run', state.phaseReason)
+  transition.note('run', state.phaseReason)
 }
 
 /** The coordinator itself holds the committed version. */
-function fromCheckpoint(turn: Turn, goal: 'ring' | 'async', claims: ReadonlyMap<MemberId, Claim | null>): void {
-  const { state } = turn
-  if (goal === 'async') return turn.then({ type: 'enter-async' })
-  if (claims.size > 0) return form(turn, { target: state.chain.head, records: [], sources: [], claims })
+function fromCheckpoint(
+  transition: Transition,
+  goal: 'ring' | 'async',
+  claims: ReadonlyMap<MemberId, Claim | null>,
+): void {
+  const { state } = transition
+  if (goal === 'async') return transition.enqueue({ type: 'enter-async' })
+  if (claims.size > 0) return form(transition, { target: state.chain.head, records: [], sources: [], claims })
   state.phase = { type: 'waiting' }
-  turn.reason('waiting for volunteers')
+  transition.reason('waiting for volunteers')
 }
 
 function form(
-  turn: Turn,
+  transition: Transition,
   choice: {
     readonly target: VersionRef
     readonly records: readonly StepRecord[]
@@ -187,38 +191,38 @@ function form(
     readonly claims: ReadonlyMap<MemberId, Claim | null>
   },
 ): void {
-  const { state, now } = turn
+  const { state, now } = transition
   const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
-  chooseRingMode(turn)
+  chooseRingMode(transition)
   const {
     members: ring,
     relayed,
     exchange,
   } = arrangeRing(
-    turn,
+    transition,
     ringCandidates(state, (id) => choice.claims.has(id), now),
   )
   const members = ring.map((member) => member.id)
-  const shares = sharesOf(ring)
+  const weights = weightsOf(ring)
   state.phase = {
     type: 'form',
     since: now,
     members,
     relayed,
     exchange,
-    shares,
+    weights,
     records: choice.records,
     target: choice.target,
     consumed,
     confirmed: new Map(),
   }
-  turn.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
+  transition.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
   for (const id of members)
-    turn.send(id, {
+    transition.send(id, {
       type: 'form',
-      ...turn.ballot,
+      ...transition.ballot,
       members,
-      shares,
+      weights,
       relayed: relayed.map(([a, b]): [number, number] => [a, b]),
       exchange: { type: exchange.type, reason: exchange.reason },
       ...wayFrom(state, choice.claims.get(id), choice.records),
@@ -248,12 +252,12 @@ function wayFrom(
 }
 
 /** H and mode change at the borders of rounds only, which ballots are (A7). */
-function chooseRingMode(turn: Turn): void {
-  const { state, now } = turn
+function chooseRingMode(transition: Transition): void {
+  const { state, now } = transition
   const { mode, reason } = nextMode(now, state.health, state.mode, state.config)
   if (mode === state.mode || mode === 'async' || state.mode === 'async') return
-  turn.journal({ type: 'mode', mode, modeEpoch: state.modeEpoch + 1, reason })
-  turn.note('mode', `${mode === 'local' ? 'local rounds' : 'ring'}: ${reason}`)
+  transition.journal({ type: 'mode', mode, modeEpoch: state.modeEpoch + 1, reason })
+  transition.note('mode', `${mode === 'local' ? 'local rounds' : 'ring'}: ${reason}`)
 }
 
 /** What the records of a ring are: one global batch each, or rounds of inner steps. */
@@ -262,12 +266,12 @@ export function kindOf({ mode }: RunState): 'ring' | 'round' {
 }
 
 /** R7, R8: the generation starts when all its members hold the target whole. */
-export function confirmed(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'confirm'>): void {
-  const { state } = turn
+export function onConfirm(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'confirm'>): void {
+  const { state } = transition
   const { phase } = state
   if (phase.type !== 'form' || !phase.members.includes(member)) return
   if (version.id !== phase.target.id)
-    return turn.refuse(
+    return transition.refuse(
       member,
       'message-unexpected',
       `expected version ${phase.target.v} to be confirmed, got ${version.v}`,
@@ -275,15 +279,15 @@ export function confirmed(turn: Turn, member: MemberId, { version, digest }: Mes
   phase.confirmed.set(member, digest)
   const needed = state.config.off.has('R8') ? 1 : phase.members.length
   if (phase.confirmed.size < needed) return
-  if (agrees(turn, phase)) start(turn, phase)
+  if (agrees(transition, phase)) start(transition, phase)
 }
 
 /**
  * CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise the members settle it among
  * them.
  */
-function agrees(turn: Turn, phase: Form): boolean {
-  const { state } = turn
+function agrees(transition: Transition, phase: Form): boolean {
+  const { state } = transition
   const { version, blob } = newestCheckpoint(state)
   const agreement = agreementOf(phase.confirmed)
   if (agreement === undefined) return false
@@ -292,8 +296,8 @@ function agrees(turn: Turn, phase: Form): boolean {
     ? phase.members.filter((id) => phase.confirmed.get(id) !== blob && phase.confirmed.has(id))
     : agreement.few
   if (wrong.length === 0) return true
-  if (isKnown || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(turn, phase, wrong)
-  else undecided(turn, phase, agreement)
+  if (isKnown || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(transition, phase, wrong)
+  else undecided(transition, phase, agreement)
   return false
 }
 
@@ -301,11 +305,11 @@ function agrees(turn: Turn, phase: Form): boolean {
 const PROVEN_BY = 3
 
 /** They fetch the state of the others, or the coordinator's; no member is expelled for what others report. */
-function sendBack(turn: Turn, phase: Form, wrong: readonly MemberId[]): void {
+function sendBack(transition: Transition, phase: Form, wrong: readonly MemberId[]): void {
   const what = `state of version ${phase.target.v}`
-  turn.note('refusal', `${namesOf(turn.state, wrong)} held another ${what}`)
-  differed(turn, wrong, { what, leaveOut: false })
-  turn.then({ type: 'ballot', reason: `${wrong.length} member(s) held another ${what}`, trouble: true })
+  transition.note('refusal', `${namesOf(transition.state, wrong)} held another ${what}`)
+  differed(transition, wrong, { what, leaveOut: false })
+  transition.enqueue({ type: 'ballot', reason: `${wrong.length} member(s) held another ${what}`, trouble: true })
 }
 
 /**
@@ -313,15 +317,15 @@ function sendBack(turn: Turn, phase: Form, wrong: readonly MemberId[]): void {
  * members vouched for, where the checkpoint's digest tells. A member that differs again waits outside for a while: of
  * two sides as strong, who came last.
  */
-function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): void {
-  const { state } = turn
+function undecided(transition: Transition, phase: Form, { most, few, isClear }: Agreement): void {
+  const { state } = transition
   const all = isClear ? few : [...most, ...few]
   const what = `state of version ${phase.target.v}`
   const reason = `${namesOf(state, [...most, ...few])} hold a different ${what}`
-  turn.note('refusal', `${reason}: ${namesOf(state, few)} against ${namesOf(state, most)}`)
+  transition.note('refusal', `${reason}: ${namesOf(state, few)} against ${namesOf(state, most)}`)
   const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
   const last = isClear ? undefined : latecomer(state, again.length > 1 || phase.target.v === 0 ? all : [])
-  for (const id of isClear ? again : [last ?? []].flat()) exclude(turn, id, `its ${what} differed again`)
+  for (const id of isClear ? again : [last ?? []].flat()) exclude(transition, id, `its ${what} differed again`)
   for (const id of all) {
     const member = state.members.get(id)
     if (member !== undefined) member.differed++
@@ -331,23 +335,24 @@ function undecided(turn: Turn, phase: Form, { most, few, isClear }: Agreement): 
     if (member !== undefined) member.drifted = phase.target.v > 0
   }
   const to = lastWitnessed(state)
-  if (to.version.v < state.chain.head.v) return rewind(turn, reason, { to, final: true })
+  if (to.version.v < state.chain.head.v) return rewind(transition, reason, { to, final: true })
   // uncommitted steps cannot come back either
-  if (to.version.id !== phase.target.id) turn.journal({ type: 'rewind', to: to.version, final: true, gen: state.gen })
-  turn.then({ type: 'ballot', reason, trouble: true })
+  if (to.version.id !== phase.target.id)
+    transition.journal({ type: 'rewind', to: to.version, final: true, generation: state.generation })
+  transition.enqueue({ type: 'ballot', reason, trouble: true })
 }
 
 /** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
-function start(turn: Turn, phase: Form): void {
-  const { state } = turn
+function start(transition: Transition, phase: Form): void {
+  const { state } = transition
   const { members, target, records } = phase
-  turn.journal({ type: 'start', gen: state.gen, members, records })
+  transition.journal({ type: 'start', generation: state.generation, members, records })
   for (const id of members) mended(state, id)
-  settleGiven(turn, true)
-  const plan = keepLearned(enterRing(turn, phase), phase, kindOf(state))
-  turn.note('generation', `generation ${state.gen} of ${members.length} starts at version ${target.v}`)
-  turn.broadcast(members, { type: 'start', ...turn.ballot, after: target, plan })
-  turn.then({ type: 'advance' })
+  settleGiven(transition, true)
+  const plan = keepLearned(enterRing(transition, phase), phase, kindOf(state))
+  transition.note('generation', `generation ${state.generation} of ${members.length} starts at version ${target.v}`)
+  transition.broadcast(members, { type: 'start', ...transition.ballot, after: target, plan })
+  transition.enqueue({ type: 'advance' })
 }
 
 function mended({ members }: RunState, id: MemberId): void {
@@ -377,10 +382,10 @@ export function keepLearned(
  * next epoch.
  */
 export function enterRing(
-  turn: Turn,
-  { members, relayed, exchange, shares }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'shares'>,
+  transition: Transition,
+  { members, relayed, exchange, weights }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'weights'>,
 ): PlanStep[] {
-  const { state, now } = turn
+  const { state, now } = transition
   const { v } = state.chain.head
   const plan = validationDue(state) ? [] : planSteps(state, new Map(), { plannedTo: v, now })
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
@@ -397,8 +402,8 @@ export function enterRing(
     members,
     relayed,
     exchange,
-    shares,
-    planShares: new Map(),
+    weights,
+    planWeights: new Map(),
     held: new Map(),
     plannedTo: v + plan.length,
     planned,
@@ -413,7 +418,7 @@ export function enterRing(
     dispute: undefined,
     until: undefined,
   }
-  turn.reason(`${exchange.type} of ${members.length}`)
+  transition.reason(`${exchange.type} of ${members.length}`)
   return plan
 }
 

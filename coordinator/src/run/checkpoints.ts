@@ -6,7 +6,7 @@ import { type Agreement, agreementOf } from './majority.ts'
 import { exclude } from './membership.ts'
 import { trainingIsOver } from './scheduler.ts'
 import type { CheckpointAsked, Provisional, RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
@@ -48,27 +48,27 @@ export function checkpointDue(state: RunState, now: number): boolean {
 /**
  * Asks for a checkpoint at version v, unless one is under way: that one is kept until it is accepted or out of time.
  */
-export function askCheckpoint(turn: Turn, phase: Ring, v: number): void {
-  const { state } = turn
+export function askCheckpoint(transition: Transition, phase: Ring, v: number): void {
+  const { state } = transition
   const asked = state.checkpointAsked
-  if (asked !== undefined && isUnderWay(turn, asked)) return
-  if (asked !== undefined) measureLate(turn, asked)
-  const place = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
-  const uploader = phase.members[place % phase.members.length]
+  if (asked !== undefined && isUnderWay(transition, asked)) return
+  if (asked !== undefined) measureLate(transition, asked)
+  const rank = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
+  const uploader = phase.members[rank % phase.members.length]
   if (uploader === undefined) return
   state.checkpointAsked = {
     v,
     uploader,
-    committedAt: state.chain.head.v >= v ? turn.now : undefined,
+    committedAt: state.chain.head.v >= v ? transition.now : undefined,
     begunAt: undefined,
     failed: false,
   }
   expectDigests(state, v)
-  turn.broadcast(phase.members, { type: 'checkpoint-at', ...turn.ballot, v, uploader })
+  transition.broadcast(phase.members, { type: 'checkpoint-at', ...transition.ballot, v, uploader })
 }
 
 /** Not a checkpoint yet, and within its time: until its version is on the chain only the ring's own deadlines count. */
-function isUnderWay({ state, now }: Turn, asked: CheckpointAsked): boolean {
+function isUnderWay({ state, now }: Transition, asked: CheckpointAsked): boolean {
   if (asked.failed || asked.v <= newestCheckpoint(state).version.v) return false
   if (asked.begunAt !== undefined) return now - asked.begunAt < uploadMsOf(state, asked.uploader)
   return asked.committedAt === undefined || now - asked.committedAt < beginMs(state)
@@ -97,30 +97,36 @@ export function nextCheckpointVersion(state: RunState, phase: Ring): number {
   return Math.min(phase.plannedTo, state.chain.head.v + Math.max(AHEAD_STEPS, steps))
 }
 
-export function uploadBegun({ state, now }: Turn, member: MemberId, version: VersionRef): void {
+export function onUploadBegun({ state, now }: Transition, member: MemberId, version: VersionRef): void {
   const { checkpointAsked: asked } = state
   if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
 }
 
-export function uploaded(
-  turn: Turn,
+export function onUploaded(
+  transition: Transition,
   member: MemberId,
   upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
 ): void {
-  const { state } = turn
+  const { state } = transition
   const { phase } = state
-  measureUpload(turn, member, upload)
+  measureUpload(transition, member, upload)
   if (state.mode === 'async' || !state.members.has(member))
-    return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
+    return transition.note('refusal', `an upload of version ${upload.version.v} came too late`)
   if ((state.provisional?.version.v ?? 0) > upload.version.v) return
-  state.provisional = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: turn.now }
+  state.provisional = {
+    version: upload.version,
+    blob: upload.blob,
+    bytes: upload.bytes,
+    from: member,
+    at: transition.now,
+  }
   if (phase.type === 'ring' && state.config.off.has('R15'))
-    return accept(turn, { agreeing: 1, members: phase.members.length })
-  considerUpload(turn)
+    return accept(transition, { agreeing: 1, members: phase.members.length })
+  considerUpload(transition)
 }
 
 function measureUpload(
-  { state, now }: Turn,
+  { state, now }: Transition,
   id: MemberId,
   upload: { readonly version: VersionRef; readonly bytes: number },
 ): void {
@@ -132,14 +138,14 @@ function measureUpload(
 }
 
 /** Out of time: its line is slower than was thought, so that its next try gets longer. */
-function measureLate({ state, now }: Turn, { v, uploader, begunAt, failed }: CheckpointAsked): void {
+function measureLate({ state, now }: Transition, { v, uploader, begunAt, failed }: CheckpointAsked): void {
   const member = state.members.get(uploader)
   if (member === undefined || failed || begunAt === undefined || v <= newestCheckpoint(state).version.v) return
   member.uploadRate = state.config.versionBytes / Math.max(1, now - begunAt)
 }
 
 /** Another member is asked at once; what this one held is known to it alone. */
-export function uploadFailed({ state }: Turn, member: MemberId, version: VersionRef): void {
+export function onUploadFailed({ state }: Transition, member: MemberId, version: VersionRef): void {
   const { checkpointAsked: asked } = state
   if (asked?.uploader === member && asked.v === version.v) asked.failed = true
 }
@@ -150,12 +156,16 @@ export function expectDigests({ digests }: RunState, v: number): void {
   for (const old of digests.keys()) if (digests.size > VERSIONS_REMEMBERED) digests.delete(old)
 }
 
-export function digestReported(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'version-digest'>): void {
-  const { state } = turn
+export function onVersionDigest(
+  transition: Transition,
+  member: MemberId,
+  { version, digest }: MessageFrom<'version-digest'>,
+): void {
+  const { state } = transition
   if (!mayVouch(state, member)) return
   state.digests.get(version.v)?.set(member, { version, digest })
-  considerUpload(turn)
-  dissented(turn, member, { version, digest })
+  considerUpload(transition)
+  dissented(transition, member, { version, digest })
 }
 
 function mayVouch({ phase }: RunState, member: MemberId): boolean {
@@ -177,8 +187,8 @@ export function votesOn(
  * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
  * 0003). The last version of a run wants the digests of all. Where members differ, all are heard and the few are named.
  */
-export function considerUpload(turn: Turn): void {
-  const { state, now } = turn
+export function considerUpload(transition: Transition): void {
+  const { state, now } = transition
   const { checkpointAsked: asked, provisional: upload } = state
   if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= now
   if (upload === undefined || state.phase.type !== 'ring') return
@@ -193,11 +203,11 @@ export function considerUpload(turn: Turn): void {
   const silent = members.filter((id) => !votes.has(id)).length
   const waited = now - upload.at
   if (agreement.few.length > 0)
-    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(turn, upload, agreement)
+    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(transition, upload, agreement)
   const witnesses = votes.size - 1
   const isLast = trainingIsOver(state) && waited < LAST_DIGESTS_MS
   const needed = isLast ? members.length - 1 : Math.min(1, members.length - 1)
-  if (witnesses >= needed) accept(turn, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
+  if (witnesses >= needed) accept(transition, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
 }
 
 function forget(state: RunState): void {
@@ -208,60 +218,63 @@ function forget(state: RunState): void {
  * The few are named and left out, never the honest uploader; of two sides as strong the coordinator cannot tell which
  * is right.
  */
-function settleUpload(turn: Turn, upload: Provisional, { digest, most, few, isClear }: Agreement): void {
-  const { state } = turn
+function settleUpload(transition: Transition, upload: Provisional, { digest, most, few, isClear }: Agreement): void {
+  const { state } = transition
   const what = `state of version ${upload.version.v}`
-  if (!isClear) return tiedUpload(turn, [...most, ...few], what)
-  turn.note('refusal', `${namesOf(state, few)} held another ${what} than the other ${most.length}`)
-  differed(turn, few, { what, leaveOut: true })
-  if (digest === upload.blob) accept(turn, { agreeing: most.length, members: most.length + few.length })
+  if (!isClear) return tiedUpload(transition, [...most, ...few], what)
+  transition.note('refusal', `${namesOf(state, few)} held another ${what} than the other ${most.length}`)
+  differed(transition, few, { what, leaveOut: true })
+  if (digest === upload.blob) accept(transition, { agreeing: most.length, members: most.length + few.length })
   else forget(state)
-  turn.then({ type: 'ballot', reason: `${few.length} member(s) held another ${what}`, trouble: false })
+  transition.enqueue({ type: 'ballot', reason: `${few.length} member(s) held another ${what}`, trouble: false })
 }
 
 /**
  * CONFIRM of the next ballot compares what they hold now. When they differ in what they say again, the one that came
  * last waits outside.
  */
-function tiedUpload(turn: Turn, all: readonly MemberId[], what: string): void {
-  const { state } = turn
+function tiedUpload(transition: Transition, all: readonly MemberId[], what: string): void {
+  const { state } = transition
   forget(state)
   if (state.checkpointAsked !== undefined) state.checkpointAsked.failed = true
-  turn.note('refusal', `${namesOf(state, all)} hold a different ${what}, and it cannot be told whose is right`)
+  transition.note('refusal', `${namesOf(state, all)} hold a different ${what}, and it cannot be told whose is right`)
   const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
   const last = again.length > 1 ? latecomer(state, again) : undefined
   for (const id of all) {
     const member = state.members.get(id)
     if (member !== undefined) member.differed++
   }
-  if (last !== undefined) exclude(turn, last, `its ${what} differed again`)
-  turn.then({ type: 'ballot', reason: `members hold a different ${what}`, trouble: true })
+  if (last !== undefined) exclude(transition, last, `its ${what} differed again`)
+  transition.enqueue({ type: 'ballot', reason: `members hold a different ${what}`, trouble: true })
 }
 
 /** After two members agreed: a member that says something else, alone against them. */
 function dissented(
-  turn: Turn,
+  transition: Transition,
   member: MemberId,
   { version, digest }: { readonly version: VersionRef; readonly digest: Sha256 },
 ): void {
-  const { state } = turn
+  const { state } = transition
   const checkpoint = state.checkpoints.findLast((one) => one.version.id === version.id)
   if (checkpoint?.blob === undefined || !checkpoint.witnessed || checkpoint.blob === digest) return
   const said = [...(state.digests.get(version.v)?.values() ?? [])].filter((one) => one.version.id === version.id)
   if (said.filter((one) => one.digest !== checkpoint.blob).length >= checkpoint.agreeing) return
   const what = `state of version ${version.v}`
-  turn.note('refusal', `${namesOf(state, [member])} held another ${what} than ${checkpoint.agreeing} others`)
-  differed(turn, [member], { what, leaveOut: true })
-  turn.then({ type: 'ballot', reason: `a member held another ${what}`, trouble: false })
+  transition.note('refusal', `${namesOf(state, [member])} held another ${what} than ${checkpoint.agreeing} others`)
+  differed(transition, [member], { what, leaveOut: true })
+  transition.enqueue({ type: 'ballot', reason: `a member held another ${what}`, trouble: false })
 }
 
-function accept(turn: Turn, support: { readonly agreeing: number; readonly members: number }): void {
-  const { provisional } = turn.state
+function accept(transition: Transition, support: { readonly agreeing: number; readonly members: number }): void {
+  const { provisional } = transition.state
   if (provisional === undefined) return
   const { version, blob, bytes } = provisional
   const witnessed = support.agreeing > 1
-  turn.journal({ type: 'checkpoint', version, blob, bytes, witnessed, ...support })
-  turn.note('checkpoint', `checkpoint of version ${version.v}${witnessed ? ', confirmed by a second member' : ''}`)
-  forget(turn.state)
-  turn.then({ type: 'advance' })
+  transition.journal({ type: 'checkpoint', version, blob, bytes, witnessed, ...support })
+  transition.note(
+    'checkpoint',
+    `checkpoint of version ${version.v}${witnessed ? ', confirmed by a second member' : ''}`,
+  )
+  forget(transition.state)
+  transition.enqueue({ type: 'advance' })
 }

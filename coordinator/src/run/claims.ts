@@ -12,7 +12,7 @@ import {
 import { sameRecord } from './dispute.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import type { RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 export interface ValidClaim {
   readonly member: MemberId
@@ -25,7 +25,7 @@ export interface ValidClaim {
   /** beyond the committed chain and what is revived */
   readonly records: readonly StepRecord[]
   /** generation of the last record: breaks ties */
-  readonly lastGen: number
+  readonly lastGeneration: number
 }
 
 export function validClaims(state: RunState, claims: ReadonlyMap<MemberId, Claim | null>): ValidClaim[] {
@@ -43,14 +43,14 @@ export function validClaim(state: RunState, member: MemberId, claim: Claim): Val
   if (!onChain && !config.off.has('R4')) return undefined
   const last = claim.records.at(-1) ?? revived.at(-1) ?? chain.record(version.v)
   const since = claim.records.slice(skipped)
-  if (since.some(({ gen }) => gen <= state.forgottenGen)) return undefined
+  if (since.some(({ generation }) => generation <= state.forgottenGeneration)) return undefined
   const again = revived.length > 0 ? 0 : cutOffAmong(state, since)
   return {
     member,
     version,
     revived: [...revived, ...since.slice(0, again)],
     records: since.slice(again),
-    lastGen: last?.gen ?? 0,
+    lastGeneration: last?.generation ?? 0,
   }
 }
 
@@ -81,8 +81,9 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
  */
 export function implausible(state: RunState, { revived, records }: ValidClaim): string | undefined {
   const seen = new Set(revived.flatMap(({ blocks }) => blocks))
-  for (const { v, gen, kind, blocks } of records) {
-    if (!mayHaveRun(state, gen) || kind === 'async') return `step ${v} of generation ${gen}, which never ran`
+  for (const { v, generation, kind, blocks } of records) {
+    if (!mayHaveRun(state, generation) || kind === 'async')
+      return `step ${v} of generation ${generation}, which never ran`
     for (const block of blocks) {
       if (seen.has(block) || state.chain.isDone(block)) return `step ${v} with block ${block}, which is counted already`
       if (block.startsWith('v:') || epochOf(block) >= state.config.epochs || blockIndex(block) >= state.config.blocks)
@@ -93,13 +94,13 @@ export function implausible(state: RunState, { revived, records }: ValidClaim): 
   return undefined
 }
 
-function mayHaveRun(state: RunState, gen: number): boolean {
-  return state.rings.has(gen) || isLost(state, gen)
+function mayHaveRun(state: RunState, generation: number): boolean {
+  return state.rings.has(generation) || isLost(state, generation)
 }
 
 /** Its rows are not in this journal (restored.ts). */
-export function isLost({ lostGens }: RunState, gen: number): boolean {
-  return lostGens !== undefined && gen >= lostGens.from && gen <= lostGens.to
+export function isLost({ lostGenerations }: RunState, generation: number): boolean {
+  return lostGenerations !== undefined && generation >= lostGenerations.from && generation <= lostGenerations.to
 }
 
 /**
@@ -107,38 +108,41 @@ export function isLost({ lostGens }: RunState, gen: number): boolean {
  * hold, then to the lowest member id.
  */
 export function highest(
-  turn: Turn,
+  transition: Transition,
   candidates: readonly ValidClaim[],
   claims: readonly ValidClaim[] = candidates,
 ): ValidClaim | undefined {
   const holders = ({ version }: ValidClaim): number => claims.filter((one) => one.version.id === version.id).length
   const order = [...candidates].sort(
     (a, b) =>
-      b.version.v - a.version.v || b.lastGen - a.lastGen || holders(b) - holders(a) || (a.member < b.member ? -1 : 1),
+      b.version.v - a.version.v ||
+      b.lastGeneration - a.lastGeneration ||
+      holders(b) - holders(a) ||
+      (a.member < b.member ? -1 : 1),
   )
   const [first, ...others] = order
   if (first === undefined) return undefined
-  const problem = implausible(turn.state, first)
-  if (problem === undefined) return mayDecide(turn, first, claims) ? first : highest(turn, others, claims)
-  turn.note(
+  const problem = implausible(transition.state, first)
+  if (problem === undefined) return mayDecide(transition, first, claims) ? first : highest(transition, others, claims)
+  transition.note(
     'refusal',
-    `${turn.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}: ${problem}`,
+    `${transition.state.members.get(first.member)?.name ?? first.member} claims version ${first.version.v}: ${problem}`,
   )
-  turn.refuse(first.member, 'message-unexpected', `a claim of version ${first.version.v}: ${problem}`)
+  transition.refuse(first.member, 'message-unexpected', `a claim of version ${first.version.v}: ${problem}`)
   const believed = claims.filter((claim) => claim !== first)
-  return highest(turn, others, believed)
+  return highest(transition, others, believed)
 }
 
 /**
  * R5: what one member alone says of steps beyond the committed chain is not taken, unless a committed step would be lost
  * without its claim.
  */
-function mayDecide(turn: Turn, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
-  const { state } = turn
+function mayDecide(transition: Transition, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
+  const { state } = transition
   if (state.config.off.has('R5')) return true
   if (isBacked(state, claim, claims) || !isCommittedElsewhere(state, claim, claims)) return true
   const name = state.members.get(claim.member)?.name ?? claim.member
-  turn.note('generation', `${name} alone holds version ${claim.version.v}: its uncommitted steps are repeated`)
+  transition.note('generation', `${name} alone holds version ${claim.version.v}: its uncommitted steps are repeated`)
   return false
 }
 
@@ -150,11 +154,13 @@ function isBacked(state: RunState, claim: ValidClaim, claims: readonly ValidClai
   if (claims.some((other) => other.member !== member && passesThrough(state, other, version))) return true
   const said = state.heldBefore.get(last.v)
   if (said !== undefined && sameRecord(said.record, last) && [...said.by].some((id) => id !== member)) return true
-  return records.every(({ gen }) => (isLost(state, gen) ? isWholeRing(state, member) : ranAlone(state, member, gen)))
+  return records.every(({ generation }) =>
+    isLost(state, generation) ? isWholeRing(state, member) : ranAlone(state, member, generation),
+  )
 }
 
-function ranAlone({ rings }: RunState, member: MemberId, gen: number): boolean {
-  const ring = rings.get(gen)
+function ranAlone({ rings }: RunState, member: MemberId, generation: number): boolean {
+  const ring = rings.get(generation)
   return ring?.length === 1 && ring[0] === member
 }
 

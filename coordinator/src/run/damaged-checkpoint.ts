@@ -2,7 +2,7 @@
 // the seed. A member that holds the damaged version, or a later one, still brings it back (R6).
 import type { VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from './journal-replay.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 export interface DamagedCheckpoint {
   readonly version: VersionRef
@@ -12,17 +12,17 @@ export interface DamagedCheckpoint {
   readonly neededBy: 'server' | 'reader'
 }
 
-export function checkpointDamaged(turn: Turn, { version, problem, neededBy }: DamagedCheckpoint): void {
-  const { state } = turn
+export function onCheckpointDamaged(transition: Transition, { version, problem, neededBy }: DamagedCheckpoint): void {
+  const { state } = transition
   const isKnown = state.checkpoints.some((one) => one.version.id === version.id && one.blob !== undefined)
   if (!isKnown) return
-  turn.journal({ type: 'checkpoint-damaged', version })
+  transition.journal({ type: 'checkpoint-damaged', version })
   const next = newestCheckpoint(state).version.v
-  turn.note(
+  transition.note(
     'checkpoint',
     `checkpoint of version ${version.v} cannot be read, version ${next} is the newest that can: ${problem}`,
   )
   // Members that need the version as their target say so by an ABORT, and the ballot that follows finds another.
   if (neededBy === 'server' && state.phase.type === 'async')
-    turn.then({ type: 'ballot', reason: `the checkpoint of version ${version.v} is damaged`, trouble: true })
+    transition.enqueue({ type: 'ballot', reason: `the checkpoint of version ${version.v} is damaged`, trouble: true })
 }

@@ -1,10 +1,10 @@
 // Members that hold different bytes for one step (docs/MEMBERSHIP.md): all are heard, the few are named, and the link
 // on which right bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
 import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
+import { isRelayed } from './generation-links.ts'
 import { noteFailure } from './link-health.ts'
-import { isRelayed } from './ring-links.ts'
 import type { RunPhase } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
@@ -25,7 +25,7 @@ export function sameRecord(a: StepRecord, b: StepRecord): boolean {
 
 /** `before`: what others said of the step, who all said the same. */
 export function beginDispute(
-  turn: Turn,
+  transition: Transition,
   phase: Ring,
   member: MemberId,
   said: {
@@ -36,20 +36,24 @@ export function beginDispute(
   const { record, before } = said
   // One at a time: what follows a disputed step is settled with it, since the ballot ends both.
   if (phase.dispute !== undefined && phase.dispute.v < record.v) return
-  phase.dispute = { v: record.v, since: turn.now, records: new Map([...before.by].map((id) => [id, before.record])) }
-  heardInDispute(turn, phase, member, record)
+  phase.dispute = {
+    v: record.v,
+    since: transition.now,
+    records: new Map([...before.by].map((id) => [id, before.record])),
+  }
+  heardInDispute(transition, phase, member, record)
 }
 
-export function heardInDispute(turn: Turn, phase: Ring, member: MemberId, record: StepRecord): void {
+export function heardInDispute(transition: Transition, phase: Ring, member: MemberId, record: StepRecord): void {
   phase.dispute?.records.set(member, record)
-  if (phase.dispute?.records.size === phase.members.length) settle(turn, phase)
+  if (phase.dispute?.records.size === phase.members.length) settle(transition, phase)
 }
 
-export function disputeTick(turn: Turn, phase: Ring): void {
-  if (phase.dispute !== undefined && turn.now - phase.dispute.since > DISPUTE_MS) settle(turn, phase)
+export function disputeTick(transition: Transition, phase: Ring): void {
+  if (phase.dispute !== undefined && transition.now - phase.dispute.since > DISPUTE_MS) settle(transition, phase)
 }
 
-function settle(turn: Turn, phase: Ring): void {
+function settle(transition: Transition, phase: Ring): void {
   const { dispute } = phase
   if (dispute === undefined) return
   const groups = groupsOf(dispute.records)
@@ -57,18 +61,18 @@ function settle(turn: Turn, phase: Ring): void {
   const isClear = most.length > next.length
   const few = isClear ? groups.slice(1).flat() : groups.flat()
   for (const id of few)
-    turn.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
+    transition.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
   const senders = few.flatMap(
-    (id) => suspectLinkTo(turn, phase, id, groups.find((group) => group.includes(id)) ?? []) ?? [],
+    (id) => suspectLinkTo(transition, phase, id, groups.find((group) => group.includes(id)) ?? []) ?? [],
   )
   const names = (ids: readonly MemberId[]): string =>
-    [...new Set(ids)].map((id) => turn.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
+    [...new Set(ids)].map((id) => transition.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
   const reason = isClear
     ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
     : `${names(few)} hold different bytes for step ${dispute.v}, and no majority shows which are right`
-  if (phase.exchange.type === 'butterfly') turn.state.health.butterflyDoubtedAt = turn.now
-  turn.note('refusal', reason)
-  turn.then({ type: 'ballot', reason, trouble: true })
+  if (phase.exchange.type === 'direct') transition.state.health.directDoubtedAt = transition.now
+  transition.note('refusal', reason)
+  transition.enqueue({ type: 'ballot', reason, trouble: true })
 }
 
 /** Who said the same, the largest group first. */
@@ -85,28 +89,28 @@ function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
 /**
  * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either,
  * but a member in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
- * predecessor. In a butterfly every member sends to every other, so it could be any of them.
+ * predecessor. In a direct exchange every member sends to every other, so it could be any of them.
  */
 function suspectLinkTo(
-  turn: Turn,
+  transition: Transition,
   { members, relayed, exchange }: Ring,
   id: MemberId,
   agreeing: readonly MemberId[],
 ): MemberId | undefined {
-  const { health, gen, config } = turn.state
-  const place = (members.indexOf(id) + members.length - 1) % members.length
-  const from = members[place]
-  if (exchange.type === 'butterfly' || from === undefined || agreeing.includes(from)) return undefined
+  const { health, generation, config } = transition.state
+  const rank = (members.indexOf(id) + members.length - 1) % members.length
+  const from = members[rank]
+  if (exchange.type === 'direct' || from === undefined || agreeing.includes(from)) return undefined
   const failure = {
     pair: [from, id] as const,
     why: 'closed' as const,
     proven: true,
     relayed: isRelayed({ members, relayed }, from, id),
-    gen,
-    at: turn.now,
+    generation,
+    at: transition.now,
   }
   health.linkFailures = noteFailure(health.linkFailures, failure, {
-    now: turn.now,
+    now: transition.now,
     halfLifeMs: config.timing.linkMemoryMs,
   })
   return from

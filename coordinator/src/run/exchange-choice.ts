@@ -1,7 +1,7 @@
-// Chooses the exchange of a step: around the ring, or from each member to each other (a butterfly). Pure; docs/STEPS.md
-// has the formulas. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a butterfly two, and
+// Chooses the exchange of a step: around the ring, or from each member to each other (a direct exchange). Pure; docs/STEPS.md
+// has the formulas. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a direct exchange two, and
 // more links.
-import { type Exchange, MAX_BUTTERFLY_MEMBERS } from '@starling-grid/protocol'
+import { type Exchange, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
 import type { Pace } from './exchange-cost.ts'
 
 /** What a step was measured to take, once the running generation had settled. */
@@ -22,14 +22,14 @@ export interface ExchangeFigures {
   /** ms from one member to another; undefined: not measured yet */
   readonly latencyMs: number | undefined
   readonly measured: MeasuredExchanges
-  /** why not a butterfly now; `always`: not even when the job asks for it */
+  /** why not a direct exchange now; `always`: not even when the job asks for it */
   readonly doubt?: { readonly reason: string; readonly always: boolean }
 }
 
 /** Predicted ms of a step's exchange, either way; null: nothing to predict it from. */
 export interface ExchangeCosts {
   readonly ring: number
-  readonly butterfly: number
+  readonly direct: number
 }
 
 export interface ExchangeChoice {
@@ -44,10 +44,10 @@ interface ExchangingMembers {
 }
 
 /**
- * Of whole steps: a butterfly must be this much faster, since going over costs a ballot; and it stays while it saves
+ * Of whole steps: a direct exchange must be this much faster, since going over costs a ballot; and it stays while it saves
  * anything.
  */
-const BUTTERFLY_PAYS = 1.15
+const DIRECT_PAYS = 1.15
 const RING_PAYS = 1.02
 /** Steps before a measurement counts: the first of a generation wait for links to warm up. */
 const SETTLED_RECORDS = 20
@@ -67,23 +67,23 @@ export interface Exchanged {
   readonly bytesPerMs: number
 }
 
-/** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B as a butterfly, once all links are open. */
+/** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B as a direct exchange, once all links are open. */
 export function exchangeMs(exchange: Exchange, { members: n, bytes, latencyMs, bytesPerMs }: Exchanged): number {
   return hops(exchange, n) * latencyMs + (((2 * (n - 1)) / n) * bytes) / bytesPerMs
 }
 
 /** A step's exchange either way, with its part of what connecting costs. */
 export function exchangeTimes(exchanged: Exchanged, computeMs: number): ExchangeCosts {
-  const butterfly = exchangeMs('butterfly', exchanged)
-  const connecting = opensMoreLinks('butterfly', exchanged.members)
-    ? ((computeMs + butterfly) * CONNECT_MS) / GENERATION_MS
+  const direct = exchangeMs('direct', exchanged)
+  const connecting = opensMoreLinks('direct', exchanged.members)
+    ? ((computeMs + direct) * CONNECT_MS) / GENERATION_MS
     : 0
-  return { ring: exchangeMs('ring', exchanged), butterfly: butterfly + connecting }
+  return { ring: exchangeMs('ring', exchanged), direct: direct + connecting }
 }
 
 /** Than a ring does: of up to three members every two are neighbours there as well. */
 export function opensMoreLinks(exchange: Exchange, members: number): boolean {
-  return exchange === 'butterfly' && members > 3
+  return exchange === 'direct' && members > 3
 }
 
 /** The newest measurement beside those before, once the generation has settled. */
@@ -104,7 +104,7 @@ export function measuredNow(
 
 /** What a step would take around the ring, for the choice of its length (ring-size.ts), which knows no other way. */
 export function asInRing(pace: Pace, { members, exchange }: ExchangingMembers, latencyMs = 0): Pace {
-  const more = exchange.type === 'ring' ? 0 : hops('ring', members.length) - hops('butterfly', members.length)
+  const more = exchange.type === 'ring' ? 0 : hops('ring', members.length) - hops('direct', members.length)
   return { ...pace, recordMs: pace.recordMs + more * latencyMs }
 }
 
@@ -135,17 +135,17 @@ export function chooseExchange(asked: 'auto' | Exchange, current: Exchange, figu
   if (doubt?.always === true) return choose('ring', doubt.reason)
   if (asked !== 'auto') return choose(asked, 'the job asks for it')
   if (members === 2) return choose('ring', 'two members: both ways are the same')
-  if (members > MAX_BUTTERFLY_MEMBERS)
-    return choose('ring', `${members} members: a butterfly has ${MAX_BUTTERFLY_MEMBERS} at most`)
+  if (members > MAX_DIRECT_MEMBERS)
+    return choose('ring', `${members} members: a direct exchange has ${MAX_DIRECT_MEMBERS} at most`)
   if (doubt !== undefined) return choose('ring', doubt.reason)
   if (costs === undefined) return choose(current, 'what the other way would cost is not measured yet')
   const {
-    exchange: { ring, butterfly },
+    exchange: { ring, direct },
     computeMs,
     text,
   } = costs
-  const gain = (computeMs + ring) / Math.max(computeMs + butterfly, 1)
-  return choose(gain > (current === 'ring' ? BUTTERFLY_PAYS : RING_PAYS) ? 'butterfly' : 'ring', text)
+  const gain = (computeMs + ring) / Math.max(computeMs + direct, 1)
+  return choose(gain > (current === 'ring' ? DIRECT_PAYS : RING_PAYS) ? 'direct' : 'ring', text)
 }
 
 /** What was measured with as many members goes before what is predicted. */
@@ -153,18 +153,18 @@ function costsOf(
   current: Exchange,
   { members, bytes, latencyMs, measured }: ExchangeFigures,
 ): { readonly exchange: ExchangeCosts; readonly computeMs: number; readonly text: string } | undefined {
-  const last = measured[current] ?? measured.ring ?? measured.butterfly
+  const last = measured[current] ?? measured.ring ?? measured.direct
   if (last === undefined || latencyMs === undefined || members < 2) return undefined
-  const others = last === measured.ring ? 'ring' : 'butterfly'
+  const others = last === measured.ring ? 'ring' : 'direct'
   const bytesPerMs = bytesPerMsOf(last === measured[current] ? current : others, last, { bytes, latencyMs })
   const predicted = exchangeTimes({ members, bytes, latencyMs, bytesPerMs }, last.computeMs)
   const of = (exchange: Exchange): number =>
     measured[exchange]?.members === members ? (measured[exchange]?.exchangeMs ?? 0) : predicted[exchange]
-  const exchange = { ring: of('ring'), butterfly: of('butterfly') }
+  const exchange = { ring: of('ring'), direct: of('direct') }
   return {
     exchange,
     computeMs: last.computeMs,
-    text: `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ${Math.round(exchange.butterfly)} ms as a butterfly (${latencyMs.toFixed(1)} ms from one to another${speedText(bytesPerMs)})`,
+    text: `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ${Math.round(exchange.direct)} ms as a direct exchange (${latencyMs.toFixed(1)} ms from one to another${speedText(bytesPerMs)})`,
   }
 }
 

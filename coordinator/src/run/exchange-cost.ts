@@ -8,7 +8,7 @@ export interface Pace {
   readonly records: number
   /** ms between commits */
   readonly recordMs: number
-  /** ms of computing, shares in proportion to speed */
+  /** ms of computing, assignments in proportion to speed */
   readonly computeMs: number
 }
 

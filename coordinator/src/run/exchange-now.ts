@@ -1,12 +1,12 @@
-// Which way the gradients of a generation would take now: what was measured, and what speaks against a butterfly, for
+// Which way the gradients of a generation would take now: what was measured, and what speaks against a direct exchange, for
 // the choice itself (exchange-choice.ts).
 import type { MemberId } from '@starling-grid/protocol'
 import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
 import { linkVerdict, type LinkVerdict } from './link-health.ts'
 import type { RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
-type Now = Pick<Turn, 'state' | 'now'>
+type Now = Pick<Transition, 'state' | 'now'>
 
 /** Which way the frames of a generation of these members would take now (exchange-choice.ts). */
 export function exchangeOf({ state, now }: Now, members: readonly MemberId[]): ExchangeChoice {
@@ -36,16 +36,16 @@ export function exchangeLatency({ health }: RunState, members: readonly MemberId
 }
 
 /**
- * A ring goes around a bad link, and shows which link brought wrong bytes; a butterfly can do neither, and would end
+ * A ring goes around a bad link, and shows which link brought wrong bytes; a direct exchange can do neither, and would end
  * the same way again.
  */
 function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {
-  const { butterflyDoubtedAt } = state.health
+  const { directDoubtedAt } = state.health
   const { linkMemoryMs } = state.config.timing
-  if (butterflyDoubtedAt !== undefined && now - butterflyDoubtedAt < linkMemoryMs)
+  if (directDoubtedAt !== undefined && now - directDoubtedAt < linkMemoryMs)
     return {
       always: true,
-      reason: 'members of a butterfly held different bytes; a ring shows on which link right ones become wrong',
+      reason: 'members of a direct exchange held different bytes; a ring shows on which link right ones become wrong',
     }
   const isBad = members.some((a, i) => members.slice(i + 1).some((b) => linkBetween({ state, now }, a, b) !== 'good'))
   return isBad

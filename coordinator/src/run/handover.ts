@@ -9,7 +9,7 @@ import { newestCheckpoint } from './journal-replay.ts'
 import { agreementOf } from './majority.ts'
 import { rewind } from './rewind.ts'
 import type { RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 type Handover = Extract<RunPhase, { type: 'handover' }>
 
@@ -25,16 +25,16 @@ const FORMS_FOR_A_SECOND = 2
  * holders can bring them (each was asked and did not upload), or it has one holder alone, so a ring has to make more
  * holders first.
  */
-export function handOver(turn: Turn, valid: readonly ValidClaim[], best: ValidClaim): boolean {
-  const { state, now } = turn
+export function handOver(transition: Transition, valid: readonly ValidClaim[], best: ValidClaim): boolean {
+  const { state, now } = transition
   const held = newestCheckpoint(state).version
   const chosen = highestHeldTwice(state, valid) ?? best
   if (chosen.version.id === held.id || (state.config.off.has('A5') && held.v > 0)) {
-    turn.then({ type: 'enter-async' })
+    transition.enqueue({ type: 'enter-async' })
     return true
   }
   const holders = valid.filter((claim) => claim.version.id === chosen.version.id).map((claim) => claim.member)
-  if (holders.length === 1 && !isAlone(state)) return withoutSecond(turn)
+  if (holders.length === 1 && !isAlone(state)) return withoutSecond(transition)
   const source = holders.find((id) => (state.members.get(id)?.cannotUploadUntil ?? 0) <= now)
   if (source === undefined) return false
   state.phase = {
@@ -48,8 +48,13 @@ export function handOver(turn: Turn, valid: readonly ValidClaim[], best: ValidCl
     upload: undefined,
   }
   expectDigests(state, chosen.version.v)
-  turn.reason(`handing version ${chosen.version.v} over to the parameter server`)
-  turn.broadcast(holders, { type: 'upload-request', ...turn.ballot, version: chosen.version, uploader: source })
+  transition.reason(`handing version ${chosen.version.v} over to the parameter server`)
+  transition.broadcast(holders, {
+    type: 'upload-request',
+    ...transition.ballot,
+    version: chosen.version,
+    uploader: source,
+  })
   return true
 }
 
@@ -67,40 +72,40 @@ function highestHeldTwice(state: RunState, valid: readonly ValidClaim[]): ValidC
 }
 
 /** The last committed version is held by one member: a ring makes a second holder, and when that fails all go back. */
-function withoutSecond(turn: Turn): boolean {
-  const { state } = turn
+function withoutSecond(transition: Transition): boolean {
+  const { state } = transition
   if (state.health.formsForASecond < FORMS_FOR_A_SECOND) {
     state.health.formsForASecond++
     return false
   }
   state.health.formsForASecond = 0
   const to = lastWitnessed(state)
-  if (to.version.v >= state.chain.head.v) turn.then({ type: 'enter-async' })
-  else rewind(turn, 'no second member vouches for what followed', { to, final: true })
+  if (to.version.v >= state.chain.head.v) transition.enqueue({ type: 'enter-async' })
+  else rewind(transition, 'no second member vouches for what followed', { to, final: true })
   return true
 }
 
-export function handoverBegun({ state, now }: Turn, member: MemberId): void {
+export function onHandoverBegun({ state, now }: Transition, member: MemberId): void {
   const { phase } = state
   if (phase.type === 'handover' && phase.source === member) phase.begunAt ??= now
 }
 
-export function handedOver(
-  turn: Turn,
+export function onHandedOver(
+  transition: Transition,
   member: MemberId,
   upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
 ): void {
-  const { phase } = turn.state
+  const { phase } = transition.state
   if (phase.type !== 'handover') return
   if (phase.source !== member || upload.version.id !== phase.target.id)
-    return turn.note('refusal', `an upload of version ${upload.version.v} came too late`)
-  phase.upload = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: turn.now }
-  considerHandover(turn)
+    return transition.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  phase.upload = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: transition.now }
+  considerHandover(transition)
 }
 
 /** The upload and another holder agree: it is taken. Others that differ are heard first. */
-export function considerHandover(turn: Turn): void {
-  const { state, now } = turn
+export function considerHandover(transition: Transition): void {
+  const { state, now } = transition
   const { phase } = state
   if (phase.type !== 'handover' || phase.upload === undefined) return
   const { upload, holders } = phase
@@ -110,37 +115,41 @@ export function considerHandover(turn: Turn): void {
   if (agreement === undefined) return
   const { digest, most, few, isClear } = agreement
   const all = votes.size === holders.length || now - upload.at > DIGESTS_MS
-  if (few.length === 0 && (votes.size > 1 || isAlone(state))) return take(turn, upload, votes.size)
+  if (few.length === 0 && (votes.size > 1 || isAlone(state))) return take(transition, upload, votes.size)
   if (!all) return
-  if (few.length === 0) return nextSource(turn, phase, 'no other holder said what it holds')
-  turn.note(
+  if (few.length === 0) return nextSource(transition, phase, 'no other holder said what it holds')
+  transition.note(
     'refusal',
     `${namesOf(state, isClear ? few : [...most, ...few])} hold${few.length === 1 && isClear ? 's' : ''} another state of version ${upload.version.v} than ${isClear ? namesOf(state, most) : 'each other'}`,
   )
-  if (isClear && digest === upload.blob) return take(turn, upload, most.length)
-  if (isClear) return nextSource(turn, phase, 'other holders agree on another state')
+  if (isClear && digest === upload.blob) return take(transition, upload, most.length)
+  if (isClear) return nextSource(transition, phase, 'other holders agree on another state')
   const to = lastWitnessed(state)
-  if (to.version.v < state.chain.head.v) return rewind(turn, 'its holders disagree', { to, final: true })
-  turn.then({ type: 'enter-async' })
+  if (to.version.v < state.chain.head.v) return rewind(transition, 'its holders disagree', { to, final: true })
+  transition.enqueue({ type: 'enter-async' })
 }
 
-function take(turn: Turn, { version, blob, bytes }: NonNullable<Handover['upload']>, agreeing: number): void {
-  turn.state.health.formsForASecond = 0
-  turn.then({ type: 'enter-async', handed: { version, blob, bytes, agreeing, members: agreeing } })
+function take(
+  transition: Transition,
+  { version, blob, bytes }: NonNullable<Handover['upload']>,
+  agreeing: number,
+): void {
+  transition.state.health.formsForASecond = 0
+  transition.enqueue({ type: 'enter-async', handed: { version, blob, bytes, agreeing, members: agreeing } })
 }
 
-function nextSource(turn: Turn, phase: Handover, why: string): void {
-  const { state, now } = turn
+function nextSource(transition: Transition, phase: Handover, why: string): void {
+  const { state, now } = transition
   const source = state.members.get(phase.source)
   if (source !== undefined) source.cannotUploadUntil = now + state.config.timing.excludeMs
-  turn.then({ type: 'ballot', reason: `version ${phase.target.v} was not handed over: ${why}`, trouble: true })
+  transition.enqueue({ type: 'ballot', reason: `version ${phase.target.v} was not handed over: ${why}`, trouble: true })
 }
 
 /** An upload that began may take as long as its bytes need. */
-export function handoverTick(turn: Turn, phase: Handover): void {
-  const { state, now } = turn
-  if (phase.upload !== undefined) return considerHandover(turn)
+export function handoverTick(transition: Transition, phase: Handover): void {
+  const { state, now } = transition
+  if (phase.upload !== undefined) return considerHandover(transition)
   const { formMs } = state.config.timing
   const limit = phase.begunAt === undefined ? formMs : Math.max(formMs, uploadMsOf(state, phase.source))
-  if (now - phase.since >= limit) nextSource(turn, phase, 'it took too long')
+  if (now - phase.since >= limit) nextSource(transition, phase, 'it took too long')
 }

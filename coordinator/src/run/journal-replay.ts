@@ -17,8 +17,8 @@ export function seedCheckpoint(config: RunConfig): Checkpoint {
 export function createRunState(config: RunConfig): RunState {
   return {
     config,
-    owner: 0,
-    gen: 0,
+    fence: 0,
+    generation: 0,
     chain: new ChainIndex(config.genesis, config.blocks),
     checkpoints: [seedCheckpoint(config)],
     mode: config.mode === 'auto' ? 'ring' : config.mode,
@@ -32,9 +32,9 @@ export function createRunState(config: RunConfig): RunState {
     finished: undefined,
     abandoned: [],
     rings: new Map(),
-    lostGens: undefined,
-    forgottenGen: 0,
-    heardPromise: { owner: 0, gen: 0 },
+    lostGenerations: undefined,
+    forgottenGeneration: 0,
+    heardPromise: { fence: 0, generation: 0 },
     jumps: [],
     phase: { type: 'waiting' },
     phaseReason: '',
@@ -43,8 +43,8 @@ export function createRunState(config: RunConfig): RunState {
     leases: new Map(),
     open: emptySum(),
     given: undefined,
-    guestSums: 0,
-    guestNorms: new Map(),
+    offRingSums: 0,
+    offRingNorms: new Map(),
     workers: new Set(),
     failures: new Map(),
     asideByFew: new Map(),
@@ -75,7 +75,7 @@ export function createRunState(config: RunConfig): RunState {
       exchange: 'ring',
       measured: {},
       linkMs: new Map(),
-      butterflyDoubtedAt: undefined,
+      directDoubtedAt: undefined,
       formsForASecond: 0,
     },
     everPlanned: new Set(),
@@ -101,12 +101,12 @@ export function newestCheckpoint(state: RunState): Checkpoint {
  */
 export function applyEntry(state: RunState, entry: JournalEntry, at: number): void {
   switch (entry.type) {
-    case 'owner':
-      state.owner = entry.owner
+    case 'fence':
+      state.fence = entry.fence
       return
     case 'ballot':
-      state.gen = entry.gen
-      if (entry.after !== undefined) state.lostGens = { from: entry.after + 1, to: entry.gen - 1 }
+      state.generation = entry.generation
+      if (entry.after !== undefined) state.lostGenerations = { from: entry.after + 1, to: entry.generation - 1 }
       return
     case 'start':
       return start(state, entry)
@@ -158,12 +158,12 @@ export function forgetChain({ chain }: RunState): void {
 /** Claims of their steps are believed no more (R4). */
 function forgetGenerations(state: RunState, upTo: number): void {
   state.rings.clear()
-  state.lostGens = undefined
-  state.forgottenGen = upTo
+  state.lostGenerations = undefined
+  state.forgottenGeneration = upTo
 }
 
-function start(state: RunState, { gen, members, records }: Extract<JournalEntry, { type: 'start' }>): void {
-  state.rings.set(gen, members)
+function start(state: RunState, { generation, members, records }: Extract<JournalEntry, { type: 'start' }>): void {
+  state.rings.set(generation, members)
   for (const old of state.rings.keys()) if (state.rings.size > RINGS_KEPT) state.rings.delete(old)
   commit(state, records)
 }
@@ -183,11 +183,11 @@ function checkpoint(
   if (oldest !== undefined) chain.forgetBefore(Math.min(oldest.version.v, chain.head.v - PLAN_WINDOW))
 }
 
-function rewind(state: RunState, { to, final, gen = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
+function rewind(state: RunState, { to, final, generation = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
   const off = state.config.off ?? ALL_RULES_ON
   const gone = state.chain.truncate(to, !off.has('R6'))
   state.abandoned = final ? [] : gone
-  if (final) forgetGenerations(state, gen)
+  if (final) forgetGenerations(state, generation)
   while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()
 }
 

@@ -16,7 +16,7 @@ import {
   wouldBeNeighbours,
 } from './proofs.ts'
 import type { Member, RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
@@ -37,11 +37,11 @@ export interface Learner {
   /** when it last said what it holds, or was told everything again, ms */
   newsAt: number
   stepMs: number | undefined
-  /** records that it was told, up to this version, in the generation `gen` */
+  /** records that it was told, up to this version, in the generation `generation` */
   told: number
-  gen: number
+  generation: number
   /** the generation in which its sources were told of it, and these sources: they answer no other member's offer */
-  met: { readonly gen: number; readonly sources: readonly MemberId[] } | undefined
+  met: { readonly generation: number; readonly sources: readonly MemberId[] } | undefined
 }
 
 /**
@@ -77,27 +77,27 @@ const CATCH_UP_MS = 2000
  * earlier visit; when that is on the chain it hears so, since it may follow only from what it knows to be committed
  * (R7).
  */
-export function beginLearning(turn: Turn, member: Member, holds: VersionRef | undefined): void {
-  const { chain } = turn.state
+export function beginLearning(transition: Transition, member: Member, holds: VersionRef | undefined): void {
+  const { chain } = transition.state
   const near = ifNear(chain, holds)
   member.learner = {
-    since: turn.now,
+    since: transition.now,
     ready: false,
     held: near?.v,
     lost: -1,
-    fetchAt: turn.now,
+    fetchAt: transition.now,
     fetchMs: undefined,
-    toldAt: turn.now,
-    newsAt: turn.now,
+    toldAt: transition.now,
+    newsAt: transition.now,
     stepMs: undefined,
     told: 0,
-    gen: 0,
+    generation: 0,
     met: undefined,
   }
   if (holds === undefined || holds.v === 0) return
-  if (chain.has(holds)) turn.send(member.id, { type: 'ack', ...turn.ballot, committed: holds })
+  if (chain.has(holds)) transition.send(member.id, { type: 'ack', ...transition.ballot, committed: holds })
   const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
-  turn.note(
+  transition.note(
     'member',
     near
       ? `${member.name} goes on from version ${holds.v}, which it kept`
@@ -123,70 +123,72 @@ function catchUpMs(learner: Learner, behind: number): number {
   return behind > REPLAYED ? fetchMs : Math.min(fetchMs, behind * stepMs)
 }
 
-export function learnersTick(turn: Turn, phase: Ring): void {
-  const { state, now } = turn
+export function learnersTick(transition: Transition, phase: Ring): void {
+  const { state, now } = transition
   const outside = [...state.members.values()].filter(
     (member) => member.excludedUntil <= now && !phase.members.includes(member.id),
   )
   for (const member of outside)
-    if (member.learner === undefined && !isProven(state, member)) beginLearning(turn, member, undefined)
-  for (const member of outside) if (member.invitedIn === state.gen) recall(turn, member)
+    if (member.learner === undefined && !isProven(state, member)) beginLearning(transition, member, undefined)
+  for (const member of outside) if (member.invitedGeneration === state.generation) recall(transition, member)
   const learners = outside.filter((member) => member.learner !== undefined)
-  for (const member of learners) if (member.learner !== undefined) followOn(turn, phase, member, member.learner)
-  proofsTick(turn)
-  const waiting = learners.filter(({ learner }) => learner?.held === undefined && learner?.gen !== state.gen)
+  for (const member of learners) if (member.learner !== undefined) followOn(transition, phase, member, member.learner)
+  proofsTick(transition)
+  const waiting = learners.filter(
+    ({ learner }) => learner?.held === undefined && learner?.generation !== state.generation,
+  )
   const following = learners.filter(
     (member) => member.learner?.held !== undefined && !member.byCheckpoint && mayProve(state, member, now),
   )
-  if (following.length > 0) askForCopy(turn, phase, following)
-  for (const member of waiting) if (member.learner !== undefined) offer(turn, phase, member, member.learner)
+  if (following.length > 0) askForCopy(transition, phase, following)
+  for (const member of waiting) if (member.learner !== undefined) offer(transition, phase, member, member.learner)
 }
 
-/** It was a guest while it was left out: a guest learns nothing, so it answers this ballot again (R3). */
-function recall(turn: Turn, member: Member): void {
-  member.invitedIn = 0
-  if (member.learner !== undefined) member.learner.gen = 0
-  turn.send(member.id, { type: 'freeze', ...turn.ballot, committed: turn.state.chain.head.v })
+/** It was an off-ring member while it was left out: an off-ring member learns nothing, so it answers this ballot again (R3). */
+function recall(transition: Transition, member: Member): void {
+  member.invitedGeneration = 0
+  if (member.learner !== undefined) member.learner.generation = 0
+  transition.send(member.id, { type: 'freeze', ...transition.ballot, committed: transition.state.chain.head.v })
 }
 
 /** A version to fetch, and to prove unless that is done. */
-function offer(turn: Turn, phase: Ring, member: Member, learner: Learner): void {
-  const { state, now } = turn
+function offer(transition: Transition, phase: Ring, member: Member, learner: Learner): void {
+  const { state, now } = transition
   if (!isProven(state, member) && member.proveAfter > now) return
   const peers = wouldBeNeighbours(state, phase, member)
   const isAlone = member.relaysOnly === true || sourcesOf(state, phase).length === 0
   if (member.byCheckpoint || isAlone || state.chain.head.v === 0) {
-    learner.gen = state.gen
+    learner.generation = state.generation
     learner.fetchAt = now
-    introduce(turn, member.id, learner, peers)
-    return proveByCheckpoint(turn, member, peers)
+    introduce(transition, member.id, learner, peers)
+    return proveByCheckpoint(transition, member, peers)
   }
   const copy = newestCopy(state, phase, now)
-  if (copy === undefined || copy.version.v <= learner.lost) return askForCopy(turn, phase, [])
-  learner.gen = state.gen
+  if (copy === undefined || copy.version.v <= learner.lost) return askForCopy(transition, phase, [])
+  learner.generation = state.generation
   learner.fetchAt = now
   const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
-  introduce(turn, member.id, learner, [...new Set([...copy.sources, ...peers])])
-  turn.send(member.id, {
+  introduce(transition, member.id, learner, [...new Set([...copy.sources, ...peers])])
+  transition.send(member.id, {
     type: 'prefetch',
-    ...turn.ballot,
+    ...transition.ballot,
     version: copy.version,
     sources: copy.sources,
     coordinatorHolds,
   })
   if (!isProven(state, member))
-    askProof(turn, member, { v: copy.version.v, salt: copy.salt, peers, checkpoint: undefined })
+    askProof(transition, member, { v: copy.version.v, salt: copy.salt, peers, checkpoint: undefined })
 }
 
 /** Tells it what was committed since, a few times a second at most. One without direct links has no source. */
-function followOn(turn: Turn, phase: Ring, { id, relaysOnly }: Member, learner: Learner): void {
-  const { chain, gen } = turn.state
+function followOn(transition: Transition, phase: Ring, { id, relaysOnly }: Member, learner: Learner): void {
+  const { chain, generation } = transition.state
   if (learner.held === undefined) return
-  const isStale = learner.told > learner.held && turn.now - learner.newsAt > TELL_AGAIN_MS
-  if (learner.gen !== gen || isStale) beginTelling(turn, id, learner)
+  const isStale = learner.told > learner.held && transition.now - learner.newsAt > TELL_AGAIN_MS
+  if (learner.generation !== generation || isStale) beginTelling(transition, id, learner)
   if (learner.told < chain.base.v) return learnAnew(learner)
-  learner.gen = gen
-  const sources = sourcesOf(turn.state, phase)
+  learner.generation = generation
+  const sources = sourcesOf(transition.state, phase)
   if (relaysOnly === true || sources.length === 0) {
     learner.ready = true
     return
@@ -194,34 +196,34 @@ function followOn(turn: Turn, phase: Ring, { id, relaysOnly }: Member, learner: 
   const records = chain.since(learner.told, PLAN_WINDOW)
   if (records.length === 0) return
   learner.told += records.length
-  learner.toldAt = turn.now
-  introduce(turn, id, learner, sources)
-  turn.send(id, { type: 'follow', ...turn.ballot, records, sources })
+  learner.toldAt = transition.now
+  introduce(transition, id, learner, sources)
+  transition.send(id, { type: 'follow', ...transition.ballot, records, sources })
 }
 
 /** From what it holds, and that this is committed: it follows from nothing else (R7). */
-function beginTelling(turn: Turn, id: MemberId, learner: Learner): void {
+function beginTelling(transition: Transition, id: MemberId, learner: Learner): void {
   const { held = 0 } = learner
   learner.told = held
-  learner.newsAt = turn.now
-  const committed = turn.state.chain.at(held)
-  if (committed !== undefined) turn.send(id, { type: 'ack', ...turn.ballot, committed })
+  learner.newsAt = transition.now
+  const committed = transition.state.chain.at(held)
+  if (committed !== undefined) transition.send(id, { type: 'ack', ...transition.ballot, committed })
 }
 
 /** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
-function introduce(turn: Turn, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
-  const { gen } = turn.state
-  const known = learner.met?.gen === gen ? learner.met.sources : []
+function introduce(transition: Transition, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
+  const { generation } = transition.state
+  const known = learner.met?.generation === generation ? learner.met.sources : []
   const fresh = sources.filter((source) => !known.includes(source))
   if (fresh.length === 0) return
-  learner.met = { gen, sources: [...known, ...fresh] }
-  turn.broadcast(fresh, { type: 'meet', ...turn.ballot, members: [id] })
+  learner.met = { generation, sources: [...known, ...fresh] }
+  transition.broadcast(fresh, { type: 'meet', ...transition.ballot, members: [id] })
 }
 
 /** The steps since what it holds are kept no more: it is offered a newer copy. */
 function learnAnew(learner: Learner): void {
   learner.lost = learner.held ?? learner.lost
-  Object.assign(learner, { held: undefined, ready: false, gen: 0, told: 0 })
+  Object.assign(learner, { held: undefined, ready: false, generation: 0, told: 0 })
 }
 
 /** Members that a newcomer can link to, the longest here first; they do not change from step to step. */
@@ -251,8 +253,8 @@ function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): Copy
 }
 
 /** `provers`: they follow, and prove this version when they reach it. */
-function askForCopy(turn: Turn, phase: Ring, provers: readonly Member[]): void {
-  const { state, now } = turn
+function askForCopy(transition: Transition, phase: Ring, provers: readonly Member[]): void {
+  const { state, now } = transition
   const { head } = state.chain
   const asked = phase.copyAsked
   const isSlow = now - phase.progressAt > SLOW_STEP_MS
@@ -264,33 +266,33 @@ function askForCopy(turn: Turn, phase: Ring, provers: readonly Member[]): void {
   const v = Math.min(phase.plannedTo, head.v + ahead)
   const salt = nextSalt(state)
   phase.copyAsked = { ahead, v, at: now, salt, made: false }
-  turn.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...turn.ballot, v, salt })
+  transition.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...transition.ballot, v, salt })
   for (const member of provers) {
     const peers = wouldBeNeighbours(state, phase, member)
-    if (member.learner !== undefined) introduce(turn, member.id, member.learner, peers)
-    askProof(turn, member, { v, salt, peers, checkpoint: undefined })
+    if (member.learner !== undefined) introduce(transition, member.id, member.learner, peers)
+    askProof(transition, member, { v, salt, peers, checkpoint: undefined })
   }
 }
 
-export function copied(turn: Turn, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
-  const { state, now } = turn
+export function onCopied(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
+  const { state, now } = transition
   const { phase } = state
   if (phase.type !== 'ring' || !phase.members.includes(member) || phase.copyAsked?.v !== version.v) return
   const { salt } = phase.copyAsked
   phase.copyAsked.made = true
   state.copies.set(member, { version, at: now, salt, digest })
-  voiceHeard(turn, member, { salt, digest })
+  voiceHeard(transition, member, { salt, digest })
 }
 
 /** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
-export function prefetched(turn: Turn, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
-  const { state, now } = turn
+export function onPrefetched(transition: Transition, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
+  const { state, now } = transition
   const here = state.members.get(member)
   const { learner } = here ?? {}
   if (here === undefined || learner === undefined) return
   if (version === null && learner.held !== undefined) return learnAnew(learner)
   const isOnChain = version !== null && state.chain.has(version)
-  if (!isOnChain && !isProven(state, here)) return failed(turn, here, 'could not fetch a version')
+  if (!isOnChain && !isProven(state, here)) return failed(transition, here, 'could not fetch a version')
   if (!isOnChain) {
     learner.ready = true
     learner.held = undefined
@@ -306,13 +308,13 @@ export function prefetched(turn: Turn, member: MemberId, { version }: MessageFro
 /**
  * What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7).
  */
-export function claimed(turn: Turn, member: Member, held: VersionRef | undefined): void {
+export function claimed(transition: Transition, member: Member, held: VersionRef | undefined): void {
   const { learner } = member
   if (learner === undefined) return
-  const { chain, phase } = turn.state
+  const { chain, phase } = transition.state
   const near = ifNear(chain, held)
   learner.held = near?.v
-  learner.newsAt = turn.now
+  learner.newsAt = transition.now
   if (near !== undefined && phase.type === 'ring')
-    turn.send(member.id, { type: 'ack', ...turn.ballot, committed: near })
+    transition.send(member.id, { type: 'ack', ...transition.ballot, committed: near })
 }

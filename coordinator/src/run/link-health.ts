@@ -9,7 +9,7 @@ export interface LinkFailure {
   readonly proven?: boolean
   /** its frames went through the coordinator already */
   readonly relayed: boolean
-  readonly gen: number
+  readonly generation: number
   /** ms */
   readonly at: number
   /** the direct link opened again afterwards: it weighs no more, and is remembered in case this happens often */
@@ -70,7 +70,7 @@ export function noteFailure(
   { now, halfLifeMs }: Hindsight,
 ): LinkFailure[] {
   const kept = failures.filter(({ at }) => now - at < KEPT_HALF_LIVES * halfLifeMs).slice(-(MOST_FAILURES - 1))
-  const known = kept.some((other) => other.gen === failure.gen && isPair(other, ...failure.pair))
+  const known = kept.some((other) => other.generation === failure.generation && isPair(other, ...failure.pair))
   return known ? kept : [...kept, failure]
 }
 
@@ -110,7 +110,7 @@ export function linkVerdict(
 }
 
 /**
- * member → its network, in words that only have to be equal or not; undefined: not known, so no other member shares it
+ * member → its network, in words that only have to be equal or not; undefined: not known, so no other member assignments it
  */
 export type NetworkOf = (id: MemberId) => string | undefined
 
@@ -158,7 +158,7 @@ function brokenPartners(
   const accusers = voices(id, partners, networkOf)
   const proven = partnersIn(breaks.filter((failure) => failure.proven === true)).length
   const isBelieved = proven >= SEVERAL_PROVEN || accusers >= Math.max(2, Math.min(SEVERAL_ACCUSERS, others.length))
-  return isBelieved && new Set(breaks.map(({ gen }) => gen)).size > 1 ? partners.length : 0
+  return isBelieved && new Set(breaks.map(({ generation }) => generation)).size > 1 ? partners.length : 0
 }
 
 /** How many of these accusers count: those of one network are one voice, unless the accused is of that network, too. */

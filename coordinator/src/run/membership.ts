@@ -1,5 +1,5 @@
 // Who takes part: joins, departures, and who may be in the next ring.
-import { MAX_BUTTERFLY_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
+import { MAX_DIRECT_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { mayBeAdmitted } from './admissions.ts'
 import { exchangeOf } from './exchange-now.ts'
 import { beginLearning, isLearning } from './learners.ts'
@@ -8,7 +8,7 @@ import { isProven } from './proofs.ts'
 import { bestSize, type RingChoice } from './ring-size.ts'
 import { countedSpeeds } from './speed-trust.ts'
 import type { Member, MemberInfo, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 const MINUTE_MS = 60_000
 /** A change of members costs a ballot: another ring must be this much faster. */
@@ -18,15 +18,15 @@ const LONGEST_EXCLUSION = 16
 /** Times excludeMs of good conduct after which it counts as the first time again. */
 const FORGIVEN_AFTER = 10
 
-export function memberJoined(
-  turn: Turn,
+export function onMemberJoined(
+  transition: Transition,
   info: MemberInfo,
   { samplesPerSecond, holds }: { readonly samplesPerSecond: number; readonly holds?: VersionRef },
 ): void {
-  const { state, now } = turn
+  const { state, now } = transition
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is
   // lost.
-  if (state.members.has(info.id)) memberLost(turn, info.id, { reason: 'opened a new connection' })
+  if (state.members.has(info.id)) onMemberLost(transition, info.id, { reason: 'opened a new connection' })
   const member: Member = {
     ...info,
     samplesPerSecond,
@@ -45,10 +45,10 @@ export function memberJoined(
     exclusions: 0,
     cannotUploadUntil: 0,
     silent: false,
-    invitedIn: 0,
-    outsized: false,
-    hungry: false,
-    misses: 0,
+    invitedGeneration: 0,
+    outlierNoted: false,
+    awaitingLease: false,
+    missedLeases: 0,
     pushMs: 0,
     uploadRate: undefined,
     refusedPushes: 0,
@@ -60,63 +60,63 @@ export function memberJoined(
   }
   state.members.set(info.id, member)
   state.health.disturbedAt = now
-  turn.note(
+  transition.note(
     'member',
     `${info.name} joined (${info.client}, ${info.adapter.name}${info.adapter.software ? ', software' : ''})`,
   )
-  welcomeInto(turn, member, holds)
+  welcomeInto(transition, member, holds)
 }
 
 /** What a newcomer hears depends on what the run is doing. */
-function welcomeInto(turn: Turn, member: Member, holds: VersionRef | undefined): void {
-  const { state } = turn
+function welcomeInto(transition: Transition, member: Member, holds: VersionRef | undefined): void {
+  const { state } = transition
   const { id } = member
   switch (state.phase.type) {
     case 'waiting': {
       const missing = state.config.minVolunteers - state.members.size
-      if (missing > 0) return turn.reason(`waiting for ${missing} more volunteer${missing > 1 ? 's' : ''}`)
-      return turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
+      if (missing > 0) return transition.reason(`waiting for ${missing} more volunteer${missing > 1 ? 's' : ''}`)
+      return transition.enqueue({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
     }
     case 'freeze': // R2: FREEZE to every later HELLO
       if (isProven(state, member) || ![...state.members.values()].some((other) => isProven(state, other)))
         state.phase.expected.add(id)
-      return turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
+      return transition.send(id, { type: 'freeze', ...transition.ballot, committed: state.chain.head.v })
     case 'lost':
-      return turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
+      return transition.send(id, { type: 'freeze', ...transition.ballot, committed: state.chain.head.v })
     case 'async':
-      return turn.send(id, { type: 'async', ...turn.ballot, modeEpoch: state.modeEpoch })
+      return transition.send(id, { type: 'async', ...transition.ballot, modeEpoch: state.modeEpoch })
     case 'finished':
-      return turn.send(id, { type: 'finished', version: state.chain.head, reason: state.finished ?? '' })
+      return transition.send(id, { type: 'finished', version: state.chain.head, reason: state.finished ?? '' })
     case 'form':
     case 'ring': // R2, again: a ring that it has slept away from is over for it. Admitted at the next ballot, which the tick opens
-      beginLearning(turn, member, holds)
-      turn.send(id, { type: 'freeze', ...turn.ballot, committed: state.chain.head.v })
-      return turn.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
+      beginLearning(transition, member, holds)
+      transition.send(id, { type: 'freeze', ...transition.ballot, committed: state.chain.head.v })
+      return transition.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
     case 'handover':
     case 'settle':
-      return turn.send(id, { type: 'wait', reason: 'the run is changing its mode' })
+      return transition.send(id, { type: 'wait', reason: 'the run is changing its mode' })
     default:
       state.phase satisfies never
   }
 }
 
 /** A socket closed, or fell silent. Its leases return at once. */
-export function memberLost(turn: Turn, id: MemberId, why: { readonly reason: string }): void {
-  const { state } = turn
+export function onMemberLost(transition: Transition, id: MemberId, why: { readonly reason: string }): void {
+  const { state } = transition
   const member = state.members.get(id)
   if (member === undefined) return
   state.members.delete(id)
   if (state.checkpointAsked?.uploader === id) state.checkpointAsked = undefined
   state.copies.delete(id)
-  state.health.disturbedAt = turn.now
+  state.health.disturbedAt = transition.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   state.health.linkFailures = forgetMember(state.health.linkFailures, id)
   state.health.linkMs.delete(id)
   releaseAll(state.leases, id)
   state.validation?.leases.delete(id)
   state.workers.delete(id)
-  turn.note('member', `${member.name} left: ${why.reason}`)
-  afterLoss(turn, id, member)
+  transition.note('member', `${member.name} left: ${why.reason}`)
+  afterLoss(transition, id, member)
 }
 
 /** Returns whether it held any. */
@@ -126,24 +126,24 @@ export function releaseAll(leases: RunState['leases'], holder: MemberId): boolea
   return own.length > 0
 }
 
-function afterLoss(turn: Turn, id: MemberId, member: Member): void {
-  const { phase } = turn.state
+function afterLoss(transition: Transition, id: MemberId, member: Member): void {
+  const { phase } = transition.state
   switch (phase.type) {
     case 'freeze':
       phase.expected.delete(id)
       phase.claims.delete(id)
-      return turn.then({ type: 'decide' })
+      return transition.enqueue({ type: 'decide' })
     case 'form':
     case 'ring':
       if (phase.members.includes(id))
-        turn.then({ type: 'ballot', reason: `${member.name} left the ring`, trouble: false })
+        transition.enqueue({ type: 'ballot', reason: `${member.name} left the ring`, trouble: false })
       return
     case 'handover':
       if (phase.source === id)
-        turn.then({ type: 'ballot', reason: `${member.name} left while handing over`, trouble: false })
+        transition.enqueue({ type: 'ballot', reason: `${member.name} left while handing over`, trouble: false })
       return
     case 'async':
-      return turn.then({ type: 'advance' })
+      return transition.enqueue({ type: 'advance' })
     case 'waiting':
     case 'settle':
     case 'lost':
@@ -155,14 +155,14 @@ function afterLoss(turn: Turn, id: MemberId, member: Member): void {
 }
 
 /** What a hidden tab gets of what its speed would give it: the others wait for the rest if its browser suspends it. */
-const HIDDEN_SHARE = 0.5
+const HIDDEN_FRACTION = 0.5
 
 /** In proportion to speed, as far as it is believed; alike for all while nothing is known. */
-export function sharesOf(members: readonly Member[]): number[] {
+export function weightsOf(members: readonly Member[]): number[] {
   const speeds = countedSpeeds(members)
   const known = speeds.some((speed) => speed > 0)
   return members.map(
-    ({ hidden }, place) => (known ? Math.max(speeds[place] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_SHARE : 1),
+    ({ hidden }, rank) => (known ? Math.max(speeds[rank] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_FRACTION : 1),
   )
 }
 
@@ -184,27 +184,27 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   return chooseRing({ state, now }, proven.length > 0 ? proven : welcome).members
 }
 
-/** The fastest ring, or butterfly, that these members make, in a stable order: longest here first. */
+/** The fastest ring, or direct exchange, that these members make, in a stable order: longest here first. */
 export function chooseRing(
-  { state, now }: Pick<Turn, 'state' | 'now'>,
+  { state, now }: Pick<Transition, 'state' | 'now'>,
   candidates: readonly Member[],
 ): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
-  const most = state.config.exchange.asked === 'butterfly' ? MAX_BUTTERFLY_MEMBERS : MAX_RING_MEMBERS
+  const most = state.config.exchange.asked === 'direct' ? MAX_DIRECT_MEMBERS : MAX_RING_MEMBERS
   const counted = new Map(countedSpeeds(candidates).map((speed, i) => [candidates[i]?.id, speed]))
   const speedOf = ({ id }: Member): number => counted.get(id) ?? 0
   const fastest = [...candidates].sort((a, b) => speedOf(b) - speedOf(a) || longestFirst(a, b)).slice(0, most)
   if (exchangeTimes.size === 0 || fastest.some((member) => speedOf(member) <= 0))
     return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
-  const butterflyMs = (size: number): number | undefined => {
+  const directMs = (size: number): number | undefined => {
     const { type, costs } = exchangeOf(
       { state, now },
       fastest.slice(0, size).map(({ id }) => id),
     )
-    return type === 'butterfly' ? costs?.butterfly : undefined
+    return type === 'direct' ? costs?.direct : undefined
   }
-  const choice = bestSize({ speeds: fastest.map(speedOf), samples: stepSamples, times: exchangeTimes, butterflyMs })
+  const choice = bestSize({ speeds: fastest.map(speedOf), samples: stepSamples, times: exchangeTimes, directMs })
   return { members: fastest.slice(0, choice.size).sort(longestFirst), choice }
 }
 
@@ -238,22 +238,22 @@ export function ringWouldChange(
 /**
  * R17: a member that ends k ballots within a minute, without a step between them, works without the ring for a while.
  */
-export function countAbort(turn: Turn, by: MemberId, blamed: MemberId | null): void {
-  const { health, config } = turn.state
-  health.aborts = health.aborts.filter(({ at }) => turn.now - at < MINUTE_MS)
-  health.aborts.push({ by, blamed, at: turn.now })
+export function countAbort(transition: Transition, by: MemberId, blamed: MemberId | null): void {
+  const { health, config } = transition.state
+  health.aborts = health.aborts.filter(({ at }) => transition.now - at < MINUTE_MS)
+  health.aborts.push({ by, blamed, at: transition.now })
   const own = health.aborts.filter((entry) => entry.by === by).length
-  if (own >= config.timing.abortsBeforeFallback) exclude(turn, by, `it gave up ${own} times in a row`)
+  if (own >= config.timing.abortsBeforeFallback) exclude(transition, by, `it gave up ${own} times in a row`)
 }
 
 /** R17: out of the ring for some time, longer each time; the others go on. */
-export function exclude(turn: Turn, id: MemberId, why: string): void {
-  const member = turn.state.members.get(id)
-  if (member === undefined || turn.state.config.off.has('R17')) return
-  const { excludeMs } = turn.state.config.timing
-  if (turn.now - member.excludedUntil > FORGIVEN_AFTER * excludeMs) member.exclusions = 0
+export function exclude(transition: Transition, id: MemberId, why: string): void {
+  const member = transition.state.members.get(id)
+  if (member === undefined || transition.state.config.off.has('R17')) return
+  const { excludeMs } = transition.state.config.timing
+  if (transition.now - member.excludedUntil > FORGIVEN_AFTER * excludeMs) member.exclusions = 0
   const ms = excludeMs * Math.min(LONGEST_EXCLUSION, 2 ** member.exclusions)
   member.exclusions++
-  member.excludedUntil = turn.now + ms
-  turn.note('member', `${member.name} is out of the ring for ${ms / 1000} s: ${why}`)
+  member.excludedUntil = transition.now + ms
+  transition.note('member', `${member.name} is out of the ring for ${ms / 1000} s: ${why}`)
 }

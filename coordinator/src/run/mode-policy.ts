@@ -1,7 +1,7 @@
 // Which way gradients travel next. Independent of sockets or storage.
 import type { Mode } from '@starling-grid/protocol'
 import { cheaper, costsAsText } from './exchange-cost.ts'
-import type { RingHealth } from './ring-health.ts'
+import type { GenerationHealth } from './generation-health.ts'
 import type { RunConfig } from './state.ts'
 import type { Timing } from './timing.ts'
 
@@ -18,7 +18,7 @@ const MINUTE_MS = 60_000
  */
 export function nextMode(
   now: number,
-  health: RingHealth,
+  health: GenerationHealth,
   current: Mode,
   { mode, timing, roundSteps }: Pick<RunConfig, 'mode' | 'timing' | 'roundSteps'>,
 ): ModeDecision {
@@ -28,7 +28,7 @@ export function nextMode(
     : (troubled(now, health, timing) ?? byCost(health, current, roundSteps))
 }
 
-function troubled(now: number, health: RingHealth, timing: Timing): ModeDecision | undefined {
+function troubled(now: number, health: GenerationHealth, timing: Timing): ModeDecision | undefined {
   if (health.consecutiveAborts >= timing.abortsBeforeFallback)
     return {
       mode: 'async',
@@ -40,14 +40,14 @@ function troubled(now: number, health: RingHealth, timing: Timing): ModeDecision
   return undefined
 }
 
-function byCost({ pace }: RingHealth, current: 'ring' | 'local', roundSteps: number): ModeDecision {
+function byCost({ pace }: GenerationHealth, current: 'ring' | 'local', roundSteps: number): ModeDecision {
   const choice = cheaper(pace, current, roundSteps)
   if (choice === undefined || choice.mode === current)
     return { mode: current, reason: current === 'ring' ? 'the ring works' : 'local rounds work' }
   return { mode: choice.mode, reason: costsAsText(choice.costs) }
 }
 
-function fromAsync(now: number, health: RingHealth, timing: Timing): ModeDecision {
+function fromAsync(now: number, health: GenerationHealth, timing: Timing): ModeDecision {
   const calm = now - health.disturbedAt
   const needed = calmNeeded(health, timing)
   if (calm < needed)
@@ -56,12 +56,12 @@ function fromAsync(now: number, health: RingHealth, timing: Timing): ModeDecisio
 }
 
 /** Entering async mode: the next try of the ring waits longer, unless the ring had worked for long. */
-export function countFallback(now: number, health: RingHealth, timing: Timing): void {
+export function countFallback(now: number, health: GenerationHealth, timing: Timing): void {
   const worked = health.leftAsyncAt !== undefined && now - health.leftAsyncAt >= timing.quietMaxMs
   health.fallbacks = worked ? 1 : health.fallbacks + 1
 }
 
 /** ms without joins, departures and aborts before the ring is tried again */
-export function calmNeeded(health: RingHealth, timing: Timing): number {
+export function calmNeeded(health: GenerationHealth, timing: Timing): number {
   return Math.min(timing.quietMaxMs, timing.quietMs * 2 ** Math.max(0, health.fallbacks - 1))
 }

@@ -3,7 +3,7 @@
 // the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not enough.
 import {
   digest,
-  MAX_BUTTERFLY_MEMBERS,
+  MAX_DIRECT_MEMBERS,
   type MemberId,
   type MessageFrom,
   type Sha256,
@@ -13,13 +13,13 @@ import { newestCheckpoint } from './journal-replay.ts'
 import { noteFailure } from './link-health.ts'
 import { agreementOf } from './majority.ts'
 import type { Member, RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
-/** What a newcomer was asked to prove, in the generation `gen`. */
+/** What a newcomer was asked to prove, in the generation `generation`. */
 export interface ProofAsked {
-  readonly gen: number
+  readonly generation: number
   readonly v: number
   readonly salt: Sha256
   readonly peers: readonly MemberId[]
@@ -55,72 +55,89 @@ export function nextSalt(state: RunState): Sha256 {
 
 /** Has it nothing to prove now: an earlier request is open, or its last proof failed a short time ago? */
 export function mayProve(state: RunState, member: Member, now: number): boolean {
-  return !isProven(state, member) && member.proveAfter <= now && member.proof?.gen !== state.gen
+  return !isProven(state, member) && member.proveAfter <= now && member.proof?.generation !== state.generation
 }
 
 /** Members that it would exchange frames with, as the last in the order of the ring. */
 export function wouldBeNeighbours({ members }: RunState, phase: Ring, newcomer: Member): MemberId[] {
   if (newcomer.relaysOnly === true) return []
   const near =
-    phase.exchange.type === 'butterfly' ? phase.members : [...phase.members.slice(0, 1), ...phase.members.slice(-1)]
+    phase.exchange.type === 'direct' ? phase.members : [...phase.members.slice(0, 1), ...phase.members.slice(-1)]
   return [...new Set(near)]
     .filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true)
-    .slice(0, MAX_BUTTERFLY_MEMBERS)
+    .slice(0, MAX_DIRECT_MEMBERS)
 }
 
 export function askProof(
-  turn: Turn,
+  transition: Transition,
   member: Member,
   { v, salt, peers, checkpoint }: Pick<ProofAsked, 'v' | 'salt' | 'peers' | 'checkpoint'>,
 ): void {
-  const copies = [...turn.state.copies].filter(([, copy]) => copy.salt === salt)
+  const copies = [...transition.state.copies].filter(([, copy]) => copy.salt === salt)
   const voices = new Map(copies.map(([id, copy]) => [id, copy.digest]))
-  member.proof = { gen: turn.state.gen, v, salt, peers, checkpoint, voices, answer: undefined, known: undefined }
-  turn.send(member.id, { type: 'prove', ...turn.ballot, v, salt, peers: [...peers] })
+  member.proof = {
+    generation: transition.state.generation,
+    v,
+    salt,
+    peers,
+    checkpoint,
+    voices,
+    answer: undefined,
+    known: undefined,
+  }
+  transition.send(member.id, { type: 'prove', ...transition.ballot, v, salt, peers: [...peers] })
 }
 
-export function proofTold(turn: Turn, id: MemberId, { salt, digest, linked }: MessageFrom<'proof'>): void {
-  const member = turn.state.members.get(id)
+export function proofTold(transition: Transition, id: MemberId, { salt, digest, linked }: MessageFrom<'proof'>): void {
+  const member = transition.state.members.get(id)
   if (member?.proof?.salt !== salt || member.proof.answer !== undefined) return
-  member.proof.answer = { digest, at: turn.now }
-  for (const peer of member.proof.peers) if (!linked.includes(peer) && digest !== null) noteUnopened(turn, id, peer)
-  settle(turn, member)
+  member.proof.answer = { digest, at: transition.now }
+  for (const peer of member.proof.peers)
+    if (!linked.includes(peer) && digest !== null) noteUnopened(transition, id, peer)
+  settle(transition, member)
 }
 
 /** Its pair is relayed in the next ring, or kept apart (R18). */
-function noteUnopened({ state, now }: Turn, id: MemberId, peer: MemberId): void {
-  const failure = { pair: [id, peer] as const, why: 'unopened' as const, relayed: false, gen: state.gen, at: now }
+function noteUnopened({ state, now }: Transition, id: MemberId, peer: MemberId): void {
+  const failure = {
+    pair: [id, peer] as const,
+    why: 'unopened' as const,
+    relayed: false,
+    generation: state.generation,
+    at: now,
+  }
   const hindsight = { now, halfLifeMs: state.config.timing.linkMemoryMs }
   state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsight)
 }
 
 /** The coordinator digested its own bytes. */
-export function checkpointDigested(turn: Turn, salt: Sha256, found: Sha256): void {
-  for (const member of turn.state.members.values())
+export function checkpointDigested(transition: Transition, salt: Sha256, found: Sha256): void {
+  for (const member of transition.state.members.values())
     if (member.proof?.salt === salt && member.proof.checkpoint !== undefined) {
       member.proof.known = found
-      settle(turn, member)
+      settle(transition, member)
     }
 }
 
 /** Proofs that wait for members, or that members leave open. */
-export function proofsTick(turn: Turn): void {
-  for (const member of turn.state.members.values()) if (member.proof?.answer !== undefined) settle(turn, member)
+export function proofsTick(transition: Transition): void {
+  for (const member of transition.state.members.values())
+    if (member.proof?.answer !== undefined) settle(transition, member)
 }
 
-function settle(turn: Turn, member: Member): void {
+function settle(transition: Transition, member: Member): void {
   const { proof } = member
-  if (proof?.answer === undefined || isProven(turn.state, member)) return
+  if (proof?.answer === undefined || isProven(transition.state, member)) return
   const { answer, checkpoint, known } = proof
-  if (answer.digest === null) return failed(turn, member, `does not hold version ${proof.v}`)
-  if (checkpoint === undefined) return byMembers(turn, member, proof, answer.digest)
+  if (answer.digest === null) return failed(transition, member, `does not hold version ${proof.v}`)
+  if (checkpoint === undefined) return byMembers(transition, member, proof, answer.digest)
   if (known === undefined) return
   if (known === answer.digest) member.proven = true
-  else failed(turn, member, `holds another version ${proof.v} than the checkpoint`)
+  else failed(transition, member, `holds another version ${proof.v} than the checkpoint`)
 }
 
 /** The clear majority decides; a tie is left to the checkpoint. Without a voice it proves the next copy. */
-function byMembers(turn: Turn, member: Member, proof: ProofAsked, own: Sha256): void {
+function byMembers(transition: Transition, member: Member, proof: ProofAsked, own: Sha256): void {
   const said = new Map([...proof.voices, [member.id, own]])
   const { digest, most, isClear } = agreementOf(said) ?? { digest: own, most: [], isClear: false }
   const isSettled = isClear && most.length >= SAYING_THE_SAME
@@ -128,49 +145,50 @@ function byMembers(turn: Turn, member: Member, proof: ProofAsked, own: Sha256): 
     member.proven = true
     return
   }
-  if (isSettled) return failed(turn, member, `holds another version ${proof.v} than ${most.length} members`)
-  if (turn.now - (proof.answer?.at ?? turn.now) <= VOICES_MS) return
-  if (proof.voices.size > 0) return failed(turn, member, `holds another version ${proof.v} than one member`)
+  if (isSettled) return failed(transition, member, `holds another version ${proof.v} than ${most.length} members`)
+  if (transition.now - (proof.answer?.at ?? transition.now) <= VOICES_MS) return
+  if (proof.voices.size > 0) return failed(transition, member, `holds another version ${proof.v} than one member`)
   member.proof = undefined
 }
 
 /** A member that keeps a copy digested it. */
 export function voiceHeard(
-  turn: Turn,
+  transition: Transition,
   from: MemberId,
   { salt, digest: said }: { readonly salt: Sha256; readonly digest: Sha256 },
 ): void {
-  for (const member of turn.state.members.values()) {
+  for (const member of transition.state.members.values()) {
     if (member.proof?.salt !== salt) continue
     member.proof.voices.set(from, said)
-    settle(turn, member)
+    settle(transition, member)
   }
 }
 
 /** It alone waits, longer each time; then it fetches the checkpoint and is compared with that. */
-export function failed(turn: Turn, member: Member, why: string): void {
+export function failed(transition: Transition, member: Member, why: string): void {
   const waitMs = AGAIN_MS * Math.min(LONGEST, 2 ** member.failedProofs++)
   member.proof = undefined
-  member.proveAfter = turn.now + waitMs
+  member.proveAfter = transition.now + waitMs
   member.byCheckpoint = true
-  if (member.learner !== undefined) Object.assign(member.learner, { held: undefined, ready: false, gen: 0, told: 0 })
+  if (member.learner !== undefined)
+    Object.assign(member.learner, { held: undefined, ready: false, generation: 0, told: 0 })
   const reason = `${member.name} ${why}: it shows the newest checkpoint in ${Math.round(waitMs / 1000)} s`
-  turn.note('member', reason)
-  turn.send(member.id, { type: 'wait', reason })
+  transition.note('member', reason)
+  transition.send(member.id, { type: 'wait', reason })
 }
 
 /** Whom the coordinator compares with itself: it fetches the newest checkpoint whole, and digests it. */
-export function proveByCheckpoint(turn: Turn, member: Member, peers: readonly MemberId[]): void {
-  const { version } = newestCheckpoint(turn.state)
-  const salt = nextSalt(turn.state)
-  turn.effect({ type: 'digest-checkpoint', version, salt })
-  turn.send(member.id, {
+export function proveByCheckpoint(transition: Transition, member: Member, peers: readonly MemberId[]): void {
+  const { version } = newestCheckpoint(transition.state)
+  const salt = nextSalt(transition.state)
+  transition.effect({ type: 'digest-checkpoint', version, salt })
+  transition.send(member.id, {
     type: 'prefetch',
-    ...turn.ballot,
+    ...transition.ballot,
     version,
     sources: [],
     coordinatorHolds: true,
     ...(member.byCheckpoint ? { anew: true as const } : {}),
   })
-  askProof(turn, member, { v: version.v, salt, peers, checkpoint: version })
+  askProof(transition, member, { v: version.v, salt, peers, checkpoint: version })
 }

@@ -12,7 +12,7 @@ import {
 } from '@starling-grid/protocol'
 import { currentEpoch, isMostlySetAside } from './scheduler.ts'
 import type { DamagedShard, RunInput, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 /** Different members that a block must fail with. */
 const ACCUSERS = 3
@@ -35,40 +35,40 @@ export interface Tries {
 const NO_TRIES: Tries = { times: 0, at: Number.NEGATIVE_INFINITY }
 
 /** The member could not compute the block, or gave values that are none. */
-export function failed(turn: Turn, block: BlockId, member: MemberId): void {
-  const by = noteAccuser(turn, block, member)
+export function failed(transition: Transition, block: BlockId, member: MemberId): void {
+  const by = noteAccuser(transition, block, member)
   const { times, at } = by.get(member) ?? NO_TRIES
-  if (turn.now - at >= TRY_GAP_MS) by.set(member, { times: times + 1, at: turn.now })
-  setAsideByFew(turn, block)
+  if (transition.now - at >= TRY_GAP_MS) by.set(member, { times: times + 1, at: transition.now })
+  setAsideByFew(transition, block)
 }
 
 /** The member did not answer in time, which says less of the block than values that are none: it is no try. */
-export function ranOut(turn: Turn, block: BlockId, member: MemberId): void {
-  noteAccuser(turn, block, member)
+export function ranOut(transition: Transition, block: BlockId, member: MemberId): void {
+  noteAccuser(transition, block, member)
 }
 
-function noteAccuser(turn: Turn, block: BlockId, member: MemberId): Map<MemberId, Tries> {
-  const { state } = turn
+function noteAccuser(transition: Transition, block: BlockId, member: MemberId): Map<MemberId, Tries> {
+  const { state } = transition
   const by = state.failures.get(block) ?? new Map<MemberId, Tries>()
   state.failures.set(block, by.set(member, by.get(member) ?? NO_TRIES))
   if (by.size >= ACCUSERS && !state.quarantined.has(block)) {
-    setAside(turn, [block])
-    turn.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
+    setAside(transition, [block])
+    transition.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
   }
   return by
 }
 
 /** One or two volunteers must be able to end a run, although three accusers never come together. */
-function setAsideByFew(turn: Turn, block: BlockId): void {
-  const { state } = turn
+function setAsideByFew(transition: Transition, block: BlockId): void {
+  const { state } = transition
   const by = state.failures.get(block)
   if (by === undefined || state.quarantined.has(block)) return
-  const here = [...new Set([...working(state), ...between(turn, by)])]
+  const here = [...new Set([...working(state), ...between(transition, by)])]
   if (here.length === 0 || here.length >= ACCUSERS) return
   if (here.some((id) => (by.get(id)?.times ?? 0) < TRIES || !canCompute(state, id))) return
-  setAside(turn, [block])
+  setAside(transition, [block])
   state.asideByFew.set(block, by)
-  turn.note(
+  transition.note(
     'refusal',
     `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; it is tried again when a further member works`,
   )
@@ -84,7 +84,7 @@ export function canCompute(state: RunState, id: MemberId): boolean {
 }
 
 /** Members that failed on it a moment ago: they may be between two leases. */
-function between({ state, now }: Turn, by: ReadonlyMap<MemberId, Tries>): MemberId[] {
+function between({ state, now }: Transition, by: ReadonlyMap<MemberId, Tries>): MemberId[] {
   if (state.phase.type !== 'async') return []
   return [...by].filter(([id, { at }]) => state.members.has(id) && now - at < NEXT_TRY_MS).map(([id]) => id)
 }
@@ -95,46 +95,53 @@ function working({ phase, members, workers, leases }: RunState): readonly Member
   if (phase.type !== 'async') return []
   const holders = new Set([...leases.values()].map(({ holder }) => holder))
   return [...members.values()]
-    .filter(({ id, hungry }) => hungry || workers.has(id) || holders.has(id))
+    .filter(({ id, awaitingLease }) => awaitingLease || workers.has(id) || holders.has(id))
     .map(({ id }) => id)
 }
 
 /** What few set aside, a further member tries: their word alone keeps no data from it. */
-function tryAgain(turn: Turn): void {
-  const { state } = turn
+function tryAgain(transition: Transition): void {
+  const { state } = transition
   if (state.asideByFew.size === 0) return
   const here = working(state)
   const epoch = currentEpoch(state)
   for (const [block, by] of state.asideByFew) {
     if (!block.startsWith('v:') && epochOf(block) < epoch) state.asideByFew.delete(block)
-    else if (here.some((id) => !by.has(id))) comeBack(turn, block, by)
+    else if (here.some((id) => !by.has(id))) comeBack(transition, block, by)
   }
 }
 
-function comeBack(turn: Turn, block: BlockId, by: Map<MemberId, Tries>): void {
-  const { state } = turn
+function comeBack(transition: Transition, block: BlockId, by: Map<MemberId, Tries>): void {
+  const { state } = transition
   state.asideByFew.delete(block)
   if (!state.quarantined.has(block)) return
-  turn.journal({ type: 'restored', blocks: [block] })
+  transition.journal({ type: 'restored', blocks: [block] })
   state.failures.set(block, by)
-  turn.note('run', `block ${block} is tried again: a further member works`)
+  transition.note('run', `block ${block} is tried again: a further member works`)
 }
 
 /** A member cannot get these blocks: the coordinator looks at its own copy. */
-export function blocksUnreadable(turn: Turn, member: MemberId, { blocks, message }: MessageFrom<'unreadable'>): void {
-  const { state } = turn
+export function onUnreadable(
+  transition: Transition,
+  member: MemberId,
+  { blocks, message }: MessageFrom<'unreadable'>,
+): void {
+  const { state } = transition
   if (!state.members.has(member)) return
   const open = blocks.filter(
     (block) => exists(state, block) && !state.quarantined.has(block) && !state.chain.isDone(block),
   )
   if (open.length === 0) return
-  turn.note('member', `${state.members.get(member)?.name ?? member} cannot read ${open.length} blocks: ${message}`)
+  transition.note(
+    'member',
+    `${state.members.get(member)?.name ?? member} cannot read ${open.length} blocks: ${message}`,
+  )
   // A plan has blocks of one epoch (R13): what is remembered of failures stays bounded by it.
   const epoch = currentEpoch(state)
-  for (const block of open) if (block.startsWith('v:') || epochOf(block) === epoch) failed(turn, block, member)
-  turn.effect({ type: 'check-blocks', blocks: open })
-  planAnew(turn)
-  turn.then({ type: 'advance' })
+  for (const block of open) if (block.startsWith('v:') || epochOf(block) === epoch) failed(transition, block, member)
+  transition.effect({ type: 'check-blocks', blocks: open })
+  planAnew(transition)
+  transition.enqueue({ type: 'advance' })
 }
 
 function exists({ config }: RunState, block: BlockId): boolean {
@@ -145,43 +152,44 @@ function exists({ config }: RunState, block: BlockId): boolean {
 }
 
 /** What the coordinator found on its own disk settles it at once, for all blocks of the shard. */
-export function shardChecked(
-  turn: Turn,
+export function onShardChecked(
+  transition: Transition,
   { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>,
 ): void {
-  const { state } = turn
+  const { state } = transition
   const known = state.damaged.get(file)
-  if (problem === undefined) return known === undefined ? foundWhole(turn, { split, indexes }) : repaired(turn, file)
-  state.damaged.set(file, { split, indexes, checkedAt: turn.now })
-  setAside(turn, blocksOf(state, { split, indexes }))
-  if (known === undefined) turn.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
-  planAnew(turn)
-  turn.then({ type: 'advance' })
+  if (problem === undefined)
+    return known === undefined ? foundWhole(transition, { split, indexes }) : repaired(transition, file)
+  state.damaged.set(file, { split, indexes, checkedAt: transition.now })
+  setAside(transition, blocksOf(state, { split, indexes }))
+  if (known === undefined) transition.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
+  planAnew(transition)
+  transition.enqueue({ type: 'advance' })
 }
 
-function repaired(turn: Turn, file: string): void {
-  const { state } = turn
+function repaired(transition: Transition, file: string): void {
+  const { state } = transition
   const damaged = state.damaged.get(file)
   if (damaged === undefined) return
   state.damaged.delete(file)
   const blocks = blocksOf(state, damaged, true)
-  if (blocks.length > 0) turn.journal({ type: 'restored', blocks })
-  turn.note('run', `the shard ${file} is whole again: ${blocks.length} blocks come back`)
-  turn.then({ type: 'advance' })
+  if (blocks.length > 0) transition.journal({ type: 'restored', blocks })
+  transition.note('run', `the shard ${file} is whole again: ${blocks.length} blocks come back`)
+  transition.enqueue({ type: 'advance' })
 }
 
 /** Why they were set aside is forgotten: they are tried again, and three members that fail set them aside anew. */
-function foundWhole(turn: Turn, shard: Pick<DamagedShard, 'split' | 'indexes'>): void {
-  const { asideBefore } = turn.state
-  const blocks = blocksOf(turn.state, shard, true).filter((block) => asideBefore.has(block))
+function foundWhole(transition: Transition, shard: Pick<DamagedShard, 'split' | 'indexes'>): void {
+  const { asideBefore } = transition.state
+  const blocks = blocksOf(transition.state, shard, true).filter((block) => asideBefore.has(block))
   if (blocks.length === 0) return
   for (const block of blocks) asideBefore.delete(block)
-  turn.journal({ type: 'restored', blocks })
-  turn.note(
+  transition.journal({ type: 'restored', blocks })
+  transition.note(
     'run',
     `${blocks.length} blocks that were set aside before the restart are in a whole shard: they come back`,
   )
-  turn.then({ type: 'advance' })
+  transition.enqueue({ type: 'advance' })
 }
 
 /** Those of the current epoch; `isAside`: of them those that are set aside. */
@@ -199,10 +207,10 @@ function blocksOf(
   )
 }
 
-function setAside(turn: Turn, blocks: readonly BlockId[]): void {
-  const { state } = turn
+function setAside(transition: Transition, blocks: readonly BlockId[]): void {
+  const { state } = transition
   if (blocks.length === 0) return
-  turn.journal(...blocks.map((block) => ({ type: 'quarantine' as const, block })))
+  transition.journal(...blocks.map((block) => ({ type: 'quarantine' as const, block })))
   for (const block of blocks) {
     state.leases.delete(block)
     for (const own of state.validation?.leases.values() ?? []) own.delete(block)
@@ -212,23 +220,23 @@ function setAside(turn: Turn, blocks: readonly BlockId[]): void {
 }
 
 /** A running generation must not go on with a plan that names them. */
-function planAnew(turn: Turn): void {
-  const { phase, quarantined } = turn.state
+function planAnew(transition: Transition): void {
+  const { phase, quarantined } = transition.state
   if (phase.type !== 'ring') return
   const isPlanned = [...phase.planned.values()].some((blocks) => blocks.some((block) => quarantined.has(block)))
-  if (isPlanned) turn.then({ type: 'ballot', reason: 'planned blocks are set aside', trouble: false })
+  if (isPlanned) transition.enqueue({ type: 'ballot', reason: 'planned blocks are set aside', trouble: false })
 }
 
 /** Shards that were found damaged are so in every epoch; now and then they are looked at again. */
-export function quarantineTick(turn: Turn): void {
-  const { state, now } = turn
-  tryAgain(turn)
-  lookAtAsideBefore(turn)
+export function quarantineTick(transition: Transition): void {
+  const { state, now } = transition
+  tryAgain(transition)
+  lookAtAsideBefore(transition)
   for (const damaged of state.damaged.values()) {
-    setAside(turn, blocksOf(state, damaged))
+    setAside(transition, blocksOf(state, damaged))
     if (now - damaged.checkedAt < LOOK_AGAIN_MS) continue
     damaged.checkedAt = now
-    turn.effect({
+    transition.effect({
       type: 'check-blocks',
       blocks: damaged.indexes
         .slice(0, 1)
@@ -238,14 +246,14 @@ export function quarantineTick(turn: Turn): void {
 }
 
 /** Blocks of this epoch, and of validation: nothing brings others back. */
-function lookAtAsideBefore(turn: Turn): void {
-  const { asideBefore, quarantined } = turn.state
-  if (asideBefore.size === 0 || turn.now - turn.state.lookedAt < LOOK_AGAIN_MS) return
-  turn.state.lookedAt = turn.now
-  const epoch = currentEpoch(turn.state)
+function lookAtAsideBefore(transition: Transition): void {
+  const { asideBefore, quarantined } = transition.state
+  if (asideBefore.size === 0 || transition.now - transition.state.lookedAt < LOOK_AGAIN_MS) return
+  transition.state.lookedAt = transition.now
+  const epoch = currentEpoch(transition.state)
   const blocks = [...asideBefore].filter((block) => block.startsWith('v:') || epochOf(block) === epoch)
   const open = blocks.filter((block) => quarantined.has(block))
-  if (open.length > 0) turn.effect({ type: 'check-blocks', blocks: open })
+  if (open.length > 0) transition.effect({ type: 'check-blocks', blocks: open })
 }
 
 /** Why the run rests: most of its epoch is set aside, and an end without it would be a lie. */

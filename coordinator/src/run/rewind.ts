@@ -1,26 +1,33 @@
-// Back to a checkpoint (R6): what followed it is cut off the chain and computed again.
-import { forgetGuests } from './guests.ts'
 import { newestCheckpoint } from './journal-replay.ts'
+// Back to a checkpoint (R6): what followed it is cut off the chain and computed again.
+import { forgetOffRing } from './off-ring.ts'
 import type { Checkpoint } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 /**
  * R6: back to a checkpoint, by name and number of steps. `final`: what is cut off cannot come back with its holders.
  */
 export function rewind(
-  turn: Turn,
+  transition: Transition,
   why: string,
-  { to = newestCheckpoint(turn.state), final = false }: { readonly to?: Checkpoint; readonly final?: boolean } = {},
+  {
+    to = newestCheckpoint(transition.state),
+    final = false,
+  }: { readonly to?: Checkpoint; readonly final?: boolean } = {},
 ): void {
-  const { state } = turn
+  const { state } = transition
   const { version } = to
-  turn.note(
+  transition.note(
     'rewind',
     `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`,
   )
-  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const, gen: state.gen } : {}) })
-  if (state.mode !== 'async') forgetGuests(turn)
+  transition.journal({
+    type: 'rewind',
+    to: version,
+    ...(final ? { final: true as const, generation: state.generation } : {}),
+  })
+  if (state.mode !== 'async') forgetOffRing(transition)
   if ((state.checkpointAsked?.v ?? 0) > version.v) state.checkpointAsked = undefined
-  if (state.config.off.has('R16')) turn.journal({ type: 'ballot', gen: 1 })
-  turn.then({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
+  if (state.config.off.has('R16')) transition.journal({ type: 'ballot', generation: 1 })
+  transition.enqueue({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
 }

@@ -1,11 +1,11 @@
-// The order of a ring around its bad links, and the bad links of a butterfly, which needs all of them (R18). Pure:
+// The order of a ring around its bad links, and the bad links of a direct exchange, which needs all of them (R18). Pure:
 // members and verdicts in, an order out.
 import type { MemberId } from '@starling-grid/protocol'
 import type { LinkVerdict } from './link-health.ts'
 
 export interface RingOrder {
   readonly members: readonly MemberId[]
-  /** places whose link to the next member goes through the coordinator */
+  /** ranks whose link to the next member goes through the coordinator */
   readonly relayed: readonly number[]
   /** left out: not even the relay links them to a neighbour */
   readonly evicted: readonly MemberId[]
@@ -23,8 +23,8 @@ const COSTS: Readonly<Record<LinkVerdict, number>> = { good: 0, bad: 1, dead: 10
  */
 export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder {
   const order = untangled(members, (a, b) => COSTS[judge(a, b)])
-  const dead = places(order, judge, 'dead')[0]
-  if (dead === undefined) return { members: order, relayed: places(order, judge, 'bad'), evicted: [] }
+  const dead = ranks(order, judge, 'dead')[0]
+  if (dead === undefined) return { members: order, relayed: ranks(order, judge, 'bad'), evicted: [] }
   const out = worseOf([at(order, dead), at(order, dead + 1)], members, judge)
   const rest = orderRing(
     members.filter((id) => id !== out),
@@ -56,7 +56,7 @@ function cheaperTurn(order: readonly MemberId[], cost: (a: MemberId, b: MemberId
 }
 
 /** Places whose link to the next is of this kind; a ring of two has one link, seen from both. */
-function places(order: readonly MemberId[], judge: Judge, kind: LinkVerdict): number[] {
+function ranks(order: readonly MemberId[], judge: Judge, kind: LinkVerdict): number[] {
   return order.length < 2 ? [] : order.flatMap((id, i) => (judge(id, at(order, i + 1)) === kind ? [i] : []))
 }
 
@@ -92,8 +92,8 @@ function worseOf([a, b]: readonly [MemberId, MemberId], members: readonly Member
   return members.indexOf(a) > members.indexOf(b) ? a : b
 }
 
-function at(order: readonly MemberId[], place: number): MemberId {
-  const id = order[place % order.length]
+function at(order: readonly MemberId[], rank: number): MemberId {
+  const id = order[rank % order.length]
   if (id === undefined) throw new Error('internal: an empty ring has no places')
   return id
 }

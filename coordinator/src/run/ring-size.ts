@@ -1,5 +1,5 @@
 // How many members a ring should have. Every member adds two hops to a step around it, and computing that gets shorter:
-// over links with some latency a long ring is slower than a short one, or than a butterfly of all. What hops cost is
+// over links with some latency a long ring is slower than a short one, or than a direct exchange of all. What hops cost is
 // learned from the rings that ran. Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and
 // all-gather (Patarasuk and Yuan, 2009).
 import type { Pace } from './exchange-cost.ts'
@@ -40,17 +40,17 @@ export interface StepFigures {
   readonly samples: number
   readonly times: ExchangeTimes
   /** ms of exchange of the first `size`, where their frames would not go around the ring (exchange-now.ts) */
-  readonly butterflyMs?: (size: number) => number | undefined
+  readonly directMs?: (size: number) => number | undefined
 }
 
 /** How many of the members make the fastest step. All of them, unless fewer are faster by far. */
-export function bestSize({ speeds, samples, times, butterflyMs = () => undefined }: StepFigures): RingChoice {
+export function bestSize({ speeds, samples, times, directMs = () => undefined }: StepFigures): RingChoice {
   const cost = fit(times)
   const all = speeds.length
   let sum = 0
   const steps = speeds.map((speed, i) => {
     sum += speed
-    return (1000 * samples) / Math.max(sum, 1e-3) + (butterflyMs(i + 1) ?? ringMs(i + 1, cost))
+    return (1000 * samples) / Math.max(sum, 1e-3) + (directMs(i + 1) ?? ringMs(i + 1, cost))
   })
   const allMs = steps[all - 1] ?? 0
   const shortest = Math.min(LEAST, all) - 1

@@ -3,58 +3,59 @@
 // same.
 import type { MemberId } from '@starling-grid/protocol'
 import { closeWhenDue } from './accumulator.ts'
-import { asyncTick, askServer, enterAsync, serverCheckpointed, serverLost } from './async.ts'
-import { confirmed, decide as decideBallot, enterRing, openBallot, stateAnswered } from './ballot.ts'
+import { asyncTick, askServer, enterAsync, onServerCheckpoint, onServerLost } from './async.ts'
+import { onConfirm, decide as decideBallot, enterRing, openBallot, onState } from './ballot.ts'
 import {
   askCheckpoint,
   checkpointDue,
   considerUpload,
-  digestReported,
+  onVersionDigest,
   nextCheckpointVersion,
-  uploadBegun,
-  uploaded,
-  uploadFailed,
+  onUploadBegun,
+  onUploaded,
+  onUploadFailed,
 } from './checkpoints.ts'
-import { checkpointDamaged } from './damaged-checkpoint.ts'
-import { guestKnown, recallGuests } from './guests.ts'
-import { considerHandover, handedOver, handoverBegun, handoverTick } from './handover.ts'
+import { onCheckpointDamaged } from './damaged-checkpoint.ts'
+import { considerHandover, onHandedOver, onHandoverBegun, handoverTick } from './handover.ts'
 import { newestCheckpoint } from './journal-replay.ts'
-import { copied, prefetched } from './learners.ts'
-import { gaveBack, grantTraining, leaseRequested, pushed, pushRefused } from './leases.ts'
-import { memberJoined, memberLost } from './membership.ts'
+import { onCopied, onPrefetched } from './learners.ts'
+import { onGaveBack, grantTraining, onLeaseRequest, onPush, onPushRefused } from './leases.ts'
+import { onMemberJoined, onMemberLost } from './membership.ts'
 import { nextMode } from './mode-policy.ts'
+import { onOffRingKnown, recallOffRing } from './off-ring.ts'
 import { advanceParking, park, parkingTick } from './parking.ts'
 import { checkpointDigested, proofTold } from './proofs.ts'
-import { blocksUnreadable, pausedBecause, quarantineTick, shardChecked } from './quarantine.ts'
-import { promiseHeard } from './restored.ts'
+import { onUnreadable, pausedBecause, quarantineTick, onShardChecked } from './quarantine.ts'
+import { onReleased, onBehind, onProgress } from './rebalance.ts'
+import { onPromised } from './restored.ts'
 import { rewind } from './rewind.ts'
 import {
-  aborted,
+  onAbort,
   abortedBefore,
   change,
   formTimedOut,
-  held,
-  linkRestored,
-  memberLeaving,
+  onHeld,
+  onLinkRestored,
+  onMemberLeaving,
   ringTick,
   topUp,
 } from './ring.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
-import { blocksReleased, memberBehind, progressTold } from './share-moves.ts'
-import { standingTold } from './stalls.ts'
+import { onStanding } from './stalls.ts'
 import type { Decision, Effect, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
-import { type FollowUp, Turn } from './turn.ts'
-import { grantValidation, validated, validationDue } from './validation.ts'
+import { type FollowUp, Transition } from './transition.ts'
+import { grantValidation, onValidated, validationDue } from './validation.ts'
 
 export function decide(state: RunState, input: RunInput, now: number): Decision {
-  const turn = new Turn(state, now)
+  const transition = new Transition(state, now)
   try {
-    take(turn, input)
-    for (let next = turn.followUps.shift(); next !== undefined; next = turn.followUps.shift()) follow(turn, next)
+    onInput(transition, input)
+    for (let next = transition.followUps.shift(); next !== undefined; next = transition.followUps.shift())
+      follow(transition, next)
   } catch (cause) {
-    throw new HalfDecided(turn.effects, cause)
+    throw new HalfDecided(transition.effects, cause)
   }
-  return { effects: turn.effects, reason: state.phaseReason }
+  return { effects: transition.effects, reason: state.phaseReason }
 }
 
 /** A defect of ours. What was decided before it is in the state, so that its effects have to be carried out (R1). */
@@ -66,57 +67,57 @@ export class HalfDecided extends Error {
   }
 }
 
-function take(turn: Turn, input: RunInput): void {
+function onInput(transition: Transition, input: RunInput): void {
   switch (input.type) {
     case 'coordinator-started':
-      turn.state.secret = input.secret
-      return started(turn)
+      transition.state.secret = input.secret
+      return onStarted(transition)
     case 'member-joined':
-      return memberJoined(turn, input.member, input)
+      return onMemberJoined(transition, input.member, input)
     case 'member-lost':
-      return memberLost(turn, input.member, input)
+      return onMemberLost(transition, input.member, input)
     case 'member-leaving':
-      return memberLeaving(turn, input.member)
+      return onMemberLeaving(transition, input.member)
     case 'speed': {
-      const member = turn.state.members.get(input.member)
+      const member = transition.state.members.get(input.member)
       if (member === undefined) return
       member.samplesPerSecond = input.samplesPerSecond
       member.hidden = input.hidden ?? member.hidden
-      if (input.linkMs !== undefined) turn.state.health.linkMs.set(input.member, input.linkMs)
+      if (input.linkMs !== undefined) transition.state.health.linkMs.set(input.member, input.linkMs)
       return
     }
     case 'message':
-      return heard(turn, input.member, input.message)
+      return onMessage(transition, input.member, input.message)
     case 'shard-checked':
-      return shardChecked(turn, input)
+      return onShardChecked(transition, input)
     case 'upload-begun':
-      handoverBegun(turn, input.member)
-      return uploadBegun(turn, input.member, input.version)
+      onHandoverBegun(transition, input.member)
+      return onUploadBegun(transition, input.member, input.version)
     case 'upload-failed':
-      return uploadFailed(turn, input.member, input.version)
+      return onUploadFailed(transition, input.member, input.version)
     case 'uploaded':
-      return turn.state.phase.type === 'handover'
-        ? handedOver(turn, input.member, input)
-        : uploaded(turn, input.member, input)
+      return transition.state.phase.type === 'handover'
+        ? onHandedOver(transition, input.member, input)
+        : onUploaded(transition, input.member, input)
     case 'push':
-      return pushed(turn, input)
+      return onPush(transition, input)
     case 'push-refused':
-      return pushRefused(turn, input.push, input.code)
+      return onPushRefused(transition, input.push, input.code)
     case 'server-checkpoint':
-      return serverCheckpointed(turn, input)
+      return onServerCheckpoint(transition, input)
     case 'checkpoint-damaged':
-      return checkpointDamaged(turn, input)
+      return onCheckpointDamaged(transition, input)
     case 'checkpoint-digested':
-      return checkpointDigested(turn, input.salt, input.digest)
+      return checkpointDigested(transition, input.salt, input.digest)
     case 'server-lost':
-      return serverLost(turn, input.reason)
+      return onServerLost(transition, input.reason)
     case 'park':
-      return park(turn, input.reason)
+      return park(transition, input.reason)
     case 'end-with-epoch':
-      return endWithEpoch(turn)
+      return endWithEpoch(transition)
     case 'tick':
-      parkingTick(turn)
-      return tick(turn)
+      parkingTick(transition)
+      return tick(transition)
     default:
       input satisfies never
   }
@@ -126,25 +127,25 @@ function take(turn: Turn, input: RunInput): void {
  * R2: a restarted coordinator, whose fence is raised in the journal already, opens a new ballot; it never continues an
  * old generation.
  */
-function started(turn: Turn): void {
-  const { state } = turn
+function onStarted(transition: Transition): void {
+  const { state } = transition
   state.leaseEpoch = state.leasesReserved
   for (const block of state.quarantined) state.asideBefore.add(block)
   const lastRing = [...state.rings.values()].at(-1) ?? []
   if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0)
-    return void enterRing(turn, {
+    return void enterRing(transition, {
       members: lastRing,
       relayed: [],
       exchange: { type: 'ring', reason: 'as before', costs: null },
-      shares: lastRing.map(() => 1),
+      weights: lastRing.map(() => 1),
     })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
-    return turn.reason(state.finished)
+    return transition.reason(state.finished)
   }
-  if (state.gen === 0) return turn.reason('waiting for volunteers')
-  if (state.mode === 'async') return restartAsync(turn)
-  openBallot(turn, 'ring', {
+  if (state.generation === 0) return transition.reason('waiting for volunteers')
+  if (state.mode === 'async') return restartAsync(transition)
+  openBallot(transition, 'ring', {
     reason: 'the coordinator started again',
     waitMs: state.config.timing.rejoinMs,
     wait: lastRing,
@@ -152,95 +153,96 @@ function started(turn: Turn): void {
 }
 
 /** A4: what the parameter server had beyond its last checkpoint is gone with the process. */
-function restartAsync(turn: Turn): void {
-  const { state } = turn
-  if (state.config.off.has('A4')) return turn.then({ type: 'enter-async' })
-  if (newestCheckpoint(state).version.v < state.chain.head.v) return rewind(turn, 'the parameter server restarted')
-  turn.then({ type: 'ballot', reason: 'the coordinator started again', trouble: false })
+function restartAsync(transition: Transition): void {
+  const { state } = transition
+  if (state.config.off.has('A4')) return transition.enqueue({ type: 'enter-async' })
+  if (newestCheckpoint(state).version.v < state.chain.head.v)
+    return rewind(transition, 'the parameter server restarted')
+  transition.enqueue({ type: 'ballot', reason: 'the coordinator started again', trouble: false })
 }
 
 /** Every message carries owner and generation; older ones are ignored (R3, R11). */
-function heard(turn: Turn, member: MemberId, message: RunMessage): void {
-  if ('gen' in message && message.owner !== turn.state.owner) return
-  if ('gen' in message && message.gen !== turn.state.gen)
-    return message.type === 'abort' ? abortedBefore(turn, member, message) : undefined
+function onMessage(transition: Transition, member: MemberId, message: RunMessage): void {
+  if ('generation' in message && message.fence !== transition.state.fence) return
+  if ('generation' in message && message.generation !== transition.state.generation)
+    return message.type === 'abort' ? abortedBefore(transition, member, message) : undefined
   switch (message.type) {
     case 'state':
-      return stateAnswered(turn, member, message)
+      return onState(transition, member, message)
     case 'promised':
-      return promiseHeard(turn, member, message)
+      return onPromised(transition, member, message)
     case 'copied':
-      return copied(turn, member, message)
+      return onCopied(transition, member, message)
     case 'prefetched':
-      return prefetched(turn, member, message)
+      return onPrefetched(transition, member, message)
     case 'proof':
-      return proofTold(turn, member, message)
+      return proofTold(transition, member, message)
     case 'confirm':
-      return confirmed(turn, member, message)
+      return onConfirm(transition, member, message)
     case 'held':
-      return held(turn, member, message)
+      return onHeld(transition, member, message)
     case 'abort':
-      return aborted(turn, member, message)
+      return onAbort(transition, member, message)
     case 'behind':
-      return memberBehind(turn, member, message)
+      return onBehind(transition, member, message)
     case 'progress':
-      return progressTold(turn, member, message)
+      return onProgress(transition, member, message)
     case 'standing':
-      return standingTold(turn, member, message)
+      return onStanding(transition, member, message)
     case 'released':
-      return blocksReleased(turn, member, message)
-    case 'guest-known':
-      return guestKnown(turn, member, message)
+      return onReleased(transition, member, message)
+    case 'off-ring-known':
+      return onOffRingKnown(transition, member, message)
     case 'link-restored':
-      return linkRestored(turn, member, message)
+      return onLinkRestored(transition, member, message)
     case 'version-digest':
-      digestReported(turn, member, message)
-      return considerHandover(turn)
+      onVersionDigest(transition, member, message)
+      return considerHandover(transition)
     case 'validated':
-      return validated(turn, member, message)
+      return onValidated(transition, member, message)
     case 'unreadable':
-      return blocksUnreadable(turn, member, message)
+      return onUnreadable(transition, member, message)
     case 'gave-back':
-      return gaveBack(turn, member, message)
+      return onGaveBack(transition, member, message)
     case 'lease-request':
-      return leaseRequested(turn, member, message)
+      return onLeaseRequest(transition, member, message)
     default:
       message satisfies never
   }
 }
 
 /** What is begun is finished: R13 keeps plans inside an epoch, so no block is left half way and none is lost. */
-function endWithEpoch(turn: Turn): void {
-  const { state } = turn
+function endWithEpoch(transition: Transition): void {
+  const { state } = transition
   const epochs = currentEpoch(state) + 1
   if (state.finished !== undefined || epochs >= state.config.epochs) return
-  turn.journal({ type: 'epochs', epochs })
-  turn.note('run', `the owner ends the run with epoch ${epochs}`)
-  turn.then({ type: 'advance' })
+  transition.journal({ type: 'epochs', epochs })
+  transition.note('run', `the owner ends the run with epoch ${epochs}`)
+  transition.enqueue({ type: 'advance' })
 }
 
-function tick(turn: Turn): void {
-  const { state, now } = turn
+function tick(transition: Transition): void {
+  const { state, now } = transition
   const { phase } = state
   const { timing } = state.config
   switch (phase.type) {
     case 'freeze':
-      return turn.then({ type: 'decide' })
+      return transition.enqueue({ type: 'decide' })
     case 'form':
-      return formTimedOut(turn, phase)
+      return formTimedOut(transition, phase)
     case 'ring':
-      return ringTick(turn, phase)
+      return ringTick(transition, phase)
     case 'async':
-      return asyncTick(turn, phase)
+      return asyncTick(transition, phase)
     case 'lost':
-      if (now - phase.since >= timing.lostMs) rewind(turn, 'no member came back with a newer version')
+      if (now - phase.since >= timing.lostMs) rewind(transition, 'no member came back with a newer version')
       return
     case 'handover':
     case 'settle':
-      return modeChangeTick(turn, phase)
+      return modeChangeTick(transition, phase)
     case 'waiting':
       if (state.members.size >= state.config.minVolunteers && state.members.size > 0)
-        turn.then({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
+        transition.enqueue({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
       return
     case 'finished':
       return
@@ -249,94 +251,94 @@ function tick(turn: Turn): void {
   }
 }
 
-function modeChangeTick(turn: Turn, phase: Extract<RunPhase, { type: 'handover' | 'settle' }>): void {
-  if (phase.type === 'handover') return handoverTick(turn, phase)
-  if (turn.now - phase.since < turn.state.config.timing.formMs) return
-  turn.then({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
+function modeChangeTick(transition: Transition, phase: Extract<RunPhase, { type: 'handover' | 'settle' }>): void {
+  if (phase.type === 'handover') return handoverTick(transition, phase)
+  if (transition.now - phase.since < transition.state.config.timing.formMs) return
+  transition.enqueue({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
 }
 
-function follow(turn: Turn, next: FollowUp): void {
+function follow(transition: Transition, next: FollowUp): void {
   switch (next.type) {
     case 'ballot':
-      return ballot(turn, next)
+      return ballot(transition, next)
     case 'decide':
-      return decideBallot(turn)
+      return decideBallot(transition)
     case 'advance':
-      return advance(turn)
+      return advance(transition)
     case 'enter-async':
-      return enterAsync(turn, next.handed)
+      return enterAsync(transition, next.handed)
     default:
       next satisfies never
   }
 }
 
-function ballot(turn: Turn, { reason, trouble }: Extract<FollowUp, { type: 'ballot' }>): void {
-  const { state, now } = turn
+function ballot(transition: Transition, { reason, trouble }: Extract<FollowUp, { type: 'ballot' }>): void {
+  const { state, now } = transition
   if (state.phase.type === 'finished') return
   if (trouble) state.health.consecutiveAborts++
   const next = nextMode(now, state.health, state.mode, state.config)
   const fallBack = next.mode === 'async' && !state.config.off.has('R17')
   const goal = state.mode === 'async' || fallBack ? 'async' : 'ring'
   if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason
-  openBallot(turn, goal, { reason })
+  openBallot(transition, goal, { reason })
 }
 
 /** What the chain asks for now: validate, checkpoint, finish, or plan on. */
-function advance(turn: Turn): void {
-  const { state } = turn
+function advance(transition: Transition): void {
+  const { state } = transition
   const { phase } = state
   if (phase.type !== 'ring' && phase.type !== 'async') return
-  quarantineTick(turn)
-  if (phase.type === 'async') closeWhenDue(turn)
+  quarantineTick(transition)
+  if (phase.type === 'async') closeWhenDue(transition)
   const idle = phase.type === 'ring' ? phase.plannedTo === state.chain.head.v : state.leases.size === 0
-  if (phase.type === 'ring') considerUpload(turn)
-  if (state.parking !== undefined) return advanceParking(turn, phase)
-  if (idle && validationDue(state)) return validate(turn)
-  if (idle && trainingIsOver(state)) return finish(turn)
+  if (phase.type === 'ring') considerUpload(transition)
+  if (state.parking !== undefined) return advanceParking(transition, phase)
+  if (idle && validationDue(state)) return validate(transition)
+  if (idle && trainingIsOver(state)) return finish(transition)
   const paused = pausedBecause(state)
-  if (idle && paused !== undefined) return turn.reason(paused)
-  if (phase.type === 'async') return grantTraining(turn)
-  if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(turn, phase)
-  topUp(turn, phase)
-  if (phase.plannedTo === state.chain.head.v && recallGuests(turn)) topUp(turn, phase)
-  if (checkpointDue(state, turn.now)) askCheckpoint(turn, phase, nextCheckpointVersion(state, phase))
-  turn.reason(`${phase.exchange.type} of ${phase.members.length}`)
+  if (idle && paused !== undefined) return transition.reason(paused)
+  if (phase.type === 'async') return grantTraining(transition)
+  if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(transition, phase)
+  topUp(transition, phase)
+  if (phase.plannedTo === state.chain.head.v && recallOffRing(transition)) topUp(transition, phase)
+  if (checkpointDue(state, transition.now)) askCheckpoint(transition, phase, nextCheckpointVersion(state, phase))
+  transition.reason(`${phase.exchange.type} of ${phase.members.length}`)
 }
 
-function validate(turn: Turn): void {
-  const { state } = turn
+function validate(transition: Transition): void {
+  const { state } = transition
   const { phase } = state
   if (phase.type === 'ring') {
-    askFor(turn)
+    askFor(transition)
     // Members of the ring have the version at hand; others get it from its checkpoint.
     const isSaved = newestCheckpoint(state).version.id === state.chain.head.id
-    return grantValidation(turn, phase.members, isSaved ? [...state.members.keys()] : [])
+    return grantValidation(transition, phase.members, isSaved ? [...state.members.keys()] : [])
   }
-  grantValidation(turn, [...state.members.keys()])
+  grantValidation(transition, [...state.members.keys()])
 }
 
 /** A checkpoint of the head, from any holder. */
-function askFor(turn: Turn): void {
-  const { state } = turn
+function askFor(transition: Transition): void {
+  const { state } = transition
   const { phase, chain } = state
   if (newestCheckpoint(state).version.id === chain.head.id) return
-  if (phase.type === 'ring') askCheckpoint(turn, phase, chain.head.v)
-  if (phase.type === 'async') askServer(turn, phase)
+  if (phase.type === 'ring') askCheckpoint(transition, phase, chain.head.v)
+  if (phase.type === 'async') askServer(transition, phase)
 }
 
 /** The run is over when its last version is durable. */
-function finish(turn: Turn): void {
-  const { state } = turn
+function finish(transition: Transition): void {
+  const { state } = transition
   const { head } = state.chain
-  turn.reason(`trained; writing version ${head.v}`)
-  askFor(turn)
+  transition.reason(`trained; writing version ${head.v}`)
+  askFor(transition)
   if (newestCheckpoint(state).version.id !== head.id) return
   const reason =
     state.config.maxSteps === head.v ? `${head.v} steps are trained` : `all ${state.config.epochs} epochs are trained`
-  turn.journal({ type: 'finished', reason })
+  transition.journal({ type: 'finished', reason })
   state.phase = { type: 'finished' }
-  turn.reason(reason)
-  turn.note('run', reason)
-  turn.broadcast(state.members.keys(), { type: 'finished', version: head, reason })
-  turn.effect({ type: 'ended' })
+  transition.reason(reason)
+  transition.note('run', reason)
+  transition.broadcast(state.members.keys(), { type: 'finished', version: head, reason })
+  transition.effect({ type: 'ended' })
 }

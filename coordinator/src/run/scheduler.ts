@@ -69,7 +69,7 @@ function freeIn(
 
 /**
  * ms that a plan lasts: as long as a coordinator may be away without stopping the ring (R14). Longer plans would keep
- * old shares.
+ * old assignments.
  */
 const PLAN_MS = 60_000
 /**
@@ -79,13 +79,13 @@ const PLAN_MS = 60_000
 const FIRST_STEPS = 16
 const LEAST_STEPS = 4
 
-/** Steps planned at least where guests wait for blocks: enough to put what they bring into one. */
-const LEAST_STEPS_BESIDE_GUESTS = 8
+/** Steps planned at least where off-ring members wait for blocks: enough to put what they bring into one. */
+const LEAST_STEPS_BESIDE_OFF_RING = 8
 /**
- * Of what is left of an epoch, what a plan may take while guests wait for blocks: a slow ring would take all of it at
+ * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all of it at
  * once.
  */
-const PART_BESIDE_GUESTS = 0.5
+const PART_BESIDE_OFF_RING = 0.5
 
 /** Steps to plan ahead of C. `now`: ms since the epoch. */
 export function planWindow(state: RunState, now: number): number {
@@ -94,12 +94,12 @@ export function planWindow(state: RunState, now: number): number {
     pace === undefined
       ? FIRST_STEPS
       : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
-  const guests =
+  const offRingMembers =
     state.mode === 'ring' &&
     [...state.members.values()].some(({ excludedUntil, leaving }) => excludedUntil > now && !leaving)
-  if (!guests) return window
+  if (!offRingMembers) return window
   const left = remaining(state, currentEpoch(state)) / state.config.batchBlocks
-  return Math.min(window, Math.max(LEAST_STEPS_BESIDE_GUESTS, Math.floor(PART_BESIDE_GUESTS * left)))
+  return Math.min(window, Math.max(LEAST_STEPS_BESIDE_OFF_RING, Math.floor(PART_BESIDE_OFF_RING * left)))
 }
 
 /** plan(g, s) for the steps after `plannedTo`, up to planWindow ahead of C (R12): only of the current epoch (R13). */
@@ -114,7 +114,7 @@ export function planSteps(
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
   if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
   const last = Math.min(state.chain.head.v + planWindow(state, now), maxSteps ?? Number.POSITIVE_INFINITY)
-  // A1: nor what guests have
+  // A1: nor what off-ring members have
   const { leases, open, given: lent } = state
   const taken = (block: BlockId): boolean =>
     given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)

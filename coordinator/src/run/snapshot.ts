@@ -48,8 +48,8 @@ const ResultSchema = strict({
 
 export const WrittenRunSchema = strict({
   form: Type.Literal(SNAPSHOT_FORM),
-  owner: Count,
-  gen: Count,
+  fence: Count,
+  generation: Count,
   chain: strict({
     base: VersionRefSchema,
     records: Type.Array(StepRecordSchema),
@@ -70,20 +70,20 @@ export const WrittenRunSchema = strict({
   epochs: Count,
   finished: Type.Union([Text, Type.Null()]),
   abandoned: Type.Array(StepRecordSchema),
-  lostGens: Type.Union([strict({ from: Count, to: Type.Integer() }), Type.Null()]),
-  forgottenGen: Count,
-  rings: Type.Array(strict({ gen: Count, members: Type.Array(MemberName) }), { maxItems: RINGS_KEPT }),
+  lostGenerations: Type.Union([strict({ from: Count, to: Type.Integer() }), Type.Null()]),
+  forgottenGeneration: Count,
+  rings: Type.Array(strict({ generation: Count, members: Type.Array(MemberName) }), { maxItems: RINGS_KEPT }),
 })
 
 export type WrittenRun = Static<typeof WrittenRunSchema>
 
-/** For the next journal row; shares nothing with the state. */
+/** For the next journal row; assignments nothing with the state. */
 export function writtenRun(state: RunState): WrittenRun {
-  const { owner, gen, mode, modeEpoch, modeReason, leasesReserved, restorations } = state
+  const { fence, generation, mode, modeEpoch, modeReason, leasesReserved, restorations } = state
   const written = {
     form: SNAPSHOT_FORM,
-    owner,
-    gen,
+    fence,
+    generation,
     chain: state.chain.written(),
     checkpoints: state.checkpoints,
     mode,
@@ -96,9 +96,9 @@ export function writtenRun(state: RunState): WrittenRun {
     epochs: state.config.epochs,
     finished: state.finished ?? null,
     abandoned: state.abandoned,
-    lostGens: state.lostGens ?? null,
-    forgottenGen: state.forgottenGen,
-    rings: [...state.rings].map(([ring, members]) => ({ gen: ring, members })),
+    lostGenerations: state.lostGenerations ?? null,
+    forgottenGeneration: state.forgottenGeneration,
+    rings: [...state.rings].map(([ring, members]) => ({ generation: ring, members })),
   }
   return JSON.parse(JSON.stringify(written)) as WrittenRun
 }
@@ -116,12 +116,12 @@ export function readRun(state: RunState, value: unknown): void {
       cause,
     })
   }
-  const { owner, gen, mode, modeEpoch, modeReason, leasesReserved, restorations } = written
-  const { abandoned, forgottenGen, epochs, finished, lostGens } = written
+  const { fence, generation, mode, modeEpoch, modeReason, leasesReserved, restorations } = written
+  const { abandoned, forgottenGeneration, epochs, finished, lostGenerations } = written
   Object.assign(state, {
-    forgottenGen,
-    owner,
-    gen,
+    forgottenGeneration,
+    fence,
+    generation,
     mode,
     modeEpoch,
     modeReason,
@@ -131,7 +131,7 @@ export function readRun(state: RunState, value: unknown): void {
   })
   state.config = { ...state.config, epochs }
   state.finished = finished ?? undefined
-  state.lostGens = lostGens ?? undefined
+  state.lostGenerations = lostGenerations ?? undefined
   state.checkpoints.splice(0, state.checkpoints.length, ...written.checkpoints.map(checkpointOf))
   refill(state.quarantined, written.quarantined)
   replaceAll(
@@ -140,7 +140,7 @@ export function readRun(state: RunState, value: unknown): void {
   )
   replaceAll(
     state.rings,
-    written.rings.map((ring) => [ring.gen, ring.members]),
+    written.rings.map((ring) => [ring.generation, ring.members]),
   )
 }
 

@@ -1,11 +1,11 @@
-// How fast a member counts as, for shares and plans. What it says of itself is a claim: it counts up to twice what is
-// usual among the others, and beyond that only as far as committed steps show that it did its share in time. Pure.
+// How fast a member counts as, for assignments and plans. What it says of itself is a claim: it counts up to twice what is
+// usual among the others, and beyond that only as far as committed steps show that it did its assignment in time. Pure.
 
 /** What is known of one member's speed, in samples per second. */
 export interface Speed {
   /** as it says; 0: not known */
   readonly samplesPerSecond: number
-  /** of its share, over the whole time that a committed step took: it was at least so fast */
+  /** of its assignment, over the whole time that a committed step took: it was at least so fast */
   readonly shownSpeed: number
   /** committed steps that it held */
   readonly stepsHeld: number
@@ -15,22 +15,22 @@ export interface Speed {
 const CLAIMED = 2
 /** Committed steps after which what they showed counts: about a plan. */
 const STEPS = 50
-/** Times what it showed: a step is also exchange, and shares have to grow before more can be shown. */
+/** Times what it showed: a step is also exchange, and assignments have to grow before more can be shown. */
 const SHOWN = 4
-/** Times the lower median of the others at most: the content of a share is not checked yet. */
+/** Times the lower median of the others at most: the content of an assignment is not checked yet. */
 const MOST = 16
 /** Part of what was shown that is kept from step to step: a member that became slower is not fast for ever. */
 const KEPT = 0.98
 
-/** By place; 0 where nothing at all is known. */
+/** By rank; 0 where nothing at all is known. */
 export function countedSpeeds(members: readonly Speed[]): number[] {
   const known = members.filter(({ samplesPerSecond }) => samplesPerSecond > 0)
   if (members.length === 1 || known.length < 2)
     // nothing to compare a claim with
     return members.map(({ samplesPerSecond }) => (members.length === 1 ? samplesPerSecond : 0))
-  return members.map((member, place) => {
+  return members.map((member, rank) => {
     const usual = lowerMedian(
-      members.flatMap(({ samplesPerSecond }, i) => (i === place || samplesPerSecond <= 0 ? [] : [samplesPerSecond])),
+      members.flatMap(({ samplesPerSecond }, i) => (i === rank || samplesPerSecond <= 0 ? [] : [samplesPerSecond])),
     )
     if (usual === undefined || member.samplesPerSecond <= 0) return usual ?? 0
     const shown = member.stepsHeld < STEPS ? 0 : Math.min(MOST * usual, SHOWN * member.shownSpeed)
@@ -38,7 +38,7 @@ export function countedSpeeds(members: readonly Speed[]): number[] {
   })
 }
 
-/** After a committed step: `samples` of its share, `ms` of the whole step. */
+/** After a committed step: `samples` of its assignment, `ms` of the whole step. */
 export function shownNow(
   { shownSpeed }: Pick<Speed, 'shownSpeed'>,
   { samples, ms }: { readonly samples: number; readonly ms: number },

@@ -3,12 +3,12 @@
 // says of another proves nothing of either: the pair is kept apart or relayed, as a bad link is, and a member in such
 // pairs with two others is out.
 import type { MemberId, MessageFrom } from '@starling-grid/protocol'
+import { isRelayed } from './generation-links.ts'
 import { noteFailure } from './link-health.ts'
 import { exclude, speedsOf } from './membership.ts'
-import { isRelayed } from './ring-links.ts'
-import { muteGivers } from './share-moves.ts'
+import { muteDonors } from './rebalance.ts'
 import type { RunPhase, RunState } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 type Standing = Pick<MessageFrom<'standing'>, 'stage' | 'received' | 'waitsFor'>
@@ -44,8 +44,8 @@ export function contributeMs(state: RunState, phase: Ring): number {
   return phase.patience * Math.max(state.config.timing.contributeMs, PATIENCE * Math.max(plannedMs, measuredMs))
 }
 
-export function stallTick(turn: Turn, phase: Ring): void {
-  const { state, now } = turn
+export function stallTick(transition: Transition, phase: Ring): void {
+  const { state, now } = transition
   const step = state.chain.head.v + 1
   if (phase.inquiry !== undefined && phase.inquiry.step !== step) {
     phase.inquiry = undefined
@@ -54,7 +54,7 @@ export function stallTick(turn: Turn, phase: Ring): void {
   const { inquiry } = phase
   if (phase.members.length < 2 || !phase.planned.has(step) || step > (phase.until?.step ?? step)) return
   if (inquiry !== undefined && inquiry.nextAt === undefined)
-    return now - inquiry.askedAt < ANSWER_MS ? undefined : judge(turn, phase, inquiry)
+    return now - inquiry.askedAt < ANSWER_MS ? undefined : judge(transition, phase, inquiry)
   if (now < (inquiry?.nextAt ?? phase.progressAt + contributeMs(state, phase))) return
   phase.inquiry = {
     step,
@@ -63,49 +63,49 @@ export function stallTick(turn: Turn, phase: Ring): void {
     receivedBefore: inquiry === undefined ? undefined : receivedOf(inquiry),
     nextAt: undefined,
   }
-  turn.broadcast(phase.members, { type: 'inquire', ...turn.ballot, step })
+  transition.broadcast(phase.members, { type: 'inquire', ...transition.ballot, step })
 }
 
-export function standingTold(
-  turn: Turn,
+export function onStanding(
+  transition: Transition,
   member: MemberId,
   { step, stage, received, waitsFor }: MessageFrom<'standing'>,
 ): void {
-  const { phase } = turn.state
+  const { phase } = transition.state
   if (phase.type !== 'ring' || !phase.members.includes(member)) return
   const { inquiry } = phase
   if (inquiry?.step !== step || inquiry.nextAt !== undefined) return
   inquiry.answers.set(member, { stage, received, waitsFor })
-  if (inquiry.answers.size === phase.members.length) judge(turn, phase, inquiry)
+  if (inquiry.answers.size === phase.members.length) judge(transition, phase, inquiry)
 }
 
 function receivedOf({ answers }: Inquiry): number {
   return [...answers.values()].reduce((sum, { received }) => sum + received, 0)
 }
 
-function judge(turn: Turn, phase: Ring, inquiry: Inquiry): void {
-  const { state, now } = turn
+function judge(transition: Transition, phase: Ring, inquiry: Inquiry): void {
+  const { state, now } = transition
   const { answers, receivedBefore } = inquiry
   const told = (stage: Standing['stage']): MemberId[] => phase.members.filter((id) => answers.get(id)?.stage === stage)
   const mute = new Set([
-    ...muteGivers(phase),
+    ...muteDonors(phase),
     ...(answers.size === 0 ? [] : phase.members.filter((id) => !answers.has(id))),
   ])
-  if (mute.size > 0) return leaveOut(turn, phase, [...mute], 'it did not answer')
+  if (mute.size > 0) return leaveOut(transition, phase, [...mute], 'it did not answer')
   const computing = told('computing')
-  if (computing.length > 0) return judgeComputing(turn, phase, computing)
+  if (computing.length > 0) return judgeComputing(transition, phase, computing)
   if (receivedBefore === undefined || receivedOf(inquiry) > receivedBefore) {
     inquiry.nextAt = now + FRAMES_MS
     return
   }
   const idle = told('reducing').filter((id) => answers.get(id)?.waitsFor.length === 0)
   if (idle.length > 0 && idle.length < phase.members.length)
-    return leaveOut(turn, phase, idle, 'it has all of it and does not hold it')
+    return leaveOut(transition, phase, idle, 'it has all of it and does not hold it')
   const pairs = suspectPairs(phase, inquiry)
   for (const pair of pairs)
     state.health.linkFailures = noteFailure(
       state.health.linkFailures,
-      { pair, why: 'stalled', relayed: isRelayed(phase, ...pair), gen: state.gen, at: now },
+      { pair, why: 'stalled', relayed: isRelayed(phase, ...pair), generation: state.generation, at: now },
       { now, halfLifeMs: state.config.timing.linkMemoryMs },
     )
   const names = pairs
@@ -113,7 +113,7 @@ function judge(turn: Turn, phase: Ring, inquiry: Inquiry): void {
     .slice(0, 3)
     .join(', ')
   state.health.disturbedAt = now
-  turn.then({
+  transition.enqueue({
     type: 'ballot',
     reason: `step ${inquiry.step} makes no progress${names === '' ? '' : `: no frames from ${names}`}`,
     trouble: true,
@@ -121,26 +121,26 @@ function judge(turn: Turn, phase: Ring, inquiry: Inquiry): void {
 }
 
 /** A few that are late are left out. When most are, the plan was wrong: they get more time, but not for ever. */
-function judgeComputing(turn: Turn, phase: Ring, computing: readonly MemberId[]): void {
-  const { state, now } = turn
+function judgeComputing(transition: Transition, phase: Ring, computing: readonly MemberId[]): void {
+  const { state, now } = transition
   const waitedMs = now - phase.progressAt
   const firstStepMs = FIRST_STEP_PATIENCE * contributeMs(state, phase)
   const late = computing.filter((id) => (state.members.get(id)?.stepsHeld ?? 0) > 0 || waitedMs >= firstStepMs)
   const others = phase.members.length - computing.length
   const isJudged = others >= computing.length || (others > 0 && phase.patience >= MOST_PATIENCE)
-  if (isJudged && late.length > 0) return leaveOut(turn, phase, late, 'it does not contribute, and others did')
+  if (isJudged && late.length > 0) return leaveOut(transition, phase, late, 'it does not contribute, and others did')
   if (!isJudged) phase.patience *= 2
   if (phase.inquiry !== undefined)
     phase.inquiry.nextAt = phase.progressAt + (isJudged ? firstStepMs : contributeMs(state, phase))
 }
 
-function leaveOut(turn: Turn, phase: Ring, ids: readonly MemberId[], why: string): void {
-  const { state, now } = turn
+function leaveOut(transition: Transition, phase: Ring, ids: readonly MemberId[], why: string): void {
+  const { state, now } = transition
   const step = state.chain.head.v + 1
   const seconds = Math.round((now - phase.progressAt) / 1000)
-  for (const id of ids) exclude(turn, id, `step ${step} takes ${seconds} s: ${why}`)
+  for (const id of ids) exclude(transition, id, `step ${step} takes ${seconds} s: ${why}`)
   state.health.disturbedAt = now
-  turn.then({
+  transition.enqueue({
     type: 'ballot',
     reason: `${ids.map((id) => nameOf(state, id)).join(' and ')} held step ${step} up for ${seconds} s`,
     trouble: true,
@@ -158,13 +158,13 @@ function suspectPairs(phase: Ring, { answers }: Inquiry): [MemberId, MemberId][]
           {
             id,
             received,
-            waitsFor: waitsFor.flatMap((place) =>
-              members[place] === undefined || members[place] === id ? [] : [members[place]],
+            waitsFor: waitsFor.flatMap((rank) =>
+              members[rank] === undefined || members[rank] === id ? [] : [members[rank]],
             ),
           },
         ]
   })
-  if (exchange.type === 'butterfly') {
+  if (exchange.type === 'direct') {
     const edges = waiting.flatMap(({ id, waitsFor }) => waitsFor.map((from): [MemberId, MemberId] => [from, id]))
     // one that waits itself may lack what it needs to send: first those that wait for no other, or for each other
     const first = edges.filter(([from, to]) => !edges.some(([other, waiter]) => waiter === from && other !== to))

@@ -10,7 +10,7 @@ import type {
   Push,
   RulesOff,
   Sha256,
-  ShareMove,
+  AssignmentMove,
   StepRecord,
   ToVolunteer,
   VersionRef,
@@ -27,13 +27,13 @@ import type { ChainIndex } from './chain-index.ts'
 import type { DamagedCheckpoint } from './damaged-checkpoint.ts'
 import type { Dispute } from './dispute.ts'
 import type { ExchangeChoice } from './exchange-choice.ts'
-import type { GuestNorms, PushNorms } from './guest-norms.ts'
-import type { GuestSum } from './guests.ts'
+import type { GenerationHealth } from './generation-health.ts'
 import type { Learner } from './learners.ts'
+import type { OffRingNorms, PushNorms } from './off-ring-norms.ts'
+import type { OffRingSum } from './off-ring.ts'
 import type { ProofAsked } from './proofs.ts'
 import type { Tries } from './quarantine.ts'
-import type { RingHealth } from './ring-health.ts'
-import type { MoveRound } from './share-moves.ts'
+import type { RebalanceRound } from './rebalance.ts'
 import type { WrittenRun } from './snapshot.ts'
 import type { Inquiry } from './stalls.ts'
 import type { Timing } from './timing.ts'
@@ -67,12 +67,12 @@ export interface RunConfig {
 
 /** What must survive a restart. Replaying the entries in order rebuilds the durable state (docs/RULES.md). */
 export type JournalEntry =
-  | { readonly type: 'owner'; readonly owner: number }
+  | { readonly type: 'fence'; readonly fence: number }
   /** `after`: generations between the two may have run under rows that a restored journal does not have */
-  | { readonly type: 'ballot'; readonly gen: number; readonly after?: number }
+  | { readonly type: 'ballot'; readonly generation: number; readonly after?: number }
   | {
       readonly type: 'start'
-      readonly gen: number
+      readonly generation: number
       readonly members: readonly MemberId[]
       readonly records: readonly StepRecord[]
     }
@@ -87,8 +87,8 @@ export type JournalEntry =
       readonly members: number
       readonly remembered?: Sha256
     }
-  /** `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to `gen` */
-  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true; readonly gen?: number }
+  /** `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to `generation` */
+  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true; readonly generation?: number }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly reserved: number }
   | { readonly type: 'quarantine'; readonly block: BlockId }
@@ -157,14 +157,14 @@ export interface Member extends MemberInfo {
   cannotUploadUntil: number
   /** did not answer the last ballot in time: asked again at the next, not waited for and no reason to open one */
   silent: boolean
-  /** ballot in which it was asked to be a guest of the ring (A1) */
-  invitedIn: number
-  /** as a guest it pushed more than counts: told once */
-  outsized: boolean
+  /** ballot in which it was asked to be an off-ring member of the ring (A1) */
+  invitedGeneration: number
+  /** as an off-ring member it pushed more than counts: told once */
+  outlierNoted: boolean
   /** async: asked for work and got none yet */
-  hungry: boolean
+  awaitingLease: boolean
   /** async: leases in a row that ended without a push: others are served first */
-  misses: number
+  missedLeases: number
   /** async: moving average of the time from grant to push, ms; 0 before the first */
   pushMs: number
   /** bytes a ms of its uploads, when last measured */
@@ -260,15 +260,15 @@ export interface ValidationRun {
 
 /** The members of one ring in their order. */
 export interface Generation {
-  readonly gen: number
+  readonly generation: number
   readonly members: readonly MemberId[]
   /** pairs of places whose link goes through the coordinator */
-  readonly relayed: readonly PlacePair[]
+  readonly relayed: readonly RankPair[]
   readonly exchange: ExchangeChoice
 }
 
 /** The lower one first. */
-export type PlacePair = readonly [number, number]
+export type RankPair = readonly [number, number]
 
 export type RunPhase =
   | { readonly type: 'waiting' }
@@ -295,9 +295,9 @@ export type RunPhase =
       readonly type: 'form'
       readonly since: number
       readonly members: readonly MemberId[]
-      readonly relayed: readonly PlacePair[]
+      readonly relayed: readonly RankPair[]
       readonly exchange: ExchangeChoice
-      readonly shares: readonly number[]
+      readonly weights: readonly number[]
       readonly records: readonly StepRecord[]
       readonly target: VersionRef
       readonly consumed: ReadonlyMap<MemberId, Consumed>
@@ -307,12 +307,12 @@ export type RunPhase =
       readonly type: 'ring'
       readonly since: number
       readonly members: readonly MemberId[]
-      readonly relayed: readonly PlacePair[]
+      readonly relayed: readonly RankPair[]
       /** the reason and the costs are those of now */
       exchange: ExchangeChoice
-      readonly shares: readonly number[]
-      /** step → its shares, where speeds changed since FORM */
-      readonly planShares: Map<number, readonly number[]>
+      readonly weights: readonly number[]
+      /** step → its assignments, where speeds changed since FORM */
+      readonly planWeights: Map<number, readonly number[]>
       /** version → who holds it, and the record they agree on */
       readonly held: Map<number, { readonly record: StepRecord; readonly by: Set<MemberId> }>
       /** last planned step and the blocks planned beyond C */
@@ -323,15 +323,15 @@ export type RunPhase =
       /** members change after this step */
       until: { readonly step: number; readonly at: number; readonly reason: string } | undefined
       /**
-       * blocks on their way from one member to another within a step (share-moves.ts), the last round's number, and
+       * blocks on their way from one member to another within a step (rebalance.ts), the last round's number, and
        * what moved
        */
-      moving: MoveRound | undefined
+      moving: RebalanceRound | undefined
       round: number
       /** who holds up the step under way, and times its expected time that is borne before it is asked (stalls.ts) */
       inquiry: Inquiry | undefined
       patience: number
-      readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly ShareMove[] }>
+      readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly AssignmentMove[] }>
       /** members that others took blocks of: told once */
       readonly helped: Set<MemberId>
       /** the version that copies for newcomers were asked for at, when, and how many steps ahead that was */
@@ -364,8 +364,8 @@ export interface RunState {
   /** replaced as a whole, when the owner ends the run early */
   config: RunConfig
   // ---- durable: rebuilt from the journal ----
-  owner: number
-  gen: number
+  fence: number
+  generation: number
   readonly chain: ChainIndex
   readonly checkpoints: Checkpoint[]
   mode: Mode
@@ -384,14 +384,14 @@ export interface RunState {
   /** members of the last generations that started: a restart waits for them, and their claims bound each other (R5) */
   readonly rings: Map<number, readonly MemberId[]>
   /** numbers of generations that ran under rows which this journal lost (restored.ts) */
-  lostGens: { readonly from: number; readonly to: number } | undefined
+  lostGenerations: { readonly from: number; readonly to: number } | undefined
   /** steps of generations up to here that are not on the chain cannot come back (`final` rewinds) */
-  forgottenGen: number
+  forgottenGeneration: number
   // ---- volatile ----
   /** number of the last lease; after a restart the last reserved one */
   leaseEpoch: number
   /** the highest numbers that members said to have heard, and when ballots went above them, ms (restored.ts) */
-  heardPromise: { readonly owner: number; readonly gen: number }
+  heardPromise: { readonly fence: number; readonly generation: number }
   jumps: readonly number[]
   phase: RunPhase
   phaseReason: string
@@ -399,12 +399,12 @@ export interface RunState {
   parking: { readonly since: number; readonly reason: string } | undefined
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
-  /** async mode: what is pushed and is no version yet; ring mode: what guests pushed and no member was given yet */
+  /** async mode: what is pushed and is no version yet; ring mode: what off-ring members pushed and no member was given yet */
   open: OpenSum
-  /** ring mode: what guests computed and a member was given to contribute, and how many such sums there were (A1) */
-  given: GuestSum | undefined
-  guestSums: number
-  readonly guestNorms: GuestNorms
+  /** ring mode: what off-ring members computed and a member was given to contribute, and how many such sums there were (A1) */
+  given: OffRingSum | undefined
+  offRingSums: number
+  readonly offRingNorms: OffRingNorms
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   /** block → members that could not compute it */
@@ -429,7 +429,7 @@ export interface RunState {
   /** of this process: salts are made of it, one after the other (proofs.ts) */
   secret: string
   saltsDrawn: number
-  readonly health: RingHealth
+  readonly health: GenerationHealth
   /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
   heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>
   /** for the simulation: rule R12-done off keeps what was ever planned */
@@ -477,7 +477,7 @@ export type RunInput =
       readonly bytes: number
     }
   /**
-   * gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of a guest of
+   * gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of an off-ring member of
    * the ring; the parameter server measures by itself
    */
   | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256; readonly norms?: PushNorms }
@@ -515,7 +515,7 @@ export type RunMessage = MessageFrom<
   | 'progress'
   | 'standing'
   | 'released'
-  | 'guest-known'
+  | 'off-ring-known'
   | 'abort'
   | 'link-restored'
   | 'version-digest'
@@ -550,12 +550,12 @@ export type Effect =
   /** write the server's state as a blob and answer with server-checkpoint */
   | { readonly type: 'server-checkpoint'; readonly version: VersionRef }
   | { readonly type: 'server-unload' }
-  /** the push that this decision is about joins the sum of guests, weighed (A1) */
-  | { readonly type: 'guest-add'; readonly weights: PushWeights }
-  /** the sum of guests is served to the member that it was given to; a new one begins */
-  | { readonly type: 'guest-give'; readonly id: number }
+  /** the push that this decision is about joins the sum of off-ring members, weighed (A1) */
+  | { readonly type: 'off-ring-add'; readonly weights: PushWeights }
+  /** the sum of off-ring members is served to the member that it was given to; a new one begins */
+  | { readonly type: 'off-ring-give'; readonly id: number }
   /** what was given is on the chain or never will be; `open`: also what no member was given yet */
-  | { readonly type: 'guest-forget'; readonly open: boolean }
+  | { readonly type: 'off-ring-forget'; readonly open: boolean }
   /** a member that asked to leave may go: its session closes, and member-lost follows */
   | { readonly type: 'dismiss'; readonly member: MemberId }
   /** answer to the push that this decision is about */

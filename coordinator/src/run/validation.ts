@@ -11,7 +11,7 @@ import {
 import { resultsOf } from './journal-replay.ts'
 import { currentEpoch, trainingIsOver } from './scheduler.ts'
 import type { Lease, RunState, ValidationRun } from './state.ts'
-import type { Turn } from './turn.ts'
+import type { Transition } from './transition.ts'
 import { ENOUGH_VOICES, MOST_VOICES, verdictOf } from './validation-voices.ts'
 
 /** Blocks in one lease: small enough that a departed member's part is soon done by others. */
@@ -41,13 +41,17 @@ export function validationBlocks({ config, quarantined }: RunState): number {
  * Grants what is left to these members, round and round, and renews what is overdue; to others, too, where fewer than
  * two of these answer. Each block goes to two members, and to a third where those differ.
  */
-export function grantValidation(turn: Turn, first: readonly MemberId[], others: readonly MemberId[] = []): void {
-  const { state } = turn
-  const run = validationRun(turn)
-  dropOverdue(turn, run)
-  const validators = validatorsOf(turn, run, { first, others })
+export function grantValidation(
+  transition: Transition,
+  first: readonly MemberId[],
+  others: readonly MemberId[] = [],
+): void {
+  const { state } = transition
+  const run = validationRun(transition)
+  dropOverdue(transition, run)
+  const validators = validatorsOf(transition, run, { first, others })
   const { able } = validators
-  settleBlocks(turn, run, validators)
+  settleBlocks(transition, run, validators)
   const measuring = measurersOf(run)
   const open = openBlocks(state, run, measuring)
   for (const member of open.length === 0 ? [] : able) {
@@ -59,23 +63,23 @@ export function grantValidation(turn: Turn, first: readonly MemberId[], others: 
       .slice(0, BLOCKS_PER_LEASE)
     if (blocks.length === 0) continue
     const leases = new Map<BlockId, Lease>()
-    const granted = lease(turn, member, blocks, leases)
+    const granted = lease(transition, member, blocks, leases)
     run.leases.set(member, leases)
     for (const block of blocks) measuring.set(block, [...(measuring.get(block) ?? []), member])
-    turn.send(member, { type: 'validate', version: run.version, leases: granted })
+    transition.send(member, { type: 'validate', version: run.version, leases: granted })
   }
   const done = resultsOf(state, run.version.id).size
-  turn.reason(`validating version ${run.version.v}: ${done} of ${validationBlocks(state)} blocks`)
+  transition.reason(`validating version ${run.version.v}: ${done} of ${validationBlocks(state)} blocks`)
 }
 
-function validationRun({ state }: Turn): ValidationRun {
+function validationRun({ state }: Transition): ValidationRun {
   const version = state.chain.head
   if (state.validation?.version.id === version.id) return state.validation
   state.validation = { version, leases: new Map(), voices: new Map(), late: new Set(), resting: new Map() }
   return state.validation
 }
 
-function dropOverdue({ now }: Turn, { leases, late }: ValidationRun): void {
+function dropOverdue({ now }: Transition, { leases, late }: ValidationRun): void {
   for (const [member, own] of leases) {
     for (const [block, { deadline }] of own) if (deadline < now && own.delete(block)) late.add(member)
     if (own.size === 0) leases.delete(member)
@@ -91,7 +95,7 @@ interface Validators {
 
 /** When all were late, all are in turn again. */
 function validatorsOf(
-  { state, now }: Turn,
+  { state, now }: Transition,
   { late, resting }: ValidationRun,
   { first, others }: { readonly first: readonly MemberId[]; readonly others: readonly MemberId[] },
 ): Validators {
@@ -154,8 +158,8 @@ function mayMeasure(
 }
 
 /** What two members agree on counts; what no further member can be asked about counts unconfirmed. */
-function settleBlocks(turn: Turn, run: ValidationRun, { able, soon }: Validators): void {
-  const { state } = turn
+function settleBlocks(transition: Transition, run: ValidationRun, { able, soon }: Validators): void {
+  const { state } = transition
   const networksHere = able.map((id) => state.members.get(id)?.network)
   const before = resultsOf(state, run.version.id).size
   for (const [block, voices] of run.voices) {
@@ -167,40 +171,40 @@ function settleBlocks(turn: Turn, run: ValidationRun, { able, soon }: Validators
     if (verdict === undefined) continue
     run.voices.delete(block)
     for (const own of run.leases.values()) own.delete(block)
-    turn.journal({
+    transition.journal({
       type: 'validated',
       version: run.version,
       block,
       ...verdict.measured,
       confirmed: verdict.confirmed,
     })
-    for (const member of verdict.few) outvoted(turn, run, member, block)
+    for (const member of verdict.few) outvoted(transition, run, member, block)
   }
   const { size } = resultsOf(state, run.version.id)
-  if (size > before && size >= validationBlocks(state)) noteSummary(turn, run.version)
+  if (size > before && size >= validationBlocks(state)) noteSummary(transition, run.version)
 }
 
-function noteSummary(turn: Turn, { v, id }: VersionRef): void {
-  const { accuracy, confirmed } = summary(turn.state, id)
+function noteSummary(transition: Transition, { v, id }: VersionRef): void {
+  const { accuracy, confirmed } = summary(transition.state, id)
   const doubt = confirmed ? '' : ', unconfirmed: no second member measured the same'
-  turn.note('validation', `version ${v}: accuracy ${(100 * accuracy).toFixed(2)} %${doubt}`)
-  turn.then({ type: 'advance' })
+  transition.note('validation', `version ${v}: accuracy ${(100 * accuracy).toFixed(2)} %${doubt}`)
+  transition.enqueue({ type: 'advance' })
 }
 
 /** Times excludeMs that a member which is outvoted again and again measures nothing. */
 const LONGEST_SILENCE = 16
 
 /** Two members contradict it: it is named and measures nothing for a while, longer each time. It stays in the ring. */
-function outvoted(turn: Turn, run: ValidationRun, id: MemberId, block: BlockId): void {
-  const { state, now } = turn
+function outvoted(transition: Transition, run: ValidationRun, id: MemberId, block: BlockId): void {
+  const { state, now } = transition
   const member = state.members.get(id)
   if (member === undefined || member.noSayUntil > now) return
   const ms = state.config.timing.excludeMs * Math.min(LONGEST_SILENCE, 2 ** member.outvoted)
   member.outvoted++
   member.noSayUntil = now + ms
   run.leases.delete(id)
-  turn.refuse(id, 'digest-mismatch', `two other members measured validation block ${block} otherwise`)
-  turn.note(
+  transition.refuse(id, 'digest-mismatch', `two other members measured validation block ${block} otherwise`)
+  transition.note(
     'refusal',
     `${member.name} measured validation block ${block} otherwise than two others: it validates nothing for ${ms / 1000} s`,
   )
@@ -216,14 +220,14 @@ const LEASES_RESERVED = 1000
  * sent.
  */
 export function lease(
-  turn: Turn,
+  transition: Transition,
   holder: MemberId,
   blocks: readonly BlockId[],
   leases: Map<BlockId, Lease>,
 ): LeaseToken[] {
-  const { state, now } = turn
+  const { state, now } = transition
   const leaseEpoch = ++state.leaseEpoch
-  if (leaseEpoch > state.leasesReserved) turn.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
+  if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
   const deadline = now + leaseMs(state, holder)
   for (const block of blocks)
     leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
@@ -238,26 +242,26 @@ export function leaseMs(state: RunState, holder: MemberId): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
   const member = state.members.get(holder)
   const measured = member?.pushMs ?? 0
-  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.misses ?? 0)
+  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.missedLeases ?? 0)
   return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
 }
 
-export function validated(turn: Turn, member: MemberId, message: MessageFrom<'validated'>): void {
-  const { state } = turn
+export function onValidated(transition: Transition, member: MemberId, message: MessageFrom<'validated'>): void {
+  const { state } = transition
   const { version, lease: token, samples, targets, correct, lossSum } = message
   const run = state.validation?.version.id === version.id ? state.validation : undefined
   const own = run?.leases.get(member)
   if (run === undefined || own?.get(token.block)?.leaseEpoch !== token.leaseEpoch)
-    return turn.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
-  if (correct > targets) return turn.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
+    return transition.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
+  if (correct > targets) return transition.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
   own.delete(token.block)
   if (own.size === 0) run.leases.delete(member)
   run.late.delete(member)
-  if (state.phase.type === 'ring') state.phase.progressAt = turn.now
+  if (state.phase.type === 'ring') state.phase.progressAt = transition.now
   const { network } = state.members.get(member) ?? {}
   const voice = { member, network, measured: { samples, targets, correct, lossSum } }
   run.voices.set(token.block, [...(run.voices.get(token.block) ?? []), voice])
-  turn.then({ type: 'advance' })
+  transition.enqueue({ type: 'advance' })
 }
 
 /** ms before a member that gave blocks back is asked again: at first, and at most; twice as long each time */
@@ -265,7 +269,7 @@ const REST_MS = 1000
 const LONGEST_REST_MS = 60_000
 
 /** What it needs for them could not be had there: others are asked, and it rests. */
-export function rest({ now }: Turn, { resting }: ValidationRun, member: MemberId): void {
+export function rest({ now }: Transition, { resting }: ValidationRun, member: MemberId): void {
   const times = (resting.get(member)?.times ?? 0) + 1
   resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
 }

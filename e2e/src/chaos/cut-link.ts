@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import type { MemberView } from '@starling-grid/protocol'
 import type { Grid, VolunteerOptions } from '../grid.ts'
 import type { PartitionOrder } from '../link-faults.ts'
-import { type Blow, faultNow, type Struck } from './scenario.ts'
+import { type Injection, faultNow, type InjectionResult } from './scenario.ts'
 
 /** How volunteers are started whose links can be cut. */
 export const PARTITIONED: Pick<VolunteerOptions, 'entry' | 'env'> = {
@@ -15,13 +15,13 @@ export const PARTITIONED: Pick<VolunteerOptions, 'entry' | 'env'> = {
  * Cuts the link between two neighbours, waits until the run goes on without it, restores it, and waits until it is used
  * again.
  */
-export async function cutLink(grid: Grid, { random }: Pick<Blow, 'random'>): Promise<Struck> {
+export async function cutLink(grid: Grid, { random }: Pick<Injection, 'random'>): Promise<InjectionResult> {
   const { watch } = grid
   const ring = (watch.run?.members ?? [])
-    .filter(({ position }) => position !== null)
-    .sort((a, b) => (a.position ?? 0) - (b.position ?? 0))
-  const place = random() % ring.length
-  const [a, b] = [ring[place], ring[(place + 1) % ring.length]]
+    .filter(({ rank }) => rank !== null)
+    .sort((a, b) => (a.rank ?? 0) - (b.rank ?? 0))
+  const rank = random() % ring.length
+  const [a, b] = [ring[rank], ring[(rank + 1) % ring.length]]
   if (a === undefined || b === undefined || a === b) throw new Error('internal: a link has two ends')
   const fault = faultNow(grid, 'cut')
   tell(grid, 'cut', [a, b])

@@ -5,7 +5,7 @@ import type { ErrorCode } from '@starling-grid/protocol'
 import type { Grid } from '../grid.ts'
 import { type Child, stopChild } from '../processes.ts'
 import type { Watch } from '../watch.ts'
-import { type Attack, type Blow, rounded, type Struck } from './scenario.ts'
+import { type Attack, type Injection, rounded, type InjectionResult } from './scenario.ts'
 
 const ENTRY = fileURLToPath(new URL('../faulty-volunteer.ts', import.meta.url))
 
@@ -37,7 +37,7 @@ export const ATTACKS = WAYS.length
 /** Frames and messages of its kind before the attack. */
 const PRELUDE = 3
 
-export async function hostile(grid: Grid, { number, say }: Blow): Promise<Struck> {
+export async function hostile(grid: Grid, { number, say }: Injection): Promise<InjectionResult> {
   const way = WAYS[number % WAYS.length]
   if (way === undefined) throw new Error('internal: no such attack')
   const { attack, fault, code } = way

@@ -1,8 +1,8 @@
 // Processes that are killed as a power cut would: volunteers in the middle of their work, and the coordinator.
 import type { Grid } from '../grid.ts'
-import { type Blow, faultNow, goesOn, type Struck, workingVolunteer } from './scenario.ts'
+import { type Injection, faultNow, goesOn, type InjectionResult, workingVolunteer } from './scenario.ts'
 
-export async function killVolunteer(grid: Grid, { random, executor }: Blow): Promise<Struck> {
+export async function killVolunteer(grid: Grid, { random, executor }: Injection): Promise<InjectionResult> {
   const victim = workingVolunteer(grid, random)
   const fault = faultNow(grid, 'closed')
   victim.kill('SIGKILL')
@@ -12,7 +12,7 @@ export async function killVolunteer(grid: Grid, { random, executor }: Blow): Pro
   return { faults: [fault] }
 }
 
-export async function killCoordinator(grid: Grid, { say }: Blow): Promise<Struck> {
+export async function killCoordinator(grid: Grid, { say }: Injection): Promise<InjectionResult> {
   const fault = faultNow(grid, 'coordinator')
   await grid.killCoordinator()
   await grid.restartCoordinator()

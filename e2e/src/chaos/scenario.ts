@@ -31,7 +31,7 @@ export interface Slowness {
   /** its speed over the mean of the others' in its ring, as measured by themselves */
   readonly speed: BeforeAndAfter
   /** its part of a step, 0…1, and the smallest part of another member while it was slow */
-  readonly share: BeforeAndAfter & { readonly others: number }
+  readonly fraction: BeforeAndAfter & { readonly others: number }
   /** ms between two committed steps, the median */
   readonly stepMs: BeforeAndAfter
   /** from its slowing down until its share was smaller than every other's, and than before */
@@ -43,13 +43,13 @@ export interface BeforeAndAfter {
   readonly slowed: number
 }
 
-export interface Struck {
+export interface InjectionResult {
   readonly faults: readonly Fault[]
   readonly attack?: Attack
   readonly slowness?: Slowness
 }
 
-export interface Blow {
+export interface Injection {
   /** which blow this is: 0, 1, … */
   readonly number: number
   /** of volunteers that are started */
@@ -61,7 +61,7 @@ export interface Blow {
 export interface Scenario {
   readonly does: string
   /** Breaks something, and returns when the run goes on without it. */
-  readonly strike: (grid: Grid, blow: Blow) => Promise<Struck>
+  readonly strike: (grid: Grid, blow: Injection) => Promise<InjectionResult>
   /** what volunteers are started with */
   readonly volunteer?: Pick<VolunteerOptions, 'entry' | 'env'>
   /** when the command line names none */
@@ -88,7 +88,7 @@ export function secondsToRecover(
   records: readonly StepRecord[],
   steps: Watch['steps'],
 ): number {
-  const next = records.find((record) => record.gen > generation)
+  const next = records.find((record) => record.generation > generation)
   const committed = steps.find((step) => step.v === next?.v)?.at
   return committed === undefined ? Number.NaN : (committed - at) / 1000
 }
@@ -103,7 +103,7 @@ export function workingVolunteer({ watch, volunteers }: Grid, random: () => numb
 }
 
 export function namesInRing(run: RunView | undefined): ReadonlySet<string> {
-  return new Set(run?.members.filter(({ position }) => position !== null).map(({ name }) => name))
+  return new Set(run?.members.filter(({ rank }) => rank !== null).map(({ name }) => name))
 }
 
 /** ms between neighbours of these steps, the median. */

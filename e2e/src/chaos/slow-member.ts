@@ -6,14 +6,14 @@ import type { Grid } from '../grid.ts'
 import type { Child } from '../processes.ts'
 import { killVolunteer } from './kills.ts'
 import {
-  type Blow,
+  type Injection,
   faultNow,
   goesOn,
   medianPause,
   namesInRing,
   rounded,
   type Slowness,
-  type Struck,
+  type InjectionResult,
   workingVolunteer,
 } from './scenario.ts'
 
@@ -28,12 +28,12 @@ const FALLEN = 0.7
 /** Steps whose median pause is told, from before and from when the share had followed. */
 const COMPARED_STEPS = 20
 
-export async function slowMember(grid: Grid, blow: Blow): Promise<Struck> {
+export async function slowMember(grid: Grid, blow: Injection): Promise<InjectionResult> {
   const victim = workingVolunteer(grid, blow.random)
   const slowness = await slowDown(grid, victim)
   if (slowness !== undefined)
     blow.say(
-      `  ${victim.name} fell from ${slowness.speed.before} to ${slowness.speed.slowed} of the others' speed, and from ${slowness.share.before} to ${slowness.share.slowed} of a step; now it sleeps`,
+      `  ${victim.name} fell from ${slowness.speed.before} to ${slowness.speed.slowed} of the others' speed, and from ${slowness.fraction.before} to ${slowness.fraction.slowed} of a step; now it sleeps`,
     )
   const silent = faultNow(grid, 'silent')
   victim.kill('SIGSTOP')
@@ -63,7 +63,8 @@ async function slowDown({ watch }: Grid, victim: Child): Promise<Slowness | unde
   try {
     const followed = await watch.waitFor(
       `the share of ${victim.name} to follow its speed`,
-      ({ run }) => run?.phase === 'finished' || (hasFollowed(run, victim.name, before.share) && (run?.version.v ?? 0)),
+      ({ run }) =>
+        run?.phase === 'finished' || (hasFollowed(run, victim.name, before.fraction) && (run?.version.v ?? 0)),
     )
     if (followed === true) return undefined
     const secondsToFollow = rounded((Date.now() - began) / 1000)
@@ -74,7 +75,7 @@ async function slowDown({ watch }: Grid, victim: Child): Promise<Slowness | unde
     const slowed = measured(watch, victim.name)
     return {
       speed: { before: before.speed, slowed: slowed.speed },
-      share: { before: before.share, slowed: slowed.share, others: slowed.others },
+      fraction: { before: before.fraction, slowed: slowed.fraction, others: slowed.others },
       stepMs: { before: before.stepMs, slowed: slowed.stepMs },
       secondsToFollow,
     }
@@ -85,34 +86,34 @@ async function slowDown({ watch }: Grid, victim: Child): Promise<Slowness | unde
 
 /** Smaller than every other's, and than it was. */
 function hasFollowed(run: RunView | undefined, name: string, before: number): boolean {
-  const { share, others } = sharesIn(run, name)
-  return share < others && share < FALLEN * before
+  const { fraction, others } = fractionsIn(run, name)
+  return fraction < others && fraction < FALLEN * before
 }
 
 function measured(
   { run, steps }: Grid['watch'],
   name: string,
-): { readonly speed: number; readonly share: number; readonly others: number; readonly stepMs: number } {
-  const { share, others } = sharesIn(run, name)
+): { readonly speed: number; readonly fraction: number; readonly others: number; readonly stepMs: number } {
+  const { fraction, others } = fractionsIn(run, name)
   return {
     speed: relativeSpeed(run, name),
-    share: rounded(share),
+    fraction: rounded(fraction),
     others: rounded(others),
     stepMs: medianPause(steps.slice(-COMPARED_STEPS)),
   }
 }
 
 /** Its part of a step, and the smallest of the others in its ring. */
-function sharesIn(run: RunView | undefined, name: string): { readonly share: number; readonly others: number } {
+function fractionsIn(run: RunView | undefined, name: string): { readonly fraction: number; readonly others: number } {
   const ring = (run?.members ?? []).flatMap((member) =>
-    member.share === null ? [] : [{ name: member.name, share: member.share }],
+    member.fraction === null ? [] : [{ name: member.name, fraction: member.fraction }],
   )
-  const others = ring.filter((member) => member.name !== name).map(({ share }) => share)
-  return { share: ring.find((member) => member.name === name)?.share ?? Number.NaN, others: Math.min(...others) }
+  const others = ring.filter((member) => member.name !== name).map(({ fraction }) => fraction)
+  return { fraction: ring.find((member) => member.name === name)?.fraction ?? Number.NaN, others: Math.min(...others) }
 }
 
 function relativeSpeed(run: RunView | undefined, name: string): number {
-  const ring = (run?.members ?? []).filter(({ position }) => position !== null)
+  const ring = (run?.members ?? []).filter(({ rank }) => rank !== null)
   const others = ring.filter((member) => member.name !== name)
   const mean = others.reduce((sum, { samplesPerSecond }) => sum + samplesPerSecond, 0) / Math.max(others.length, 1)
   return rounded((ring.find((member) => member.name === name)?.samplesPerSecond ?? 0) / Math.max(mean, 1e-9))

@@ -19,7 +19,7 @@ import {
   type Scenario,
   secondsToRecover,
   type Slowness,
-  type Struck,
+  type InjectionResult,
 } from '../chaos/scenario.ts'
 import { slowMember } from '../chaos/slow-member.ts'
 import { demoJob } from '../demo-job.ts'
@@ -115,7 +115,7 @@ export async function chaos(argv: string[]): Promise<number> {
         '--exchange <way>',
         'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only',
       )
-        .choices(['ring', 'butterfly', 'auto'])
+        .choices(['ring', 'direct', 'auto'])
         .default('ring'),
     )
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
@@ -230,7 +230,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: Asked):
     exchange,
   })
   for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
-  const struck: Struck[] = []
+  const struck: InjectionResult[] = []
   const began = { at: performance.now(), samples: 0 }
   const show = (): void =>
     line.show(progress(grid, { struck: struck.length, faults, seconds: (performance.now() - began.at) / 1000 }))
@@ -240,7 +240,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: Asked):
     const random = random32(seed)
     const recoveries: Recovery[] = []
     /** One fault late: the first step of the generation after it is committed by then. */
-    const noteRecovery = async (one: Struck | undefined): Promise<void> => {
+    const noteRecovery = async (one: InjectionResult | undefined): Promise<void> => {
       const found = one === undefined ? [] : await recoveriesOf(grid, job, one)
       recoveries.push(...found)
       if (options.log !== undefined)
@@ -312,7 +312,7 @@ async function calmRate({ watch }: Grid): Promise<number> {
 const SURVIVABLE = 2
 
 function ringSize({ members }: RunView): number {
-  return members.filter(({ position }) => position !== null).length
+  return members.filter(({ rank }) => rank !== null).length
 }
 
 /** Waits for a random instant of a ring that can lose a member; false: the run ended before. */
@@ -331,14 +331,14 @@ interface Recovery extends Fault {
   readonly seconds: number
 }
 
-async function recoveriesOf(grid: Grid, job: string, { faults }: Struck): Promise<Recovery[]> {
+async function recoveriesOf(grid: Grid, job: string, { faults }: InjectionResult): Promise<Recovery[]> {
   const records = await grid.records(job)
   return faults.map((fault) => ({ ...fault, seconds: secondsToRecover(fault, records, grid.watch.steps) }))
 }
 
 function summary(
   recoveries: readonly Recovery[],
-  struck: readonly Struck[],
+  struck: readonly InjectionResult[],
 ): Pick<ChaosResult, 'recoverySeconds' | 'recoverySecondsAfter' | 'slowness' | 'attacks'> {
   const kinds = [...new Set(recoveries.map(({ kind }) => kind))]
   const of = (kind: string): Percentiles =>

@@ -416,7 +416,7 @@ export const ARITHMETIC: readonly Mutant[] = [
     [
       [
         'a step that is repeated forgets what was lost before',
-        'const forgets = !isNext && order.losses !== made.losses',
+        'const forgets = !isNext && order.residualEpoch !== made.residualEpoch',
         'const forgets = !isNext',
       ],
     ],

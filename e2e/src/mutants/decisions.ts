@@ -21,7 +21,7 @@ export const DECISIONS: readonly Mutant[] = [
       ['R2: a proof that differs from the majority passes', 'if (isSettled && digest === own)', 'if (isSettled)'],
       [
         'a link that did not open is dialled again in the first ring',
-        'if (!linked.includes(peer) && digest !== null) noteUnopened(turn, id, peer)',
+        'if (!linked.includes(peer) && digest !== null) noteUnopened(transition, id, peer)',
         '',
       ],
     ],
@@ -32,8 +32,8 @@ export const DECISIONS: readonly Mutant[] = [
     [
       'coordinator/test/run-ring',
       'coordinator/test/run-mode-policy',
-      'coordinator/test/run-share-moves',
-      'coordinator/test/run-guests',
+      'coordinator/test/run-rebalance',
+      'coordinator/test/run-off-ring',
       'coordinator/test/run-ballot-pace',
     ],
     [
@@ -59,7 +59,7 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'a record of another generation is committed',
-        'if (record.gen !== state.gen || record.modeEpoch',
+        'if (record.generation !== state.generation || record.modeEpoch',
         'if (record.modeEpoch',
       ],
       [
@@ -98,8 +98,8 @@ export const DECISIONS: readonly Mutant[] = [
       ['R8: a ring starts with the first CONFIRM', "state.config.off.has('R8') ? 1 : phase.members.length", '1'],
       [
         'a CONFIRM of another version counts',
-        'if (version.id !== phase.target.id) return turn.refuse',
-        'if (version.v !== phase.target.v) return turn.refuse',
+        'if (version.id !== phase.target.id) return transition.refuse',
+        'if (version.v !== phase.target.v) return transition.refuse',
       ],
       [
         'a member of other parameters goes on with them',
@@ -114,8 +114,8 @@ export const DECISIONS: readonly Mutant[] = [
       ['R6: a liar ends the wait for a lost version', '&& implausible(state, valid) === undefined', ''],
       [
         'R8: a start commits nothing',
-        "turn.journal({ type: 'start', gen: state.gen, members, records })",
-        "turn.journal({ type: 'start', gen: state.gen, members, records: [] })",
+        "transition.journal({ type: 'start', generation: state.generation, members, records })",
+        "transition.journal({ type: 'start', generation: state.generation, members, records: [] })",
       ],
       [
         'A7: what a round learned from is given out again',
@@ -148,7 +148,7 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'a rewind is not in the journal',
-        "  turn.journal({ type: 'rewind', to: version, ...(final ? { final: true as const, gen: state.gen } : {}) })\n",
+        "  transition.journal({ type: 'rewind', to: version, ...(final ? { final: true as const, generation: state.generation } : {}) })\n",
         '',
       ],
     ],
@@ -160,10 +160,10 @@ export const DECISIONS: readonly Mutant[] = [
     [
       ['R4: a claim of another branch is a version', "if (!onChain && !config.off.has('R4')) return undefined", ''],
       ['R5: the lowest claim wins', 'b.version.v - a.version.v ||', 'a.version.v - b.version.v ||'],
-      ['R5: ties do not go to the newer generation', 'b.lastGen - a.lastGen ||', ''],
+      ['R5: ties do not go to the newer generation', 'b.lastGeneration - a.lastGeneration ||', ''],
       [
         'R5: one member alone decides what a step ahead of all others is',
-        'return mayDecide(turn, first, claims) ? first',
+        'return mayDecide(transition, first, claims) ? first',
         'return first ? first',
       ],
       [
@@ -186,7 +186,7 @@ export const DECISIONS: readonly Mutant[] = [
       ['blocks that the dataset does not have are believed', '|| blockIndex(block) >= state.config.blocks)', ')'],
       [
         'steps of a generation that never ran are believed',
-        "if (!mayHaveRun(state, gen) || kind === 'async') return",
+        "if (!mayHaveRun(state, generation) || kind === 'async') return",
         "if (kind === 'async') return",
       ],
     ],
@@ -196,10 +196,14 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/restored.ts',
     ['coordinator/test/run-restored'],
     [
-      ['a ballot stays below what members promised', 'Math.max(gen, heardPromise.gen) + 1', 'gen + 1'],
-      ['the number of an owner stays below what members heard', 'heardPromise.owner > owner ? [{', 'false ? [{'],
+      [
+        'a ballot stays below what members promised',
+        'Math.max(generation, heardPromise.generation) + 1',
+        'generation + 1',
+      ],
+      ['the number of an owner stays below what members heard', 'heardPromise.fence > fence ? [{', 'false ? [{'],
       ['one member is believed about lost steps', '.length > 1) return true', '.length > 0) return true'],
-      ['any promise is believed', 'if (seen.gen > state.gen + BALLOTS_AHEAD ||', 'if ('],
+      ['any promise is believed', 'if (seen.generation > state.generation + BALLOTS_AHEAD ||', 'if ('],
     ],
   ),
   ...mutantsOf(
@@ -223,7 +227,7 @@ export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     QUEUE,
     'coordinator/src/run/leases.ts',
-    ['coordinator/test/run-async', 'coordinator/test/run-guests'],
+    ['coordinator/test/run-async', 'coordinator/test/run-off-ring'],
     [
       [
         'A2: a push of another mode epoch is taken',
@@ -243,7 +247,7 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'a lease that ran out stays with its member',
-        'for (const [block, { holder }] of overdue) expire(turn, block, holder)',
+        'for (const [block, { holder }] of overdue) expire(transition, block, holder)',
         '',
       ],
       [
@@ -270,7 +274,7 @@ export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     QUEUE,
     'protocol/src/order.ts',
-    ['protocol/test/order', 'coordinator/test/run-ring', 'coordinator/test/run-share-moves'],
+    ['protocol/test/order', 'coordinator/test/run-ring', 'coordinator/test/run-rebalance'],
     [
       ['shares of a step leave a block out', 'counts[i] = (counts[i] ?? 0) + 1', 'counts[i] = counts[i] ?? 0'],
       ['shares that hold more than the plan are a partition', 'return all.length === planned.length &&', 'return'],
@@ -316,15 +320,15 @@ export const DECISIONS: readonly Mutant[] = [
         "mode: 'ring', modeEpoch: state.modeEpoch + 1",
         "mode: 'ring', modeEpoch: state.modeEpoch",
       ],
-      ['A6: the open sum is dropped', '  closeSum(turn)\n  turn.journal', '  turn.journal'],
+      ['A6: the open sum is dropped', '  closeSum(transition)\n  transition.journal', '  transition.journal'],
     ],
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/guest-norms.ts',
-    ['coordinator/test/guest-norms', 'coordinator/test/run-guests'],
+    'coordinator/src/run/off-ring-norms.ts',
+    ['coordinator/test/off-ring-norms', 'coordinator/test/run-off-ring'],
     [
-      ['one guest decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
+      ['one off-ring member decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
       [
         'a push that is clipped is remembered as it came',
         'Math.min(norms.gradient, bounds.gradient)',
@@ -334,8 +338,8 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/share-moves.ts',
-    ['coordinator/test/run-share-moves'],
+    'coordinator/src/run/rebalance.ts',
+    ['coordinator/test/run-rebalance'],
     [
       ['blocks of others may be released', '&& blocks.every((block) => own.includes(block))', ''],
       [

@@ -40,7 +40,7 @@ export const PAGES_SHOWN: readonly Mutant[] = [
     PAGES,
     'client-web/src/format.ts',
     ['client-web/test/dashboard'],
-    [['shares are shown 100 times too small', '(100 * share).toFixed(1)', 'share.toFixed(1)']],
+    [['shares are shown 100 times too small', '(100 * fraction).toFixed(1)', 'fraction.toFixed(1)']],
   ),
   ...mutantsOf(
     PAGES,

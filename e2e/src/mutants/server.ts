@@ -24,7 +24,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     'coordinator/src/journal/fence.ts',
     ['coordinator/test/journal.test'],
     [
-      ['an older coordinator writes', 'if (owner === fence) return', 'return'],
+      ['an older coordinator writes', 'if (own === fence) return', 'return'],
       ['two coordinators take over with one number', 'Math.max(fence + 1,', 'Math.max(fence,'],
     ],
   ),
@@ -52,7 +52,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     'coordinator/src/run/journal-replay.ts',
     ['coordinator/test/run-ballot', 'coordinator/test/run-async', 'coordinator/test/run-checkpoints'],
     [
-      ['a ballot is forgotten', 'state.gen = entry.gen\n', '\n'],
+      ['a ballot is forgotten', 'state.generation = entry.generation\n', '\n'],
       ['a block that was set aside comes back', 'state.quarantined.add(entry.block)', ''],
       [
         'a rewind keeps newer checkpoints',
@@ -150,7 +150,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     SERVER,
     'coordinator/src/parameter-server/add-push.ts',
-    ['coordinator/test/parameter-server', 'coordinator/test/guest-sums'],
+    ['coordinator/test/parameter-server', 'coordinator/test/off-ring-sums'],
     [
       [
         'running statistics are clipped with gradients',

@@ -9,8 +9,8 @@ const LINKS = 'links'
 export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/butterfly-reduce.ts',
-    ['volunteer/test/butterfly-reduce', 'volunteer/test/ring-encodings'],
+    'volunteer/src/collective/direct-reduce.ts',
+    ['volunteer/test/direct-reduce', 'volunteer/test/ring-encodings'],
     [
       ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
       ['a frame in our own name is taken', '|| from === this.#self || frame.hop !== 0', '|| frame.hop !== 0'],
@@ -32,13 +32,13 @@ export const VOLUNTEER: readonly Mutant[] = [
         'export const FAR_OUTSIDE = 1000',
         'export const FAR_OUTSIDE = 20',
       ],
-      ['slices of nothing have a say in what is usual', 'i === place || norm === 0 ? []', 'i === place ? []'],
+      ['slices of nothing have a say in what is usual', 'i === rank || norm === 0 ? []', 'i === rank ? []'],
     ],
   ),
   ...mutantsOf(
     COLLECTIVES,
     'volunteer/src/collective/ring-reduce.ts',
-    ['volunteer/test/ring-reduce', 'volunteer/test/ring-steps', 'volunteer/test/ring-encodings'],
+    ['volunteer/test/ring-reduce', 'volunteer/test/generation-steps', 'volunteer/test/ring-encodings'],
     [
       ['a repeated frame is added again', 'if (this.#states[chunk.index] !== CHUNK.empty) return []', ''],
       [
@@ -46,7 +46,7 @@ export const VOLUNTEER: readonly Mutant[] = [
         'if (state !== CHUNK.forwarded) throw',
         'if (state === undefined) throw',
       ],
-      ['frames at a wrong hop are taken', 'frame.hop !== hopOf(this.#position, chunk.segment)', 'false'],
+      ['frames at a wrong hop are taken', 'frame.hop !== hopOf(this.#world, chunk.segment)', 'false'],
     ],
   ),
   ...mutantsOf(
@@ -67,7 +67,7 @@ export const VOLUNTEER: readonly Mutant[] = [
     'volunteer/src/collective/ring-codec.ts',
     ['volunteer/test/ring-encodings'],
     [
-      ['what an encoding loses is not kept', 'lost[i] = (values[i] ?? 0) - (seen[i] ?? 0)', 'lost[i] = 0'],
+      ['what an encoding loses is not kept', 'residual[i] = (values[i] ?? 0) - (seen[i] ?? 0)', 'residual[i] = 0'],
       ['the sender keeps what others do not have', 'if (keep) values.set(seen)', ''],
     ],
   ),
@@ -116,12 +116,16 @@ export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(
     MEMBER,
     'volunteer/src/sync/member.ts',
-    ['volunteer/test/member', 'volunteer/test/share'],
+    ['volunteer/test/member', 'volunteer/test/assignment'],
     [
-      ['R3: an older ballot is answered', 'if (gen < core.promised || (gen === core', 'if ((gen === core'],
+      [
+        'R3: an older ballot is answered',
+        'if (generation < core.promised || (generation === core',
+        'if ((generation === core',
+      ],
       [
         'I7: a number that another coordinator used is promised again',
-        ' || (gen === core.promised && owner > core.owner)',
+        ' || (generation === core.promised && fence > core.fence)',
         '',
       ],
       [
@@ -129,7 +133,7 @@ export const VOLUNTEER: readonly Mutant[] = [
         'claimOf(core, committed)',
         'claimOf(core)',
       ],
-      ['R3: a deposed coordinator is obeyed', 'if (order.owner < core.owner) return outdated(core, order)', ''],
+      ['R3: a deposed coordinator is obeyed', 'if (order.fence < core.fence) return outdated(core, order)', ''],
       [
         'R10: HELD leaves before the step is applied',
         "return [{ type: 'apply', record, version }, held,",
@@ -155,8 +159,8 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/share.ts',
-    ['volunteer/test/share', 'volunteer/test/member'],
+    'volunteer/src/sync/assignment.ts',
+    ['volunteer/test/assignment', 'volunteer/test/member'],
     [
       [
         'R12: blocks leave a share from its beginning',
@@ -184,8 +188,8 @@ export const VOLUNTEER: readonly Mutant[] = [
     [
       [
         'R3: frames of an older generation are summed',
-        "if (generation !== ring.gen) return 'generation-stale'",
-        "if (generation > ring.gen) return 'generation-stale'",
+        "if (generation !== ring.generation) return 'generation-stale'",
+        "if (generation > ring.generation) return 'generation-stale'",
       ],
       [
         'R3: a generation that was given up takes frames',
@@ -214,9 +218,9 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/ring-mode.ts',
+    'volunteer/src/sync/generation-runner.ts',
     ['volunteer/test/ring-gradients'],
-    [['R3: a halt leaves the share under way', 'this.#share.halt()\n', '']],
+    [['R3: a halt leaves the share under way', 'this.#assignment.halt()\n', '']],
   ),
   ...mutantsOf(
     MEMBER,
@@ -248,14 +252,14 @@ export const VOLUNTEER: readonly Mutant[] = [
       ],
       [
         'offers of older ballots are taken',
-        'if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
+        'if (generation < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
         'if (core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
       ],
     ],
   ),
   ...mutantsOf(
     RECOVERY,
-    'volunteer/src/recovery/held-version.ts',
+    'volunteer/src/recovery/local-version.ts',
     ['volunteer/test/held-version', 'volunteer/test/local-round'],
     [
       ['a step is applied and nothing is swapped', 'this.#held = this.#spare\n', ''],

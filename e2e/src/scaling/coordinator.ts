@@ -25,7 +25,7 @@ const APPLY_BYTES_PER_MS = 400_000
 /** Blocks of an epoch: more than any run of the model uses up. */
 const BLOCKS = 1_000_000
 
-export interface Audience {
+export interface RunObserver {
   hear(member: MemberId, message: ToVolunteer): void
   dismissed(member: MemberId): void
 }
@@ -38,11 +38,11 @@ export class ModelCoordinator {
   ballots = 0
   readonly #clock: Clock
   readonly #setting: Setting
-  readonly #audience: Audience
+  readonly #audience: RunObserver
   #lineFreeAt = 0
   #serverFreeAt = 0
 
-  constructor(clock: Clock, setting: Setting, audience: Audience) {
+  constructor(clock: Clock, setting: Setting, audience: RunObserver) {
     const job = jobId('scaling')
     this.#clock = clock
     this.#setting = setting
@@ -67,7 +67,7 @@ export class ModelCoordinator {
       async: DEFAULT_ASYNC,
       off: ALL_RULES_ON,
     })
-    applyEntry(this.state, { type: 'owner', owner: 1 }, 0)
+    applyEntry(this.state, { type: 'fence', fence: 1 }, 0)
     this.feed({ type: 'coordinator-started', secret: '' })
     this.#tick()
   }

@@ -4,7 +4,7 @@ import { Clock } from './clock.ts'
 import { ModelCoordinator } from './coordinator.ts'
 import { Rings } from './rings.ts'
 import type { Prediction, Setting } from './setting.ts'
-import { type Everybody, ModelVolunteer } from './volunteers.ts'
+import { type ScaleModel, ModelVolunteer } from './volunteers.ts'
 
 export type { Prediction, Setting } from './setting.ts'
 
@@ -24,7 +24,7 @@ export function predict(setting: Setting): Prediction {
     hear: (member, message) => volunteers.get(member)?.hear(message),
     dismissed: (member) => volunteers.get(member)?.gone('it left'),
   })
-  const all: Everybody = { clock, setting, coordinator, rings: new Rings(clock, setting, volunteers), random }
+  const all: ScaleModel = { clock, setting, coordinator, rings: new Rings(clock, setting, volunteers), random }
   let number = 0
   const arrive = (samplesPerSecond: number): void => {
     const volunteer = new ModelVolunteer(all, number++, samplesPerSecond)
@@ -40,7 +40,7 @@ export function predict(setting: Setting): Prediction {
 }
 
 interface Restless {
-  readonly all: Everybody
+  readonly all: ScaleModel
   readonly volunteers: Map<MemberId, ModelVolunteer>
   arrive(samplesPerSecond: number): void
 }
@@ -60,25 +60,25 @@ function churn(restless: Restless): void {
   })
 }
 
-function measure({ clock, coordinator, setting }: Everybody): Prediction {
+function measure({ clock, coordinator, setting }: ScaleModel): Prediction {
   const { samples, cpuMs, bytes, ballots } = coordinator
   let looks = 0
   let ringLooks = 0
   let ringMembers = 0
-  let butterflyLooks = 0
+  let directLooks = 0
   for (; looks * SAMPLE_MS < 1000 * setting.seconds; looks++) {
     clock.runUntil(clock.now + SAMPLE_MS)
     const { phase } = coordinator.state
     if (phase.type !== 'ring') continue
     ringLooks++
     ringMembers += phase.members.length
-    butterflyLooks += Number(phase.exchange.type === 'butterfly')
+    directLooks += Number(phase.exchange.type === 'direct')
   }
   return {
     samplesPerSecond: (coordinator.samples - samples) / setting.seconds,
     ringShare: ringLooks / looks,
     ringSize: ringLooks === 0 ? 0 : ringMembers / ringLooks,
-    butterflyShare: ringLooks === 0 ? 0 : butterflyLooks / ringLooks,
+    directShare: ringLooks === 0 ? 0 : directLooks / ringLooks,
     ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / setting.seconds,
     coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * setting.seconds),
     coordinatorBytesPerSecond: (coordinator.bytes - bytes) / setting.seconds,

@@ -1,8 +1,8 @@
 // The reduces of the model: when all members of a generation contributed, each has the sum after the time that a ring
-// takes, or a butterfly, by the formula that the coordinator chooses between them with.
+// takes, or a direct exchange, by the formula that the coordinator chooses between them with.
 import { exchangeMs } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
-import type { RingView } from '@starling-grid/volunteer'
+import type { Generation } from '@starling-grid/volunteer'
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
 import type { ModelVolunteer } from './volunteers.ts'
@@ -13,7 +13,7 @@ const NOTICE_MS = 100
 interface Reduce {
   readonly size: number
   readonly exchange: Exchange
-  readonly shares: Map<number, { readonly volunteer: ModelVolunteer; readonly manifest: Manifest }>
+  readonly assignments: Map<number, { readonly volunteer: ModelVolunteer; readonly manifest: Manifest }>
 }
 
 export class Rings {
@@ -31,17 +31,21 @@ export class Rings {
 
   contribute(
     volunteer: ModelVolunteer,
-    { gen, step, manifest }: { readonly gen: number; readonly step: number; readonly manifest: Manifest },
+    { generation, step, manifest }: { readonly generation: number; readonly step: number; readonly manifest: Manifest },
   ): void {
     const { ring } = volunteer.core
     if (ring === undefined) return
-    const key = `${gen} ${step}`
-    const reduce = this.#reduces.get(key) ?? { size: ring.members.length, exchange: wayOf(ring), shares: new Map() }
+    const key = `${generation} ${step}`
+    const reduce = this.#reduces.get(key) ?? {
+      size: ring.members.length,
+      exchange: wayOf(ring),
+      assignments: new Map(),
+    }
     this.#reduces.set(key, reduce)
-    reduce.shares.set(ring.position, { volunteer, manifest })
-    if (reduce.shares.size < reduce.size) return
+    reduce.assignments.set(ring.rank, { volunteer, manifest })
+    if (reduce.assignments.size < reduce.size) return
     this.#reduces.delete(key)
-    this.#clock.after(this.#exchangeMs(reduce), () => this.#finish(reduce, { gen, step }))
+    this.#clock.after(this.#exchangeMs(reduce), () => this.#finish(reduce, { generation, step }))
   }
 
   #exchangeMs({ size, exchange }: Reduce): number {
@@ -56,8 +60,8 @@ export class Rings {
         })
   }
 
-  #finish({ size, shares }: Reduce, at: { readonly gen: number; readonly step: number }): void {
-    const members = Array.from({ length: size }, (_, i) => shares.get(i)).filter((share) => share !== undefined)
+  #finish({ size, assignments }: Reduce, at: { readonly generation: number; readonly step: number }): void {
+    const members = Array.from({ length: size }, (_, i) => assignments.get(i)).filter((share) => share !== undefined)
     if (members.some(({ volunteer }) => !volunteer.alive)) return
     const manifests = members.map(({ manifest }) => manifest)
     for (const { volunteer } of members)
@@ -69,13 +73,13 @@ export class Rings {
     this.#clock.after(NOTICE_MS, () => {
       for (const volunteer of this.#volunteers.values()) {
         const { ring } = volunteer.core
-        const place = ring?.members.indexOf(id) ?? -1
-        if (ring === undefined || place < 0 || !volunteer.alive) continue
-        const distance = Math.abs(place - ring.position)
+        const rank = ring?.members.indexOf(id) ?? -1
+        if (ring === undefined || rank < 0 || !volunteer.alive) continue
+        const distance = Math.abs(rank - ring.rank)
         if (wayOf(ring) === 'ring' && distance !== 1 && distance !== ring.members.length - 1) continue
         volunteer.take({
           type: 'trouble',
-          gen: ring.gen,
+          generation: ring.generation,
           blamed: id,
           why: 'closed',
           code: 'link-lost',
@@ -87,6 +91,6 @@ export class Rings {
 }
 
 /** Which way the frames of a generation take. */
-export function wayOf({ exchange }: Pick<RingView, 'exchange'>): Exchange {
+export function wayOf({ exchange }: Pick<Generation, 'exchange'>): Exchange {
   return exchange?.type ?? 'ring'
 }

@@ -28,7 +28,7 @@ export interface Prediction {
   readonly ringShare: number
   readonly ringSize: number
   /** share of the time in ring mode in which gradients went from each member to each */
-  readonly butterflyShare: number
+  readonly directShare: number
   readonly ballotsPerMinute: number
   /** cores of this machine that the coordinator's decisions and messages take, and its bytes per second */
   readonly coordinatorCores: number

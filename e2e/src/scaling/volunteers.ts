@@ -34,7 +34,7 @@ const HEARTBEAT_MS = 1000
 /** ms until the coordinator knows that a socket is closed */
 const CLOSE_MS = 50
 
-export interface Everybody {
+export interface ScaleModel {
   readonly clock: Clock
   readonly setting: Setting
   readonly coordinator: ModelCoordinator
@@ -49,11 +49,11 @@ export class ModelVolunteer {
   readonly samplesPerSecond: number
   alive = true
   #leaving = false
-  readonly #all: Everybody
+  readonly #all: ScaleModel
   /** raised by a halt: what was under way for the old ring ends */
   #turn = 0
 
-  constructor(all: Everybody, number: number, samplesPerSecond: number) {
+  constructor(all: ScaleModel, number: number, samplesPerSecond: number) {
     this.#all = all
     this.id = memberId(`v${number}`)
     this.core = createMember(this.id, all.coordinator.state.config.genesis)
@@ -122,8 +122,8 @@ export class ModelVolunteer {
       case 'prove':
       case 'prefetch':
       case 'follow':
-      case 'guest':
-      case 'guest-take':
+      case 'off-ring':
+      case 'off-ring-take':
       case 'upload-request':
       case 'async':
         return this.take({ type: 'order', order: message })
@@ -146,45 +146,51 @@ export class ModelVolunteer {
         this.#turn++
         return
       case 'open-links':
-        return this.#later(this.#openMs(), () => this.take({ type: 'links-open', gen: effect.gen }))
+        return this.#later(this.#openMs(), () => this.take({ type: 'links-open', generation: effect.generation }))
       case 'fetch-state':
         return this.#fetch(effect.sources.length === 0, setting.stateBytes, {
           type: 'state-fetched',
-          gen: effect.gen,
+          generation: effect.generation,
           version: effect.target,
         })
       case 'fetch-reduced':
         return this.#fetch(false, setting.gradientBytes, {
           type: 'reduced-fetched',
-          gen: effect.gen,
+          generation: effect.generation,
           version: effect.target,
         })
-      case 'fetch-guest':
-        return this.#fetch(true, setting.gradientBytes, { type: 'guest-fetched', gen: effect.gen, id: effect.id })
+      case 'fetch-off-ring':
+        return this.#fetch(true, setting.gradientBytes, {
+          type: 'off-ring-fetched',
+          generation: effect.generation,
+          id: effect.id,
+        })
       case 'confirm':
         return this.#send({
           type: 'confirm',
-          owner: effect.owner,
-          gen: effect.gen,
+          fence: effect.fence,
+          generation: effect.generation,
           version: effect.version,
           digest: digestAt(effect.version),
         })
       case 'report-digest':
         return this.#send({
           type: 'version-digest',
-          owner: effect.owner,
-          gen: effect.gen,
+          fence: effect.fence,
+          generation: effect.generation,
           version: effect.version,
           digest: digestAt(effect.version),
         })
       case 'copy': {
-        const { owner, gen, version } = effect
-        return this.#send({ type: 'copied', owner, gen, version, digest: digestAt(version) })
+        const { fence, generation, version } = effect
+        return this.#send({ type: 'copied', fence, generation, version, digest: digestAt(version) })
       }
       case 'prove': {
-        const { owner, gen, salt, peers } = effect.order
+        const { fence, generation, salt, peers } = effect.order
         const digest = this.core.version === undefined ? null : digestAt(this.core.version)
-        return this.#later(this.#openMs(), () => this.#send({ type: 'proof', owner, gen, salt, digest, linked: peers }))
+        return this.#later(this.#openMs(), () =>
+          this.#send({ type: 'proof', fence, generation, salt, digest, linked: peers }),
+        )
       }
       case 'compute':
         return this.#compute(effect)
@@ -203,12 +209,12 @@ export class ModelVolunteer {
   }
 
   /** In one piece: no member gets slower within a step here, so no blocks change members. */
-  #compute({ gen, step, blocks }: Extract<MemberEffect, { type: 'compute' }>): void {
-    const next = (most: number) => nextBlocksOf(this.core, { gen, step, most, blockMs: 0 })
+  #compute({ generation, step, blocks }: Extract<MemberEffect, { type: 'compute' }>): void {
+    const next = (most: number) => nextBlocksOf(this.core, { generation, step, most, blockMs: 0 })
     next(blocks.length)
     this.#later(this.#computeMs(blocks), () => {
       if (next(0) === 'sealed')
-        this.take({ type: 'computed', gen, step, manifest: this.#manifest(blocks), finite: true })
+        this.take({ type: 'computed', generation, step, manifest: this.#manifest(blocks), finite: true })
     })
   }
 

@@ -25,7 +25,7 @@ interface Lane {
   readonly queue: Errand[]
 }
 
-export class Agenda {
+export class EventQueue {
   now = 0
   readonly #dice: Dice
   readonly #ordered: boolean

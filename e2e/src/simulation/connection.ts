@@ -1,7 +1,7 @@
 // One WebSocket between a member and a coordinator. When it breaks, some of what is under way is lost, and either end
 // hears of it later: what a half that does not know yet sends into it vanishes.
 import type { MemberId, Push, ToCoordinator, ToVolunteer, VersionRef } from '@starling-grid/protocol'
-import type { Agenda } from './agenda.ts'
+import type { EventQueue } from './agenda.ts'
 import { describe } from './describe.ts'
 import type { Dice } from './dice.ts'
 import type { Replica } from './replica.ts'
@@ -17,8 +17,8 @@ export interface CoordinatorEnd {
   closed(connection: Connection): void
   /** over HTTP; false: no answer */
   pushed(push: Push, gradient: Float32Array): boolean
-  /** what guests pushed, while it is kept (A1) */
-  guestSum(id: number): Float32Array | undefined
+  /** what off-ring members pushed, while it is kept (A1) */
+  offRingSum(id: number): Float32Array | undefined
   uploaded(member: MemberId, replica: Replica): void
 }
 
@@ -32,7 +32,7 @@ export interface VolunteerEnd {
 export class Connection {
   readonly member: VolunteerEnd
   readonly coordinator: CoordinatorEnd
-  readonly #agenda: Agenda
+  readonly #agenda: EventQueue
   readonly #dice: Dice
   readonly #lane: string
   /** what the member says that it holds when it joins */
@@ -43,7 +43,7 @@ export class Connection {
 
   constructor(
     ends: { readonly member: VolunteerEnd; readonly coordinator: CoordinatorEnd; readonly number: number },
-    agenda: Agenda,
+    agenda: EventQueue,
     dice: Dice,
   ) {
     this.member = ends.member

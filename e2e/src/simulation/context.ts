@@ -1,7 +1,7 @@
 // What all parts of a simulation share, and how members reach each other.
 import type { FrameType, MemberId, ToCoordinator, VersionId, VersionRef } from '@starling-grid/protocol'
 import type { MemberEffect } from '@starling-grid/volunteer'
-import type { Agenda } from './agenda.ts'
+import type { EventQueue } from './agenda.ts'
 import type { Connection, VolunteerEnd } from './connection.ts'
 import type { Counts } from './counts.ts'
 import type { Dice } from './dice.ts'
@@ -13,7 +13,7 @@ import type { Violations } from './violations.ts'
 /** What one member asks another for while a generation forms (R7). */
 export interface FetchWish {
   readonly kind: 'state' | 'reduced'
-  readonly gen: number
+  readonly generation: number
   readonly version: VersionRef
 }
 
@@ -21,7 +21,7 @@ export interface Peer extends VolunteerEnd {
   readonly connection: Connection | undefined
   frameArrived(from: MemberId, bytes: Uint8Array): void
   /** Frames of this generation were lost on the way. */
-  missed(from: MemberId, gen: number): void
+  missed(from: MemberId, generation: number): void
   /** A copy of the state or of the kept reduced gradient, or nothing when it may not or cannot be served. */
   serve(wish: FetchWish): Float32Array | undefined
 }
@@ -38,7 +38,7 @@ export type Moment =
 export interface Context {
   readonly scenario: Scenario
   readonly dice: Dice
-  readonly agenda: Agenda
+  readonly agenda: EventQueue
   readonly history: History
   readonly violations: Violations
   /** versions that a member made up alone: id → who */

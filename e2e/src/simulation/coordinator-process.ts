@@ -24,7 +24,7 @@ import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
 import { type Decided, Disk, type DiskUser, type Row } from './disk.ts'
 import { checkReplay } from './invariants.ts'
-import { type Chronicle, type Journal, snapshotted } from './journal.ts'
+import { type Oracle, type Journal, snapshotted } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
 import { digestOf, plus, type Replica, saltedDigestOf } from './replica.ts'
 
@@ -35,7 +35,7 @@ const SIMULATED_NORMS = { gradient: 1, statistics: 0 }
 
 export interface Records {
   readonly journal: Journal
-  readonly chronicle: Chronicle
+  readonly chronicle: Oracle
   readonly blobs: Map<Sha256, Replica>
   /** Looks at every entry before it is carried out. */
   watch(process: CoordinatorProcess, entry: JournalEntry): void
@@ -54,9 +54,11 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   readonly #records: Records
   readonly #connections = new Set<Connection>()
   readonly #server: ParameterServer
-  /** Σ gradients of guests (A1); they die with the process */
-  #guests: { open: Float32Array | undefined; given: { readonly id: number; readonly sum: Float32Array } | undefined } =
-    { open: undefined, given: undefined }
+  /** Σ gradients of off-ring members (A1); they die with the process */
+  #offRingSums: {
+    open: Float32Array | undefined
+    given: { readonly id: number; readonly sum: Float32Array } | undefined
+  } = { open: undefined, given: undefined }
   #fence: number
   #unsaved: Row[] = []
   #parkedAt = 0
@@ -69,7 +71,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     this.name = `c${number}`
     this.#context = context
     this.#records = records
-    this.#fence = this.#isNaive ? records.journal.fence : this.#takeOver().owner
+    this.#fence = this.#isNaive ? records.journal.fence : this.#takeOver().fence
     this.state = this.#restored()
     this.#server = new ParameterServer(context, records)
     this.disk = new Disk(context, this)
@@ -86,7 +88,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   }
 
   /** R2: in one transaction, before anything is read. */
-  #takeOver(): Extract<JournalEntry, { type: 'owner' }> {
+  #takeOver(): Extract<JournalEntry, { type: 'fence' }> {
     const taken = this.#records.journal.takeOver(this.#context.agenda.now)
     this.#records.chronicle.observe(taken)
     return taken
@@ -101,7 +103,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     if (!this.alive) return
     if (this.#isNaive) {
       const taken = this.#takeOver()
-      this.#fence = taken.owner
+      this.#fence = taken.fence
       applyEntry(this.state, taken, this.#context.agenda.now)
     }
     this.listens = true
@@ -178,8 +180,8 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     return this.alive
   }
 
-  guestSum(id: number): Float32Array | undefined {
-    return this.alive && this.#guests.given?.id === id ? this.#guests.given.sum : undefined
+  offRingSum(id: number): Float32Array | undefined {
+    return this.alive && this.#offRingSums.given?.id === id ? this.#offRingSums.given.sum : undefined
   }
 
   uploaded(member: MemberId, replica: Replica): void {
@@ -191,12 +193,16 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
 
   decide(input: RunInput, gradient?: Float32Array): void {
     if (!this.alive || !this.listens || !this.#save()) return
-    const before = { phase: this.state.phase.type, gen: this.state.gen, given: this.state.given?.blocks ?? [] }
+    const before = {
+      phase: this.state.phase.type,
+      generation: this.state.generation,
+      given: this.state.given?.blocks ?? [],
+    }
     const { effects } = decide(this.state, input, this.#context.agenda.now)
-    if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.gen === before.gen)
+    if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.generation === before.generation)
       this.#context.counts.lateReturns++
     if (this.state.given === undefined && before.given.every((block) => this.state.chain.isDone(block)))
-      this.#context.counts.guestBlocks += before.given.length
+      this.#context.counts.offRingBlocks += before.given.length
     for (const effect of effects)
       if (effect.type === 'journal') for (const entry of effect.entries) this.#records.watch(this, entry)
     if (effects.length > 0) this.disk.add({ effects, at: this.#context.agenda.now, gradient })
@@ -251,18 +257,21 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
         return this.#server.write(effect.version, (written) => this.decide({ type: 'server-checkpoint', ...written }))
       case 'server-unload':
         return this.#server.unload()
-      case 'guest-add':
-        this.#guests.open = plus(
-          this.#guests.open ?? new Float32Array(this.#context.history.length),
+      case 'off-ring-add':
+        this.#offRingSums.open = plus(
+          this.#offRingSums.open ?? new Float32Array(this.#context.history.length),
           gradient ?? new Float32Array(),
         )
         return
-      case 'guest-give':
-        this.#context.counts.guestSums++
-        this.#guests = { open: undefined, given: this.#guests.open && { id: effect.id, sum: this.#guests.open } }
+      case 'off-ring-give':
+        this.#context.counts.offRingSums++
+        this.#offRingSums = {
+          open: undefined,
+          given: this.#offRingSums.open && { id: effect.id, sum: this.#offRingSums.open },
+        }
         return
-      case 'guest-forget':
-        this.#guests = { open: effect.open ? undefined : this.#guests.open, given: undefined }
+      case 'off-ring-forget':
+        this.#offRingSums = { open: effect.open ? undefined : this.#offRingSums.open, given: undefined }
         return
       case 'push-verdict':
         this.#context.counts[effect.verdict === 'received' ? 'pushesTaken' : 'pushesRefused']++
@@ -328,7 +337,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
       this.die('another coordinator owns the journal')
       return false
     }
-    for (const { entry } of rows) if (entry.type === 'owner') this.#fence = entry.owner
+    for (const { entry } of rows) if (entry.type === 'fence') this.#fence = entry.fence
     return true
   }
 

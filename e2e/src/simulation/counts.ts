@@ -66,8 +66,8 @@ const COUNTED = [
    */
   'earlyBuckets',
   'voidBuckets',
-  /** steps that a member completed in a butterfly */
-  'butterflySteps',
+  /** steps that a member completed in a direct exchange */
+  'directSteps',
   /** frames that the coordinator carried past a bad link (R18) */
   'relayedFrames',
   /** blocks that another member took over from one that was behind (R12) */
@@ -79,9 +79,9 @@ const COUNTED = [
   'followedSteps',
   /** newcomers proved what they hold, or tried to */
   'proofs',
-  /** sums of guests that a member of the ring was given, and blocks of guests that are on the chain (A1) */
-  'guestSums',
-  'guestBlocks',
+  /** sums of off-ring members that a member of the ring was given, and blocks of off-ring members that are on the chain (A1) */
+  'offRingSums',
+  'offRingBlocks',
   /** a member carried its plan out to the end while no coordinator was there (R14) */
   'plansExhausted',
   'pushesTaken',

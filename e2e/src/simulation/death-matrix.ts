@@ -1,5 +1,5 @@
 // The death matrix: one member killed at one point of a step or of a ballot, for every size, place and point, around
-// the ring and in a butterfly. The rest of
+// the ring and in a direct exchange. The rest of
 // the world is as its seed has it, without any other fault.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { Moment } from './context.ts'
@@ -12,7 +12,7 @@ export interface Cell {
   readonly exchange: Exchange
   readonly size: number
   /** of the victim in the ring */
-  readonly position: number
+  readonly rank: number
   readonly point: Point
 }
 
@@ -42,15 +42,15 @@ const SLOW_COMPUTE = { computeMs: 4000, transferMs: 1000 }
 
 export function* deathMatrix(exchange: Exchange): Generator<Cell> {
   for (const size of [2, 3, 4])
-    for (let position = 0; position < size; position++)
-      for (const point of pointsOf(exchange, size)) yield { exchange, size, position, point }
+    for (let rank = 0; rank < size; rank++)
+      for (const point of pointsOf(exchange, size)) yield { exchange, size, rank, point }
 }
 
 function pointsOf(exchange: Exchange, size: number): Point[] {
   const hops = [...Array(exchange === 'ring' ? size - 1 : 1).keys()]
   return [
     { name: 'before it contributes', moment: { at: 'after', what: 'compute' } },
-    { name: 'with its share on the way', moment: { at: 'after', what: 'contribute' } },
+    { name: 'with its assignment on the way', moment: { at: 'after', what: 'contribute' } },
     ...hops.map((hop): Point => ({
       name: `at hop ${hop} of the reduce-scatter`,
       moment: { at: 'frame', type: 'partial', hop },
@@ -75,8 +75,8 @@ function pointsOf(exchange: Exchange, size: number): Point[] {
   ]
 }
 
-export function nameOf({ exchange, size, position, point }: Cell): string {
-  return `${exchange} of ${size}, number ${position} dies ${point.name}`
+export function nameOf({ exchange, size, rank, point }: Cell): string {
+  return `${exchange} of ${size}, number ${rank} dies ${point.name}`
 }
 
 export function runCell(cell: Cell, seed: number, trace = false): Death {
@@ -125,7 +125,7 @@ class Director implements Play {
   }
 
   #look(world: World, member: VolunteerProcess, moment: Moment): void {
-    const { point, position, size } = this.#cell
+    const { point, rank, size } = this.#cell
     const { ring } = member.core
     const isPoint = isSame(moment, point.moment)
     if (point.victim !== undefined && this.#early !== undefined) {
@@ -133,13 +133,9 @@ class Director implements Play {
       return
     }
     if (this.deaths > 0 || ring?.members.length !== size || this.#stepOf(member) < STEP) return
-    if (point.victim === undefined && ring.position === position && isPoint) this.#kill(world, member)
+    if (point.victim === undefined && ring.rank === rank && isPoint) this.#kill(world, member)
     // Another member dies first, so that a newcomer comes.
-    if (
-      point.victim !== undefined &&
-      ring.position === (position + 1) % size &&
-      isSame(moment, { at: 'after', what: 'held' })
-    )
+    if (point.victim !== undefined && ring.rank === (rank + 1) % size && isSame(moment, { at: 'after', what: 'held' }))
       this.#killFirst(world, member)
   }
 

@@ -2,7 +2,7 @@
 import type { ToCoordinator, ToVolunteer } from '@starling-grid/protocol'
 
 export function describe(message: ToCoordinator | ToVolunteer): string {
-  const ballot = 'gen' in message ? ` g${message.gen} (owner ${message.owner})` : ''
+  const ballot = 'generation' in message ? ` g${message.generation} (owner ${message.fence})` : ''
   return `${message.type.toUpperCase()}${ballot}${detail(message)}`
 }
 

@@ -235,13 +235,20 @@ export class Faults {
     if (ring === undefined) return
     const blamed = this.#context.dice.pick([null, ...ring.members]) ?? null
     const why = this.#context.dice.pick(['unopened', 'closed', 'silent', 'refused', 'stalled'] as const) ?? 'stalled'
-    volunteer.take({ type: 'trouble', gen: ring.gen, blamed, why, code: 'reduce-timeout', message: 'for no reason' })
+    volunteer.take({
+      type: 'trouble',
+      generation: ring.generation,
+      blamed,
+      why,
+      code: 'reduce-timeout',
+      message: 'for no reason',
+    })
   }
 
   #partition({ id, core }: VolunteerProcess): void {
     const { ring } = core
-    const successor = ring?.members[(ring.position + 1) % ring.members.length]
-    const other = ring?.exchange?.type === 'butterfly' ? this.#context.dice.pick(neighbours(ring)) : successor
+    const successor = ring?.members[(ring.rank + 1) % ring.members.length]
+    const other = ring?.exchange?.type === 'direct' ? this.#context.dice.pick(neighbours(ring)) : successor
     if (other !== undefined) this.#victims.cut(id, other)
   }
 

@@ -26,7 +26,7 @@ interface Asker {
 }
 
 interface Wanted {
-  readonly gen: number
+  readonly generation: number
   readonly target: VersionRef
   readonly sources: readonly MemberId[]
   readonly coordinatorHolds?: boolean
@@ -46,7 +46,7 @@ export class Fetches {
   begin(kind: FetchWish['kind'], wanted: Wanted): void {
     const source = this.#context.dice.pick(wanted.sources)
     if (source === undefined) return this.#download(wanted)
-    const wish = { kind, gen: wanted.gen, version: wanted.target }
+    const wish = { kind, generation: wanted.generation, version: wanted.target }
     this.#carry(source, 'asks', wish, () => {
       this.#context.moment(source, { at: 'asked' })
       const peer = this.#context.peer(source)
@@ -58,42 +58,46 @@ export class Fetches {
   }
 
   /** A1: over HTTP, while the coordinator keeps it. `stage` says whether there is a place for it. */
-  beginGuest(
-    wanted: { readonly gen: number; readonly id: number },
+  beginOffRing(
+    wanted: { readonly generation: number; readonly id: number },
     stage: (sum: { readonly id: number; readonly sum: Float32Array }) => boolean,
   ): void {
-    const { gen, id } = wanted
+    const { generation, id } = wanted
     const { agenda, dice, scenario } = this.#context
     agenda.later(
       dice.between(0, scenario.transferMs),
-      () => `${this.#asker.id} gets sum ${id} of guests, g${gen}`,
+      () => `${this.#asker.id} gets sum ${id} of off-ring members, g${generation}`,
       () => {
-        if (this.#isLost()) return this.beginGuest(wanted, stage)
+        if (this.#isLost()) return this.beginOffRing(wanted, stage)
         const { connection, core } = this.#asker
-        const sum = connection?.up === true ? connection.coordinator.guestSum(id) : undefined
-        if (sum === undefined || core.ring?.gen !== gen) return
-        if (stage({ id, sum })) this.#asker.take({ type: 'guest-fetched', gen, id })
+        const sum = connection?.up === true ? connection.coordinator.offRingSum(id) : undefined
+        if (sum === undefined || core.ring?.generation !== generation) return
+        if (stage({ id, sum })) this.#asker.take({ type: 'off-ring-fetched', generation, id })
       },
     )
   }
 
-  #carry(source: MemberId, verb: string, { kind, version, gen }: FetchWish, act: () => void): void {
+  #carry(source: MemberId, verb: string, { kind, version, generation }: FetchWish, act: () => void): void {
     const { id } = this.#asker
     const { agenda, dice, scenario } = this.#context
     const most = this.#asker.connection?.up === true ? scenario.transferMs : BAD_NETWORK_MS
-    agenda.later(dice.between(0, most), () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${gen}`, act)
+    agenda.later(
+      dice.between(0, most),
+      () => `${id} ${verb} ${source}: ${kind} of version ${version.v}, g${generation}`,
+      act,
+    )
   }
 
   #answered(wish: FetchWish, source: MemberId, answer: Float32Array | undefined): void {
-    const { gen, kind, version } = wish
-    if (!this.#wants(gen)) return
-    if (answer === undefined && kind === 'reduced') return this.#asker.take({ type: 'reduced-missing', gen })
-    if (answer === undefined) return this.#failed(gen, source)
-    const learning = this.#asker.core.learning?.gen === gen
+    const { generation, kind, version } = wish
+    if (!this.#wants(generation)) return
+    if (answer === undefined && kind === 'reduced') return this.#asker.take({ type: 'reduced-missing', generation })
+    if (answer === undefined) return this.#failed(generation, source)
+    const learning = this.#asker.core.learning?.generation === generation
     this.#context.counts[COUNTED[kind][learning ? 'learning' : 'forming']]++
     if (kind === 'state') this.#state = { version, counts: answer }
     else this.#reduced = { version, sum: answer }
-    this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', gen, version })
+    this.#asker.take({ type: kind === 'state' ? 'state-fetched' : 'reduced-fetched', generation, version })
   }
 
   /** The coordinator answered, and the answer is lost: the request is made again. */
@@ -104,38 +108,38 @@ export class Fetches {
   }
 
   #download(wanted: Wanted): void {
-    const { gen, target, coordinatorHolds } = wanted
-    if (coordinatorHolds !== true) return this.#failed(gen, null)
+    const { generation, target, coordinatorHolds } = wanted
+    if (coordinatorHolds !== true) return this.#failed(generation, null)
     const { agenda, dice, scenario } = this.#context
     agenda.later(
       dice.between(0, scenario.transferMs),
       () => `${this.#asker.id} downloads version ${target.v}`,
       () => {
-        if (!this.#wants(gen)) return
+        if (!this.#wants(generation)) return
         if (this.#isLost()) return this.#download(wanted)
         const stored = this.#context.has('no-downloads', this.#asker) ? undefined : this.#context.stored(target)
-        if (stored === undefined) return this.#failed(gen, null)
+        if (stored === undefined) return this.#failed(generation, null)
         this.#context.counts.coordinatorFetches++
         this.#state = stored
-        this.#asker.take({ type: 'state-fetched', gen, version: target })
+        this.#asker.take({ type: 'state-fetched', generation, version: target })
       },
     )
   }
 
   /** It forms a ring, or learns beside it. */
-  #wants(gen: number): boolean {
+  #wants(generation: number): boolean {
     const { ring, learning } = this.#asker.core
-    return ring?.gen === gen || learning?.gen === gen
+    return ring?.generation === generation || learning?.generation === generation
   }
 
-  #failed(gen: number, blamed: MemberId | null): void {
+  #failed(generation: number, blamed: MemberId | null): void {
     this.#context.agenda.later(
       0,
-      () => `${this.#asker.id} finds no source for g${gen}`,
+      () => `${this.#asker.id} finds no source for g${generation}`,
       () =>
         this.#asker.take({
           type: 'trouble',
-          gen,
+          generation,
           blamed,
           why: 'own',
           code: 'link-lost',

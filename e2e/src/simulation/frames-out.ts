@@ -20,11 +20,11 @@ export function sendFrames(
   frames: readonly Addressed[],
   ring: RingWork | undefined,
 ): void {
-  for (const { to: place, frame } of frames) {
-    const to = ring?.memberAt(place)
+  for (const { to: rank, frame } of frames) {
+    const to = ring?.memberAt(rank)
     if (to === undefined) continue
     const bytes = packFrame(frame) // at once: payloads are views of what changes
-    if (!reaches(context, from, to, ring?.isRelayed(place) === true)) notArrived(context, from.id, to, frame.generation)
+    if (!reaches(context, from, to, ring?.isRelayed(rank) === true)) notArrived(context, from.id, to, frame.generation)
     else
       context.agenda.send(
         `${from.id}⇢${to}`,
@@ -42,11 +42,11 @@ function reaches(context: Context, { id, connection }: FrameSender, to: MemberId
 }
 
 /** The receiver gives up waiting for it. */
-function notArrived(context: Context, from: MemberId, to: MemberId, gen: number): void {
+function notArrived(context: Context, from: MemberId, to: MemberId, generation: number): void {
   const peer = context.peer(to)
   context.agenda.later(
     LINK_NOTICE_MS,
     () => `${to} waits in vain for frames of ${from}`,
-    () => peer?.missed(from, gen),
+    () => peer?.missed(from, generation),
   )
 }

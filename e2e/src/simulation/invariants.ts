@@ -70,7 +70,7 @@ function checkOneVoice({ invented, history, violations }: Context, { state }: Co
   for (const record of phase.records) {
     version = extend(version, record)
     const liar = invented.get(version.id)
-    if (liar === undefined || rings.get(record.gen)?.length === 1) continue
+    if (liar === undefined || rings.get(record.generation)?.length === 1) continue
     const others = [...(claimsHeard.get(state) ?? [])].flatMap(([id, claim]) => {
       const held = id === liar || claim === null ? undefined : fold(claim.base, claim.records)
       return held !== undefined && history.descends(held, chain.head) ? [held] : []
@@ -90,19 +90,19 @@ function checkGenerations(context: Context, volunteers: readonly VolunteerProces
       if (a === undefined || b === undefined || Math.abs(a.v - b.v) > 1)
         context.violations.report(
           'I2',
-          `${one.id} is at ${a?.v}, ${other.id} at ${b?.v} in generation ${one.core.ring?.gen}`,
+          `${one.id} is at ${a?.v}, ${other.id} at ${b?.v} in generation ${one.core.ring?.generation}`,
         )
       else if (a.v === b.v && a.id !== b.id)
         context.violations.report(
           'I2',
-          `${one.id} and ${other.id} hold different versions ${a.v} in generation ${one.core.ring?.gen}`,
+          `${one.id} and ${other.id} hold different versions ${a.v} in generation ${one.core.ring?.generation}`,
         )
     }
 }
 
 /** After a journal was restored, a number may come again under another owner. */
 function sameRing(one: MemberCore, other: MemberCore): boolean {
-  return one.ring?.gen === other.ring?.gen && one.ring?.owner === other.ring?.owner
+  return one.ring?.generation === other.ring?.generation && one.ring?.fence === other.ring?.fence
 }
 
 /** I3: what is committed is in every member of the running generation. */
@@ -112,11 +112,14 @@ function checkPrefix(context: Context, volunteers: readonly VolunteerProcess[], 
   for (const { id, core } of volunteers)
     if (
       core.ring?.stage === 'running' &&
-      core.ring.gen === state.gen &&
-      core.ring.owner === state.owner &&
+      core.ring.generation === state.generation &&
+      core.ring.fence === state.fence &&
       (core.version === undefined || !context.history.descends(core.version, head))
     )
-      context.violations.report('I3', `${id} runs in generation ${state.gen} without the committed version ${head.v}`)
+      context.violations.report(
+        'I3',
+        `${id} runs in generation ${state.generation} without the committed version ${head.v}`,
+      )
 }
 
 /** I4: DONE is what the committed version holds. */
@@ -166,8 +169,8 @@ function replayed(config: RunState['config'], entries: Parameters<typeof replay>
 
 function durable(state: RunState): string {
   const {
-    owner,
-    gen,
+    fence,
+    generation,
     chain,
     checkpoints,
     mode,
@@ -179,15 +182,15 @@ function durable(state: RunState): string {
     finished,
     abandoned,
     rings,
-    lostGens,
-    forgottenGen,
+    lostGenerations,
+    forgottenGeneration,
     config,
   } = state
   const results = [...validated].map(([id, blocks]) => [id, [...blocks]])
   const done = Array.from({ length: config.epochs }, (_, epoch) => chain.doneIn(epoch))
   return JSON.stringify([
-    owner,
-    gen,
+    fence,
+    generation,
     chain.head,
     chain.base,
     done,
@@ -201,8 +204,8 @@ function durable(state: RunState): string {
     finished,
     abandoned,
     [...rings],
-    lostGens,
-    forgottenGen,
+    lostGenerations,
+    forgottenGeneration,
   ])
 }
 
@@ -223,19 +226,19 @@ function checkStart(
   context: Context,
   volunteers: readonly VolunteerProcess[],
   { state }: CoordinatorProcess,
-  { gen, members }: { readonly gen: number; readonly members: readonly string[] },
+  { generation, members }: { readonly generation: number; readonly members: readonly string[] },
 ): void {
   const { head } = state.chain
   for (const { id, alive, core } of volunteers)
     if (
       alive &&
       members.includes(id) &&
-      core.promised === gen &&
+      core.promised === generation &&
       (core.version === undefined || !sameVersion(core.version, head))
     )
       context.violations.report(
         'I3',
-        `generation ${gen} starts after version ${head.v}, ${id} is at ${core.version?.v ?? 'nothing'}`,
+        `generation ${generation} starts after version ${head.v}, ${id} is at ${core.version?.v ?? 'nothing'}`,
       )
 }
 
@@ -258,12 +261,12 @@ export function checkForm(
   context: Context,
   volunteers: readonly VolunteerProcess[],
   { state }: CoordinatorProcess,
-  { gen, members }: { readonly gen: number; readonly members: readonly MemberId[] },
+  { generation, members }: { readonly generation: number; readonly members: readonly MemberId[] },
 ): void {
   const worked = new Set([...state.rings.values()].flat())
   const odd = volunteers.find(
     ({ id, newcomer }) => (newcomer === 'mute' || newcomer === 'wrong') && members.includes(id) && !worked.has(id),
   )
   if (odd !== undefined && members.some((id) => worked.has(id)))
-    context.violations.report('newcomer', `generation ${gen} takes in ${odd.id}, which is ${odd.newcomer}`)
+    context.violations.report('newcomer', `generation ${generation} takes in ${odd.id}, which is ${odd.newcomer}`)
 }

@@ -6,11 +6,11 @@ import type { Kept } from './volunteer-process.ts'
 
 /** On top of the committed version, which this member holds; undefined: it does not, or nothing is left to train. */
 export function inventedStep(state: RunState, history: History, { replica, claim }: Kept): Kept | undefined {
-  const gen = [...state.rings.keys()].at(-1)
+  const generation = [...state.rings.keys()].at(-1)
   const blocks = undone(state).slice(0, state.config.batchBlocks)
   const isHead = sameVersion(replica.version, state.chain.head)
-  if (!isHead || gen === undefined || blocks.length === 0 || state.mode === 'async') return undefined
-  const record = madeUp(state, gen, blocks)
+  if (!isHead || generation === undefined || blocks.length === 0 || state.mode === 'async') return undefined
+  const record = madeUp(state, generation, blocks)
   const version = extend(replica.version, record)
   history.record(replica.version, record, version)
   return {
@@ -29,10 +29,10 @@ function undone({ chain, config }: RunState): BlockId[] {
   return []
 }
 
-function madeUp({ chain, mode, modeEpoch }: RunState, gen: number, blocks: readonly BlockId[]): StepRecord {
+function madeUp({ chain, mode, modeEpoch }: RunState, generation: number, blocks: readonly BlockId[]): StepRecord {
   return {
     v: chain.head.v + 1,
-    gen,
+    generation,
     modeEpoch,
     kind: mode === 'local' ? 'round' : 'ring',
     blocks: [...blocks],

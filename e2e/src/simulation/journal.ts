@@ -23,9 +23,9 @@ export class Journal {
   fence = 0
 
   /** R2, as StateStore.takeOver does: the next reader of the journal reads all that earlier owners appended. */
-  takeOver(at: number): Extract<JournalEntry, { type: 'owner' }> {
+  takeOver(at: number): Extract<JournalEntry, { type: 'fence' }> {
     this.fence = Math.max(this.fence + 1, Math.floor(at))
-    const entry = { type: 'owner', owner: this.fence } as const
+    const entry = { type: 'fence', fence: this.fence } as const
     this.entries.push({ entry, at })
     return entry
   }
@@ -33,15 +33,15 @@ export class Journal {
   append(rows: readonly Row[], fence: number): boolean {
     if (fence !== this.fence) return false
     this.entries.push(...rows)
-    for (const { entry } of rows) if (entry.type === 'owner') this.fence = entry.owner
+    for (const { entry } of rows) if (entry.type === 'fence') this.fence = entry.fence
     return true
   }
 
   /** The data folder of an earlier moment. */
   restore(rows: number): void {
     this.entries.length = rows
-    const last = this.entries.findLast(({ entry }) => entry.type === 'owner')?.entry
-    this.fence = last?.type === 'owner' ? last.owner : 0
+    const last = this.entries.findLast(({ entry }) => entry.type === 'fence')?.entry
+    this.fence = last?.type === 'fence' ? last.fence : 0
   }
 }
 
@@ -62,7 +62,7 @@ export type ReplicaOf = (blob: Sha256) => Replica | undefined
 export type ChronicleConfig = Pick<RunConfig, 'blocks' | 'epochs' | 'mode' | 'genesis'>
 
 /** What the coordinators have shown to the world, entry by entry, whatever they remember of it. */
-export class Chronicle {
+export class Oracle {
   readonly records: StepRecord[] = []
   readonly #versions: VersionRef[]
   readonly #config: ChronicleConfig
@@ -70,8 +70,8 @@ export class Chronicle {
   readonly #violations: Violations
   #counts: Counts
   readonly #replicaOf: ReplicaOf
-  #owner = 0
-  #gen = 0
+  #fence = 0
+  #generation = 0
   #modeEpoch = 0
   #mode: Mode
   readonly #started = new Set<number>()
@@ -111,9 +111,9 @@ export class Chronicle {
   }
 
   /** The world goes on from these rows: what was shown after them was never so, and its numbers may come again. */
-  restoredTo(entries: readonly Row[]): Chronicle {
+  restoredTo(entries: readonly Row[]): Oracle {
     const world = { history: this.#history, replicaOf: this.#replicaOf, violations: this.#violations }
-    const restored = new Chronicle(this.#config, { ...world, counts: noCounts() })
+    const restored = new Oracle(this.#config, { ...world, counts: noCounts() })
     restored.#isRead = true
     for (const { entry } of entries) restored.observe(entry)
     restored.#isRead = false
@@ -141,17 +141,17 @@ export class Chronicle {
 
   observe(entry: JournalEntry): void {
     switch (entry.type) {
-      case 'owner':
-        this.#raise('owner', this.#owner, entry.owner)
-        this.#owner = entry.owner
+      case 'fence':
+        this.#raise('fence', this.#fence, entry.fence)
+        this.#fence = entry.fence
         return
       case 'ballot':
         this.#counts.ballots++
-        this.#raise('ballot', this.#gen, entry.gen)
-        this.#gen = entry.gen
+        this.#raise('ballot', this.#generation, entry.generation)
+        this.#generation = entry.generation
         return
       case 'start':
-        return this.#start(entry.gen, entry.records)
+        return this.#start(entry.generation, entry.records)
       case 'commit':
         return this.#append(entry.records)
       case 'checkpoint':
@@ -213,9 +213,9 @@ export class Chronicle {
     if (to <= from) this.#violations.report('I7', `${what} ${to} is used again, after ${from}`)
   }
 
-  #start(gen: number, records: readonly StepRecord[]): void {
-    if (this.#started.has(gen)) this.#violations.report('I7', `generation ${gen} starts twice`)
-    this.#started.add(gen)
+  #start(generation: number, records: readonly StepRecord[]): void {
+    if (this.#started.has(generation)) this.#violations.report('I7', `generation ${generation} starts twice`)
+    this.#started.add(generation)
     this.#counts.generations++
     this.justRestored = false
     this.#append(records)

@@ -8,7 +8,7 @@ import type { Replica } from './replica.ts'
 /** steps whose sums are kept */
 const KEPT = 4
 
-export class Larder {
+export class ReplicaStore {
   readonly #sums: { readonly version: VersionRef; readonly sum: Float32Array }[] = []
   /** of an earlier version, for newcomers */
   copy: Replica | undefined
@@ -18,10 +18,19 @@ export class Larder {
     if (this.#sums.length > KEPT) this.#sums.shift()
   }
 
-  serve({ kind, gen, version }: FetchWish, core: MemberCore, held: Replica | undefined): Float32Array | undefined {
-    if (kind === 'state' && gen === core.promised && this.copy !== undefined && sameVersion(this.copy.version, version))
+  serve(
+    { kind, generation, version }: FetchWish,
+    core: MemberCore,
+    held: Replica | undefined,
+  ): Float32Array | undefined {
+    if (
+      kind === 'state' &&
+      generation === core.promised &&
+      this.copy !== undefined &&
+      sameVersion(this.copy.version, version)
+    )
       return this.copy.counts.slice()
-    if (!mayServe(core, gen, version, kind)) return undefined
+    if (!mayServe(core, generation, version, kind)) return undefined
     if (kind === 'state') return held?.counts.slice()
     return this.#sums.find((kept) => sameVersion(kept.version, version))?.sum
   }

@@ -2,7 +2,7 @@
 import type { Checkpoint } from '@starling-grid/coordinator/run'
 import type { Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Context } from './context.ts'
-import type { Chronicle } from './journal.ts'
+import type { Oracle } from './journal.ts'
 import { digestOf, plus, type Replica } from './replica.ts'
 
 /** ms that writing a blob takes at most */
@@ -17,14 +17,14 @@ export interface Written {
 export class ParameterServer {
   readonly #context: Context
   readonly #blobs: Map<Sha256, Replica>
-  readonly #chronicle: Chronicle
+  readonly #chronicle: Oracle
   #replica: Replica | undefined
   /** of the pushes that are no version yet */
   #sum: Float32Array | undefined
 
   constructor(
     context: Context,
-    { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Chronicle },
+    { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Oracle },
   ) {
     this.#context = context
     this.#blobs = blobs

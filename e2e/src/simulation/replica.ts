@@ -50,7 +50,7 @@ export class History {
     return epochOf(block) * this.#blocksPerEpoch + blockIndex(block)
   }
 
-  /** One-hot sum of the blocks: the "gradient" of a share. */
+  /** One-hot sum of the blocks: the "gradient" of an assignment. */
   gradient(blocks: readonly BlockId[]): Float32Array {
     const vector = new Float32Array(this.#length)
     for (const block of blocks) vector[this.seat(block)] = (vector[this.seat(block)] ?? 0) + 1

@@ -7,8 +7,8 @@ import {
   type MemberEffect,
   type MemberInput,
   react,
-  RingExchange,
-  type RingView,
+  StepReduces,
+  type Generation,
   type StepStanding,
 } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
@@ -27,12 +27,12 @@ type Contribution = Extract<MemberEffect, { type: 'contribute' }>
 type Refusal = Pick<Extract<MemberInput, { type: 'trouble' }>, 'code' | 'message'>
 
 export class RingWork {
-  readonly gen: number
+  readonly generation: number
   readonly #context: Context
-  readonly #exchange: RingExchange
-  readonly #view: RingView
-  /** of guests, as fetched (A1) */
-  #guest: { readonly id: number; readonly sum: Float32Array } | undefined
+  readonly #exchange: StepReduces
+  readonly #view: Generation
+  /** of off-ring members, as fetched (A1) */
+  #offRing: { readonly id: number; readonly sum: Float32Array } | undefined
   /** of the step in flight, that left before the rest of it was computed */
   earlyBuckets = 0
   /** the step whose end was already told */
@@ -49,34 +49,34 @@ export class RingWork {
     this.#context = context
     this.#core = core
     this.#view = ring
-    this.gen = ring.gen
+    this.generation = ring.generation
     const { length } = context.history
     const shape = {
-      generation: ring.gen,
-      position: ring.position,
+      generation: ring.generation,
+      rank: ring.rank,
       size: ring.members.length,
       length,
       buckets: bucketsOf(length),
       ...(ring.exchange ? { exchange: ring.exchange.type } : {}),
     }
-    this.#exchange = new RingExchange(shape, ring.target.v + 1)
+    this.#exchange = new StepReduces(shape, ring.target.v + 1)
   }
 
   get core(): MemberCore {
     return this.#core
   }
 
-  /** The first bucket of a share whose blocks are all begun. */
+  /** The first bucket of an assignment whose blocks are all begun. */
   contributeEarly(step: number, blocks: readonly BlockId[]): Addressed[] {
     this.earlyBuckets++
     return this.#exchange.contributeBucket(step, 0, this.#gradient(blocks))
   }
 
   contribute({ step, manifest }: Contribution): Addressed[] {
-    const guest = this.#view.flight?.guest?.blocks ?? []
+    const offRing = this.#view.flight?.offRing?.blocks ?? []
     return this.#exchange.contribute(
       step,
-      this.#gradient(manifest.blocks.filter((block) => !guest.includes(block))),
+      this.#gradient(manifest.blocks.filter((block) => !offRing.includes(block))),
       manifest,
     )
   }
@@ -85,34 +85,35 @@ export class RingWork {
     return this.#exchange.standing(step)
   }
 
-  memberAt(place: number): MemberId | undefined {
-    return this.#view.members[place]
+  memberAt(rank: number): MemberId | undefined {
+    return this.#view.members[rank]
   }
 
   /** Frames to the member in this place go through the coordinator (R18). */
-  isRelayed(place: number): boolean {
-    return this.#view.relayed.some((pair) => pair.includes(place) && pair.includes(this.#view.position))
+  isRelayed(rank: number): boolean {
+    return this.#view.relayed.some((pair) => pair.includes(rank) && pair.includes(this.#view.rank))
   }
 
-  /** Of this member's blocks, with the sum of guests if the share has it (A1). */
+  /** Of this member's blocks, with the sum of off-ring members if the assignment has it (A1). */
   #gradient(own: readonly BlockId[]): Float32Array {
     const gradient = this.#context.history.gradient(own)
-    const guest = this.#view.flight?.guest
-    if (guest === undefined) return gradient
-    if (this.#guest?.id !== guest.id) throw new Error(`internal: the sum ${guest.id} of guests is not here`)
-    return plus(gradient, this.#guest.sum)
+    const offRing = this.#view.flight?.offRing
+    if (offRing === undefined) return gradient
+    if (this.#offRing?.id !== offRing.id)
+      throw new Error(`internal: the sum ${offRing.id} of off-ring members is not here`)
+    return plus(gradient, this.#offRing.sum)
   }
 
-  /** One at a time, as in ShareWork: false while an earlier one waits for its share. */
-  stageGuest(guest: { readonly id: number; readonly sum: Float32Array }): boolean {
-    const earlier = this.#guest && this.#view.guests.get(this.#guest.id)
+  /** One at a time, as in ShareWork: false while an earlier one waits for its assignment. */
+  stageOffRing(offRing: { readonly id: number; readonly sum: Float32Array }): boolean {
+    const earlier = this.#offRing && this.#view.offRingSums.get(this.#offRing.id)
     if (earlier !== undefined && earlier.stage !== 'done') return false
-    this.#guest = guest
+    this.#offRing = offRing
     return true
   }
 
   isFor(bytes: Uint8Array): boolean {
-    return unpackFrame(bytes).generation === this.gen
+    return unpackFrame(bytes).generation === this.generation
   }
 
   accept(
@@ -140,11 +141,10 @@ export class RingWork {
     const step = this.#view.flight?.step
     if (reduce === undefined || step === undefined || step === this.#told) return undefined
     this.#told = step
-    if (this.#view.exchange?.type === 'butterfly' && this.#view.members.length > 1)
-      this.#context.counts.butterflySteps++
+    if (this.#view.exchange?.type === 'direct' && this.#view.members.length > 1) this.#context.counts.directSteps++
     return {
       type: 'reduced',
-      gen: this.gen,
+      generation: this.generation,
       step,
       manifests: reduce.manifests,
       gradDigest: digest(new Uint8Array(reduce.sum.buffer)),

@@ -11,7 +11,7 @@ export interface SimulationOptions {
   readonly mode?: RunConfig['mode']
   readonly heavy?: boolean
   /** only long epochs of slow steps, with a member that cannot be in the ring (A1) */
-  readonly guests?: boolean
+  readonly offRing?: boolean
   readonly mutant?: ShellMutant
 }
 
@@ -37,7 +37,7 @@ export interface Scenario {
   readonly config: RunConfig
   readonly seats: number
   readonly faults: number
-  /** ms that computing a share takes at most: short or long beside the times of TIMING */
+  /** ms that computing an assignment takes at most: short or long beside the times of TIMING */
   readonly computeMs: number
   /** ms that opening links takes at most */
   readonly linksMs: number
@@ -124,19 +124,19 @@ const POLICIES: readonly AsyncPolicy[] = [
   { ...DEFAULT_ASYNC, update: 'proportion' },
   { ...DEFAULT_ASYNC, update: 'all', maxStaleness: 0, whenStale: 'wait' },
 ]
-/** long epochs of slow steps with a member that the ring leaves out: it has blocks to compute as a guest (A1) */
-const GUEST_RUN = [1, 60, 2] as const
-const GUEST_RUNS = 0.03
-const GUEST_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }
+/** long epochs of slow steps with a member that the ring leaves out: it has blocks to compute as an off-ring member (A1) */
+const OFF_RING_RUN = [1, 60, 2] as const
+const OFF_RING_RUNS = 0.03
+const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }
 const SLOW_MS = 4000
-/** ms that a share of a long run takes: a whole plan is over before a coordinator is back */
+/** ms that an assignment of a long run takes: a whole plan is over before a coordinator is back */
 const QUICK_MS = 20
 
 /** ms of a slow upload, below TIMING.uploadMs */
 const SLOW_UPLOAD_MS = 4000
 
 /** of the runs: how many exchange gradients from each member to each instead of around the ring */
-const BUTTERFLIES = 0.3
+const DIRECT_RUNS = 0.3
 
 /** batches in a local round; `auto` has many, so that it changes to rounds and back */
 const ROUND_STEPS = { ring: 1, async: 1, local: 2, auto: 8 } as const
@@ -146,28 +146,28 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
   const network = options.network ?? (dice.chance(0.5) ? 'fifo' : 'shuffled')
   const heavy = options.heavy ?? dice.chance(0.2)
   const mode =
-    options.guests === true
+    options.offRing === true
       ? 'ring'
       : (options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring')
   const seats = dice.between(2, 4)
   const off = options.off ?? ALL_RULES_ON
   const [fewest, most] = heavy ? [15, 29] : [2, 9]
-  const faults = options.guests === true ? dice.between(1, 4) : dice.between(fewest, most)
+  const faults = options.offRing === true ? dice.between(1, 4) : dice.between(fewest, most)
   const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
   const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
   const drawn = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
   const config = configOf(
     dice,
-    { mode, guests: options.guests === true || (mode === 'ring' && dice.chance(GUEST_RUNS)) },
+    { mode, offRing: options.offRing === true || (mode === 'ring' && dice.chance(OFF_RING_RUNS)) },
     off,
   )
-  const withGuest = config.blocks === GUEST_RUN[1]
-  const defect = withGuest ? 'no-ring-steps' : drawn
+  const withOffRing = config.blocks === OFF_RING_RUN[1]
+  const defect = withOffRing ? 'no-ring-steps' : drawn
   const computeMs = computeMsOf(config.blocks, dice)
   const transferMs = dice.pick([1000, 1000, 6000]) ?? 1000
   const linksMs = dice.pick([200, 3000]) ?? 200
   const async = dice.pick(POLICIES) ?? DEFAULT_ASYNC
-  const asked = dice.chance(BUTTERFLIES) ? 'butterfly' : 'ring'
+  const asked = dice.chance(DIRECT_RUNS) ? 'direct' : 'ring'
   return {
     ...worldOf(seed),
     mutant: options.mutant,
@@ -200,11 +200,11 @@ function worldOf(seed: number): Pick<Scenario, 'diskMs' | 'gapMs' | 'uploadMs' |
 
 function configOf(
   dice: Dice,
-  { mode, guests }: { readonly mode: RunConfig['mode']; readonly guests: boolean },
+  { mode, offRing }: { readonly mode: RunConfig['mode']; readonly offRing: boolean },
   off: RulesOff,
 ): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {
   const job = jobId('simulated')
-  const [epochs, blocks, batchBlocks] = guests ? GUEST_RUN : drawShape(dice)
+  const [epochs, blocks, batchBlocks] = offRing ? OFF_RING_RUN : drawShape(dice)
   return {
     job,
     genesis: genesis(job, 'counts', 0),
@@ -224,7 +224,7 @@ function configOf(
       ...TIMING,
       checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3,
       abortsBeforeFallback: dice.between(2, 3),
-      ...(guests ? GUEST_TIMING : {}),
+      ...(offRing ? OFF_RING_TIMING : {}),
     },
   }
 }
@@ -235,5 +235,5 @@ function drawShape(dice: Dice): readonly [epochs: number, blocks: number, batchB
 
 function computeMsOf(blocks: number, dice: Dice): number {
   if (blocks === LONG_RUN[1]) return QUICK_MS
-  return blocks === GUEST_RUN[1] ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
+  return blocks === OFF_RING_RUN[1] ? SLOW_MS : (dice.pick([500, 500, 4000]) ?? 500)
 }

@@ -22,15 +22,15 @@ import {
   neighbours,
   react,
 } from '@starling-grid/volunteer'
+import { AssignmentWork } from './assignment-work.ts'
 import { AsyncWork, reportUnreadable } from './async-work.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
 import { LINK_NOTICE_MS, sendFrames } from './frames-out.ts'
-import { Larder } from './larder.ts'
+import { ReplicaStore } from './larder.ts'
 import { digestOf, plus, type Replica, saltedDigestOf } from './replica.ts'
 import { RingWork } from './ring-work.ts'
-import { ShareWork } from './share-work.ts'
 import { Standstill } from './standstill.ts'
 
 export const NEWCOMERS = ['mute', 'wrong', 'unreachable'] as const
@@ -69,11 +69,11 @@ export class VolunteerProcess implements Peer {
   readonly #context: Context
   readonly #fetches: Fetches
   readonly #asyncWork: AsyncWork
-  readonly #shareWork: ShareWork
+  readonly #assignmentWork: AssignmentWork
   /** the generation it is in; with rule R3 switched off, also the one that it should have left */
   #ring: RingWork | undefined
   #lingering: RingWork | undefined
-  readonly #larder = new Larder()
+  readonly #larder = new ReplicaStore()
 
   constructor(context: Context, id: MemberId, seat: number) {
     this.#context = context
@@ -82,7 +82,7 @@ export class VolunteerProcess implements Peer {
     this.core = this.#newCore()
     this.#fetches = new Fetches(context, this)
     this.#asyncWork = new AsyncWork(context, this)
-    this.#shareWork = new ShareWork(context, this)
+    this.#assignmentWork = new AssignmentWork(context, this)
   }
 
   #newCore(): MemberCore {
@@ -165,8 +165,8 @@ export class VolunteerProcess implements Peer {
       case 'inquire':
       case 'release':
       case 'moved':
-      case 'guest':
-      case 'guest-take':
+      case 'off-ring':
+      case 'off-ring-take':
       case 'until':
       case 'ack':
       case 'checkpoint-at':
@@ -197,22 +197,24 @@ export class VolunteerProcess implements Peer {
   }
 
   #freeze(order: MessageTo<'freeze'>): void {
-    if (order.gen === this.core.promised) this.#context.counts.equalBallots++
+    if (order.generation === this.core.promised) this.#context.counts.equalBallots++
     const naive =
-      this.#context.scenario.off.has('R3') && order.gen > this.core.promised && this.core.ring?.stage === 'running'
+      this.#context.scenario.off.has('R3') &&
+      order.generation > this.core.promised &&
+      this.core.ring?.stage === 'running'
     if (naive && this.#ring !== undefined) this.#lingering = this.#ring.leftRunning()
     this.take({ type: 'order', order })
   }
 
-  coreOf(gen: number): MemberCore {
-    return this.#lingering?.gen === gen ? this.#lingering.core : this.core
+  coreOf(generation: number): MemberCore {
+    return this.#lingering?.generation === generation ? this.#lingering.core : this.core
   }
 
   /** The one way into the state machine. Effects are carried out at once and in order. */
   take(input: MemberInput): void {
     if (!this.alive || this.asleep.defers(() => this.take(input))) return
     if (input.type === 'computed' && this.stuck.defers(() => this.take(input))) return
-    const ring = 'gen' in input && this.#lingering?.gen === input.gen ? this.#lingering : undefined
+    const ring = 'generation' in input && this.#lingering?.generation === input.generation ? this.#lingering : undefined
     if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
     else
       ring.reactFor(this.core, input, (effect) => {
@@ -268,15 +270,15 @@ export class VolunteerProcess implements Peer {
       case 'report-digest':
         return this.#report(effect, 'version-digest')
       case 'compute':
-        return this.#shareWork.begin(effect)
+        return this.#assignmentWork.begin(effect)
       case 'resume':
-        return this.#shareWork.resume()
+        return this.#assignmentWork.resume()
       case 'report-standing': {
-        const { owner, gen, step, stage } = effect
+        const { fence, generation, step, stage } = effect
         return this.#send({
           type: 'standing',
-          owner,
-          gen,
+          fence,
+          generation,
           step,
           stage,
           ...(ring?.standing(step) ?? { received: 0, waitsFor: [] }),
@@ -284,8 +286,8 @@ export class VolunteerProcess implements Peer {
       }
       case 'contribute':
         return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
-      case 'fetch-guest':
-        return this.#fetches.beginGuest(effect, (sum) => ring?.stageGuest(sum) ?? false)
+      case 'fetch-off-ring':
+        return this.#fetches.beginOffRing(effect, (sum) => ring?.stageOffRing(sum) ?? false)
       case 'meet': // links of the simulation open for everybody
         return
       case 'copy':
@@ -300,23 +302,28 @@ export class VolunteerProcess implements Peer {
   }
 
   /** As Batches and RingMode do: the coordinator looks at its file, and this generation cannot go on. */
-  cannotRead(gen: number, blocks: readonly BlockId[], code: ErrorCode): void {
+  cannotRead(generation: number, blocks: readonly BlockId[], code: ErrorCode): void {
     const message = 'the blocks could not be read'
     const { agenda } = this.#context
     agenda.later(
       0,
       () => `${this.id} cannot read [${blocks.join(' ')}]: ${code}`,
       () => {
-        if (this.coreOf(gen).ring?.gen !== gen) return
+        if (this.coreOf(generation).ring?.generation !== generation) return
         reportUnreadable(this.#context, this.connection, blocks, code)
-        this.take({ type: 'trouble', gen, blamed: this.id, why: 'own', code, message })
+        this.take({ type: 'trouble', generation, blamed: this.id, why: 'own', code, message })
       },
     )
   }
 
-  contributeEarly(gen: number, step: number, blocks: readonly BlockId[]): void {
-    const ring = this.#lingering?.gen === gen ? this.#lingering : this.#ring
-    if (!this.alive || ring?.gen !== gen || !mayContributeEarly(this.coreOf(gen), gen, step)) return
+  contributeEarly(generation: number, step: number, blocks: readonly BlockId[]): void {
+    const ring = this.#lingering?.generation === generation ? this.#lingering : this.#ring
+    if (
+      !this.alive ||
+      ring?.generation !== generation ||
+      !mayContributeEarly(this.coreOf(generation), generation, step)
+    )
+      return
     this.#context.counts.earlyBuckets++
     sendFrames(this.#context, this, ring.contributeEarly(step, blocks), ring)
   }
@@ -337,21 +344,21 @@ export class VolunteerProcess implements Peer {
     this.connection.break()
   }
 
-  #openLinks({ gen, neighbours, relayed }: EffectOf<'open-links'>): void {
+  #openLinks({ generation, neighbours, relayed }: EffectOf<'open-links'>): void {
     const { agenda, dice, scenario } = this.#context
     if (this.core.ring !== undefined) this.#ring = new RingWork(this.#context, this.core)
     agenda.later(
       dice.between(0, scenario.linksMs),
-      () => `${this.id} opens its links for g${gen}`,
+      () => `${this.id} opens its links for g${generation}`,
       () => {
         const isDead = (id: MemberId): boolean =>
           this.#context.peer(id)?.alive !== true || (this.newcomer === 'unreachable' && !relayed.includes(id))
         const dead = neighbours.find(isDead)
-        if (dead === undefined) this.take({ type: 'links-open', gen })
+        if (dead === undefined) this.take({ type: 'links-open', generation })
         else
           this.take({
             type: 'trouble',
-            gen,
+            generation,
             blamed: dead,
             why: 'unopened',
             code: 'link-timeout',
@@ -374,16 +381,16 @@ export class VolunteerProcess implements Peer {
   }
 
   #report(
-    { owner, gen, version }: EffectOf<'confirm'> | EffectOf<'report-digest'>,
+    { fence, generation, version }: EffectOf<'confirm'> | EffectOf<'report-digest'>,
     type: 'confirm' | 'version-digest',
   ): void {
-    if (this.replica !== undefined) this.#send({ type, owner, gen, version, digest: digestOf(this.replica) })
+    if (this.replica !== undefined) this.#send({ type, fence, generation, version, digest: digestOf(this.replica) })
   }
 
-  missed(from: MemberId, gen: number): void {
+  missed(from: MemberId, generation: number): void {
     this.take({
       type: 'trouble',
-      gen,
+      generation,
       blamed: from,
       why: 'silent',
       code: 'reduce-timeout',
@@ -391,14 +398,14 @@ export class VolunteerProcess implements Peer {
     })
   }
 
-  #copy({ owner, gen, version, salt }: EffectOf<'copy'>): void {
+  #copy({ fence, generation, version, salt }: EffectOf<'copy'>): void {
     if (this.replica === undefined) return
     this.#larder.copy = this.replica
-    this.#send({ type: 'copied', owner, gen, version, digest: saltedDigestOf(this.replica, salt) })
+    this.#send({ type: 'copied', fence, generation, version, digest: saltedDigestOf(this.replica, salt) })
   }
 
   /** Links to living members open. */
-  #prove({ owner, gen, salt, peers }: MessageTo<'prove'>): void {
+  #prove({ fence, generation, salt, peers }: MessageTo<'prove'>): void {
     if (this.replica === undefined) return
     const digest = this.newcomer === 'wrong' ? digestOf(this.replica) : saltedDigestOf(this.replica, salt)
     const { agenda, dice, scenario } = this.#context
@@ -406,11 +413,11 @@ export class VolunteerProcess implements Peer {
       dice.between(0, scenario.linksMs),
       () => `${this.id} links to ${peers.join(' and ')} to prove what it holds`,
       () => {
-        if (this.core.promised !== gen) return
+        if (this.core.promised !== generation) return
         const isFree = (id: MemberId): boolean =>
           this.newcomer !== 'unreachable' && this.#context.peer(id)?.alive === true
         this.#context.counts.proofs++
-        this.#send({ type: 'proof', owner, gen, salt, digest, linked: peers.filter(isFree) })
+        this.#send({ type: 'proof', fence, generation, salt, digest, linked: peers.filter(isFree) })
       },
     )
   }
@@ -426,7 +433,7 @@ export class VolunteerProcess implements Peer {
         if (ring !== undefined && neighbours(ring).includes(other))
           this.take({
             type: 'trouble',
-            gen: ring.gen,
+            generation: ring.generation,
             blamed: other,
             why: 'closed',
             code: 'link-lost',
@@ -442,7 +449,7 @@ export class VolunteerProcess implements Peer {
     if (ring === undefined) return
     const { forward, refused } = ring.accept(from, bytes, this.replica)
     if (refused !== undefined)
-      return this.take({ type: 'trouble', gen: ring.gen, blamed: from, why: 'refused', ...refused })
+      return this.take({ type: 'trouble', generation: ring.generation, blamed: from, why: 'refused', ...refused })
     this.#context.touched()
     sendFrames(this.#context, this, forward, ring)
     const { type, hop } = unpackFrame(bytes)

@@ -8,7 +8,7 @@ import {
   type VersionId,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { Agenda, LATENCY_MS } from './agenda.ts'
+import { EventQueue, LATENCY_MS } from './agenda.ts'
 import { Connection, type VolunteerEnd } from './connection.ts'
 import type { Context, Moment } from './context.ts'
 import { CoordinatorProcess } from './coordinator-process.ts'
@@ -17,7 +17,7 @@ import { Dice } from './dice.ts'
 import { Faults, type Victims } from './faults.ts'
 import { checkEntry, checkForm, checkInvariants, checkReplay } from './invariants.ts'
 import { inventedStep } from './invented.ts'
-import { Chronicle, Journal } from './journal.ts'
+import { Oracle, Journal } from './journal.ts'
 import { digestOf, History, type Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
 import { SimulatedShards } from './shards.ts'
@@ -53,14 +53,14 @@ const DEPOSED_MS = 15_000
 export class World implements Context, Victims {
   readonly scenario: Scenario
   readonly dice: Dice
-  readonly agenda: Agenda
+  readonly agenda: EventQueue
   readonly violations: Violations
   readonly history: History
   readonly counts = noCounts()
   readonly invented = new Map<VersionId, MemberId>()
   readonly volunteers: VolunteerProcess[] = []
   readonly journal = new Journal()
-  chronicle: Chronicle
+  chronicle: Oracle
   readonly shards: SimulatedShards
   readonly faults: Faults
   readonly #blobs = new Map<Sha256, Replica>()
@@ -85,9 +85,9 @@ export class World implements Context, Victims {
     this.dice = new Dice(scenario.seed)
     const { blocks, validationBlocks } = scenario.config
     this.shards = new SimulatedShards({ training: blocks, validation: validationBlocks })
-    this.agenda = new Agenda(this.dice, scenario.network === 'fifo')
+    this.agenda = new EventQueue(this.dice, scenario.network === 'fifo')
     this.history = new History(scenario.config.genesis, scenario.config, violations)
-    this.chronicle = new Chronicle(scenario.config, {
+    this.chronicle = new Oracle(scenario.config, {
       history: this.history,
       violations,
       counts: this.counts,
@@ -192,7 +192,7 @@ export class World implements Context, Victims {
   }
 
   #startCoordinator(): void {
-    const chronicle = (): Chronicle => this.chronicle
+    const chronicle = (): Oracle => this.chronicle
     const records = {
       journal: this.journal,
       get chronicle() {
@@ -408,13 +408,13 @@ export class World implements Context, Victims {
     const link = `${from} ${to}`
     this.#cuts.add(link)
     this.agenda.lose(`${from}⇢${to}`)
-    const gen = this.peer(to)?.core.ring?.gen
+    const generation = this.peer(to)?.core.ring?.generation
     this.agenda.later(
       this.dice.between(0, CUT_MS),
       () => `the link ${link} works again`,
       () => {
         this.#cuts.delete(link)
-        if (gen !== undefined) this.peer(to)?.missed(from, gen)
+        if (generation !== undefined) this.peer(to)?.missed(from, generation)
       },
     )
   }

@@ -68,7 +68,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       batchBlocks,
       mode,
       minVolunteers: dice.between(1, 2),
-      exchange: dice.pick(['ring', 'ring', 'butterfly'] as const) ?? 'ring',
+      exchange: dice.pick(['ring', 'ring', 'direct'] as const) ?? 'ring',
     },
     timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3 },
     seats: dice.between(2, 4),

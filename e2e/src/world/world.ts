@@ -7,7 +7,7 @@ import { type Sha256, type StepRecord, type VersionRef } from '@starling-grid/pr
 import { type Counts, noCounts } from '../simulation/counts.ts'
 import { Dice } from '../simulation/dice.ts'
 import { checkReplay } from '../simulation/invariants.ts'
-import { Chronicle } from '../simulation/journal.ts'
+import { Oracle } from '../simulation/journal.ts'
 import type { Replica } from '../simulation/replica.ts'
 import { type Violation, Violations } from '../simulation/violations.ts'
 import { CoordinatorProcess, Disk } from './coordinator-process.ts'
@@ -58,7 +58,7 @@ export class World {
   readonly disk: Disk
   readonly counts = noCounts()
   readonly faults: GridFault[] = []
-  readonly #chronicle: Chronicle
+  readonly #chronicle: Oracle
   readonly #outside = this.time.process()
   readonly #volunteers = new Map<number, VolunteerProcess>()
   /** generation and version → its id */
@@ -74,7 +74,7 @@ export class World {
     this.disk = new Disk(scenario.diskMs)
     this.air = new Air(dice, (a, b) => this.coordinator?.mayTalk(a, b) ?? false)
     const config = { blocks: scenario.shape.blocks, epochs: scenario.shape.epochs, mode: scenario.shape.mode }
-    this.#chronicle = new Chronicle(
+    this.#chronicle = new Oracle(
       { ...config, genesis: genesisOf(this.job) },
       {
         history: this.ledger,
@@ -153,11 +153,11 @@ export class World {
   }
 
   /** I2: members of one generation that hold the same step hold the same version. */
-  agree({ name }: VolunteerProcess, { gen, v }: StepRecord, version: VersionRef): void {
-    const known = this.#made.get(`${gen} ${v}`)
-    this.#made.set(`${gen} ${v}`, version)
+  agree({ name }: VolunteerProcess, { generation, v }: StepRecord, version: VersionRef): void {
+    const known = this.#made.get(`${generation} ${v}`)
+    this.#made.set(`${generation} ${v}`, version)
     if (known !== undefined && known.id !== version.id)
-      this.violations.report('I2', `${name} makes another version ${v} in generation ${gen} than others`)
+      this.violations.report('I2', `${name} makes another version ${v} in generation ${generation} than others`)
   }
 
   #durable(rows: readonly JournalRow[]): void {

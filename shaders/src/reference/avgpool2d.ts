@@ -7,12 +7,12 @@ import { forEachWindow } from './pool2d.ts'
 type Operands<K extends 'forward' | 'backward'> = KernelOperands<`avgpool2d.${K}`, Float32Array>
 
 export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Operands<'forward'>): void {
-  const share = 1 / (dims.kernel * dims.kernel)
+  const scale = 1 / (dims.kernel * dims.kernel)
   forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {
     let sum = 0
     for (let row = rows.first; row < rows.end; row++)
       for (let column = columns.first; column < columns.end; column++) sum += x[plane + row * dims.width + column] ?? 0
-    y[output] = sum * share
+    y[output] = sum * scale
   })
 }
 
@@ -21,10 +21,10 @@ export function avgpool2dBackward(
   samples: number,
   { dy, activated, dx }: Operands<'backward'>,
 ): void {
-  const share = 1 / (dims.kernel * dims.kernel)
+  const scale = 1 / (dims.kernel * dims.kernel)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
   forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {
-    const d = (dy[output] ?? 0) * share
+    const d = (dy[output] ?? 0) * scale
     for (let row = rows.first; row < rows.end; row++)
       for (let column = columns.first; column < columns.end; column++) {
         const cell = plane + row * dims.width + column

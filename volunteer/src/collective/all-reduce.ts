@@ -71,7 +71,7 @@ function inChunks<T extends Numbers>(
     length: into.length,
     codecs: codecsOf(encoding, algorithm, into),
     segment: cut(into),
-    lost: feedback?.next,
+    residual: feedback?.next,
   } as const
   return runner.run(task, options, ticket)
 }

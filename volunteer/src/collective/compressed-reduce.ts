@@ -7,10 +7,10 @@ import { type PowerSgdEncoding, type TopKEncoding, withResidual } from './encodi
 /** Each rank gets the k largest of every rank and adds them in the order of the ranks. `gather` is called at once. */
 export async function topKAllReduce(
   values: Float32Array,
-  { share, feedback }: TopKEncoding,
+  { fraction, feedback }: TopKEncoding,
   gather: (bytes: Uint8Array) => Promise<Uint8Array>,
 ): Promise<Float32Array> {
-  const k = topKCount(values.length, share)
+  const k = topKCount(values.length, fraction)
   const { next } = feedback
   withResidual(values, feedback.residual, next)
   const own = encodeTopK(next, k)

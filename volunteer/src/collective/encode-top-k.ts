@@ -9,8 +9,8 @@ const HALF_BITS = 16
 const HALVES = 1 << HALF_BITS
 
 /** How many of `length` numbers a share of them is: at least one. */
-export function topKCount(length: number, share: number): number {
-  return Math.min(length, Math.max(1, Math.round(length * share)))
+export function topKCount(length: number, fraction: number): number {
+  return Math.min(length, Math.max(1, Math.round(length * fraction)))
 }
 
 /** values (n) → bytes (8k) */

@@ -25,7 +25,7 @@ export type ChunkEncoding =
 export interface TopKEncoding {
   readonly type: 'top-k'
   /** of the numbers, 0.001 to 0.1 are usual */
-  readonly share: number
+  readonly fraction: number
   readonly feedback: Feedback
 }
 
@@ -100,7 +100,7 @@ export function encodedBytes(encoding: Encoding, length: number): number {
     case 'int8':
       return int8Codec().bytes(length)
     case 'top-k':
-      return 8 * topKCount(length, encoding.share)
+      return 8 * topKCount(length, encoding.fraction)
     case 'power-sgd':
       return 4 * (encoding.state.q.length + leftLength(encoding.shape))
     default:
@@ -114,8 +114,8 @@ export function requireEncodable(encoding: Encoding, op: ReduceOp, values: Numbe
   if (!(values instanceof Float32Array)) throw new GridError('unsupported', `${encoding.type} encodes floats only`)
   if (op !== 'sum' && op !== 'mean')
     throw new GridError('unsupported', `${encoding.type} serves sums and means, not ${op}`)
-  if (encoding.type === 'top-k' && !(encoding.share > 0 && encoding.share <= 1))
-    throw new GridError('usage', `a share is above 0 and at most 1, got ${encoding.share}`)
+  if (encoding.type === 'top-k' && !(encoding.fraction > 0 && encoding.fraction <= 1))
+    throw new GridError('usage', `a fraction is above 0 and at most 1, got ${encoding.fraction}`)
   if (encoding.type === 'power-sgd') requireShape(encoding.shape, values.length)
   for (const residual of residualsOf(encoding))
     if (residual.length !== values.length)

@@ -30,7 +30,7 @@ export interface ExchangeOptions {
   readonly final: Codec
   readonly op: ReduceOp
   /** receives, at each number's place, what encoding lost of it */
-  readonly lost?: Float32Array | undefined
+  readonly residual?: Float32Array | undefined
   /** a send that one other rank waits for, not an operation of the whole group */
   readonly pair?: boolean
 }
@@ -234,7 +234,7 @@ export class Exchange {
     const bytes = codec.encode(chunk.values)
     if (codec.lossless) return bytes
     const kept = codec.decode(bytes, chunk.values.length)
-    this.#noteLost(chunk, kept)
+    this.#noteResidual(chunk, kept)
     if (step.effect === 'add') return bytes
     // Who completed the sum goes on with what the others will decode.
     chunk.values.set(kept)
@@ -242,13 +242,13 @@ export class Exchange {
     return bytes
   }
 
-  #noteLost({ start, values }: Chunk, kept: Movable): void {
-    const { lost } = this.#options
-    if (lost === undefined) return
+  #noteResidual({ start, values }: Chunk, kept: Movable): void {
+    const { residual } = this.#options
+    if (residual === undefined) return
     for (let i = 0; i < values.length; i++) {
       const difference = (values[i] ?? 0) - (kept[i] ?? 0)
       // What is not finite is not carried over: it would never go away again.
-      lost[start + i] = difference - difference === 0 ? difference : 0
+      residual[start + i] = difference - difference === 0 ? difference : 0
     }
   }
 

@@ -40,7 +40,7 @@ export interface Task {
   readonly codecs: Codecs
   /** segment `index` of `segments` */
   readonly segment: (index: number, segments: number) => Segment
-  readonly lost?: Float32Array | undefined
+  readonly residual?: Float32Array | undefined
 }
 
 export class GroupRunner {
@@ -98,7 +98,7 @@ export class GroupRunner {
   }
 
   run(task: Task, options: CallOptions, ticket = this.ticket()): Promise<void> {
-    const { collective, algorithm, root = 0, op = 'sum', length, codecs, segment, lost } = task
+    const { collective, algorithm, root = 0, op = 'sum', length, codecs, segment, residual } = task
     const steps = this.#stepsOf(collective, algorithm, root)
     const agreed = [collective, algorithm, root, op, length, codecs.partial.name, codecs.final.name].join(' ')
     const exchange = new Exchange({
@@ -107,7 +107,7 @@ export class GroupRunner {
       segment: (index) => segment(index, steps.length),
       ...codecs,
       op,
-      lost,
+      residual,
     })
     return this.#start(collective, exchange, { ticket, options })
   }

@@ -34,7 +34,7 @@ interface Refusal {
 }
 
 /** How a link comes about: by our dial, by theirs, or by both through the coordinator (R18). */
-export type LinkWay = 'dial' | 'await' | 'relay'
+export type LinkRoute = 'dial' | 'await' | 'relay'
 
 /** Links to members; a few more than a ring has, since neighbours change. */
 const MAX_LINKS = 2 * MAX_RING_MEMBERS
@@ -115,7 +115,7 @@ export class LinkSet {
    * Resolves when a link to `member` is open on the wanted way; frames take that way from here on.
    * @throws GridError 'link-timeout', or the signal's reason
    */
-  async ensure(member: MemberId, way: LinkWay, signal: AbortSignal): Promise<void> {
+  async ensure(member: MemberId, way: LinkRoute, signal: AbortSignal): Promise<void> {
     if (way === 'relay') this.#relayed.add(member)
     else this.#relayed.delete(member)
     if (this.has(member)) return

@@ -1,5 +1,5 @@
 // Runs of floats as a member of the ring puts them on the wire, and what encoding loses of them: that stays with the
-// member and joins its next share (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a
+// member and joins its next contribution (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a
 // ring of two or more every member encodes every float of a step exactly once, so one residual a float is enough. Knows
 // nothing of hops and frames.
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
@@ -49,13 +49,13 @@ export class RingCodec {
    * encoding it is a view of `values`, and nothing is lost.
    * @throws GridError 'gradient-not-finite' when the encoding cannot hold them
    */
-  encode(values: Float32Array, lost: Float32Array | undefined, keep: boolean): Uint8Array {
+  encode(values: Float32Array, residual: Float32Array | undefined, keep: boolean): Uint8Array {
     const bytes = this.#codec.encode(values)
     if (this.#codec.lossless) return bytes
     const seen = this.#scratch(values.length)
     this.decode(bytes, seen)
     if (!allFinite(seen)) throw this.#notFinite()
-    if (lost !== undefined) for (let i = 0; i < seen.length; i++) lost[i] = (values[i] ?? 0) - (seen[i] ?? 0)
+    if (residual !== undefined) for (let i = 0; i < seen.length; i++) residual[i] = (values[i] ?? 0) - (seen[i] ?? 0)
     if (keep) values.set(seen)
     return bytes
   }

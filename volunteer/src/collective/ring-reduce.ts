@@ -14,7 +14,7 @@ import {
   ownSegment,
   partialHop,
   reducedHop,
-  type RingPosition,
+  type World,
 } from './schedule.ts'
 import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
 import { StepSumBuilder } from './step-sum.ts'
@@ -33,13 +33,13 @@ const CHUNK = {
 
 /** @example for (const frame of reduce.contribute(gradient, manifest)) await link.send(packFrame(frame)) */
 export class RingReduce {
-  readonly #position: RingPosition
+  readonly #world: World
   readonly #sum: StepSumBuilder
   readonly #states: Uint8Array
 
   constructor(options: RingReduceOptions) {
-    this.#position = options.position
-    this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options.position, chunks))
+    this.#world = options.world
+    this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options.world, chunks))
     this.#states = new Uint8Array(this.#sum.chunks.all.length)
   }
 
@@ -54,7 +54,7 @@ export class RingReduce {
 
   /** Places from which frames are to come. */
   get waitsFor(): number[] {
-    const { index, size } = this.#position
+    const { rank: index, size } = this.#world
     const { received, expected } = this.progress
     return received < expected ? [(index + size - 1) % size] : []
   }
@@ -70,7 +70,7 @@ export class RingReduce {
   }
 
   /**
-   * Adds this member's share of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the
+   * Adds this member's contribution of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the
    * bucket's run is final. `feedback`: read, and its `next` written, of encodings that lose something; the same for all
    * buckets of a step. `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of floats.
    * Returns what the successor gets, in order; the rest is as with `contribute`.
@@ -84,14 +84,14 @@ export class RingReduce {
     const { own, chunks } = this.#sum
     const range = own.put(bucket, gradient, feedback)
     const payloads = encoded.values()
-    if (this.#position.size > 1) return chunks.of(bucket).flatMap((chunk) => this.#contributeChunk(chunk, payloads))
+    if (this.#world.size > 1) return chunks.of(bucket).flatMap((chunk) => this.#contributeChunk(chunk, payloads))
     this.#sum.values.set(own.values.subarray(range.start, range.end), range.start)
-    own.lost?.fill(0, range.start, range.end) // alone, nothing is encoded
+    own.residual?.fill(0, range.start, range.end) // alone, nothing is encoded
     return []
   }
 
   /**
-   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames'
+   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the frames'
    * payloads until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
    * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
    * 'message-too-large' (the manifest); the reduce is over then
@@ -100,7 +100,7 @@ export class RingReduce {
     const left = (): Frame[] =>
       this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
     const [own, frames] = this.#sum.contribute(manifest, left)
-    return this.#position.size === 1 ? [] : [own, ...frames]
+    return this.#world.size === 1 ? [] : [own, ...frames]
   }
 
   /**
@@ -123,7 +123,7 @@ export class RingReduce {
   }
 
   #contributeChunk(chunk: Chunk, encoded: Iterator<Uint8Array, undefined>): Frame[] {
-    if (chunk.segment !== ownSegment(this.#position))
+    if (chunk.segment !== ownSegment(this.#world))
       return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
     this.#states[chunk.index] = CHUNK.forwarded
     const { value } = encoded.next()
@@ -140,7 +140,7 @@ export class RingReduce {
     return added
   }
 
-  /** Adds this member's share to the received partial sum and forwards it. */
+  /** Adds this member's contribution to the received partial sum and forwards it. */
   #add(chunk: Chunk): Frame {
     const sum = this.#sum.in(chunk)
     combine('sum', sum, this.#sum.ownIn(chunk))
@@ -149,21 +149,21 @@ export class RingReduce {
         'gradient-not-finite',
         `the sum overflowed to NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`,
       )
-    const completed = chunk.segment === completedSegment(this.#position)
+    const completed = chunk.segment === completedSegment(this.#world)
     const payload = this.#sum.travelling(chunk, completed)
     this.#states[chunk.index] = completed ? CHUNK.whole : CHUNK.forwarded
     return completed
       ? this.#chunkFrame('reduced', 0, chunk, payload)
-      : this.#chunkFrame('partial', partialHop(this.#position, chunk.segment) + 1, chunk, payload)
+      : this.#chunkFrame('partial', partialHop(this.#world, chunk.segment) + 1, chunk, payload)
   }
 
   #acceptReduced(frame: Frame): Frame[] {
     const chunk = this.#chunkOf(frame, reducedHop)
     const state = this.#states[chunk.index]
     if (state === CHUNK.whole) return []
-    // Our share has not left yet, so no honest member has this sum: it is made up.
+    // Our contribution has not left yet, so no honest member has this sum: it is made up.
     if (state !== CHUNK.forwarded)
-      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
+      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our contribution was in it`)
     this.#sum.decode(frame, this.#sum.in(chunk))
     this.#states[chunk.index] = CHUNK.whole
     this.#sum.came()
@@ -173,22 +173,20 @@ export class RingReduce {
   #acceptManifest(frame: Frame): Frame[] {
     const author = frame.bucket
     const isDue =
-      author < this.#position.size &&
-      frame.hop < hops(this.#position) &&
-      frame.hop === manifestHop(this.#position, author)
+      author < this.#world.size && frame.hop < hops(this.#world) && frame.hop === manifestHop(this.#world, author)
     if (!isDue || frame.offset !== 0) throw malformed(frame, `no manifest of member ${author} comes here at this hop`)
     return this.#sum.takeManifest(author, frame) ? this.#goesOn(frame) : []
   }
 
   /** What every member gets, as the same bytes: on to the successor, unless it made the whole way. */
   #goesOn(frame: Frame): Frame[] {
-    return frame.hop + 1 === hops(this.#position) ? [] : [{ ...frame, hop: frame.hop + 1 }]
+    return frame.hop + 1 === hops(this.#world) ? [] : [{ ...frame, hop: frame.hop + 1 }]
   }
 
   /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
-  #chunkOf(frame: Frame, hopOf: (position: RingPosition, segment: number) => number): Chunk {
+  #chunkOf(frame: Frame, hopOf: (world: World, segment: number) => number): Chunk {
     const chunk = this.#sum.chunkOf(frame)
-    if (frame.hop >= hops(this.#position) || frame.hop !== hopOf(this.#position, chunk.segment))
+    if (frame.hop >= hops(this.#world) || frame.hop !== hopOf(this.#world, chunk.segment))
       throw malformed(frame, 'this segment does not come here at this hop')
     return chunk
   }
@@ -202,10 +200,10 @@ export class RingReduce {
  * The manifests of the other members; partial sums of all segments but this member's; sums of all but that which is
  * completed here.
  */
-function framesToCome(position: RingPosition, chunks: readonly Chunk[]): number {
-  if (position.size === 1) return 0
-  let frames = hops(position)
+function framesToCome(world: World, chunks: readonly Chunk[]): number {
+  if (world.size === 1) return 0
+  let frames = hops(world)
   for (const { segment } of chunks)
-    frames += Number(segment !== ownSegment(position)) + Number(segment !== completedSegment(position))
+    frames += Number(segment !== ownSegment(world)) + Number(segment !== completedSegment(world))
   return frames
 }

@@ -12,7 +12,7 @@ export const FAR_OUTSIDE = 1000
 const LEAST_OTHERS = 2
 
 export interface Slices {
-  /** by place */
+  /** by rank */
   readonly norms: readonly number[]
   /** of the samples that each member has, in proportion */
   readonly weights: readonly number[]
@@ -22,17 +22,17 @@ export interface Slices {
   harmless(): number
 }
 
-/** The place whose slice is far outside, and how many times the others' median it is. */
+/** The rank whose slice is far outside, and how many times the others' median it is. */
 export function farOutside({
   norms,
   weights,
   self,
   harmless,
-}: Slices): { readonly place: number; readonly times: number } | undefined {
-  let worst: { readonly place: number; readonly times: number } | undefined
-  for (const [place, norm] of norms.entries()) {
-    const times = place === self ? 0 : norm / usualFor(place, norms, weights)
-    if (times > FAR_OUTSIDE && times > (worst?.times ?? 0) && norm > harmless()) worst = { place, times }
+}: Slices): { readonly rank: number; readonly times: number } | undefined {
+  let worst: { readonly rank: number; readonly times: number } | undefined
+  for (const [rank, norm] of norms.entries()) {
+    const times = rank === self ? 0 : norm / usualFor(rank, norms, weights)
+    if (times > FAR_OUTSIDE && times > (worst?.times ?? 0) && norm > harmless()) worst = { rank, times }
   }
   return worst
 }
@@ -41,9 +41,9 @@ export function farOutside({
  * What the others' norms let expect of one member; infinity where they are too few to say. Zeros say nothing: rows of a
  * table are often touched by one alone.
  */
-export function usualFor(place: number, norms: readonly number[], weights: readonly number[]): number {
+export function usualFor(rank: number, norms: readonly number[], weights: readonly number[]): number {
   const expected = norms.flatMap((norm, i) =>
-    i === place || norm === 0 ? [] : [norm * growth((weights[place] ?? 0) / (weights[i] ?? 0))],
+    i === rank || norm === 0 ? [] : [norm * growth((weights[rank] ?? 0) / (weights[i] ?? 0))],
   )
   if (expected.length < LEAST_OTHERS) return Number.POSITIVE_INFINITY
   return expected.sort((a, b) => a - b)[expected.length >> 1] ?? Number.POSITIVE_INFINITY

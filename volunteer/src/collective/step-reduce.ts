@@ -1,4 +1,4 @@
-// What the reduces of a step have in common, whichever way their frames take (ring-reduce.ts, butterfly-reduce.ts):
+// What the reduces of a step have in common, whichever way their frames take (ring-reduce.ts, direct-reduce.ts):
 // what they are told, what a member puts in, and which frames fit nowhere. Independent of which member sends to which.
 import {
   type Frame,
@@ -10,14 +10,14 @@ import {
 import { allFinite, type FloatRange } from '../floats.ts'
 import { type Feedback, withResidual } from './encoding.ts'
 import type { RingCodec } from './ring-codec.ts'
-import type { Chunk, RingPosition } from './schedule.ts'
+import type { Chunk, World } from './schedule.ts'
 
 export const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
 
 export interface StepReduceOptions {
   readonly generation: number
   readonly step: number
-  readonly position: RingPosition
+  readonly world: World
   /** floats of the vector, equal on all members */
   readonly length: number
   /** payload bytes of one frame */
@@ -39,14 +39,14 @@ export interface ReduceProgress {
   readonly expected: number
 }
 
-/** A step's sum when it is whole: equal bytes on all members, and their manifests in the order of their places. */
+/** A step's sum when it is whole: equal bytes on all members, and their manifests in the order of their ranks. */
 export interface StepSum {
   readonly sum: Float32Array
   readonly manifests: readonly Manifest[]
 }
 
-/** The buckets of its share that a member has put in, each once. */
-export class OwnShare {
+/** The buckets of its contribution that a member has put in, each once. */
+export class OwnContribution {
   readonly #buckets: readonly FloatRange[]
   readonly #length: number
   /** nothing is ever lost: residuals have no meaning */
@@ -81,12 +81,12 @@ export class OwnShare {
 
   /** The gradient, and what was lost of earlier ones; only the buckets that are in. */
   get values(): Float32Array {
-    if (this.#values === undefined) throw new Error("internal: no bucket of this member's share is in")
+    if (this.#values === undefined) throw new Error("internal: no bucket of this member's contribution is in")
     return this.#values
   }
 
   /** Where what encoding loses of this step is written. */
-  get lost(): Float32Array | undefined {
+  get residual(): Float32Array | undefined {
     return this.#feedback?.next
   }
 
@@ -100,7 +100,7 @@ export class OwnShare {
       throw new GridError('gradient-not-finite', 'the gradient of this member holds NaN or infinity')
     this.#contributed[bucket] = true
     if (!this.#lossless) this.#feedback = feedback
-    this.#values = withLost(gradient, this.#feedback, range)
+    this.#values = addResidual(gradient, this.#feedback, range)
     return range
   }
 
@@ -109,13 +109,13 @@ export class OwnShare {
    */
   putEncoded({ start, floats }: Chunk, bytes: Uint8Array, codec: RingCodec): Uint8Array {
     codec.requireFinite(bytes, floats)
-    this.lost?.fill(0, start, start + floats)
+    this.residual?.fill(0, start, start + floats)
     return bytes
   }
 }
 
 /** Gradient + residual, in the memory where what is lost of it will stand. */
-function withLost(gradient: Float32Array, feedback: Feedback | undefined, { start, end }: FloatRange): Float32Array {
+function addResidual(gradient: Float32Array, feedback: Feedback | undefined, { start, end }: FloatRange): Float32Array {
   if (feedback === undefined) return gradient
   withResidual(
     gradient.subarray(start, end),
@@ -126,7 +126,7 @@ function withLost(gradient: Float32Array, feedback: Feedback | undefined, { star
 }
 
 export function checkOptions({
-  position: { index, size },
+  world: { rank: index, size },
   length,
   chunkBytes = FLOAT_BYTES,
   buckets,

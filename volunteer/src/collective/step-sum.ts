@@ -1,6 +1,6 @@
 // The sum of one step while it is built, whichever way its frames take: the chunks, what a member puts in, what has
 // come, how chunks and manifests become frames and back, with every check that does not depend on the way. Ring and
-// butterfly add which frame goes where (ring-reduce.ts, butterfly-reduce.ts); nothing here knows of hops.
+// direct exchange add which frame goes where (ring-reduce.ts, direct-reduce.ts); nothing here knows of hops.
 import { FRAME_PAYLOAD_BYTES, type Frame, type FrameType, GridError, type Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import { decodeManifest, encodeManifest } from './manifest.ts'
@@ -9,7 +9,7 @@ import { BUCKET_FLOATS, type Chunk, ChunkMap, evenBuckets } from './schedule.ts'
 import {
   checkOptions,
   malformed,
-  OwnShare,
+  OwnContribution,
   type ReduceProgress,
   type StepReduceOptions,
   type StepSum,
@@ -18,7 +18,7 @@ import {
 
 export class StepSumBuilder implements StepSum {
   readonly chunks: ChunkMap
-  readonly own: OwnShare
+  readonly own: OwnContribution
   /** where the sum is built: sums that are not whole yet are seen here and nowhere else */
   readonly values: Float32Array
   readonly #options: StepReduceOptions
@@ -26,13 +26,13 @@ export class StepSumBuilder implements StepSum {
   readonly #manifests: (Manifest | undefined)[]
   readonly #expected: number
   #received = 0
-  /** this member's manifest is in, and with it the whole share */
+  /** this member's manifest is in, and with it the whole contribution */
   #complete = false
 
   /** `expected`: frames that come from others in the whole step, given all chunks. */
   constructor(options: StepReduceOptions, expected: (chunks: readonly Chunk[]) => number) {
     const {
-      position: { size },
+      world: { size },
       length,
       buckets = evenBuckets(length, BUCKET_FLOATS),
       chunkBytes = FRAME_PAYLOAD_BYTES,
@@ -41,7 +41,7 @@ export class StepSumBuilder implements StepSum {
     checkOptions({ ...options, buckets })
     this.#options = options
     this.#codec = new RingCodec(encoding)
-    this.own = new OwnShare({ buckets, length, lossless: this.#codec.lossless })
+    this.own = new OwnContribution({ buckets, length, lossless: this.#codec.lossless })
     this.chunks = new ChunkMap({ buckets, size, chunkFloats: this.#codec.chunkFloats(chunkBytes) })
     this.values = options.into ?? new Float32Array(length)
     this.#manifests = new Array<undefined>(size)
@@ -73,7 +73,7 @@ export class StepSumBuilder implements StepSum {
    * @throws GridError 'message-malformed' or 'message-too-large' (the manifest), or what `rest` throws
    */
   contribute<T>(manifest: Manifest, rest: () => T): readonly [own: Frame, frames: T] {
-    const { index } = this.#options.position
+    const { rank: index } = this.#options.world
     if (this.#complete) throw new Error('internal: a member contributes once')
     const own = this.frame('manifest', { bucket: index, hop: 0, offset: 0, payload: encodeManifest(manifest) })
     const frames = rest()
@@ -128,7 +128,7 @@ export class StepSumBuilder implements StepSum {
   }
 
   /**
-   * This member's share of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError
+   * This member's contribution of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError
    * 'gradient-not-finite'
    */
   leaving(chunk: Chunk, encoded: Uint8Array | undefined): Uint8Array {
@@ -150,7 +150,7 @@ export class StepSumBuilder implements StepSum {
     return this.values.subarray(start, start + floats)
   }
 
-  /** This member's share of a chunk, when its bucket is in. */
+  /** This member's contribution of a chunk, when its bucket is in. */
   ownIn({ start, floats }: Chunk): Float32Array {
     return this.own.values.subarray(start, start + floats)
   }
@@ -162,7 +162,7 @@ export class StepSumBuilder implements StepSum {
   #encode({ start, floats }: Chunk, values: Float32Array, complete: boolean): Uint8Array {
     return this.#codec.encode(
       values.subarray(start, start + floats),
-      this.own.lost?.subarray(start, start + floats),
+      this.own.residual?.subarray(start, start + floats),
       complete,
     )
   }

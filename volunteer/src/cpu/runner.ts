@@ -38,7 +38,7 @@ export class ReferenceRunner implements GraphRunner {
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {
-    this.enqueue(() => this.#breathe())
+    this.enqueue(() => this.#yieldToEventLoop())
     return this.enqueue(() => this.runNow(request))
   }
 
@@ -71,7 +71,7 @@ export class ReferenceRunner implements GraphRunner {
       for (const call of calls.slice(cuts[index - 1] ?? 0, cuts[index])) this.runCall(call, samples)
       gradientInto?.set(this.gradient.subarray(start, end), start)
       early?.onFinal(index)
-      await this.#breathe()
+      await this.#yieldToEventLoop()
     }
     for (const call of calls.slice(cuts.at(-1) ?? 0)) this.runCall(call, samples)
     if (ranges.length === 0) gradientInto?.set(this.gradient)
@@ -86,7 +86,7 @@ export class ReferenceRunner implements GraphRunner {
   }
 
   /** Lets timers and sockets of this thread have their turn. */
-  #breathe(): Promise<void> {
+  #yieldToEventLoop(): Promise<void> {
     return this.clock.sleep(0)
   }
 

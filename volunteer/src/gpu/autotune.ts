@@ -11,7 +11,7 @@ import {
   type KernelCall,
 } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
-import { firstGuess, shapeKey, type Choose } from '../graph/choice.ts'
+import { defaultVariant, shapeKey, type VariantSelector } from '../graph/choice.ts'
 import { flopsOf } from '../graph/flops.ts'
 import { fuseGraph } from '../graph/fuse.ts'
 import type { Tensor } from '../graph/tensor.ts'
@@ -34,7 +34,7 @@ export interface Trial {
   destroy(): void
 }
 
-export type PrepareTrial = (calls: readonly KernelCall<Tensor>[], choose: Choose) => Promise<Trial>
+export type PrepareTrial = (calls: readonly KernelCall<Tensor>[], choose: VariantSelector) => Promise<Trial>
 
 export interface TuneRequest {
   readonly graph: Graph
@@ -57,7 +57,7 @@ const HOPELESS = 1.5
 export async function tune(
   { budgetMs, cache, say = () => undefined }: TuningOptions,
   request: TuneRequest,
-): Promise<Choose> {
+): Promise<VariantSelector> {
   const { traits, capacity } = request
   const calls = tunableCalls(request)
   const name = await cacheName(calls, request)
@@ -116,8 +116,8 @@ async function bestOf(trial: Trial, best: number): Promise<number> {
   return ms
 }
 
-function chooseFrom(table: TuningTable, traits: AdapterTraits, capacity: number): Choose {
-  const otherwise = firstGuess(traits)
+function chooseFrom(table: TuningTable, traits: AdapterTraits, capacity: number): VariantSelector {
+  const otherwise = defaultVariant(traits)
   return (call, samples) => {
     const measured = samples === capacity ? table.get(shapeKey(call, samples)) : undefined
     const candidate =

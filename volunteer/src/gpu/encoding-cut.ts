@@ -2,9 +2,9 @@
 // encode.wgsl reads, and where the bytes of each run come to lie. Pure.
 
 import { ENCODE_BLOCK, ENCODE_TABLE_WORDS } from '@starling-grid/shaders'
-import type { EncodeOrder } from '../graph/executor.ts'
+import type { EncodeRequest } from '../graph/executor.ts'
 
-export type LossyEncoding = EncodeOrder['encoding']
+export type LossyEncoding = EncodeRequest['encoding']
 
 /** Encoded bytes of one run, in the words that are read back. */
 export interface EncodedRun {

@@ -2,7 +2,7 @@
 
 import type { ModelSpec } from '@starling-grid/model'
 import { buildGraph } from '../graph/build.ts'
-import type { Choose } from '../graph/choice.ts'
+import type { VariantSelector } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import type { Precision } from '../graph/half.ts'
@@ -31,7 +31,7 @@ export interface GpuExecutorOptions {
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
   /** which variant of a kernel runs; absent: the first guess for the adapter */
-  readonly choose?: Choose
+  readonly choose?: VariantSelector
   /** measure variants first, unless `choose` says which to use */
   readonly tuning?: TuningOptions
 }

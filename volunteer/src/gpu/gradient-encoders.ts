@@ -3,7 +3,7 @@
 // none.
 
 import { systemClock } from '@starling-grid/protocol'
-import type { EncodeOrder } from '../graph/executor.ts'
+import type { EncodeRequest } from '../graph/executor.ts'
 import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
 import { encodingCut } from './encoding-cut.ts'
 import { MAP_READ_MODE } from './flags.ts'
@@ -22,12 +22,12 @@ export interface GradientEncodersParts {
 }
 
 interface Made {
-  readonly encoding: EncodeOrder['encoding']
-  readonly runs: EncodeOrder['runs']
+  readonly encoding: EncodeRequest['encoding']
+  readonly runs: EncodeRequest['runs']
   readonly owner: BufferOwner
   /** of each range; undefined where it has no runs */
   readonly encoders: readonly (RunEncoder | undefined)[]
-  losses: number | undefined
+  residualEpoch: number | undefined
 }
 
 export interface ReadyEncoder {
@@ -46,13 +46,13 @@ export class GradientEncoders {
   }
 
   /** Encoders of the order's ranges, with the losses that it names. Undefined: it does not pay on this adapter. */
-  async ready(order: EncodeOrder): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
+  async ready(order: EncodeRequest): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
     const made = await this.#madeFor(order)
     if (made === undefined) return void this.destroy()
-    const isNext = made.losses !== undefined && order.losses === made.losses + 1
+    const isNext = made.residualEpoch !== undefined && order.residualEpoch === made.residualEpoch + 1
     if (isNext) for (const encoder of made.encoders) encoder?.swap()
-    const forgets = !isNext && order.losses !== made.losses
-    made.losses = order.losses
+    const forgets = !isNext && order.residualEpoch !== made.residualEpoch
+    made.residualEpoch = order.residualEpoch
     return made.encoders.map((encoder) => encoder && { encoder, forgets })
   }
 
@@ -67,7 +67,7 @@ export class GradientEncoders {
   }
 
   /** Undefined: the CPU does it, now and later. */
-  async #madeFor(order: EncodeOrder): Promise<Made | undefined> {
+  async #madeFor(order: EncodeRequest): Promise<Made | undefined> {
     if (this.#pays === false) return undefined
     try {
       const made = this.#fits(order) ?? (await this.#make(order))
@@ -83,11 +83,11 @@ export class GradientEncoders {
     }
   }
 
-  #fits({ encoding, runs }: EncodeOrder): Made | undefined {
+  #fits({ encoding, runs }: EncodeRequest): Made | undefined {
     return this.#made?.encoding === encoding && this.#made.runs === runs ? this.#made : undefined
   }
 
-  async #make({ encoding, runs }: EncodeOrder): Promise<Made> {
+  async #make({ encoding, runs }: EncodeRequest): Promise<Made> {
     this.destroy()
     const owner = new BufferOwner(this.#parts.device)
     const make = (lengths: readonly number[]) =>
@@ -98,11 +98,11 @@ export class GradientEncoders {
       owner.destroy()
       throw error
     })
-    this.#made = { encoding, runs, owner, encoders, losses: undefined }
+    this.#made = { encoding, runs, owner, encoders, residualEpoch: undefined }
     return this.#made
   }
 
-  async #measure({ encoders }: Made, { cpuMsPerMillion, encoding }: EncodeOrder): Promise<boolean> {
+  async #measure({ encoders }: Made, { cpuMsPerMillion, encoding }: EncodeRequest): Promise<boolean> {
     const [largest] = encoders.filter((encoder) => encoder !== undefined).sort((a, b) => b.cut.floats - a.cut.floats)
     if (largest === undefined) return false
     const owner = new BufferOwner(this.#parts.device)

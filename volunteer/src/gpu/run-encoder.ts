@@ -34,7 +34,7 @@ interface Buffers {
   readonly table: GPUBuffer
   readonly x: GPUBuffer
   readonly words: GPUBuffer
-  readonly losses: readonly [GPUBuffer, GPUBuffer]
+  readonly residuals: readonly [GPUBuffer, GPUBuffer]
   readonly parts: GPUBuffer | undefined
 }
 
@@ -99,7 +99,7 @@ export class RunEncoder {
 
   /** Nothing was lost so far. */
   forget(encoder: GPUCommandEncoder): void {
-    encoder.clearBuffer(this.#buffers.losses[this.#way])
+    encoder.clearBuffer(this.#buffers.residuals[this.#way])
   }
 
   record(encoder: GPUCommandEncoder): void {
@@ -129,7 +129,7 @@ function createBuffers(owner: BufferOwner, passes: readonly Pass[]): Buffers {
     table: make('table'),
     x: make('x'),
     words: make('words'),
-    losses: [make('residual'), make('next')],
+    residuals: [make('residual'), make('next')],
     parts: bindings.has('parts') ? make('parts') : undefined,
   }
 }
@@ -148,14 +148,14 @@ function createStep(
   compiled: CompiledPass | undefined,
 ): Step {
   if (!compiled) throw new Error('internal: a pass without a pipeline')
-  const { table, x, words, losses, parts } = buffers
+  const { table, x, words, residuals, parts } = buffers
   const byName = new Map<string, GPUBuffer | undefined>([
     ['table', table],
     ['x', x],
     ['words', words],
     ['parts', parts],
-    ['residual', losses[turned]],
-    ['next', losses[turned === 0 ? 1 : 0]],
+    ['residual', residuals[turned]],
+    ['next', residuals[turned === 0 ? 1 : 0]],
   ])
   const bufferOf = ({ operand }: Binding): GPUBuffer => {
     const buffer = byName.get(operand)

@@ -3,8 +3,8 @@
 
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
-import type { Choose } from '../graph/choice.ts'
-import type { EncodeOrder } from '../graph/executor.ts'
+import type { VariantSelector } from '../graph/choice.ts'
+import type { EncodeRequest } from '../graph/executor.ts'
 import { gather } from '../graph/flat-views.ts'
 import type { Precision } from '../graph/half.ts'
 import { MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
@@ -29,7 +29,7 @@ export interface GpuRunnerOptions {
   /** no GPU stands behind the device; absent: unknown, and taken for one */
   readonly software?: boolean
   /** absent: the first guess for the adapter */
-  readonly choose?: Choose
+  readonly choose?: VariantSelector
   readonly maxMicroBatch?: number
   /** of the device's memory, as its owner allows */
   readonly maxBytes?: number
@@ -215,7 +215,7 @@ export class GpuRunner implements GraphRunner {
   }
 
   /** Few jobs encode: pages load how when one does. */
-  private async encodersFor(order: EncodeOrder): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
+  private async encodersFor(order: EncodeRequest): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
     this.encoders ??= new (await import('./gradient-encoders.ts')).GradientEncoders(this.encoding)
     return this.encoders.ready(order)
   }

@@ -2,13 +2,17 @@
 
 import { type AdapterDescription, systemClock } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
-import type { Choose } from '../graph/choice.ts'
+import type { VariantSelector } from '../graph/choice.ts'
 import { planGraph } from '../graph/plan.ts'
 import { tune, type PrepareTrial, type TuningOptions } from './autotune.ts'
 import { createGpuRunner, DEFAULT_MICRO_BATCH, traitsOf, type GpuRunnerOptions } from './runner.ts'
 
 /** `options`: those of the runner that will use the choice. */
-export function tuneOn(tuning: TuningOptions, adapter: AdapterDescription, options: GpuRunnerOptions): Promise<Choose> {
+export function tuneOn(
+  tuning: TuningOptions,
+  adapter: AdapterDescription,
+  options: GpuRunnerOptions,
+): Promise<VariantSelector> {
   const { device, graph, readText, maxBytes, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
   const traits = traitsOf(device, adapter.software)
   // Shapes hold the number of samples that the adapter has room for.

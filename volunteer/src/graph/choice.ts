@@ -15,10 +15,10 @@ export interface Choice {
 }
 
 /** Asked once per call when a plan is made; the answer holds for the life of the plan. */
-export type Choose = (call: KernelCall<unknown>, capacity: number) => Choice
+export type VariantSelector = (call: KernelCall<unknown>, capacity: number) => Choice
 
 /** The first that suits: variants are listed by what their adapters usually want. */
-export function firstGuess(traits: AdapterTraits): Choose {
+export function defaultVariant(traits: AdapterTraits): VariantSelector {
   const kind = traits.software ? 'software adapters' : 'GPUs'
   return (call, capacity) => {
     const candidates = candidatesFor(call, capacity, traits)
@@ -32,11 +32,11 @@ export function firstGuess(traits: AdapterTraits): Choose {
 }
 
 /** Tests and measurements run a certain variant where a kernel has it: `8×4`, `shared`. */
-export function insistOn(
+export function forceVariant(
   wanted: { readonly family?: KernelFamily; readonly name?: string },
   traits: AdapterTraits,
-): Choose {
-  const otherwise = firstGuess(traits)
+): VariantSelector {
+  const otherwise = defaultVariant(traits)
   return (call, capacity) => {
     const candidate = candidatesFor(call, capacity, traits).find(
       ({ family, name }) => family === (wanted.family ?? family) && name === (wanted.name ?? name),

@@ -2,7 +2,7 @@
 
 import { boundBindings, type Binding, type KernelCall, type KernelName, type Pass } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
-import type { Choice, Choose } from './choice.ts'
+import type { Choice, VariantSelector } from './choice.ts'
 import type { GraphPart } from './runner.ts'
 import type { Tensor } from './tensor.ts'
 
@@ -30,7 +30,7 @@ export interface DraftPass {
  */
 export const PARTS = ['evaluation', 'forward', 'loss', 'backward'] as const
 
-export function draftPasses(graph: Graph, choose: Choose, capacity: number): DraftPass[] {
+export function draftPasses(graph: Graph, choose: VariantSelector, capacity: number): DraftPass[] {
   const parts = PARTS.filter((part) => part !== 'evaluation' || graph.evaluation !== graph.forward)
   return parts.flatMap((part) =>
     graph[part].flatMap((call, index) =>

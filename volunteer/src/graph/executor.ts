@@ -43,7 +43,7 @@ export interface EarlyRanges {
   /** of whole parameters, together all of them, in the order in which backward is expected to finish them */
   readonly ranges: readonly FloatRange[]
   /** Runs that would rather be bytes. An executor that cannot or need not encode ignores it. */
-  readonly encode?: EncodeOrder
+  readonly encode?: EncodeRequest
   /**
    * `into` holds range `index` as it stays. In order, once each. A range that is never told of is final with the
    * result. `encoded`: the bytes of its runs, in order; `into` then has zeros in their place.
@@ -52,7 +52,7 @@ export interface EarlyRanges {
 }
 
 /** Runs of a gradient that are encoded where it was computed, before they are read back (docs/decisions/0009). */
-export interface EncodeOrder {
+export interface EncodeRequest {
   readonly encoding: Exclude<GradientEncoding, 'f32'>
   /** of each early range, in order; the same array as long as the cut stays the same */
   readonly runs: readonly (readonly FloatRange[])[]
@@ -61,7 +61,7 @@ export interface EncodeOrder {
    * order began with (the same number: that step was not committed), the one that it left (one more), or none (any
    * other).
    */
-  readonly losses: number
+  readonly residualEpoch: number
   /** what the same takes on this machine's CPU: an executor that is slower leaves it there */
   readonly cpuMsPerMillion: number
 }

@@ -38,7 +38,7 @@ export interface Explanation {
     /** pooled buffers: values between kernels and their scratch */
     readonly activationBytes: number
     /** the most that lives at one time, which no plan of these calls can go below */
-    readonly leastBytes: number
+    readonly peakLiveBytes: number
     /** the same for the values of the graph alone, without the scratch of kernels */
     readonly leastTensorBytes: number
     /** activationBytes ÷ leastBytes */
@@ -80,9 +80,9 @@ export function explainPlan(
       bytes: sum(({ bytes }) => bytes),
       predictedMs: sum(({ predictedMs }) => predictedMs),
       activationBytes,
-      leastBytes: plan.leastBytes,
+      peakLiveBytes: plan.peakLiveBytes,
       leastTensorBytes: plan.leastTensorBytes,
-      ratio: activationBytes / plan.leastBytes,
+      ratio: activationBytes / plan.peakLiveBytes,
       parameterBytes: 2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
     },
   }

@@ -3,7 +3,7 @@
 // values that meet that way lie in different buffers.
 import { random32 } from '@starling-grid/protocol'
 
-export interface Life {
+export interface LiveRange {
   readonly bytes: number
   /** index of the first pass that uses the value, −1 when it is there before the first */
   readonly first: number
@@ -32,7 +32,7 @@ export interface MemoryOptions {
 /** WebGPU binds storage buffers at multiples of this on every adapter. */
 const ALIGNMENT_BYTES = 256
 
-interface Placed extends Life {
+interface Placed extends LiveRange {
   readonly index: number
   readonly byteOffset: number
 }
@@ -52,7 +52,7 @@ const SEARCH_PLACINGS = 2000
 const SEARCH_SEED = 1
 
 /** Which values come first; of equal ones the larger. None is best for all models. */
-const ORDERS: readonly ((life: Life) => number)[] = [
+const ORDERS: readonly ((life: LiveRange) => number)[] = [
   ({ bytes }) => -bytes,
   ({ first, last }) => first - last,
   ({ last }) => -last,
@@ -63,8 +63,8 @@ const ORDERS: readonly ((life: Life) => number)[] = [
  * Places one value after the other where memory grows least: in the lowest gap that is free for its whole life. Of
  * several orders the best is changed by one value at a time, as long as that helps. Equal lives have equal plans.
  */
-export function assignBuffers(lives: readonly Life[], options: MemoryOptions = {}): MemoryPlan {
-  const goodBytes = GOOD_ENOUGH * leastBytes(lives)
+export function assignBuffers(lives: readonly LiveRange[], options: MemoryOptions = {}): MemoryPlan {
+  const goodBytes = GOOD_ENOUGH * peakLiveBytes(lives)
   let best: { readonly order: readonly number[]; readonly plan: MemoryPlan } = {
     order: [],
     plan: { buffers: [Infinity], places: [] },
@@ -78,7 +78,7 @@ export function assignBuffers(lives: readonly Life[], options: MemoryOptions = {
 }
 
 /** First each of the orders, then the best so far with one value elsewhere. */
-function* orders(lives: readonly Life[], best: () => readonly number[]): Generator<readonly number[]> {
+function* orders(lives: readonly LiveRange[], best: () => readonly number[]): Generator<readonly number[]> {
   for (const key of ORDERS)
     yield [...lives.entries()]
       .sort(([, a], [, b]) => difference(key(a), key(b)) || b.bytes - a.bytes)
@@ -101,7 +101,7 @@ function bytesOf({ buffers }: MemoryPlan): number {
 }
 
 function placeInOrder(
-  lives: readonly Life[],
+  lives: readonly LiveRange[],
   order: readonly number[],
   { apart = [], maxBufferBytes = Infinity }: MemoryOptions,
 ): MemoryPlan {
@@ -121,7 +121,7 @@ function placeInOrder(
 }
 
 /** The least memory that any plan for these lives takes: the most that is alive at one time. */
-export function leastBytes(lives: readonly Life[]): number {
+export function peakLiveBytes(lives: readonly LiveRange[]): number {
   const starts = [...new Set(lives.map(({ first }) => first))]
   const aliveAt = (time: number) =>
     lives.reduce((sum, { first, last, bytes }) => (first <= time && time <= last ? sum + bytes : sum), 0)
@@ -130,7 +130,7 @@ export function leastBytes(lives: readonly Life[]): number {
 
 function bestPlace(
   buffers: readonly OpenBuffer[],
-  life: Life,
+  life: LiveRange,
   { avoid, maxBufferBytes }: { readonly avoid: ReadonlySet<number> | undefined; readonly maxBufferBytes: number },
 ): Place | undefined {
   let best: { readonly place: Place; readonly growth: number } | undefined
@@ -145,7 +145,7 @@ function bestPlace(
   return best?.place
 }
 
-function lowestGap(placed: readonly Placed[], life: Life): number {
+function lowestGap(placed: readonly Placed[], life: LiveRange): number {
   const neighbours = placed
     .filter((other) => other.first <= life.last && life.first <= other.last)
     .sort((a, b) => a.byteOffset - b.byteOffset)

@@ -7,13 +7,13 @@ import type { FloatRange } from '../floats.ts'
 import { overLimit } from '../own-limits.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
 import type { Graph } from './build.ts'
-import { firstGuess, type Choose } from './choice.ts'
+import { defaultVariant, type VariantSelector } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
 import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf, type Precision } from './half.ts'
-import { assignBuffers, leastBytes, type Life, type Place } from './memory.ts'
+import { assignBuffers, peakLiveBytes, type LiveRange, type Place } from './memory.ts'
 import { recomputeGraph } from './recompute.ts'
 import type { GraphPart } from './runner.ts'
 import { separateEvaluation } from './storages.ts'
@@ -47,7 +47,7 @@ export interface Plan {
   /** storage of a tensor → where in the pooled buffers it lies */
   readonly placement: ReadonlyMap<number, Place>
   /** the most that is alive at one time: no plan of these passes takes less */
-  readonly leastBytes: number
+  readonly peakLiveBytes: number
   /** the same without the scratch of kernels: the values of the graph alone */
   readonly leastTensorBytes: number
   readonly flat: FlatViews
@@ -69,7 +69,7 @@ export interface PlanOptions {
   /** of the device's memory, as its owner allows; absent: what the adapter has */
   readonly maxBytes?: number
   /** absent: the first guess for the adapter */
-  readonly choose?: Choose
+  readonly choose?: VariantSelector
   /** of values between kernels; absent: f32 */
   readonly precision?: Precision
   /**
@@ -144,7 +144,7 @@ function halvings(most: number): readonly number[] {
 /** What hinders it is returned: another attempt may do better. */
 function planAttempt(
   { graph, recomputed, capacity }: Attempt,
-  { traits, limits, maxBytes = Number.POSITIVE_INFINITY, choose = firstGuess(traits), precision }: PlanOptions,
+  { traits, limits, maxBytes = Number.POSITIVE_INFINITY, choose = defaultVariant(traits), precision }: PlanOptions,
 ): Plan | GridError {
   const exact = beginGradients(draftPasses(graph, choose, capacity))
   const drafts = precision === 'f16' ? inHalf(exact, halfStorages(graph)) : exact
@@ -231,7 +231,7 @@ function planCapacity(
     flat,
     cleared: clearedRanges(drafts, flat),
     buffers: memory.buffers,
-    leastBytes: memory.leastBytes,
+    peakLiveBytes: memory.peakLiveBytes,
     leastTensorBytes: memory.leastTensorBytes,
     parts: {
       forward,
@@ -291,13 +291,13 @@ class Pool {
   }
 
   assign(maxBufferBytes: number) {
-    const lives: Life[] = [...this.lives.values()]
+    const lives: LiveRange[] = [...this.lives.values()]
     const { buffers, places } = assignBuffers(lives, { apart: this.apart, maxBufferBytes })
     const placeOf = new Map(
       [...this.lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]),
     )
     const tensors = [...this.lives].flatMap(([key, life]) => (typeof key === 'number' ? [life] : []))
-    return { buffers, placeOf, leastBytes: leastBytes(lives), leastTensorBytes: leastBytes(tensors) }
+    return { buffers, placeOf, peakLiveBytes: peakLiveBytes(lives), leastTensorBytes: peakLiveBytes(tensors) }
   }
 
   private extend(key: number | string, bytes: number, first: number, last: number): number {

@@ -44,7 +44,7 @@ export function sameList(a: HashList, b: HashList): boolean {
   return a.total === b.total && sameBytes(a.hashes, b.hashes)
 }
 
-export class ChunkBoard {
+export class ChunkTracker {
   readonly list: HashList
   readonly bytes: Uint8Array<ArrayBuffer>
   readonly #states: Uint8Array

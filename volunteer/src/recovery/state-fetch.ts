@@ -16,7 +16,7 @@ import {
 } from '@starling-grid/protocol'
 import {
   agreedList,
-  ChunkBoard,
+  ChunkTracker,
   chunksOf,
   HASH_BYTES,
   type HashList,
@@ -71,7 +71,7 @@ export class StateFetch {
   readonly #parts: FetchParts
   readonly #questions = new Map<MemberId, Question>()
   /** what a fetch that was broken off had already: the next of the same version goes on there */
-  #begun: { readonly name: string; readonly board: ChunkBoard } | undefined
+  #begun: { readonly name: string; readonly board: ChunkTracker } | undefined
 
   constructor(parts: FetchParts) {
     this.#parts = parts
@@ -192,7 +192,7 @@ export class StateFetch {
 
   async #getChunk(
     source: MemberId,
-    { board, chunk, task }: { readonly board: ChunkBoard; readonly chunk: StateChunk; readonly task: Task },
+    { board, chunk, task }: { readonly board: ChunkTracker; readonly chunk: StateChunk; readonly task: Task },
   ): Promise<void> {
     const { from, length } = chunk
     let next = from
@@ -280,19 +280,19 @@ export class StateFetch {
     )
   }
 
-  #board(wanted: Wanted): ChunkBoard | undefined {
+  #board(wanted: Wanted): ChunkTracker | undefined {
     return this.#begun?.name === nameOf(wanted) ? this.#begun.board : undefined
   }
 
-  #resume(wanted: Wanted, agreed: HashList): ChunkBoard {
+  #resume(wanted: Wanted, agreed: HashList): ChunkTracker {
     const known = this.#board(wanted)
     if (known !== undefined && sameList(known.list, agreed)) return known
-    const board = new ChunkBoard(agreed)
+    const board = new ChunkTracker(agreed)
     this.#begun = { name: nameOf(wanted), board }
     return board
   }
 
-  #finished(board: ChunkBoard): Uint8Array<ArrayBuffer> {
+  #finished(board: ChunkTracker): Uint8Array<ArrayBuffer> {
     this.#begun = undefined
     return board.bytes
   }

@@ -7,7 +7,7 @@ import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'
 import type { BatchSums } from '../graph/executor.ts'
-import type { HeldVersion, VersionState } from './held-version.ts'
+import type { LocalVersion, VersionState } from './local-version.ts'
 
 /** ‖a − b‖ / ‖b‖ up to which two adapters' gradients are the same: they round otherwise */
 export const MOST_DEVIATION = 1e-3
@@ -26,10 +26,10 @@ export interface StepVerdict {
 }
 
 export interface StepAuditParts {
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   readonly compute: Compute
   readonly batches: Pick<Batches, 'of'>
-  /** whole blocks of a step; more are guests', computed at older versions (A1) */
+  /** whole blocks of a step; more are off-ring members', computed at older versions (A1) */
   readonly batchBlocks: number
   /** computed and sent as f32: encoding adds what it lost in earlier steps, and f16 rounds by more than MOST_DEVIATION */
   readonly isLossless: boolean
@@ -68,7 +68,7 @@ export class StepAudit {
     const { batchBlocks, isLossless } = this.#parts
     if (kind !== 'ring') return 'it is no step of a ring'
     if (!isLossless) return 'its sums were encoded, or computed in f16'
-    return blocks.length > batchBlocks ? 'guests computed a part of it' : undefined
+    return blocks.length > batchBlocks ? 'off-ring members computed a part of it' : undefined
   }
 
   async #compared(record: StepRecord, sum: Float32Array): Promise<StepVerdict> {

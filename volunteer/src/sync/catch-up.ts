@@ -2,14 +2,14 @@
 // last.
 import { type FetchRequest, GridError, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { sha256Of } from '../data/shards.ts'
-import type { HeldVersion } from '../recovery/held-version.ts'
+import type { LocalVersion } from '../recovery/local-version.ts'
 import type { StateFetch } from '../recovery/state-fetch.ts'
 import type { MemberEffect } from './member-state.ts'
 
 export interface CatchUpSources {
   readonly self: MemberId
   readonly fetch: StateFetch
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   /** a link to this member is open already */
   isLinked(member: MemberId): boolean
   /** the state of a version from the coordinator's store, from a byte on */
@@ -36,7 +36,7 @@ export async function catchUpBytes(
   signal: AbortSignal,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const kind: FetchRequest['kind'] = effect.type === 'fetch-state' ? 'state' : 'reduced'
-  const { target: version, gen: generation } = effect
+  const { target: version, generation } = effect
   const vector = Float32Array.BYTES_PER_ELEMENT * held.layout.total
   const maxBytes = kind === 'state' ? VECTORS * vector + HEADER_BYTES : vector
   const rest =

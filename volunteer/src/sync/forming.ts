@@ -10,17 +10,17 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { settle } from './committed.ts'
-import { type MemberCore, type MemberEffect, neighbours, type RingView } from './member-state.ts'
+import { type MemberCore, type MemberEffect, neighbours, type Generation } from './member-state.ts'
 
 /** FORM: who is in the ring, and the version that each must reach (R5, R7). */
-export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
-  if (order.gen !== core.promised || order.gen === core.ring?.gen) return []
-  const position = order.members.indexOf(core.id)
+export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
+  if (order.generation !== core.promised || order.generation === core.ring?.generation) return []
+  const rank = order.members.indexOf(core.id)
   const reached = fold(order.committed, order.records)
-  if (position < 0 || order.members.length !== order.shares.length || reached?.id !== order.target.id) return []
-  const ring: RingView = {
+  if (rank < 0 || order.members.length !== order.weights.length || reached?.id !== order.target.id) return []
+  const ring: Generation = {
     ...order,
-    position,
+    rank,
     linksOpen: false,
     stage: 'forming',
     plan: new Map(),
@@ -28,7 +28,7 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
     until: Number.POSITIVE_INFINITY,
     flight: undefined,
     checkpoint: undefined,
-    guests: new Map(),
+    offRingSums: new Map(),
     copyAt: undefined,
   }
   core.ring = ring
@@ -37,7 +37,7 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
   if (order.anew) core.version = undefined
   const links: MemberEffect = {
     type: 'open-links',
-    gen: order.gen,
+    generation: order.generation,
     neighbours: neighbours(ring),
     relayed: relayedNeighbours(ring),
   }
@@ -45,13 +45,13 @@ export function form(core: MemberCore, order: MessageTo<'form'>): MemberEffect[]
 }
 
 /** R7: at the target already; some reduced gradients away from it; or anywhere else, in need of everything. */
-function reach(core: MemberCore, ring: RingView): MemberEffect[] {
-  const { gen, target } = ring
+function reach(core: MemberCore, ring: Generation): MemberEffect[] {
+  const { generation, target } = ring
   if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
   const next = nextOnTheWay(core, ring)
   const sources = otherSources(core, ring)
   if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost)
-    return [{ type: 'fetch-reduced', gen, record: next.record, target: next.version, sources }]
+    return [{ type: 'fetch-reduced', generation, record: next.record, target: next.version, sources }]
   if (core.off.has('R7-learner')) setVersion(core, target, ring)
   return fetchWhole(core, ring)
 }
@@ -62,32 +62,32 @@ function reach(core: MemberCore, ring: RingView): MemberEffect[] {
  */
 function nextOnTheWay(
   { version, off }: MemberCore,
-  { committed, records, target }: RingView,
+  { committed, records, target }: Generation,
 ): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
-  const place = (version?.v ?? -1) - committed.v
-  const record = records[place]
+  const next = (version?.v ?? -1) - committed.v
+  const record = records[next]
   if (version === undefined || record === undefined) return undefined
-  if (off.has('R7')) return place === records.length - 1 ? { record, version: target } : undefined
-  const way = fold(committed, records.slice(0, place))
+  if (off.has('R7')) return next === records.length - 1 ? { record, version: target } : undefined
+  const way = fold(committed, records.slice(0, next))
   return way !== undefined && sameVersion(way, version) ? { record, version: extend(version, record) } : undefined
 }
 
-export function fetchWhole(core: MemberCore, ring: RingView): MemberEffect[] {
-  const { gen, target, coordinatorHolds } = ring
-  return [{ type: 'fetch-state', gen, target, sources: otherSources(core, ring), coordinatorHolds }]
+export function fetchWhole(core: MemberCore, ring: Generation): MemberEffect[] {
+  const { generation, target, coordinatorHolds } = ring
+  return [{ type: 'fetch-state', generation, target, sources: otherSources(core, ring), coordinatorHolds }]
 }
 
-function otherSources(core: MemberCore, { sources }: RingView): MemberId[] {
+function otherSources(core: MemberCore, { sources }: Generation): MemberId[] {
   return sources.filter((source) => source !== core.id)
 }
 
 /** Those of the neighbours that are reached through the coordinator (R18). */
-function relayedNeighbours({ members, relayed, position }: RingView): MemberId[] {
-  const places = relayed.filter((pair) => pair.includes(position)).map(([a, b]) => (a === position ? b : a))
-  return [...new Set(places)].flatMap((place) => members[place] ?? [])
+function relayedNeighbours({ members, relayed, rank }: Generation): MemberId[] {
+  const ranks = relayed.filter((pair) => pair.includes(rank)).map(([a, b]) => (a === rank ? b : a))
+  return [...new Set(ranks)].flatMap((rank) => members[rank] ?? [])
 }
 
-export function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
+export function adopt(core: MemberCore, ring: Generation, fetched: VersionRef): MemberEffect[] {
   if (
     !sameVersion(fetched, ring.target) ||
     (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))
@@ -98,14 +98,14 @@ export function adopt(core: MemberCore, ring: RingView, fetched: VersionRef): Me
 }
 
 /** A learner's proof is what FORM told: the committed version and the records since. */
-function setVersion(core: MemberCore, version: VersionRef, { committed, records }: RingView): void {
+function setVersion(core: MemberCore, version: VersionRef, { committed, records }: Generation): void {
   core.version = version
   settle(core, committed)
   core.tail = records.slice(0, version.v - committed.v)
 }
 
 /** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
-export function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): MemberEffect[] {
+export function catchUp(core: MemberCore, ring: Generation, fetched: VersionRef): MemberEffect[] {
   const next = nextOnTheWay(core, ring) ?? regardless(core, ring)
   if (next === undefined || !sameVersion(fetched, next.version)) return []
   setVersion(core, next.version, ring)
@@ -113,14 +113,14 @@ export function catchUp(core: MemberCore, ring: RingView, fetched: VersionRef): 
 }
 
 /** Rule R7 switched off: whatever is held. */
-function regardless({ off, version }: MemberCore, { records, target }: RingView): ReturnType<typeof nextOnTheWay> {
+function regardless({ off, version }: MemberCore, { records, target }: Generation): ReturnType<typeof nextOnTheWay> {
   const record = records.at(-1)
   return off.has('R7') && version !== undefined && record !== undefined ? { record, version: target } : undefined
 }
 
-export function confirmIfReady(core: MemberCore, ring: RingView): MemberEffect[] {
+export function confirmIfReady(core: MemberCore, ring: Generation): MemberEffect[] {
   const there = core.version !== undefined && sameVersion(core.version, ring.target)
   if (ring.stage !== 'forming' || !ring.linksOpen || !there) return []
   ring.stage = 'ready'
-  return [{ type: 'confirm', owner: ring.owner, gen: ring.gen, version: ring.target }]
+  return [{ type: 'confirm', fence: ring.fence, generation: ring.generation, version: ring.target }]
 }

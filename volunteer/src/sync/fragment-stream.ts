@@ -10,7 +10,7 @@ export interface StreamedRound {
   readonly base: Float32Array
   /** the private copy that inner steps change */
   readonly inner: Float32Array
-  /** targets of all blocks of the share */
+  /** targets of all blocks of the assignment */
   readonly weight: number
   /** inner steps of the whole round, those included that an earlier attempt made */
   readonly steps: number
@@ -20,7 +20,7 @@ export interface StreamedRound {
 
 export class FragmentStream {
   readonly fragments: readonly (readonly FloatRange[])[]
-  /** Σ targets · (base − local), of the fragments that left: the share of the round */
+  /** Σ targets · (base − local), of the fragments that left: the assignment of the round */
   readonly difference: Float32Array
   /** each fragment of the private copy, as it left */
   readonly #left: Float32Array
@@ -46,7 +46,7 @@ export class FragmentStream {
     return this.#count === this.fragments.length
   }
 
-  /** What left in an earlier attempt leaves again as it was, with the weight that the share has now. */
+  /** What left in an earlier attempt leaves again as it was, with the weight that the assignment has now. */
   begin(round: StreamedRound): void {
     this.#round = round
     for (let fragment = 0; fragment < this.#count; fragment++) this.#send(fragment, round)
@@ -63,7 +63,7 @@ export class FragmentStream {
   end(targets: number): void {
     const round = this.#current
     if (targets !== round.weight)
-      throw new Error(`internal: a share of ${targets} targets was weighted as ${round.weight}`)
+      throw new Error(`internal: an assignment of ${targets} targets was weighted as ${round.weight}`)
     while (!this.whole) this.#leave(round)
   }
 

@@ -29,7 +29,7 @@ export function fateOf(
     case 'reduced':
     case 'manifest':
       if (ring === undefined || ring.stage === 'broken') return 'ignore'
-      if (generation !== ring.gen) return 'generation-stale'
+      if (generation !== ring.generation) return 'generation-stale'
       return senders(ring).includes(from) ? 'reduce' : 'message-unexpected'
     case 'heartbeat':
     case 'greeting':

@@ -7,8 +7,8 @@ import type { MemberCore, MemberEffect } from './member-state.ts'
 
 /** The committed version that is fetched, and the records since that are not applied yet. */
 export interface Learning {
-  readonly owner: number
-  readonly gen: number
+  readonly fence: number
+  readonly generation: number
   readonly version: VersionRef
   records: MessageTo<'follow'>['records']
   sources: MessageTo<'follow'>['sources']
@@ -16,19 +16,20 @@ export interface Learning {
   fetching: VersionRef | undefined
 }
 
-export function learn(core: MemberCore, order: MessageTo<'prefetch'>): MemberEffect[] {
-  const { owner, gen, version, sources, coordinatorHolds } = order
+export function onPrefetch(core: MemberCore, order: MessageTo<'prefetch'>): MemberEffect[] {
+  const { fence, generation, version, sources, coordinatorHolds } = order
   const { learning } = core
-  const again = learning?.gen === gen && learning.fetching !== undefined && sameVersion(learning.version, version)
-  if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []
-  core.owner = owner
-  core.promised = gen
-  core.learning = { owner, gen, version, records: [], sources, fetching: version }
+  const again =
+    learning?.generation === generation && learning.fetching !== undefined && sameVersion(learning.version, version)
+  if (generation < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []
+  core.fence = fence
+  core.promised = generation
+  core.learning = { fence, generation, version, records: [], sources, fetching: version }
   if (order.anew) core.version = undefined
   // What was never committed is given up in a ballot or not at all: others may have lost it (R6).
   if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)
   if (core.version !== undefined && core.version.v >= version.v) return ready(core, core.version)
-  return [{ type: 'fetch-state', gen, target: version, sources, coordinatorHolds }]
+  return [{ type: 'fetch-state', generation, target: version, sources, coordinatorHolds }]
 }
 
 function onlyCommitted({ base, tail, version }: MemberCore): boolean {
@@ -36,11 +37,11 @@ function onlyCommitted({ base, tail, version }: MemberCore): boolean {
 }
 
 /** The state is here and whole: adopted at once, since no member depends on what this newcomer holds. */
-export function learned(core: MemberCore, gen: number, version: VersionRef): MemberEffect[] {
+export function onLearnerState(core: MemberCore, generation: number, version: VersionRef): MemberEffect[] {
   const { learning } = core
   if (
     core.ring !== undefined ||
-    learning?.gen !== gen ||
+    learning?.generation !== generation ||
     learning.fetching === undefined ||
     !sameVersion(version, learning.fetching)
   )
@@ -54,24 +55,29 @@ function ready(core: MemberCore, version: VersionRef | null): MemberEffect[] {
   const { learning } = core
   if (learning === undefined) return []
   learning.fetching = undefined
-  return [{ type: 'send', message: { type: 'prefetched', owner: learning.owner, gen: learning.gen, version } }]
+  return [
+    { type: 'send', message: { type: 'prefetched', fence: learning.fence, generation: learning.generation, version } },
+  ]
 }
 
 /** More steps were committed. */
-export function follow(core: MemberCore, { owner, gen, records, sources }: MessageTo<'follow'>): MemberEffect[] {
+export function onFollow(
+  core: MemberCore,
+  { fence, generation, records, sources }: MessageTo<'follow'>,
+): MemberEffect[] {
   if (
     core.ring !== undefined ||
     core.asyncEpoch !== undefined ||
-    gen < core.promised ||
+    generation < core.promised ||
     core.version === undefined ||
     !onlyCommitted(core)
   )
     return []
-  core.owner = owner
-  core.promised = gen
-  if (core.learning?.gen !== gen)
+  core.fence = fence
+  core.promised = generation
+  if (core.learning?.generation !== generation)
     // a ballot came between
-    core.learning = { owner, gen, version: core.version, records: [], sources, fetching: undefined }
+    core.learning = { fence, generation, version: core.version, records: [], sources, fetching: undefined }
   const { learning } = core
   const known = new Set(learning.records.map(({ v }) => v))
   learning.records = [...learning.records, ...records.filter(({ v }) => !known.has(v))]
@@ -87,16 +93,24 @@ function goOn(core: MemberCore): MemberEffect[] {
   const record = learning.records.find(({ v }) => v === version.v + 1)
   if (record === undefined) return []
   learning.fetching = extend(version, record)
-  return [{ type: 'fetch-reduced', gen: learning.gen, record, target: learning.fetching, sources: learning.sources }]
+  return [
+    {
+      type: 'fetch-reduced',
+      generation: learning.generation,
+      record,
+      target: learning.fetching,
+      sources: learning.sources,
+    },
+  ]
 }
 
 /** R7: applied iff still at its parent. */
-export function followed(core: MemberCore, gen: number, fetched: VersionRef): MemberEffect[] {
+export function onLearnerReduced(core: MemberCore, generation: number, fetched: VersionRef): MemberEffect[] {
   const { learning, version } = core
   const record = learning?.records.find(({ v }) => v === fetched.v)
   if (
     core.ring !== undefined ||
-    learning?.gen !== gen ||
+    learning?.generation !== generation ||
     version === undefined ||
     record === undefined ||
     learning.fetching === undefined
@@ -114,19 +128,19 @@ export function followed(core: MemberCore, gen: number, fetched: VersionRef): Me
 }
 
 /** No source can send what is missing: the coordinator offers another version, or the rest comes at FORM. */
-export function learningFailed(core: MemberCore, gen: number): MemberEffect[] {
+export function learningFailed(core: MemberCore, generation: number): MemberEffect[] {
   const { learning } = core
-  if (learning?.gen !== gen || core.ring !== undefined) return []
+  if (learning?.generation !== generation || core.ring !== undefined) return []
   learning.records = []
   return ready(core, null)
 }
 
 /** To be admitted it shows that it holds a version: this one, now or when it reaches it. */
 export function prove(core: MemberCore, order: MessageTo<'prove'>): MemberEffect[] {
-  const { owner, gen } = order
-  if (gen < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined) return []
-  core.owner = owner
-  core.promised = gen
+  const { fence, generation } = order
+  if (generation < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined) return []
+  core.fence = fence
+  core.promised = generation
   core.proving = order
   return proofDue(core)
 }
@@ -137,15 +151,15 @@ function proofDue(core: MemberCore): MemberEffect[] {
   if (proving === undefined || version === undefined || version.v < proving.v) return []
   core.proving = undefined
   if (version.v === proving.v) return [{ type: 'prove', order: proving }]
-  const { owner, gen, salt } = proving
-  return [{ type: 'send', message: { type: 'proof', owner, gen, salt, digest: null, linked: [] } }]
+  const { fence, generation, salt } = proving
+  return [{ type: 'send', message: { type: 'proof', fence, generation, salt, digest: null, linked: [] } }]
 }
 
 /** At the version that was named, a member puts a copy of its state aside, for newcomers to fetch while it goes on. */
 export function copyDue({ ring, version }: MemberCore): MemberEffect[] {
   if (ring?.stage !== 'running' || version === undefined || ring.copyAt?.v !== version.v) return []
-  const { owner, gen } = ring
+  const { fence, generation } = ring
   const { salt } = ring.copyAt
   ring.copyAt = undefined
-  return [{ type: 'copy', owner, gen, version, salt }]
+  return [{ type: 'copy', fence, generation, version, salt }]
 }

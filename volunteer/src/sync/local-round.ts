@@ -80,7 +80,7 @@ export class LocalRounds {
    */
   #lease: GradientLease | undefined
   #last: Promise<unknown> = Promise.resolve()
-  /** every share of the round under way arrived: what left of this member's is in the sum */
+  /** every assignment of the round under way arrived: what left of this member's is in the sum */
   #isSummed = false
   /** the version that holds what left of the private copy */
   #takesOver: VersionRef | undefined
@@ -128,7 +128,7 @@ export class LocalRounds {
     this.#endLease()
   }
 
-  /** R10. A sum that was fetched (R7) says nothing of whether this member's share is in it. */
+  /** R10. A sum that was fetched (R7) says nothing of whether this member's assignment is in it. */
   committed(version: VersionRef, kind: StepRecord['kind']): void {
     this.#takesOver = this.#isSummed && kind === 'round' ? version : undefined
     this.#isSummed = false
@@ -192,7 +192,7 @@ export class LocalRounds {
   }
 
   /**
-   * A7: inner progress outlives a new generation iff the base is the same version and the new share holds all that was
+   * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that was
    * learned.
    */
   #resume({ base, parameters, blocks }: RoundOrder): Progress {
@@ -237,8 +237,8 @@ export class LocalRounds {
 }
 
 /** As many inner batches as steps are left in proportion to the blocks, of equal size but for the last. */
-function innerBatches(left: readonly BlockId[], steps: number, share: number): BlockId[][] {
-  const size = Math.max(1, Math.ceil(share / steps))
+function innerBatches(left: readonly BlockId[], steps: number, assignment: number): BlockId[][] {
+  const size = Math.max(1, Math.ceil(assignment / steps))
   return Array.from({ length: Math.ceil(left.length / size) }, (_, i) => left.slice(i * size, (i + 1) * size))
 }
 

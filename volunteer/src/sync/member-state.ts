@@ -12,28 +12,28 @@ import type {
   PlanStep,
   RulesOff,
   Sha256,
-  ShareMove,
+  AssignmentMove,
   StepRecord,
   ToCoordinator,
   VersionRef,
 } from '@starling-grid/protocol'
+import type { Flight, OffRingShare } from './assignment.ts'
 import type { Learning } from './learner.ts'
-import type { Flight, GuestShare } from './share.ts'
 
 /** One ballot from FORM on. */
-export interface RingView {
-  readonly owner: number
-  readonly gen: number
+export interface Generation {
+  readonly fence: number
+  readonly generation: number
   readonly modeEpoch: number
   /** what a step is: one global batch, or a round of inner steps (A7) */
   readonly kind: 'ring' | 'round'
   readonly members: readonly MemberId[]
-  readonly shares: readonly number[]
+  readonly weights: readonly number[]
   /** pairs of places whose link goes through the coordinator (R18) */
   readonly relayed: MessageTo<'form'>['relayed']
   /** which way frames take; absent: around the ring */
   readonly exchange?: MessageTo<'form'>['exchange']
-  readonly position: number
+  readonly rank: number
   readonly committed: VersionRef
   /** records that lead from `committed` to `target` */
   readonly records: readonly StepRecord[]
@@ -47,16 +47,16 @@ export interface RingView {
    * ballot
    */
   stage: 'forming' | 'ready' | 'running' | 'broken'
-  readonly plan: Map<number, PlanStep & { readonly shares: readonly number[] }>
+  readonly plan: Map<number, PlanStep & { readonly weights: readonly number[] }>
   /** no step after this one begins */
   until: number
   /** the step that is being computed or reduced */
   flight: Flight | undefined
   /** step → blocks that changed members, by rounds (R12) */
-  readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly ShareMove[] }[]>
+  readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly AssignmentMove[] }[]>
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
-  /** sums of guests, by number: the member that was given one contributes it with its share (A1) */
-  readonly guests: Map<number, GuestShare>
+  /** sums of off-ring members, by number: the member that was given one contributes it with its assignment (A1) */
+  readonly offRingSums: Map<number, OffRingShare>
   /** version at which a copy is put aside for newcomers */
   copyAt: { readonly v: number; readonly salt: Sha256 } | undefined
 }
@@ -67,7 +67,7 @@ export interface MemberCore {
   /** steps whose reduced gradients together are less to fetch than a whole state */
   readonly replayMost: number
   /** highest coordinator fence and ballot seen (R3) */
-  owner: number
+  fence: number
   promised: number
   /** the version whose parameters are held whole; undefined: nothing is held */
   version: VersionRef | undefined
@@ -78,7 +78,7 @@ export interface MemberCore {
   past: { base: VersionRef; readonly records: StepRecord[] }
   /** blocks of a round under way that inner steps learned from (A7) */
   consumed: Consumed | undefined
-  ring: RingView | undefined
+  ring: Generation | undefined
   /** while the ring runs without this member */
   learning: Learning | undefined
   /** what it is to prove once it holds that version */
@@ -87,7 +87,7 @@ export interface MemberCore {
   asyncEpoch: number | undefined
 }
 
-export type RunOrder = MessageTo<
+export type ControlMessage = MessageTo<
   | 'freeze'
   | 'form'
   | 'start'
@@ -96,8 +96,8 @@ export type RunOrder = MessageTo<
   | 'inquire'
   | 'release'
   | 'moved'
-  | 'guest'
-  | 'guest-take'
+  | 'off-ring'
+  | 'off-ring-take'
   | 'until'
   | 'ack'
   | 'checkpoint-at'
@@ -111,23 +111,23 @@ export type RunOrder = MessageTo<
 >
 
 export type MemberInput =
-  | { readonly type: 'order'; readonly order: RunOrder }
+  | { readonly type: 'order'; readonly order: ControlMessage }
   /** links to all that frames go to or come from are open */
-  | { readonly type: 'links-open'; readonly gen: number }
+  | { readonly type: 'links-open'; readonly generation: number }
   /** a whole state was fetched and checked; it is staged, not yet adopted */
-  | { readonly type: 'state-fetched'; readonly gen: number; readonly version: VersionRef }
+  | { readonly type: 'state-fetched'; readonly generation: number; readonly version: VersionRef }
   /** a kept reduced gradient was fetched and matches the digest in its record; staged */
-  | { readonly type: 'reduced-fetched'; readonly gen: number; readonly version: VersionRef }
+  | { readonly type: 'reduced-fetched'; readonly generation: number; readonly version: VersionRef }
   /** no source has the reduced gradient any more: some hold the version because they fetched it themselves */
-  | { readonly type: 'reduced-missing'; readonly gen: number }
-  /** this member's share takes longer than the plan expects; ms that a block takes */
-  | { readonly type: 'behind'; readonly gen: number; readonly step: number; readonly blockMs: number }
-  /** the sum of guests that this member was given is here */
-  | { readonly type: 'guest-fetched'; readonly gen: number; readonly id: number }
-  /** own share of a step is computed; it was sealed before (share.ts) */
+  | { readonly type: 'reduced-missing'; readonly generation: number }
+  /** this member's assignment takes longer than the plan expects; ms that a block takes */
+  | { readonly type: 'behind'; readonly generation: number; readonly step: number; readonly blockMs: number }
+  /** the sum of off-ring members that this member was given is here */
+  | { readonly type: 'off-ring-fetched'; readonly generation: number; readonly id: number }
+  /** own assignment of a step is computed; it was sealed before (assignment.ts) */
   | {
       readonly type: 'computed'
-      readonly gen: number
+      readonly generation: number
       readonly step: number
       readonly manifest: Manifest
       readonly finite: boolean
@@ -135,7 +135,7 @@ export type MemberInput =
   /** all sums and manifests of a step arrived and are verified; the sum is staged, not yet applied */
   | {
       readonly type: 'reduced'
-      readonly gen: number
+      readonly generation: number
       readonly step: number
       readonly manifests: readonly Manifest[]
       readonly gradDigest: Sha256
@@ -143,7 +143,7 @@ export type MemberInput =
   /** the generation cannot go on from here; `alsoBlamed`: other neighbours with the same trouble */
   | {
       readonly type: 'trouble'
-      readonly gen: number
+      readonly generation: number
       readonly blamed: MemberId | null
       readonly alsoBlamed?: readonly MemberId[]
       readonly why: BlameReason
@@ -158,22 +158,22 @@ export type MemberEffect =
   /** `relayed`: the neighbours that are reached through the coordinator (R18) */
   | {
       readonly type: 'open-links'
-      readonly gen: number
+      readonly generation: number
       readonly neighbours: readonly MemberId[]
       readonly relayed: readonly MemberId[]
     }
   /** these newcomers open links to this member, which serves them */
-  | { readonly type: 'meet'; readonly gen: number; readonly members: readonly MemberId[] }
+  | { readonly type: 'meet'; readonly generation: number; readonly members: readonly MemberId[] }
   | {
       readonly type: 'fetch-state'
-      readonly gen: number
+      readonly generation: number
       readonly target: VersionRef
       readonly sources: readonly MemberId[]
       readonly coordinatorHolds: boolean
     }
   | {
       readonly type: 'fetch-reduced'
-      readonly gen: number
+      readonly generation: number
       readonly record: StepRecord
       readonly target: VersionRef
       readonly sources: readonly MemberId[]
@@ -183,54 +183,57 @@ export type MemberEffect =
   /** the staged sum goes through the optimizer and becomes the version, in one piece (R10) */
   | { readonly type: 'apply'; readonly record: StepRecord; readonly version: VersionRef }
   /** compute the digest of the held state and send CONFIRM (R7) */
-  | { readonly type: 'confirm'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
+  | { readonly type: 'confirm'; readonly fence: number; readonly generation: number; readonly version: VersionRef }
   | {
       readonly type: 'compute'
-      readonly gen: number
+      readonly generation: number
       readonly step: number
       readonly kind: 'ring' | 'round'
       readonly blocks: readonly BlockId[]
     }
-  /** get the sum of guests from the coordinator (A1) */
-  | { readonly type: 'fetch-guest'; readonly gen: number; readonly id: number }
-  /** the share that waited is complete, or has more blocks: go on (share.ts) */
-  | { readonly type: 'resume'; readonly gen: number; readonly step: number }
+  /** get the sum of off-ring members from the coordinator (A1) */
+  | { readonly type: 'fetch-off-ring'; readonly generation: number; readonly id: number }
+  /** the assignment that waited is complete, or has more blocks: go on (assignment.ts) */
+  | { readonly type: 'resume'; readonly generation: number; readonly step: number }
   /** tell how far this member is with a step (R17) */
   | {
       readonly type: 'report-standing'
-      readonly owner: number
-      readonly gen: number
+      readonly fence: number
+      readonly generation: number
       readonly step: number
       readonly stage: MessageFrom<'standing'>['stage']
     }
   /** the computed gradient goes into the ring (R9) */
-  | { readonly type: 'contribute'; readonly gen: number; readonly step: number; readonly manifest: Manifest }
+  | { readonly type: 'contribute'; readonly generation: number; readonly step: number; readonly manifest: Manifest }
   | { readonly type: 'upload'; readonly version: VersionRef }
   /** put a copy of the held state aside, and send its salted digest */
   | {
       readonly type: 'copy'
-      readonly owner: number
-      readonly gen: number
+      readonly fence: number
+      readonly generation: number
       readonly version: VersionRef
       readonly salt: Sha256
     }
   /** digest the held state with the salt, link to these members, and send both (R2) */
   | { readonly type: 'prove'; readonly order: MessageTo<'prove'> }
-  | { readonly type: 'report-digest'; readonly owner: number; readonly gen: number; readonly version: VersionRef }
+  | {
+      readonly type: 'report-digest'
+      readonly fence: number
+      readonly generation: number
+      readonly version: VersionRef
+    }
 
-type Place = Pick<RingView, 'members' | 'position' | 'exchange'>
+type Place = Pick<Generation, 'members' | 'rank' | 'exchange'>
 
-/** Members that send frames of a step to this one: its predecessor around the ring, or all in a butterfly. */
-export function senders({ members, position, exchange }: Place): MemberId[] {
-  const all = exchange?.type === 'butterfly' ? members : members.slice(position - 1, position || undefined)
-  return all.filter((id) => id !== members[position])
+/** Members that send frames of a step to this one: its predecessor around the ring, or all in a direct exchange. */
+export function senders({ members, rank, exchange }: Place): MemberId[] {
+  const all = exchange?.type === 'direct' ? members : members.slice(rank - 1, rank || undefined)
+  return all.filter((id) => id !== members[rank])
 }
 
-/** Members whose links a step needs: both neighbours around the ring, or all in a butterfly. */
+/** Members whose links a step needs: both neighbours around the ring, or all in a direct exchange. */
 export function neighbours(ring: Place): MemberId[] {
-  const { members, position } = ring
-  const next = members[(position + 1) % members.length]
-  return [...new Set([...(next === undefined ? [] : [next]), ...senders(ring)])].filter(
-    (id) => id !== members[position],
-  )
+  const { members, rank } = ring
+  const next = members[(rank + 1) % members.length]
+  return [...new Set([...(next === undefined ? [] : [next]), ...senders(ring)])].filter((id) => id !== members[rank])
 }

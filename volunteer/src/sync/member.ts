@@ -15,26 +15,26 @@ import {
   type RulesOff,
   type Sha256,
   sameVersion,
-  sharesOfStep,
+  assignmentsOfStep,
   type StepRecord,
   type ToCoordinator,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { settle } from './committed.ts'
-import { adopt, catchUp, confirmIfReady, fetchWhole, form } from './forming.ts'
-import { copyDue, follow, followed, learn, learned, learningFailed, prove } from './learner.ts'
-import type { MemberCore, MemberEffect, MemberInput, RingView, RunOrder } from './member-state.ts'
 import {
   askForHelp,
-  giveUpBlocks,
-  guestHere,
-  guestIn,
-  holdBack,
+  onRelease,
+  onOffRingFetched,
+  offRingIn,
+  onHold,
   newFlight,
-  noteGuest,
-  takeMoves,
-  wrongShare,
-} from './share.ts'
+  onOffRing,
+  onMoved,
+  wrongAssignment,
+} from './assignment.ts'
+import { settle } from './committed.ts'
+import { adopt, catchUp, confirmIfReady, fetchWhole, onForm } from './forming.ts'
+import { copyDue, onFollow, onLearnerReduced, onPrefetch, onLearnerState, learningFailed, prove } from './learner.ts'
+import type { MemberCore, MemberEffect, MemberInput, Generation, ControlMessage } from './member-state.ts'
 
 export function createMember(
   id: MemberId,
@@ -46,7 +46,7 @@ export function createMember(
     id,
     off,
     replayMost,
-    owner: 0,
+    fence: 0,
     promised: 0,
     version: undefined,
     base: genesis,
@@ -63,37 +63,37 @@ export function createMember(
 export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
   switch (input.type) {
     case 'order':
-      return obey(core, input.order)
+      return onControlMessage(core, input.order)
     case 'links-open':
-      return whileForming(core, input.gen, (ring) => {
+      return whileForming(core, input.generation, (ring) => {
         ring.linksOpen = true
         return confirmIfReady(core, ring)
       })
     case 'state-fetched':
       return core.learning === undefined
-        ? whileForming(core, input.gen, (ring) => adopt(core, ring, input.version))
-        : learned(core, input.gen, input.version)
+        ? whileForming(core, input.generation, (ring) => adopt(core, ring, input.version))
+        : onLearnerState(core, input.generation, input.version)
     case 'reduced-fetched':
       return core.learning === undefined
-        ? whileForming(core, input.gen, (ring) => catchUp(core, ring, input.version))
-        : followed(core, input.gen, input.version)
+        ? whileForming(core, input.generation, (ring) => catchUp(core, ring, input.version))
+        : onLearnerReduced(core, input.generation, input.version)
     case 'reduced-missing':
       return core.learning === undefined
-        ? whileForming(core, input.gen, (ring) => fetchWhole(core, ring))
-        : learningFailed(core, input.gen)
+        ? whileForming(core, input.generation, (ring) => fetchWhole(core, ring))
+        : learningFailed(core, input.generation)
     case 'behind':
-      return current(core, input.gen, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
-    case 'guest-fetched':
-      return current(core, input.gen, (ring) => {
-        guestHere(ring, input.id)
+      return current(core, input.generation, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
+    case 'off-ring-fetched':
+      return current(core, input.generation, (ring) => {
+        onOffRingFetched(ring, input.id)
         return []
       })
     case 'computed':
-      return inFlight(core, input, (ring) => contribute(core, ring, input))
+      return inFlight(core, input, (ring) => onComputed(core, ring, input))
     case 'reduced':
-      return inFlight(core, input, (ring) => hold(core, ring, input))
+      return inFlight(core, input, (ring) => onReduced(core, ring, input))
     case 'trouble':
-      return core.learning === undefined ? giveUp(core, input) : learningFailed(core, input.gen)
+      return core.learning === undefined ? giveUp(core, input) : learningFailed(core, input.generation)
     default:
       return input satisfies never
   }
@@ -105,81 +105,83 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
  */
 export function mayServe(
   core: MemberCore,
-  gen: number,
+  generation: number,
   version: VersionRef,
   kind: 'state' | 'reduced' = 'state',
 ): boolean {
   if (core.off.has('R7-source')) return core.version !== undefined
-  if (kind === 'reduced') return core.promised === gen
-  return core.promised === gen && core.version !== undefined && sameVersion(core.version, version)
+  if (kind === 'reduced') return core.promised === generation
+  return core.promised === generation && core.version !== undefined && sameVersion(core.version, version)
 }
 
-function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
-  if (order.owner < core.owner) return outdated(core, order) // R3: a deposed coordinator
+function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect[] {
+  if (order.fence < core.fence) return outdated(core, order) // R3: a deposed coordinator
   switch (order.type) {
     case 'freeze':
-      return freeze(core, order)
+      return onFreeze(core, order)
     case 'form':
-      return form(core, order)
+      return onForm(core, order)
     case 'start':
-      return start(core, order)
+      return onStart(core, order)
     case 'plan':
-      return extendPlan(core, order)
+      return onPlan(core, order)
     case 'hold':
-      return current(core, order.gen, (ring) => answer(holdBack(ring, order)))
+      return current(core, order.generation, (ring) => answer(onHold(ring, order)))
     case 'inquire':
-      return current(core, order.gen, (ring) => [
+      return current(core, order.generation, (ring) => [
         {
           type: 'report-standing',
-          owner: ring.owner,
-          gen: ring.gen,
+          fence: ring.fence,
+          generation: ring.generation,
           step: order.step,
           stage: stageOf(core, ring, order.step),
         },
       ])
     case 'release':
-      return current(core, order.gen, (ring) => answer(giveUpBlocks(ring, order, core.off)))
+      return current(core, order.generation, (ring) => answer(onRelease(ring, order, core.off)))
     case 'moved':
-      return current(core, order.gen, (ring) =>
-        takeMoves(ring, order) ? [{ type: 'resume', gen: order.gen, step: order.step }] : [],
+      return current(core, order.generation, (ring) =>
+        onMoved(ring, order) ? [{ type: 'resume', generation: order.generation, step: order.step }] : [],
       )
-    case 'guest':
-      return current(core, order.gen, (ring) => answer(noteGuest(ring, order)))
-    case 'guest-take':
-      return current(core, order.gen, (ring) =>
-        ring.guests.get(order.id)?.place === ring.position
-          ? [{ type: 'fetch-guest', gen: order.gen, id: order.id }]
+    case 'off-ring':
+      return current(core, order.generation, (ring) => answer(onOffRing(ring, order)))
+    case 'off-ring-take':
+      return current(core, order.generation, (ring) =>
+        ring.offRingSums.get(order.id)?.rank === ring.rank
+          ? [{ type: 'fetch-off-ring', generation: order.generation, id: order.id }]
           : [],
       )
     case 'until':
-      return current(core, order.gen, (ring) => {
+      return current(core, order.generation, (ring) => {
         ring.until = order.step
         return []
       })
     case 'ack':
-      return acknowledge(core, order.committed)
+      return onAck(core, order.committed)
     case 'checkpoint-at':
-      return current(core, order.gen, (ring) => {
+      return current(core, order.generation, (ring) => {
         ring.checkpoint = order
         return checkpointIfDue(core, ring)
       })
     case 'copy-at':
-      return current(core, order.gen, (ring) => {
+      return current(core, order.generation, (ring) => {
         ring.copyAt = order
         return copyDue(core)
       })
     case 'meet':
-      return current(core, order.gen, () => [{ type: 'meet', gen: order.gen, members: order.members }])
+      return current(core, order.generation, () => [
+        { type: 'meet', generation: order.generation, members: order.members },
+      ])
     case 'prove':
       return prove(core, order)
     case 'prefetch':
-      return learn(core, order)
+      return onPrefetch(core, order)
     case 'follow':
-      return follow(core, order)
+      return onFollow(core, order)
     case 'upload-request':
-      return handOver(core, order)
+      return onUploadRequest(core, order)
     case 'async':
-      return goAsync(core, order)
+      return onAsync(core, order)
     default:
       return order satisfies never
   }
@@ -189,10 +191,10 @@ function obey(core: MemberCore, order: RunOrder): MemberEffect[] {
  * R3: not obeyed. A deposed coordinator cannot use the answer, since its appends fail; one whose journal was restored
  * from a backup goes on above these numbers.
  */
-function outdated({ owner, promised }: MemberCore, order: RunOrder): MemberEffect[] {
+function outdated({ fence, promised }: MemberCore, order: ControlMessage): MemberEffect[] {
   if (order.type !== 'freeze' && order.type !== 'async') return []
-  const ballot = { owner: order.owner, gen: order.gen }
-  return [{ type: 'send', message: { type: 'promised', ...ballot, seen: { owner, gen: promised } } }]
+  const ballot = { fence: order.fence, generation: order.generation }
+  return [{ type: 'send', message: { type: 'promised', ...ballot, seen: { fence, generation: promised } } }]
 }
 
 /**
@@ -224,13 +226,13 @@ export function goOnFrom(core: MemberCore, { base, records }: Claim, version: Ve
  * R3: promise, stop, answer. From here on the version changes only through FORM of this ballot. An equal one is
  * answered again.
  */
-function freeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] {
-  const { owner, gen, committed } = order
+function onFreeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] {
+  const { fence, generation, committed } = order
   // A coordinator process begins with a number of its own: one that was promised to another is in use (I7).
-  if (gen < core.promised || (gen === core.promised && owner > core.owner)) return outdated(core, order)
-  if (core.off.has('R3-equal') && gen === core.promised) return []
-  core.owner = owner
-  core.promised = gen
+  if (generation < core.promised || (generation === core.promised && fence > core.fence)) return outdated(core, order)
+  if (core.off.has('R3-equal') && generation === core.promised) return []
+  core.fence = fence
+  core.promised = generation
   core.asyncEpoch = undefined
   const claim = claimOf(core, committed)
   const { consumed } = core
@@ -240,7 +242,7 @@ function freeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] {
   core.proving = undefined
   return [
     { type: 'halt' },
-    { type: 'send', message: { type: 'state', owner, gen, claim, ...(here ? { consumed } : {}) } },
+    { type: 'send', message: { type: 'state', fence, generation, claim, ...(here ? { consumed } : {}) } },
   ]
 }
 
@@ -252,32 +254,33 @@ function freeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] {
  * of this ballot, which names the same target (R3); and one step begins after the other, each at the version before it.
  * What it prevents shows where R8 is broken as well.
  */
-function start(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
+function onStart(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
   const { ring } = core
-  if (ring === undefined || ring.gen !== order.gen || ring.stage === 'running' || ring.stage === 'broken') return []
+  if (ring === undefined || ring.generation !== order.generation || ring.stage === 'running' || ring.stage === 'broken')
+    return []
   const premise =
     ring.stage === 'ready' &&
-    order.gen === core.promised &&
+    order.generation === core.promised &&
     core.version !== undefined &&
     sameVersion(core.version, order.after)
   if (!premise && !core.off.has('R9')) return []
   ring.stage = 'running'
   settle(core, order.after)
-  for (const step of order.plan) ring.plan.set(step.step, { ...step, shares: ring.shares })
+  for (const step of order.plan) ring.plan.set(step.step, { ...step, weights: ring.weights })
   return [...checkpointIfDue(core, ring), ...beginStep(core, ring)]
 }
 
-function extendPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] {
-  return current(core, order.gen, (ring) => {
-    const { steps, shares = ring.shares } = order
-    if (shares.length !== ring.members.length) return []
-    for (const step of steps) if (!ring.plan.has(step.step)) ring.plan.set(step.step, { ...step, shares })
+function onPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] {
+  return current(core, order.generation, (ring) => {
+    const { steps, weights = ring.weights } = order
+    if (weights.length !== ring.members.length) return []
+    for (const step of steps) if (!ring.plan.has(step.step)) ring.plan.set(step.step, { ...step, weights })
     return beginStep(core, ring)
   })
 }
 
 /** The next planned step, unless one is under way or the tail is as long as a member may be ahead (W, R14). */
-function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
+function beginStep(core: MemberCore, ring: Generation): MemberEffect[] {
   const step = (core.version?.v ?? 0) + 1
   const planned = ring.plan.get(step)
   if (
@@ -288,55 +291,58 @@ function beginStep(core: MemberCore, ring: RingView): MemberEffect[] {
     core.tail.length >= PLAN_WINDOW
   )
     return []
-  const blocks = sharesOfStep(planned, planned.shares)[ring.position] ?? []
+  const blocks = assignmentsOfStep(planned, planned.weights)[ring.rank] ?? []
   ring.flight = newFlight(step, blocks)
-  return [{ type: 'compute', gen: ring.gen, step, kind: ring.kind, blocks }]
+  return [{ type: 'compute', generation: ring.generation, step, kind: ring.kind, blocks }]
 }
 
-function contribute(
+function onComputed(
   core: MemberCore,
-  ring: RingView,
+  ring: Generation,
   { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>,
 ): MemberEffect[] {
   if (!finite)
     return giveUp(core, {
-      gen: ring.gen,
+      generation: ring.generation,
       blamed: core.id,
       why: 'own',
       code: 'gradient-not-finite',
       message: `my gradient of step ${step} is not finite`,
     })
-  if (ring.flight?.sealed !== true) throw new Error(`internal: the share of step ${step} is not complete`)
+  if (ring.flight?.sealed !== true) throw new Error(`internal: the assignment of step ${step} is not complete`)
   ring.flight.stage = 'reducing'
-  return [{ type: 'contribute', gen: ring.gen, step, manifest }]
+  return [{ type: 'contribute', generation: ring.generation, step, manifest }]
 }
 
 /** R10: everything of the step arrived: apply, swap, then HELD. */
-function hold(
+function onReduced(
   core: MemberCore,
-  ring: RingView,
+  ring: Generation,
   { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>,
 ): MemberEffect[] {
   if (core.version === undefined || core.version.v !== step - 1) return []
-  const liar = core.off.has('R12-moves') ? undefined : wrongShare(ring, step, manifests)
+  const liar = core.off.has('R12-moves') ? undefined : wrongAssignment(ring, step, manifests)
   if (liar !== undefined)
     return giveUp(core, {
-      gen: ring.gen,
+      generation: ring.generation,
       blamed: liar,
       why: 'refused',
       code: 'message-unexpected',
-      message: `a share of step ${step} does not hold its planned blocks`,
+      message: `an assignment of step ${step} does not hold its planned blocks`,
     })
   const record = recordOf(ring, step, manifests, gradDigest)
   const version = extend(core.version, record)
-  const guest = guestIn(ring, manifests)
-  if (guest !== undefined) guest.stage = 'done'
+  const offRing = offRingIn(ring, manifests)
+  if (offRing !== undefined) offRing.stage = 'done'
   core.version = version
   core.tail.push(record)
   ring.flight = undefined
   ring.plan.delete(step)
   ring.moves.delete(step)
-  const held: MemberEffect = { type: 'send', message: { type: 'held', owner: ring.owner, gen: ring.gen, record } }
+  const held: MemberEffect = {
+    type: 'send',
+    message: { type: 'held', fence: ring.fence, generation: ring.generation, record },
+  }
   return [
     { type: 'apply', record, version },
     held,
@@ -347,18 +353,18 @@ function hold(
 }
 
 /**
- * Every member builds the same record: the planned blocks of all members (R12), those of guests (A1), and the sums of
+ * Every member builds the same record: the planned blocks of all members (R12), those of off-ring members (A1), and the sums of
  * the manifests.
  */
-function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
+function recordOf(ring: Generation, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number =>
     manifests.reduce((total, manifest) => total + pick(manifest), 0)
   return {
     v: step,
-    gen: ring.gen,
+    generation: ring.generation,
     modeEpoch: ring.modeEpoch,
     kind: ring.kind,
-    blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(guestIn(ring, manifests)?.blocks ?? [])],
+    blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(offRingIn(ring, manifests)?.blocks ?? [])],
     samples: sum((m) => m.samples),
     targets: sum((m) => m.targets),
     lossSum: sum((m) => m.lossSum),
@@ -368,13 +374,13 @@ function recordOf(ring: RingView, step: number, manifests: readonly Manifest[], 
 }
 
 /** How far this member is with a step. */
-function stageOf({ version }: MemberCore, { flight }: RingView, step: number): MessageFrom<'standing'>['stage'] {
+function stageOf({ version }: MemberCore, { flight }: Generation, step: number): MessageFrom<'standing'>['stage'] {
   if (version !== undefined && version.v >= step) return 'held'
   return flight?.step === step && flight.stage === 'reducing' ? 'reducing' : 'computing'
 }
 
 /** The tail starts anew behind what is committed. */
-function acknowledge(core: MemberCore, committed: VersionRef): MemberEffect[] {
+function onAck(core: MemberCore, committed: VersionRef): MemberEffect[] {
   const known = fold(core.base, core.tail.slice(0, Math.max(0, committed.v - core.base.v)))
   if (known === undefined || !sameVersion(known, committed)) return []
   settle(core, committed)
@@ -382,27 +388,30 @@ function acknowledge(core: MemberCore, committed: VersionRef): MemberEffect[] {
 }
 
 /** A5: one holder uploads, the others vouch for it. */
-function handOver(core: MemberCore, { owner, gen, version, uploader }: MessageTo<'upload-request'>): MemberEffect[] {
-  if (gen !== core.promised || core.version === undefined || !sameVersion(core.version, version)) return []
-  return uploader === core.id ? [{ type: 'upload', version }] : [{ type: 'report-digest', owner, gen, version }]
+function onUploadRequest(
+  core: MemberCore,
+  { fence, generation, version, uploader }: MessageTo<'upload-request'>,
+): MemberEffect[] {
+  if (generation !== core.promised || core.version === undefined || !sameVersion(core.version, version)) return []
+  return uploader === core.id ? [{ type: 'upload', version }] : [{ type: 'report-digest', fence, generation, version }]
 }
 
 /** R15: at the named version one member uploads, the others say their digest. */
-function checkpointIfDue(core: MemberCore, ring: RingView): MemberEffect[] {
+function checkpointIfDue(core: MemberCore, ring: Generation): MemberEffect[] {
   const { version } = core
   if (ring.stage !== 'running' || version === undefined || ring.checkpoint?.v !== version.v) return []
   const { uploader } = ring.checkpoint
   ring.checkpoint = undefined
   return uploader === core.id
     ? [{ type: 'upload', version }]
-    : [{ type: 'report-digest', owner: ring.owner, gen: ring.gen, version }]
+    : [{ type: 'report-digest', fence: ring.fence, generation: ring.generation, version }]
 }
 
-function goAsync(core: MemberCore, order: MessageTo<'async'>): MemberEffect[] {
-  const { owner, gen, modeEpoch } = order
-  if (gen < core.promised) return outdated(core, order)
-  core.owner = owner
-  core.promised = gen
+function onAsync(core: MemberCore, order: MessageTo<'async'>): MemberEffect[] {
+  const { fence, generation, modeEpoch } = order
+  if (generation < core.promised) return outdated(core, order)
+  core.fence = fence
+  core.promised = generation
   core.ring = undefined
   core.learning = undefined
   core.proving = undefined
@@ -412,7 +421,7 @@ function goAsync(core: MemberCore, order: MessageTo<'async'>): MemberEffect[] {
 
 /** One ABORT per generation, which names the blamed member and the reason (R17); then wait for the next ballot. */
 function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'trouble' }>, 'type'>): MemberEffect[] {
-  return current(core, trouble.gen, (ring) => {
+  return current(core, trouble.generation, (ring) => {
     if (ring.stage === 'broken') return []
     ring.stage = 'broken'
     const { blamed, alsoBlamed = [], why, code, message } = trouble
@@ -422,7 +431,17 @@ function giveUp(core: MemberCore, trouble: Omit<Extract<MemberInput, { type: 'tr
       { type: 'halt' },
       {
         type: 'send',
-        message: { type: 'abort', owner: ring.owner, gen: ring.gen, step, blamed, why, links, code, message },
+        message: {
+          type: 'abort',
+          fence: ring.fence,
+          generation: ring.generation,
+          step,
+          blamed,
+          why,
+          links,
+          code,
+          message,
+        },
       },
     ]
   })
@@ -432,21 +451,27 @@ function answer(message: ToCoordinator | undefined): MemberEffect[] {
   return message === undefined ? [] : [{ type: 'send', message }]
 }
 
-function current(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
-  return core.ring === undefined || core.ring.gen !== gen || gen !== core.promised ? [] : act(core.ring)
+function current(core: MemberCore, generation: number, act: (ring: Generation) => MemberEffect[]): MemberEffect[] {
+  return core.ring === undefined || core.ring.generation !== generation || generation !== core.promised
+    ? []
+    : act(core.ring)
 }
 
-function whileForming(core: MemberCore, gen: number, act: (ring: RingView) => MemberEffect[]): MemberEffect[] {
-  return current(core, gen, (ring) => (ring.stage === 'forming' ? act(ring) : []))
+function whileForming(core: MemberCore, generation: number, act: (ring: Generation) => MemberEffect[]): MemberEffect[] {
+  return current(core, generation, (ring) => (ring.stage === 'forming' ? act(ring) : []))
 }
 
 function inFlight(
   core: MemberCore,
-  { gen, step, type }: { readonly gen: number; readonly step: number; readonly type: 'computed' | 'reduced' },
-  act: (ring: RingView) => MemberEffect[],
+  {
+    generation,
+    step,
+    type,
+  }: { readonly generation: number; readonly step: number; readonly type: 'computed' | 'reduced' },
+  act: (ring: Generation) => MemberEffect[],
 ): MemberEffect[] {
   const expected = type === 'computed' ? 'computing' : 'reducing'
-  return current(core, gen, (ring) =>
+  return current(core, generation, (ring) =>
     ring.stage === 'running' && ring.flight?.step === step && ring.flight.stage === expected ? act(ring) : [],
   )
 }

@@ -1,4 +1,4 @@
-// What encoding lost of this member's shares so far (collective/ring-codec.ts). Step-coupled state: it belongs to one
+// What encoding lost of this member's assignments so far (collective/ring-codec.ts). Step-coupled state: it belongs to one
 // version and swaps together with it (R10). A member that comes by its version in another way starts without one: these
 // losses are gone.
 import type { StepRecord, VersionRef } from '@starling-grid/protocol'
@@ -13,7 +13,7 @@ export class Residual {
   /** this member's ring made a whole sum, so `next` is whole, too */
   #complete = false
   /** how often it changed */
-  #losses = 0
+  #residualEpoch = 0
 
   constructor(length: number) {
     this.#feedback = startFeedback(length)
@@ -23,7 +23,7 @@ export class Residual {
   from(version: VersionRef, kind: Kind): Feedback {
     if (this.#of?.version.id !== version.id || this.#of.kind !== kind) {
       this.#feedback.residual.fill(0)
-      this.#losses += 2
+      this.#residualEpoch += 2
       this.#of = { version, kind }
     }
     return this.#feedback
@@ -32,8 +32,8 @@ export class Residual {
   /**
    * Names it to an executor that keeps losses of its own (EncodeOrder): one more where it follows from the one before.
    */
-  get losses(): number {
-    return this.#losses
+  get residualEpoch(): number {
+    return this.#residualEpoch
   }
 
   /** Every share of the step arrived: what this member encoded of it is all there. */
@@ -52,7 +52,7 @@ export class Residual {
   swap(version: VersionRef, kind: Kind): void {
     if (this.#complete) {
       this.#feedback = swapped(this.#feedback)
-      this.#losses++
+      this.#residualEpoch++
     }
     this.#of = this.#complete ? { version, kind } : undefined
     this.#complete = false

@@ -1,23 +1,23 @@
 // A member at its part of one local round, as the protocol sees it: which blocks it learns from (R12), what it says of
-// them (A7), and when fragments of its share may leave (R9). What is learned is local-round.ts.
+// them (A7), and when fragments of its assignment may leave (R9). What is learned is local-round.ts.
 import type { FloatRange } from '../floats.ts'
-import type { HeldVersion } from '../recovery/held-version.ts'
+import type { LocalVersion } from '../recovery/local-version.ts'
+import type { AssignmentResult } from './assignment-sum.ts'
+import { nextBlocksOf } from './assignment.ts'
 import { mayContributeEarly } from './early-contribution.ts'
 import type { LocalRounds } from './local-round.ts'
 import type { MemberCore } from './member-state.ts'
-import type { ShareResult } from './share-sum.ts'
-import { nextBlocksOf } from './share.ts'
 
 export interface RoundWorkParts {
   readonly core: MemberCore
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   readonly rounds: LocalRounds
-  /** One bucket of the share enters the exchange before the rest. */
-  contributeBucket(step: number, bucket: number, share: Float32Array): void
+  /** One bucket of the assignment enters the exchange before the rest. */
+  contributeBucket(step: number, bucket: number, assignment: Float32Array): void
 }
 
-interface StepOrder {
-  readonly gen: number
+interface StepId {
+  readonly generation: number
   readonly step: number
 }
 
@@ -32,39 +32,39 @@ export class RoundWork {
   }
 
   /** Σ targets · (base − local) into the rounds' `contribution`. Undefined: the generation ended before. */
-  compute = async ({ gen, step }: StepOrder): Promise<ShareResult | undefined> => {
+  compute = async ({ generation, step }: StepId): Promise<AssignmentResult | undefined> => {
     const { core, held, rounds } = this.#parts
-    const current = (): boolean => core.ring?.gen === gen && core.ring.stage === 'running'
+    const current = (): boolean => core.ring?.generation === generation && core.ring.stage === 'running'
     if (held.version === undefined) throw new Error('internal: a round without a version')
-    const blocks = nextBlocksOf(core, { gen, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
+    const blocks = nextBlocksOf(core, { generation, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
     if (blocks === 'over' || blocks === 'wait') return undefined
-    const share = blocks === 'sealed' ? [] : blocks
+    const assignment = blocks === 'sealed' ? [] : blocks
     const result = await rounds.run({
       base: held.version,
       parameters: held.parameters,
-      blocks: share,
+      blocks: assignment,
       current,
       onLearned: ({ base, blocks: learned }) => {
         core.consumed = { base, blocks: [...learned] }
       },
-      onFragment: (fragment) => this.#send({ gen, step }, fragment),
+      onFragment: (fragment) => this.#send({ generation, step }, fragment),
     })
-    return result === undefined || !this.#isSealed({ gen, step }) ? undefined : { ...result, blocks: share }
+    return result === undefined || !this.#isSealed({ generation, step }) ? undefined : { ...result, blocks: assignment }
   }
 
   /**
-   * From the first fragment on the share can neither lose blocks nor get any (R12). What may not leave now leaves with
+   * From the first fragment on the assignment can neither lose blocks nor get any (R12). What may not leave now leaves with
    * the rest.
    */
-  #send(order: StepOrder, fragment: number): void {
+  #send(order: StepId, fragment: number): void {
     const { core, rounds, contributeBucket } = this.#parts
     const { fragments = [] } = rounds
-    if (!this.#isSealed(order) || !mayContributeEarly(core, order.gen, order.step)) return
+    if (!this.#isSealed(order) || !mayContributeEarly(core, order.generation, order.step)) return
     const first = fragments.slice(0, fragment).reduce((sum, { length }) => sum + length, 0)
     for (const i of (fragments[fragment] ?? []).keys()) contributeBucket(order.step, first + i, rounds.contribution)
   }
 
-  #isSealed(order: StepOrder): boolean {
+  #isSealed(order: StepId): boolean {
     return nextBlocksOf(this.#parts.core, { ...order, most: 0, blockMs: 0 }) === 'sealed'
   }
 }

@@ -2,11 +2,11 @@
 // which then happens in one piece (I6, R10).
 import { sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { StepWitness } from '../host.ts'
-import type { HeldVersion, VersionState } from '../recovery/held-version.ts'
+import type { LocalVersion, VersionState } from '../recovery/local-version.ts'
 import { type CatchUpEffect, type CatchUpSources, catchUpBytes } from './catch-up.ts'
 
 export interface StagingParts {
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   /** version 0 and the seed that makes it */
   readonly genesis: VersionRef
   readonly seed: number

@@ -1,25 +1,25 @@
 // A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of
-// its shares before, and the sums that come out. Independent of links, of fetching, or of what the coordinator wants.
+// its assignments before, and the sums that come out. Independent of links, of fetching, or of what the coordinator wants.
 import type { Clock, Frame, GradientEncoding, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Feedback } from '../collective/encoding.ts'
 import { normOf } from '../collective/slice-norms.ts'
 import type { Batches } from '../data/batch.ts'
 import type { FloatRange } from '../floats.ts'
-import type { HeldVersion } from '../recovery/held-version.ts'
+import type { LocalVersion } from '../recovery/local-version.ts'
+import type { EarlyBuckets } from './assignment-work.ts'
 import { mayContributeEarly } from './early-contribution.ts'
-import { EncodeOrders } from './encode-orders.ts'
+import { EncodeRequests } from './encode-requests.ts'
+import { GenerationSteps, type GenerationStepsParts } from './generation-steps.ts'
 import { gradientBuckets } from './gradient-buckets.ts'
 import type { LocalRounds } from './local-round.ts'
 import type { MemberCore } from './member-state.ts'
 import { Residual } from './residual.ts'
-import type { StepStanding } from './ring-exchange.ts'
-import { RingSteps, type RingStepsParts } from './ring-steps.ts'
-import type { EarlyBuckets } from './share-work.ts'
+import type { StepStanding } from './step-reduces.ts'
 
-export interface StepExchangeParts extends RingStepsParts {
+export interface StepExchangeParts extends GenerationStepsParts {
   readonly clock: Clock
   readonly core: MemberCore
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   readonly batches: Batches
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
@@ -28,20 +28,20 @@ export interface StepExchangeParts extends RingStepsParts {
 
 export class StepExchange {
   readonly #parts: StepExchangeParts
-  readonly #steps: RingSteps
+  readonly #steps: GenerationSteps
   /** of encodings that lose something */
   readonly #residual: Residual | undefined
-  readonly #encodes: EncodeOrders | undefined
+  readonly #encodes: EncodeRequests | undefined
   /** undefined: the gradient is too small to be worth several */
   readonly #buckets: readonly FloatRange[] | undefined
 
   constructor(parts: StepExchangeParts) {
     this.#parts = parts
     this.#residual = parts.encoding === 'f32' ? undefined : new Residual(parts.held.layout.total)
-    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeOrders(parts.encoding, parts.clock)
+    this.#encodes = parts.encoding === 'f32' ? undefined : new EncodeRequests(parts.encoding, parts.clock)
     const buckets = gradientBuckets(parts.held.layout)
     this.#buckets = buckets.length > 1 ? buckets : undefined
-    this.#steps = new RingSteps({
+    this.#steps = new GenerationSteps({
       forward: parts.forward,
       onSum: (sum) => {
         this.#residual?.completed()
@@ -52,12 +52,12 @@ export class StepExchange {
   }
 
   /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
-  get reduced(): RingSteps['reduced'] {
+  get reduced(): GenerationSteps['reduced'] {
     return this.#steps.reduced
   }
 
   /** Before the first frame of a generation can come. `roundBuckets`: of a local round's share. */
-  open(gen: number, roundBuckets: readonly FloatRange[] | undefined): void {
+  open(generation: number, roundBuckets: readonly FloatRange[] | undefined): void {
     const {
       core: { ring },
       held,
@@ -66,14 +66,13 @@ export class StepExchange {
     if (ring === undefined) return
     const [size, exchange] = [ring.members.length, ring.exchange?.type ?? 'ring']
     const buckets = (ring.kind === 'round' ? roundBuckets : undefined) ?? this.#buckets
-    if (this.#buckets)
-      this.#encodes?.open({ exchange, position: { index: ring.position, size }, buckets: this.#buckets })
+    if (this.#buckets) this.#encodes?.open({ exchange, world: { rank: ring.rank, size }, buckets: this.#buckets })
     this.#steps.open(
       {
-        generation: gen,
-        position: ring.position,
+        generation,
+        rank: ring.rank,
         size,
-        shares: ring.shares,
+        weights: ring.weights,
         harmless: this.#harmless,
         length: held.layout.total,
         encoding,
@@ -98,23 +97,23 @@ export class StepExchange {
   }
 
   /** `share`: Σ gradients or a round's difference, which stays as it is until the step or the generation is over. */
-  contribute(step: number, manifest: Manifest, share: Float32Array): void {
-    this.#steps.contribute(step, share, manifest, this.#feedback)
+  contribute(step: number, manifest: Manifest, assignment: Float32Array): void {
+    this.#steps.contribute(step, assignment, manifest, this.#feedback)
   }
 
   /** One bucket of a local round's share, before the rest of it is known. */
-  contributeRoundBucket = (step: number, bucket: number, share: Float32Array): void =>
-    this.#steps.contributeBucket(step, bucket, share, { feedback: this.#feedback })
+  contributeRoundBucket = (step: number, bucket: number, assignment: Float32Array): void =>
+    this.#steps.contributeBucket(step, bucket, assignment, { feedback: this.#feedback })
 
   /** Takes the buckets of this member's gradient as backward finishes them; undefined: all at once, with `computed`. */
-  bucketsOf = (gen: number, step: number): EarlyBuckets | undefined => {
+  bucketsOf = (generation: number, step: number): EarlyBuckets | undefined => {
     const { core } = this.#parts
     const feedback = this.#feedback
     const onFinal: EarlyBuckets['onFinal'] = (bucket, gradient, encoded) => {
-      if (mayContributeEarly(core, gen, step))
+      if (mayContributeEarly(core, generation, step))
         this.#steps.contributeBucket(step, bucket, gradient, { feedback, encoded })
     }
-    const encode = this.#residual && this.#encodes?.order(this.#residual.losses)
+    const encode = this.#residual && this.#encodes?.order(this.#residual.residualEpoch)
     return this.#buckets && { ranges: this.#buckets, onFinal, ...(encode ? { encode } : {}) }
   }
 
@@ -123,7 +122,7 @@ export class StepExchange {
     this.#steps.accept(frame, from)
   }
 
-  /** What came of a step, and from which places more is to come. */
+  /** What came of a step, and from which ranks more is to come. */
   standing(step: number): StepStanding {
     return this.#steps.standing(step)
   }

@@ -1,35 +1,35 @@
-// Σ gradients of one member's share of one step: pieces that were computed one after the other, and what guests
-// computed. Its memory is leased for this share alone (gradient-buffers.ts): the computation writes it, then the
+// Σ gradients of one member's assignment of one step: pieces that were computed one after the other, and what off-ring members
+// computed. Its memory is leased for this assignment alone (gradient-buffers.ts): the computation writes it, then the
 // exchange reads it, until the step is over.
 import type { BlockId } from '@starling-grid/protocol'
 import type { Compute, Computed } from '../compute.ts'
 import type { FloatRange } from '../floats.ts'
 import type { GradientLease } from '../gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges } from '../graph/executor.ts'
-import type { GuestShare } from './share.ts'
+import type { OffRingShare } from './assignment.ts'
 
-export interface ShareResult {
+export interface AssignmentResult {
   readonly blocks: readonly BlockId[]
   readonly samples: number
   readonly sums: BatchSums
   readonly finite: boolean
 }
 
-const NOTHING: ShareResult = { blocks: [], samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 }, finite: true }
+const NOTHING: AssignmentResult = { blocks: [], samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 }, finite: true }
 
-/** A piece of a share: its blocks, and their samples. */
+/** A piece of an assignment: its blocks, and their samples. */
 export interface Piece {
   readonly blocks: readonly BlockId[]
   readonly batch: Batch
 }
 
-export class ShareSum {
+export class AssignmentSum {
   readonly #compute: Compute
   readonly #lease: GradientLease
-  /** Σ gradients of earlier pieces and of guests, as far as they are not in `gradient` yet; leased when first needed */
+  /** Σ gradients of earlier pieces and of off-ring members, as far as they are not in `gradient` yet; leased when first needed */
   #rest: GradientLease | undefined
   #result = NOTHING
-  #guest: GuestShare | undefined
+  #offRing: OffRingShare | undefined
 
   constructor(compute: Compute) {
     this.#compute = compute
@@ -49,13 +49,13 @@ export class ShareSum {
     return this.#result.blocks.length === 0
   }
 
-  /** R3: nothing that is still being computed for this share counts. */
+  /** R3: nothing that is still being computed for this assignment counts. */
   end(): void {
     this.#lease.end()
     this.#rest?.end()
   }
 
-  /** Computes a piece and adds it. Undefined: the share is over. */
+  /** Computes a piece and adds it. Undefined: the assignment is over. */
   async add({ blocks, batch }: Piece, early?: EarlyRanges): Promise<Computed | undefined> {
     if (!this.isEmpty) addTo(this.#restValues, this.gradient) // the executor overwrites the gradient
     const computed = await this.#compute.heldGradient(this.#lease, batch, early)
@@ -63,10 +63,10 @@ export class ShareSum {
     return computed
   }
 
-  /** A1: when the share is sealed. */
-  addGuest(guest: GuestShare, sum: Float32Array): void {
-    if (this.#guest !== undefined) throw new Error('internal: a share has one sum of guests')
-    this.#guest = guest
+  /** A1: when the assignment is sealed. */
+  addOffRing(offRing: OffRingShare, sum: Float32Array): void {
+    if (this.#offRing !== undefined) throw new Error('internal: an assignment has one sum of off-ring members')
+    this.#offRing = offRing
     addTo(this.#restValues, sum)
   }
 
@@ -78,13 +78,13 @@ export class ShareSum {
     rest.fill(0, range.start, range.end) // not again with the rest
   }
 
-  /** The whole share. It names the blocks of guests if their sum is in it, and only then. */
-  finish(): ShareResult {
-    const guest = this.#guest
+  /** The whole assignment. It names the blocks of off-ring members if their sum is in it, and only then. */
+  finish(): AssignmentResult {
+    const offRing = this.#offRing
     if (this.isEmpty) this.gradient.fill(0)
     this.complete({ start: 0, end: this.gradient.length })
-    if (guest === undefined) return this.#result
-    const { blocks, samples, targets, lossSum, correct } = guest
+    if (offRing === undefined) return this.#result
+    const { blocks, samples, targets, lossSum, correct } = offRing
     return joined(this.#result, { blocks, samples, finite: true, sums: { lossSum, targets, correct } })
   }
 
@@ -97,7 +97,7 @@ export class ShareSum {
   }
 }
 
-function joined(a: ShareResult, b: ShareResult): ShareResult {
+function joined(a: AssignmentResult, b: AssignmentResult): AssignmentResult {
   return {
     blocks: [...a.blocks, ...b.blocks],
     samples: a.samples + b.samples,

@@ -1,11 +1,11 @@
-// Σ gradients of guests of a ring (A1), in memory only: the open sum that pushes join, and the one that a member was
+// Σ gradients of off-ring members of a ring (A1), in memory only: the open sum that pushes join, and the one that a member was
 // given. When this process goes, so do they, and their blocks, which are in no record, are done again.
 import type { ParameterLayout, PushedGradient } from '@starling-grid/model'
 import { addPush, type PushWeights } from './parameter-server/add-push.ts'
 import { blockSquares, normOf } from './parameter-server/ranges.ts'
-import type { PushNorms } from './run/guest-norms.ts'
+import type { PushNorms } from './run/off-ring-norms.ts'
 
-export class GuestSums {
+export class OffRingSums {
   readonly #layout: Pick<ParameterLayout, 'total' | 'trained'>
   #open: Float32Array | undefined
   #given: { readonly id: number; readonly sum: Float32Array } | undefined

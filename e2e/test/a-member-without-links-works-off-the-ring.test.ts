@@ -6,7 +6,7 @@ import { Grid } from '../src/grid.ts'
 import { QUICK_LINKS, smallJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
-/** More than any machine trains until a guest's blocks are in a checkpoint: the run need not end. */
+/** More than any machine trains until an off-ring member's blocks are in a checkpoint: the run need not end. */
 const STEPS = 100_000
 const BATCH_BLOCKS = 36
 const BLOCK_SAMPLES = 8
@@ -27,7 +27,7 @@ test(
       ])
         grid.addVolunteer({ name: name ?? '', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
       const lentIn = await grid.watch.waitFor(
-        'a step with blocks of the guest',
+        'a step with blocks of the off-ring member',
         ({ steps }) => steps.find(({ samples }) => samples > BATCH_BLOCKS * BLOCK_SAMPLES)?.v,
         250_000,
       )

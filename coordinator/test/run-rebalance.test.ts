@@ -2,23 +2,23 @@
 // had it.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { chooseGifts, type ShareProgress } from '@starling-grid/coordinator/run'
+import { planTransfers, type AssignmentProgress } from '@starling-grid/coordinator/run'
 import { type BlockId, splitBlocks } from '@starling-grid/protocol'
 import { Desk } from './run-desk.ts'
 
 const NAMES = ['a', 'b', 'c']
 
-/** A ring of three, each with four blocks of step 1; the shares in ring order. */
-function ring(): { readonly desk: Desk; readonly shares: readonly BlockId[][] } {
+/** A ring of three, each with four blocks of step 1; the assignments in ring order. */
+function ring(): { readonly desk: Desk; readonly assignments: readonly BlockId[][] } {
   const desk = new Desk({ minVolunteers: 3, blocks: 24, batchBlocks: 12 })
   desk.join(...NAMES)
   desk.run(...NAMES)
-  return { desk, shares: splitBlocks(desk.planned(1), [1, 1, 1]) }
+  return { desk, assignments: splitBlocks(desk.planned(1), [1, 1, 1]) }
 }
 
-const nameAt = (desk: Desk, place: number): string => desk.members[place] ?? ''
-const say = (desk: Desk, place: number, progress: Partial<ShareProgress>, round = 1) =>
-  desk.say(nameAt(desk, place), { type: 'progress', step: 1, round, open: true, left: 0, blockMs: 100, ...progress })
+const nameAt = (desk: Desk, rank: number): string => desk.members[rank] ?? ''
+const say = (desk: Desk, rank: number, progress: Partial<AssignmentProgress>, round = 1) =>
+  desk.say(nameAt(desk, rank), { type: 'progress', step: 1, round, open: true, left: 0, blockMs: 100, ...progress })
 
 /** The first member is behind with three blocks not begun; the second is done, the third contributed. */
 function asked(): ReturnType<typeof ring> {
@@ -49,8 +49,8 @@ test('when all have answered, the one that is behind is asked to release blocks,
 })
 
 test('what was released goes to the member that waits, and all hear of it', () => {
-  const { desk, shares } = asked()
-  const blocks = shares[0]?.slice(1) ?? []
+  const { desk, assignments } = asked()
+  const blocks = assignments[0]?.slice(1) ?? []
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks })
   assert.deepEqual(
     desk.sent('moved').map(({ to }) => to),
@@ -60,8 +60,8 @@ test('what was released goes to the member that waits, and all hear of it', () =
 })
 
 test('who begun its blocks meanwhile releases fewer, and only these move', () => {
-  const { desk, shares } = asked()
-  const blocks = shares[0]?.slice(3) ?? []
+  const { desk, assignments } = asked()
+  const blocks = assignments[0]?.slice(3) ?? []
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks })
   assert.deepEqual(desk.sent('moved')[0]?.moves, [{ from: 0, to: 1, blocks }])
 })
@@ -71,31 +71,31 @@ test('blocks of somebody else, or more than asked for, are refused and do not mo
     [1, 3],
     [0, 4],
   ] as const) {
-    const { desk, shares } = asked()
-    desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: shares[of]?.slice(0, count) ?? [] })
+    const { desk, assignments } = asked()
+    desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: assignments[of]?.slice(0, count) ?? [] })
     assert.deepEqual(desk.refusals, [`${nameAt(desk, 0)} message-unexpected`])
     assert.deepEqual(desk.sent('moved')[0]?.moves, [])
   }
 })
 
 test('a repeated answer moves nothing twice', () => {
-  const { desk, shares } = asked()
-  const released = { type: 'released', step: 1, round: 1, blocks: shares[0]?.slice(3) ?? [] } as const
+  const { desk, assignments } = asked()
+  const released = { type: 'released', step: 1, round: 1, blocks: assignments[0]?.slice(3) ?? [] } as const
   desk.say(nameAt(desk, 0), released)
   desk.say(nameAt(desk, 0), released)
   assert.deepEqual(desk.effects, [])
 })
 
 test('of two answers of one member the first counts, while another is still waited for', () => {
-  const { desk, shares } = ring()
+  const { desk, assignments } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
-  for (const place of [0, 1]) say(desk, place, { left: 3, blockMs: 1000 })
+  for (const rank of [0, 1]) say(desk, rank, { left: 3, blockMs: 1000 })
   say(desk, 2, { blockMs: 10 })
   assert.deepEqual(
     desk.sent('release').map(({ to }) => to),
     desk.members.slice(0, 2),
   )
-  const [first, second] = [shares[0]?.slice(3) ?? [], shares[1]?.slice(3) ?? []]
+  const [first, second] = [assignments[0]?.slice(3) ?? [], assignments[1]?.slice(3) ?? []]
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: first })
   desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: [] })
   desk.say(nameAt(desk, 1), { type: 'released', step: 1, round: 1, blocks: second })
@@ -118,7 +118,7 @@ test('who does not say how far it is takes no part, and the others do not wait f
 test('when nobody can help, all go on as they were', () => {
   const { desk } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
-  for (const place of [0, 1, 2]) say(desk, place, { open: place === 0, left: 3 })
+  for (const rank of [0, 1, 2]) say(desk, rank, { open: rank === 0, left: 3 })
   assert.deepEqual(
     desk.sent('moved').map(({ moves }) => moves),
     [[], [], []],
@@ -126,8 +126,8 @@ test('when nobody can help, all go on as they were', () => {
 })
 
 test('the record still names the planned blocks, and the step is committed', () => {
-  const { desk, shares } = asked()
-  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: shares[0]?.slice(1) ?? [] })
+  const { desk, assignments } = asked()
+  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: assignments[0]?.slice(1) ?? [] })
   desk.step(1)
   assert.equal(desk.state.chain.head.v, 1)
 })
@@ -137,7 +137,7 @@ test('a step has eight rounds at most, and a committed step none', () => {
   for (let round = 1; round <= 9; round++) {
     desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
     assert.equal(desk.sent('hold').length, round <= 8 ? 3 : 0)
-    for (const place of [0, 1, 2]) say(desk, place, { open: false }, round)
+    for (const rank of [0, 1, 2]) say(desk, rank, { open: false }, round)
   }
   desk.step(1)
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
@@ -145,28 +145,32 @@ test('a step has eight rounds at most, and a committed step none', () => {
 })
 
 test('a ballot ends what was under way', () => {
-  const { desk, shares } = asked()
+  const { desk, assignments } = asked()
   desk.lose(nameAt(desk, 2))
-  desk.say('a', { type: 'released', step: 1, round: 1, blocks: shares[0]?.slice(1) ?? [] }, desk.state.gen - 1)
+  desk.say(
+    'a',
+    { type: 'released', step: 1, round: 1, blocks: assignments[0]?.slice(1) ?? [] },
+    desk.state.generation - 1,
+  )
   assert.deepEqual(desk.effects, [])
 })
 
 describe('blocks go', () => {
-  const progress = (left: number, blockMs: number, open = true): ShareProgress => ({ open, left, blockMs })
+  const progress = (left: number, blockMs: number, open = true): AssignmentProgress => ({ open, left, blockMs })
 
   test('from the last to the first until they would be done at the same time', () => {
-    assert.deepEqual(chooseGifts([progress(8, 1000), progress(0, 100)]), [{ from: 0, to: 1, count: 8 }])
-    assert.deepEqual(chooseGifts([progress(8, 200), progress(0, 100)]), [{ from: 0, to: 1, count: 6 }])
+    assert.deepEqual(planTransfers([progress(8, 1000), progress(0, 100)]), [{ from: 0, to: 1, count: 8 }])
+    assert.deepEqual(planTransfers([progress(8, 200), progress(0, 100)]), [{ from: 0, to: 1, count: 6 }])
   })
 
   test('to nobody when all are as far', () => {
-    assert.deepEqual(chooseGifts([progress(3, 100), progress(3, 100), undefined]), [])
+    assert.deepEqual(planTransfers([progress(3, 100), progress(3, 100), undefined]), [])
   })
 
   test('to several, who then have as much as they can do', () => {
-    const gifts = chooseGifts([progress(9, 400), progress(0, 400), progress(0, 400)])
+    const transfers = planTransfers([progress(9, 400), progress(0, 400), progress(0, 400)])
     assert.deepEqual(
-      gifts.map(({ from, to, count }) => [from, to, count]),
+      transfers.map(({ from, to, count }) => [from, to, count]),
       [
         [0, 1, 3],
         [0, 2, 3],
@@ -175,11 +179,11 @@ describe('blocks go', () => {
   })
 
   test('never to members that contributed already, nor from them', () => {
-    assert.deepEqual(chooseGifts([progress(9, 400), progress(0, 100, false), undefined]), [])
-    assert.deepEqual(chooseGifts([progress(9, 400, false), progress(0, 100)]), [])
+    assert.deepEqual(planTransfers([progress(9, 400), progress(0, 100, false), undefined]), [])
+    assert.deepEqual(planTransfers([progress(9, 400, false), progress(0, 100)]), [])
   })
 
   test('from a member whose pace nobody knows at the pace of the others', () => {
-    assert.deepEqual(chooseGifts([progress(4, 0), progress(0, 100)]), [{ from: 0, to: 1, count: 2 }])
+    assert.deepEqual(planTransfers([progress(4, 0), progress(0, 100)]), [{ from: 0, to: 1, count: 2 }])
   })
 })

@@ -1,4 +1,4 @@
-// In how many pieces a member computes its share, and when it is so far behind the plan that others should have some of
+// In how many pieces a member computes its assignment, and when it is so far behind the plan that others should have some of
 // it. Pure numbers; times are ms.
 
 /** ms of a piece at least: three messages to the coordinator and back take as long */
@@ -10,7 +10,7 @@ const PIECE_MS_PER_MB = 32
 const MB = 1e6
 /** Shares below this many pieces are computed in one: nothing of them could change members in time. */
 const LEAST_PIECES = 2
-/** Times the planned time of a step: shares are whole blocks and speeds are averages, so less is no news. */
+/** Times the planned time of a step: assignments are whole blocks and speeds are averages, so less is no news. */
 const BEHIND = 1.5
 /** and this much more: three messages each way cost as much on a bad line */
 const SLACK_MS = 300
@@ -31,20 +31,20 @@ export function pieceOf({
 }
 
 /**
- * What the plan expects every member to need for its share of the step: shares are in proportion to samples per second.
+ * What the plan expects every member to need for its assignment of the step: assignments are in proportion to samples per second.
  */
-export function plannedMs(samples: number, shares: readonly number[]): number {
+export function plannedMs(samples: number, weights: readonly number[]): number {
   return (
     (1000 * samples) /
     Math.max(
-      shares.reduce((sum, share) => sum + share, 0),
+      weights.reduce((sum, weight) => sum + weight, 0),
       1e-3,
     )
   )
 }
 
-export interface ShareState {
-  /** since the share was begun, and since its present piece was */
+export interface AssignmentState {
+  /** since the assignment was begun, and since its present piece was */
   readonly elapsedMs: number
   readonly pieceMs: number
   readonly pieceBlocks: number
@@ -56,14 +56,14 @@ export interface ShareState {
 }
 
 /** ms that a block takes, as far as is known: the piece under way may show that it is more than before. */
-export function blockMsNow({ pieceMs, pieceBlocks, blockMs }: ShareState): number {
+export function blockMsNow({ pieceMs, pieceBlocks, blockMs }: AssignmentState): number {
   return Math.max(blockMs, pieceBlocks > 0 ? pieceMs / pieceBlocks : 0)
 }
 
 /**
- * Even if every block from here on takes no longer than the slowest so far, the share is done much later than planned.
+ * Even if every block from here on takes no longer than the slowest so far, the assignment is done much later than planned.
  */
-export function isBehind(state: ShareState): boolean {
+export function isBehind(state: AssignmentState): boolean {
   const perBlock = blockMsNow(state)
   const rest = Math.max(0, state.pieceBlocks * perBlock - state.pieceMs) + state.left * perBlock
   return state.left > 0 && state.elapsedMs + rest > BEHIND * state.plannedMs + SLACK_MS

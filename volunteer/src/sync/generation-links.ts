@@ -10,7 +10,7 @@ import {
   type ToCoordinator,
   type Clock,
 } from '@starling-grid/protocol'
-import type { LinkSet, LinkWay } from '../collective/link-set.ts'
+import type { LinkSet, LinkRoute } from '../collective/link-set.ts'
 import type { MemberEffect, MemberInput } from './member-state.ts'
 
 /** ms before a relayed link is dialled directly: then a partition may be over */
@@ -30,12 +30,12 @@ export interface RingLinksParts {
 }
 
 type Order = Extract<MemberEffect, { type: 'open-links' }> & {
-  readonly owner: number
+  readonly fence: number
   /** of the generation */
   readonly members: readonly MemberId[]
 }
 
-export class RingLinks {
+export class GenerationLinks {
   readonly #parts: RingLinksParts
   #generation = new AbortController()
   /** this generation's neighbours → when their link is open */
@@ -95,7 +95,7 @@ export class RingLinks {
   }
 
   /** Of each pair the member with the lower id dials. */
-  #wayTo(peer: MemberId, { relayed }: Order): LinkWay {
+  #wayTo(peer: MemberId, { relayed }: Order): LinkRoute {
     if (relayed.includes(peer)) return 'relay'
     return this.#parts.self < peer ? 'dial' : 'await'
   }
@@ -103,24 +103,24 @@ export class RingLinks {
   /** Waits for all: one ABORT then names every link that did not open. */
   async #settle(order: Order, signal: AbortSignal): Promise<void> {
     const { links, tell } = this.#parts
-    const { gen, neighbours, relayed } = order
+    const { generation, neighbours, relayed } = order
     const results = await Promise.allSettled(neighbours.map((peer) => this.#opening.get(peer)))
     if (signal.aborted) return
     const failed = neighbours.filter((_, i) => results[i]?.status === 'rejected')
     const error = results.find((result) => result.status === 'rejected')?.reason as unknown
-    if (failed.length > 0) return this.trouble({ gen, peers: failed, why: 'unopened', error })
+    if (failed.length > 0) return this.trouble({ generation, peers: failed, why: 'unopened', error })
     if (neighbours.some((peer) => !links.has(peer))) return this.open(order) // one closed while another opened
-    tell({ type: 'links-open', gen })
+    tell({ type: 'links-open', generation })
     for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order, signal)
   }
 
   trouble({
-    gen,
+    generation,
     peers,
     why,
     error,
   }: {
-    readonly gen: number
+    readonly generation: number
     readonly peers: readonly MemberId[]
     readonly why: LinkTrouble
     readonly error: unknown
@@ -129,7 +129,7 @@ export class RingLinks {
     const code = isGridError(error) ? error.code : 'link-lost'
     this.#parts.tell({
       type: 'trouble',
-      gen,
+      generation,
       blamed,
       alsoBlamed,
       why,
@@ -139,7 +139,7 @@ export class RingLinks {
   }
 
   /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
-  async #redial(peer: MemberId, { owner, gen }: Order, signal: AbortSignal): Promise<void> {
+  async #redial(peer: MemberId, { fence, generation }: Order, signal: AbortSignal): Promise<void> {
     for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {
       await this.#parts.clock.sleep(wait, signal)
       if (signal.aborted) return
@@ -147,7 +147,7 @@ export class RingLinks {
         () => true,
         () => false,
       )
-      if (works && !signal.aborted) this.#parts.send({ type: 'link-restored', owner, gen, peer })
+      if (works && !signal.aborted) this.#parts.send({ type: 'link-restored', fence, generation, peer })
     }
   }
 }

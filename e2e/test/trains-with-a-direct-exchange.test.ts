@@ -10,20 +10,20 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
 
-const butterflyJob = (minVolunteers: number, maxSteps = STEPS): JobSpec => ({
+const directJob = (minVolunteers: number, maxSteps = STEPS): JobSpec => ({
   ...smallJob({ maxSteps, minVolunteers }),
-  exchange: 'butterfly',
+  exchange: 'direct',
 })
 /** of a generation until its costs are told, and some */
 const LONG = 60
 
 test(
-  'four members in a butterfly train replicas that end bit-identical, though one is killed and one pair is relayed',
+  'four members in a direct exchange train replicas that end bit-identical, though one is killed and one pair is relayed',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit(butterflyJob(4, LONG))
+      const job = await grid.submit(directJob(4, LONG))
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
       grid.addVolunteer({ name: 'shut in', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'no-ice:1' } })
       const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
@@ -31,14 +31,14 @@ test(
         'some steps of four, one pair of them relayed',
         ({ run }) =>
           run?.phase === 'ring' &&
-          run.members.filter(({ position }) => position !== null).length === 4 &&
+          run.members.filter(({ rank }) => rank !== null).length === 4 &&
           run.version.v >= 4 &&
           run.relay.bytes > 0 &&
           run,
       )
-      assert.deepEqual([run.exchange?.type, run.exchange?.reason], ['butterfly', 'the job asks for it'])
+      assert.deepEqual([run.exchange?.type, run.exchange?.reason], ['direct', 'the job asks for it'])
       const costs = await grid.watch.waitFor('what both ways cost', ({ run }) => run?.exchange?.costs ?? undefined)
-      assert.ok(costs.ring > costs.butterfly, `four more hops cost something: ${JSON.stringify(costs)}`)
+      assert.ok(costs.ring > costs.direct, `four more hops cost something: ${JSON.stringify(costs)}`)
       victim.kill('SIGKILL')
       const end = await finishesWhole(grid, job, LONG)
       assert.equal(end.checkpoint?.members, 3)
@@ -57,12 +57,12 @@ for (const [fault, code] of [
   ['send-huge', 'gradient-outlier'],
 ] as const)
   test(
-    `a member of a butterfly that does ${fault} is blamed by name by those that it sent to, and what it sent is in no step`,
+    `a member of a direct exchange that does ${fault} is blamed by name by those that it sent to, and what it sent is in no step`,
     { timeout: 300_000 },
     async () => {
       const grid = await Grid.start({ timing: QUICK })
       try {
-        const job = await grid.submit(butterflyJob(4))
+        const job = await grid.submit(directJob(4))
         for (let i = 0; i < 3; i++) grid.addVolunteer({ executor: 'reference' })
         grid.addVolunteer({
           name: 'hostile',
@@ -87,12 +87,12 @@ for (const [fault, code] of [
   )
 
 test(
-  'an owner that sends one member of a butterfly another sum is found by digest in the same step, and the run goes on around the ring',
+  'an owner that sends one member of a direct exchange another sum is found by digest in the same step, and the run goes on around the ring',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit(butterflyJob(3))
+      const job = await grid.submit(directJob(3))
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
       grid.addVolunteer({
         name: 'liar',
@@ -109,7 +109,7 @@ test(
       assert.equal(found.length, 1, texts.join('\n'))
       assert.ok(
         texts.some((text) =>
-          text.startsWith('gradients travel around the ring: members of a butterfly held different bytes'),
+          text.startsWith('gradients travel around the ring: members of a direct exchange held different bytes'),
         ),
         texts.join('\n'),
       )

@@ -1,4 +1,4 @@
-// Real processes whose lines are long: what they measure takes their gradients from the ring to the butterfly, and
+// Real processes whose lines are long: what they measure takes their gradients from the ring to the direct exchange, and
 // keeps them there.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -8,18 +8,18 @@ import { Grid } from '../src/grid.ts'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
-/** ms one way: four members wait for six of them around a ring, and for two in a butterfly */
+/** ms one way: four members wait for six of them around a ring, and for two in a direct exchange */
 const LATENCY_MS = 30
 /** of a generation before what it measured counts (coordinator/src/run/exchange-choice.ts), and some */
 const SETTLED_STEPS = 24
-/** as a ring of four, as a butterfly of three until the newcomer is there, and as one of four */
+/** as a ring of four, as a direct exchange of three until the newcomer is there, and as one of four */
 const STEPS = 160
 /** Steps are quicker than a newcomer can follow over its line: it is admitted soon, and they wait for it. */
 const TIMING = QUICK
 /** ms for a state that comes within seconds on a machine that is not busy */
 const WAIT_MS = 60_000
 const COSTS =
-  /a step's exchange would take (\d+) ms around the ring and (\d+) ms as a butterfly \((\d+\.\d) ms from one to another/
+  /a step's exchange would take (\d+) ms around the ring and (\d+) ms as a direct exchange \((\d+\.\d) ms from one to another/
 
 /**
  * A model whose computing takes a few ms a step, and whose gradient is in one frame: latency is nearly all of a step.
@@ -40,12 +40,12 @@ function isTraining(run: RunView | undefined, type: Exchange, members: number): 
   return (
     run?.phase === 'ring' &&
     run.exchange?.type === type &&
-    run.members.filter(({ position }) => position !== null).length === members
+    run.members.filter(({ rank }) => rank !== null).length === members
   )
 }
 
 test(
-  'over long lines a run begins in the ring, goes to the butterfly by what it measured, and stays there without losing a block',
+  'over long lines a run begins in the ring, goes to the direct exchange by what it measured, and stays there without losing a block',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: TIMING })
@@ -70,21 +70,21 @@ test(
       leaver.kill('SIGTERM') // a ballot: the next generation takes the way that is cheaper by now
 
       const begun = await grid.watch.waitFor(
-        'a butterfly of three',
-        ({ run }) => isTraining(run, 'butterfly', 3) && run.version.v,
+        'a direct exchange of three',
+        ({ run }) => isTraining(run, 'direct', 3) && run.version.v,
         WAIT_MS,
       )
       const measured = await grid.watch.waitFor(
         'its own measurement in the place of the prediction',
-        ({ run }) => isTraining(run, 'butterfly', 3) && run.version.v >= begun + SETTLED_STEPS && run.exchange?.costs,
+        ({ run }) => isTraining(run, 'direct', 3) && run.version.v >= begun + SETTLED_STEPS && run.exchange?.costs,
         WAIT_MS,
       )
       assert.ok(
-        measured !== null && measured.butterfly < measured.ring,
+        measured !== null && measured.direct < measured.ring,
         `it costs less by its own measurement too: ${JSON.stringify(measured)}`,
       )
       join('newcomer') // another ballot, with both ways measured
-      await grid.watch.waitFor('a butterfly of four', ({ run }) => isTraining(run, 'butterfly', 4), WAIT_MS)
+      await grid.watch.waitFor('a direct exchange of four', ({ run }) => isTraining(run, 'direct', 4), WAIT_MS)
 
       const end = await finishesWhole(grid, id, STEPS)
       assert.equal(end.checkpoint?.members, 4)
@@ -93,10 +93,10 @@ test(
         'it never left ring mode',
       )
       const [turn = '', ...later] = turns(grid.watch.events)
-      assert.deepEqual(later, [], 'it stayed a butterfly')
-      assert.match(turn, /^gradients travel from each member to each \(butterfly\): /)
-      const [, ring = 0, butterfly = 0, latency = 0] = (COSTS.exec(turn) ?? []).map(Number)
-      assert.ok(butterfly > 0 && butterfly < ring, `the history has both predicted costs: ${turn}`)
+      assert.deepEqual(later, [], 'it stayed a direct')
+      assert.match(turn, /^gradients travel from each member to each \(direct exchange\): /)
+      const [, ring = 0, direct = 0, latency = 0] = (COSTS.exec(turn) ?? []).map(Number)
+      assert.ok(direct > 0 && direct < ring, `the history has both predicted costs: ${turn}`)
       assert.ok(latency >= LATENCY_MS, `and what a line was measured to take: ${latency} ms`)
     } finally {
       await grid.stop()

@@ -1,14 +1,14 @@
-// What guests of a ring pushed, in memory: one sum that is given, one that is open, neither longer than it is wanted.
+// What off-ring members of a ring pushed, in memory: one sum that is given, one that is open, neither longer than it is wanted.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { GuestSums } from '../src/guest-sums.ts'
+import { OffRingSums } from '../src/off-ring-sums.ts'
 
 const whole = (weight: number) => ({ gradient: weight, statistics: 1 })
 const gradient = (...values: number[]) => ({ writeTo: (vector: Float32Array) => vector.set(values) })
 const floats = (bytes: Uint8Array | undefined) => bytes && [...new Float32Array(bytes.slice().buffer)]
 
 test('pushes add up, scaled, and are served under the number of what was given, to the end', () => {
-  const sums = new GuestSums({ total: 2, trained: 2 })
+  const sums = new OffRingSums({ total: 2, trained: 2 })
   sums.add(gradient(1, 2), whole(1))
   sums.add(gradient(4, 4), whole(0.5))
   assert.equal(sums.bytes(1), undefined)
@@ -23,7 +23,7 @@ test('pushes add up, scaled, and are served under the number of what was given, 
 })
 
 test('what nobody was given yet goes with the rest when the run goes back', () => {
-  const sums = new GuestSums({ total: 1, trained: 1 })
+  const sums = new OffRingSums({ total: 1, trained: 1 })
   sums.add(gradient(1), whole(1))
   sums.forget(true)
   sums.add(gradient(2), whole(1))
@@ -32,7 +32,7 @@ test('what nobody was given yet goes with the rest when the run goes back', () =
 })
 
 test('gradients and running statistics are measured apart, as means over the targets, and weighed apart', () => {
-  const sums = new GuestSums({ total: 3, trained: 2 })
+  const sums = new OffRingSums({ total: 3, trained: 2 })
   const push = gradient(6, 8, 20)
   assert.deepEqual(sums.normsOf(push, 2), { gradient: 5, statistics: 10 })
   sums.add(push, { gradient: 0.5, statistics: 0.25 })

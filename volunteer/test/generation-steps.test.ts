@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, isGridError, type Manifest, packFrame, unpackFrame } from '@starling-grid/protocol'
-import { RingSteps } from '../src/sync/ring-steps.ts'
+import { GenerationSteps } from '../src/sync/generation-steps.ts'
 
 const LENGTH = 8
 const BUCKETS = [
@@ -17,7 +17,7 @@ class Pair {
   readonly sums: (Float32Array | undefined)[] = [undefined, undefined]
   readonly members = [0, 1].map(
     (i) =>
-      new RingSteps({
+      new GenerationSteps({
         forward: (frame) => void this.waiting.push({ to: 1 - i, frame: unpackFrame(packFrame(frame)) }),
         onSum: (sum) => {
           this.sums[i] = sum
@@ -26,8 +26,8 @@ class Pair {
   )
 
   open(generation: number): void {
-    for (const [position, member] of this.members.entries())
-      member.open({ generation, position, size: 2, length: LENGTH, buckets: BUCKETS }, 5)
+    for (const [rank, member] of this.members.entries())
+      member.open({ generation, rank, size: 2, length: LENGTH, buckets: BUCKETS }, 5)
   }
 
   deliver(): void {

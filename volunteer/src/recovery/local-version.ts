@@ -32,7 +32,7 @@ export interface TrainingTerms {
  */
 const KEPT_BYTES = 64 * 1024 * 1024
 
-export class HeldVersion {
+export class LocalVersion {
   readonly layout: ParameterLayout
   readonly #terms: TrainingTerms
   #held: VersionContent

@@ -1,5 +1,5 @@
-// A member's share of the step in flight, block by block: what is begun, what may still go to others, and when it is
-// complete (R12). A block leaves the share only here, and only before it is begun, so that it never has two
+// A member's assignment of the step in flight, block by block: what is begun, what may still go to others, and when it is
+// complete (R12). A block leaves the assignment only here, and only before it is begun, so that it never has two
 // contributors. Pure.
 import {
   type BlockId,
@@ -8,24 +8,24 @@ import {
   type MemberId,
   type MessageTo,
   type RulesOff,
-  sharesAfter,
-  sharesOfStep,
+  assignmentsAfter,
+  assignmentsOfStep,
   type ToCoordinator,
 } from '@starling-grid/protocol'
-import type { MemberCore, RingView } from './member-state.ts'
+import type { MemberCore, Generation } from './member-state.ts'
 
 /** The step that is being computed or reduced. */
 export interface Flight {
   readonly step: number
   stage: 'computing' | 'reducing'
-  /** blocks of this member's share that are not begun */
+  /** blocks of this member's assignment that are not begun */
   todo: BlockId[]
   /** begun or done, in that order */
   begun: BlockId[]
-  /** nothing joins or leaves the share any more */
+  /** nothing joins or leaves the assignment any more */
   sealed: boolean
-  /** what guests computed goes with this share (A1) */
-  guest: GuestShare | undefined
+  /** what off-ring members computed goes with this assignment (A1) */
+  offRing: OffRingShare | undefined
   /** ms that a block takes here, as last measured */
   blockMs: number
   /**
@@ -37,14 +37,14 @@ export interface Flight {
   readonly released: Map<number, readonly BlockId[]>
 }
 
-export function newFlight(step: number, share: readonly BlockId[]): Flight {
+export function newFlight(step: number, assignment: readonly BlockId[]): Flight {
   return {
     step,
     stage: 'computing',
-    todo: [...share],
+    todo: [...assignment],
     begun: [],
     sealed: false,
-    guest: undefined,
+    offRing: undefined,
     blockMs: 0,
     held: new Set(),
     over: new Set(),
@@ -52,16 +52,16 @@ export function newFlight(step: number, share: readonly BlockId[]): Flight {
   }
 }
 
-/** Σ gradients of guests, given to the member in `place`. here: it has them; done: they are in a step */
-export interface GuestShare extends Pick<
-  MessageTo<'guest'>,
-  'id' | 'place' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'
+/** Σ gradients of off-ring members, given to the member of rank `rank`. here: it has them; done: they are in a step */
+export interface OffRingShare extends Pick<
+  MessageTo<'off-ring'>,
+  'id' | 'rank' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'
 > {
   stage: 'known' | 'here' | 'done'
 }
 
-export interface ShareRequest {
-  readonly gen: number
+export interface AssignmentRequest {
+  readonly generation: number
   readonly step: number
   /** blocks to begin at most */
   readonly most: number
@@ -71,18 +71,18 @@ export interface ShareRequest {
 
 /**
  * The next blocks to compute: begun from now on. `wait`: done, but others may still hand over some of theirs. `sealed`:
- * the share is complete, contribute it. `over`: the generation or the step ended.
+ * the assignment is complete, contribute it. `over`: the generation or the step ended.
  */
 export function nextBlocksOf(
   core: MemberCore,
-  { gen, step, most, blockMs }: ShareRequest,
+  { generation, step, most, blockMs }: AssignmentRequest,
 ): readonly BlockId[] | 'wait' | 'sealed' | 'over' {
   const { ring } = core
   const flight = ring?.flight
   if (
-    ring?.gen !== gen ||
+    ring?.generation !== generation ||
     ring.stage !== 'running' ||
-    gen !== core.promised ||
+    generation !== core.promised ||
     flight?.step !== step ||
     flight.stage !== 'computing'
   )
@@ -93,9 +93,9 @@ export function nextBlocksOf(
   if (blocks.length > 0) return blocks
   if (flight.held.size > 0) return 'wait'
   if (!flight.sealed)
-    flight.guest =
+    flight.offRing =
       ring.kind === 'ring'
-        ? [...ring.guests.values()].find(({ stage, place }) => stage === 'here' && place === ring.position)
+        ? [...ring.offRingSums.values()].find(({ stage, rank }) => stage === 'here' && rank === ring.rank)
         : undefined
   flight.sealed = true
   return 'sealed'
@@ -105,24 +105,24 @@ export function nextBlocksOf(
  * A1: its blocks may be in a manifest from now on. It stays known to the end of the generation: what comes twice is not
  * done twice.
  */
-export function noteGuest(
-  ring: RingView,
-  { owner, gen, id, place, blocks, samples, targets, lossSum, correct }: MessageTo<'guest'>,
+export function onOffRing(
+  ring: Generation,
+  { fence, generation, id, rank, blocks, samples, targets, lossSum, correct }: MessageTo<'off-ring'>,
 ): ToCoordinator {
-  if (!ring.guests.has(id))
-    ring.guests.set(id, { id, place, blocks, samples, targets, lossSum, correct, stage: 'known' })
-  return { type: 'guest-known', owner, gen, id }
+  if (!ring.offRingSums.has(id))
+    ring.offRingSums.set(id, { id, rank, blocks, samples, targets, lossSum, correct, stage: 'known' })
+  return { type: 'off-ring-known', fence, generation, id }
 }
 
-export function guestHere(ring: RingView, id: number): void {
-  const guest = ring.guests.get(id)
-  if (guest?.stage === 'known') guest.stage = 'here'
+export function onOffRingFetched(ring: Generation, id: number): void {
+  const offRing = ring.offRingSums.get(id)
+  if (offRing?.stage === 'known') offRing.stage = 'here'
 }
 
-/** What guests computed that is in these manifests: its blocks end that of the member that was given it. */
-export function guestIn(ring: RingView, manifests: readonly Manifest[]): GuestShare | undefined {
-  return [...ring.guests.values()].find(
-    ({ place, blocks, stage }) => stage !== 'done' && endsWith(manifests[place]?.blocks ?? [], blocks),
+/** What off-ring members computed that is in these manifests: its blocks end that of the member that was given it. */
+export function offRingIn(ring: Generation, manifests: readonly Manifest[]): OffRingShare | undefined {
+  return [...ring.offRingSums.values()].find(
+    ({ rank, blocks, stage }) => stage !== 'done' && endsWith(manifests[rank]?.blocks ?? [], blocks),
   )
 }
 
@@ -130,15 +130,22 @@ function endsWith(all: readonly BlockId[], end: readonly BlockId[]): boolean {
   return all.length >= end.length && end.every((block, i) => all[all.length - end.length + i] === block)
 }
 
-/** Others could take blocks of this share: not when all are begun, nor while a round about it is open. */
-export function askForHelp({ owner, gen, flight }: RingView, step: number, blockMs: number): ToCoordinator | undefined {
+/** Others could take blocks of this assignment: not when all are begun, nor while a round about it is open. */
+export function askForHelp(
+  { fence, generation, flight }: Generation,
+  step: number,
+  blockMs: number,
+): ToCoordinator | undefined {
   if (flight?.step !== step || flight.sealed || flight.held.size > 0 || flight.todo.length === 0) return undefined
   flight.blockMs = blockMs
-  return { type: 'behind', owner, gen, step }
+  return { type: 'behind', fence, generation, step }
 }
 
-/** Who holds back can still get blocks; who has sealed its share, or is at another step, goes on. */
-export function holdBack(ring: RingView, { owner, gen, step, round }: MessageTo<'hold'>): ToCoordinator | undefined {
+/** Who holds back can still get blocks; who has sealed its assignment, or is at another step, goes on. */
+export function onHold(
+  ring: Generation,
+  { fence, generation, step, round }: MessageTo<'hold'>,
+): ToCoordinator | undefined {
   const { flight } = ring
   const here = flight?.step === step ? flight : undefined
   if (here?.over.has(round)) return undefined
@@ -146,8 +153,8 @@ export function holdBack(ring: RingView, { owner, gen, step, round }: MessageTo<
   if (open) here.held.add(round)
   return {
     type: 'progress',
-    owner,
-    gen,
+    fence,
+    generation,
     step,
     round,
     open,
@@ -156,10 +163,10 @@ export function holdBack(ring: RingView, { owner, gen, step, round }: MessageTo<
   }
 }
 
-/** R12: from the end of the share, and never what is begun. */
-export function giveUpBlocks(
-  ring: RingView,
-  { owner, gen, step, round, count }: MessageTo<'release'>,
+/** R12: from the end of the assignment, and never what is begun. */
+export function onRelease(
+  ring: Generation,
+  { fence, generation, step, round, count }: MessageTo<'release'>,
   off: RulesOff,
 ): ToCoordinator {
   const { flight } = ring
@@ -167,11 +174,11 @@ export function giveUpBlocks(
   const blocks = open?.released.get(round) ?? open?.todo.slice(Math.max(0, open.todo.length - count)) ?? []
   open?.released.set(round, blocks)
   if (open !== undefined && !off.has('R12-moves')) open.todo = open.todo.filter((block) => !blocks.includes(block))
-  return { type: 'released', owner, gen, step, round, blocks: [...blocks] }
+  return { type: 'released', fence, generation, step, round, blocks: [...blocks] }
 }
 
 /** True when this member may go on: it has more to do, or nothing more to wait for. */
-export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'moved'>): boolean {
+export function onMoved(ring: Generation, { step, round, moves }: MessageTo<'moved'>): boolean {
   const { flight } = ring
   const known = ring.moves.get(step) ?? []
   if (ring.plan.has(step) && known.every((entry) => entry.round !== round))
@@ -179,7 +186,7 @@ export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'mov
   if (flight?.step !== step || flight.over.has(round)) return false
   flight.over.add(round)
   flight.held.delete(round)
-  if (!flight.sealed) for (const { to, blocks } of moves) if (to === ring.position) flight.todo.push(...blocks)
+  if (!flight.sealed) for (const { to, blocks } of moves) if (to === ring.rank) flight.todo.push(...blocks)
   return true
 }
 
@@ -187,16 +194,16 @@ export function takeMoves(ring: RingView, { step, round, moves }: MessageTo<'mov
  * R12: the author of a manifest that no honest member sends; none when each planned block is in exactly one manifest.
  * Who is to blame follows from the moves that were told; news of a move may be late, but then the blocks are all there.
  */
-export function wrongShare(ring: RingView, step: number, manifests: readonly Manifest[]): MemberId | undefined {
+export function wrongAssignment(ring: Generation, step: number, manifests: readonly Manifest[]): MemberId | undefined {
   const planned = ring.plan.get(step)
-  const guest = guestIn(ring, manifests)
+  const offRing = offRingIn(ring, manifests)
   const found = manifests.map(({ blocks }, i) =>
-    i === guest?.place ? blocks.slice(0, blocks.length - guest.blocks.length) : blocks,
+    i === offRing?.rank ? blocks.slice(0, blocks.length - offRing.blocks.length) : blocks,
   )
   if (planned === undefined) return ring.members[0]
   if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined
   const known = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)
-  const expected = sharesAfter(sharesOfStep(planned, planned.shares), known)
+  const expected = assignmentsAfter(assignmentsOfStep(planned, planned.weights), known)
   return ring.members.find((_, i) => !sameBlocks(found[i] ?? [], expected[i] ?? [])) ?? ring.members[0]
 }
 

@@ -1,30 +1,32 @@
-// The steps of one generation as the exchange sees them: own shares and the others' frames in, frames for others and
+// The steps of one generation as the exchange sees them: own assignments and the others' frames in, frames for others and
 // whole sums out. Independent of ballots, links or parameters.
 import type { Frame, Manifest } from '@starling-grid/protocol'
-import type { Addressed } from '../collective/butterfly-reduce.ts'
+import type { Addressed } from '../collective/direct-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
 import type { StepSum } from '../collective/step-reduce.ts'
-import { type BucketOptions, RingExchange, type RingExchangeOptions, type StepStanding } from './ring-exchange.ts'
+import { type BucketOptions, StepReduces, type StepReducesOptions, type StepStanding } from './step-reduces.ts'
 
-export interface RingStepsParts {
-  /** the member in this place gets this frame */
+export interface GenerationStepsParts {
+  /** the member of this rank gets this frame */
   forward(frame: Frame, to: number): void
   /** the sum of the present step is whole; its waiting callers get it next */
   onSum(sum: Float32Array): void
 }
 
-export class RingSteps {
-  readonly #parts: RingStepsParts
-  #exchange: RingExchange | undefined
-  #waiting: { readonly gen: number; readonly step: number; readonly resolve: (reduced: StepSum) => void } | undefined
+export class GenerationSteps {
+  readonly #parts: GenerationStepsParts
+  #exchange: StepReduces | undefined
+  #waiting:
+    | { readonly generation: number; readonly step: number; readonly resolve: (reduced: StepSum) => void }
+    | undefined
 
-  constructor(parts: RingStepsParts) {
+  constructor(parts: GenerationStepsParts) {
     this.#parts = parts
   }
 
   /** Ready for the first frame of a generation; `step` is its first. */
-  open(options: RingExchangeOptions, step: number): void {
-    this.#exchange = new RingExchange(options, step)
+  open(options: StepReducesOptions, step: number): void {
+    this.#exchange = new StepReduces(options, step)
   }
 
   /** R3: what is under way is dropped. */
@@ -33,7 +35,7 @@ export class RingSteps {
     this.#waiting = undefined
   }
 
-  /** One bucket of this member's share, before the rest is computed. @throws GridError 'gradient-not-finite' */
+  /** One bucket of this member's assignment, before the rest is computed. @throws GridError 'gradient-not-finite' */
   contributeBucket(step: number, bucket: number, gradient: Float32Array, options?: BucketOptions): void {
     this.#forward(this.#exchange?.contributeBucket(step, bucket, gradient, options) ?? [])
   }
@@ -50,13 +52,13 @@ export class RingSteps {
   }
 
   /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
-  reduced = (gen: number, step: number): Promise<StepSum> =>
+  reduced = (generation: number, step: number): Promise<StepSum> =>
     new Promise((resolve) => {
-      this.#waiting = { gen, step, resolve }
+      this.#waiting = { generation, step, resolve }
       this.#checkFinished()
     })
 
-  /** What came of a step, and from which places more is to come. */
+  /** What came of a step, and from which ranks more is to come. */
   standing(step: number): StepStanding {
     return this.#exchange?.standing(step) ?? { received: 0, waitsFor: [] }
   }
@@ -68,7 +70,8 @@ export class RingSteps {
   #checkFinished(): void {
     const reduce = this.#exchange?.finished
     const waiting = this.#waiting
-    if (reduce === undefined || waiting === undefined || this.#exchange?.options.generation !== waiting.gen) return
+    if (reduce === undefined || waiting === undefined || this.#exchange?.options.generation !== waiting.generation)
+      return
     this.#parts.onSum(reduce.sum)
     this.#waiting = undefined
     this.#exchange.advance()

@@ -23,7 +23,7 @@ export type FollowUp =
   /** the parameter server takes over at its checkpoint (A5) */
   | { readonly type: 'enter-async'; readonly handed?: Handed }
 
-export class Turn {
+export class Transition {
   readonly followUps: FollowUp[] = []
   readonly state: RunState
   readonly now: number
@@ -60,7 +60,7 @@ export class Turn {
     this.effects.push(effect)
   }
 
-  then(next: FollowUp): void {
+  enqueue(next: FollowUp): void {
     this.followUps.push(next)
   }
 
@@ -69,7 +69,7 @@ export class Turn {
   }
 
   /** What every message to a member carries (R3). */
-  get ballot(): { readonly owner: number; readonly gen: number } {
-    return { owner: this.state.owner, gen: this.state.gen }
+  get ballot(): { readonly fence: number; readonly generation: number } {
+    return { fence: this.state.fence, generation: this.state.generation }
   }
 }

@@ -25,26 +25,32 @@ import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'
 import { endsWork } from '../fatal.ts'
 import type { StepWitness } from '../host.ts'
-import type { HeldVersion } from '../recovery/held-version.ts'
+import type { LocalVersion } from '../recovery/local-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
-import { type StepOrder, trainStep } from '../train-step.ts'
+import { type StepId, trainStep } from '../train-step.ts'
+import type { AssignmentResult } from './assignment-sum.ts'
+import { AssignmentWork } from './assignment-work.ts'
 import type { CatchUpEffect, CatchUpSources } from './catch-up.ts'
 import { fateOf } from './frame-fate.ts'
+import { GenerationLinks } from './generation-links.ts'
 import type { LocalRounds } from './local-round.ts'
-import { type MemberCore, type MemberEffect, type MemberInput, neighbours, type RunOrder } from './member-state.ts'
+import {
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  neighbours,
+  type ControlMessage,
+} from './member-state.ts'
 import { mayServe, react } from './member.ts'
-import { RingLinks } from './ring-links.ts'
 import type { RoundWork } from './round-work.ts'
-import type { ShareResult } from './share-sum.ts'
-import { ShareWork } from './share-work.ts'
 import { Staging } from './staging.ts'
 import { StepExchange } from './step-exchange.ts'
 
-export interface RingModeParts {
+export interface GenerationRunnerParts {
   readonly clock: Clock
   readonly core: MemberCore
-  readonly held: HeldVersion
+  readonly held: LocalVersion
   readonly compute: Compute
   readonly batches: Batches
   /** in jobs with local rounds */
@@ -66,8 +72,8 @@ export interface RingModeParts {
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
   /** Σ gradients of the steps up to this version */
   uploadSums(version: VersionRef, bytes: Uint8Array): Promise<void>
-  /** Σ gradients of guests (A1) */
-  guestSum(id: number): Promise<Float32Array>
+  /** Σ gradients of off-ring members (A1) */
+  offRingSum(id: number): Promise<Float32Array>
   /** the bytes of a version that most members hold about now */
   onEncoded(state: Uint8Array): void
   /** something worth showing changed */
@@ -76,14 +82,14 @@ export interface RingModeParts {
   onFatal(error: unknown): void
 }
 
-export class RingMode {
+export class GenerationRunner {
   readonly links: LinkSet
-  readonly #parts: RingModeParts
-  readonly #ringLinks: RingLinks
+  readonly #parts: GenerationRunnerParts
+  readonly #ringLinks: GenerationLinks
   readonly #fetch: StateFetch
   readonly #server: StateServer
   readonly #exchange: StepExchange
-  readonly #share: ShareWork
+  readonly #assignment: AssignmentWork
   /** in jobs with local rounds */
   readonly #round: RoundWork | undefined
   readonly #staging: Staging
@@ -92,7 +98,7 @@ export class RingMode {
   #contributed = 0
   #uploading: Promise<unknown> = Promise.resolve()
 
-  constructor(parts: RingModeParts) {
+  constructor(parts: GenerationRunnerParts) {
     this.#parts = parts
     const send = (to: MemberId, frame: Frame): void => this.links.send(to, frame)
     this.links = new LinkSet(
@@ -104,7 +110,7 @@ export class RingMode {
       },
       parts,
     )
-    this.#ringLinks = new RingLinks({
+    this.#ringLinks = new GenerationLinks({
       self: parts.core.id,
       links: this.links,
       clock: parts.clock,
@@ -125,11 +131,11 @@ export class RingMode {
     })
     this.#staging = new Staging(parts)
     this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
-    this.#share = new ShareWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
+    this.#assignment = new AssignmentWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
     this.#round = parts.rounds?.workOf({ ...parts, contributeBucket: this.#exchange.contributeRoundBucket })
   }
 
-  order(order: RunOrder): void {
+  order(order: ControlMessage): void {
     this.tell({ type: 'order', order })
   }
 
@@ -176,18 +182,18 @@ export class RingMode {
         return void this.#confirm(effect).catch(this.#parts.onFatal)
       case 'compute':
         return void trainStep(effect, {
-          gradientOfShare: this.#share.compute,
+          gradientOfAssignment: this.#assignment.compute,
           localRound: this.#localRound,
           tell: this.tell,
           reduced: this.#exchange.reduced,
-        }).catch((error: unknown) => this.#computeFailed(effect.gen, error))
-      case 'fetch-guest':
-        return void this.#share.fetchGuest(effect.gen, effect.id)
+        }).catch((error: unknown) => this.#computeFailed(effect.generation, error))
+      case 'fetch-off-ring':
+        return void this.#assignment.fetchOffRing(effect.generation, effect.id)
       case 'resume':
-        return this.#share.resumed()
+        return this.#assignment.resumed()
       case 'report-standing': {
-        const { owner, gen, step, stage } = effect
-        return send({ type: 'standing', owner, gen, step, stage, ...this.#exchange.standing(step) })
+        const { fence, generation, step, stage } = effect
+        return send({ type: 'standing', fence, generation, step, stage, ...this.#exchange.standing(step) })
       }
       case 'contribute':
         return this.#contribute(effect)
@@ -207,7 +213,7 @@ export class RingMode {
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
     this.#exchange.halt()
-    this.#share.halt()
+    this.#assignment.halt()
     this.#contributed = 0
     this.#ringLinks.halt()
     this.#server.forget()
@@ -218,8 +224,8 @@ export class RingMode {
   #openLinks(effect: Extract<MemberEffect, { type: 'open-links' }>): void {
     const { ring } = this.#parts.core
     if (ring === undefined) return
-    this.#exchange.open(effect.gen, this.#round?.buckets)
-    this.#ringLinks.open({ ...effect, owner: ring.owner, members: ring.members })
+    this.#exchange.open(effect.generation, this.#round?.buckets)
+    this.#ringLinks.open({ ...effect, fence: ring.fence, members: ring.members })
   }
 
   async #catchUp(effect: CatchUpEffect): Promise<void> {
@@ -234,40 +240,41 @@ export class RingMode {
       if (!signal.aborted)
         this.tell({
           type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched',
-          gen: effect.gen,
+          generation: effect.generation,
           version: effect.target,
         })
     } catch (error) {
       if (signal.aborted) return
-      if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', gen: effect.gen })
-      else this.#trouble(effect.gen, { blamed: null, why: 'own' }, error)
+      if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', generation: effect.generation })
+      else this.#trouble(effect.generation, { blamed: null, why: 'own' }, error)
     }
   }
 
-  async #confirm({ owner, gen, version }: Extract<MemberEffect, { type: 'confirm' }>): Promise<void> {
+  async #confirm({ fence, generation, version }: Extract<MemberEffect, { type: 'confirm' }>): Promise<void> {
     const found = await sha256Of(this.#parts.held.encode())
-    this.#parts.send({ type: 'confirm', owner, gen, version, digest: found })
+    this.#parts.send({ type: 'confirm', fence, generation, version, digest: found })
   }
 
   /** The digest is made of the copy, chunk by chunk beside the step. */
-  async #copy({ owner, gen, version, salt }: Extract<MemberEffect, { type: 'copy' }>): Promise<void> {
+  async #copy({ fence, generation, version, salt }: Extract<MemberEffect, { type: 'copy' }>): Promise<void> {
     const state = this.#parts.held.encode()
     this.#server.keep(version, state)
     const digest = await saltedDigest(chunksOfState(state), salt)
-    if (this.#parts.core.promised === gen) this.#parts.send({ type: 'copied', owner, gen, version, digest })
+    if (this.#parts.core.promised === generation)
+      this.#parts.send({ type: 'copied', fence, generation, version, digest })
   }
 
-  async #prove({ owner, gen, salt, peers }: MessageTo<'prove'>): Promise<void> {
+  async #prove({ fence, generation, salt, peers }: MessageTo<'prove'>): Promise<void> {
     const { signal } = this.#ringLinks
     const digest = saltedDigest(chunksOfState(this.#parts.held.encode()), salt)
     const links = await Promise.allSettled(peers.map((peer) => this.#ringLinks.reach(peer, signal)))
     const linked = peers.filter((_, i) => links[i]?.status === 'fulfilled')
-    const proof = { type: 'proof', owner, gen, salt, digest: await digest, linked } as const
+    const proof = { type: 'proof', fence, generation, salt, digest: await digest, linked } as const
     if (!signal.aborted) this.#parts.send(proof)
   }
 
-  async #reportDigest({ owner, gen, version }: Extract<MemberEffect, { type: 'report-digest' }>): Promise<void> {
-    this.#parts.send({ type: 'version-digest', owner, gen, version, digest: await sha256Of(this.#encoded()) })
+  async #reportDigest({ fence, generation, version }: Extract<MemberEffect, { type: 'report-digest' }>): Promise<void> {
+    this.#parts.send({ type: 'version-digest', fence, generation, version, digest: await sha256Of(this.#encoded()) })
   }
 
   /**
@@ -304,11 +311,11 @@ export class RingMode {
     this.#exchange.contribute(
       step,
       manifest,
-      core.ring?.kind === 'round' && rounds ? rounds.contribution : this.#share.gradient,
+      core.ring?.kind === 'round' && rounds ? rounds.contribution : this.#assignment.gradient,
     )
   }
 
-  #localRound = (order: StepOrder): Promise<ShareResult | undefined> => {
+  #localRound = (order: StepId): Promise<AssignmentResult | undefined> => {
     if (this.#round === undefined) throw new Error('internal: a round in a job without local rounds')
     return this.#round.compute(order)
   }
@@ -353,31 +360,35 @@ export class RingMode {
   }
 
   /**
-   * What came for a step does not fit: `from` sent it, unless it was another's of all that came (butterfly-reduce.ts).
+   * What came for a step does not fit: `from` sent it, unless it was another's of all that came (direct-reduce.ts).
    */
-  #refuse(gen: number, from: MemberId, error: unknown): void {
+  #refuse(generation: number, from: MemberId, error: unknown): void {
     const blamed = (error instanceof RankFailure ? this.#parts.core.ring?.members[error.rank] : undefined) ?? from
     if (isGridError(error)) this.links.countRefusal(error.code, blamed)
-    this.#trouble(gen, { blamed, why: 'refused' }, error)
+    this.#trouble(generation, { blamed, why: 'refused' }, error)
   }
 
   #lost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void {
     this.#fetch.lost(member)
     const { ring } = this.#parts.core
     if (ring === undefined || !ring.linksOpen || !neighbours(ring).includes(member)) return
-    if (why === 'refused') this.#trouble(ring.gen, { blamed: member, why }, error)
-    else this.#ringLinks.trouble({ gen: ring.gen, peers: [member], why, error })
+    if (why === 'refused') this.#trouble(ring.generation, { blamed: member, why }, error)
+    else this.#ringLinks.trouble({ generation: ring.generation, peers: [member], why, error })
   }
 
-  #computeFailed(gen: number, error: unknown): void {
-    if (error instanceof RankFailure) return this.#refuse(gen, this.#parts.core.id, error)
-    if (!endsWork(error)) return this.#trouble(gen, { blamed: this.#parts.core.id, why: 'own' }, error)
+  #computeFailed(generation: number, error: unknown): void {
+    if (error instanceof RankFailure) return this.#refuse(generation, this.#parts.core.id, error)
+    if (!endsWork(error)) return this.#trouble(generation, { blamed: this.#parts.core.id, why: 'own' }, error)
     this.#parts.onFatal(error)
   }
 
-  #trouble(gen: number, blame: { readonly blamed: MemberId | null; readonly why: BlameReason }, error: unknown): void {
+  #trouble(
+    generation: number,
+    blame: { readonly blamed: MemberId | null; readonly why: BlameReason },
+    error: unknown,
+  ): void {
     const code = isGridError(error) ? error.code : 'link-lost'
-    this.tell({ type: 'trouble', gen, ...blame, code, message: describeError(error).slice(0, 300) })
+    this.tell({ type: 'trouble', generation, ...blame, code, message: describeError(error).slice(0, 300) })
   }
 }
 
@@ -392,10 +403,10 @@ function joined(sums: readonly Float32Array[]): Uint8Array {
 }
 
 /** Which messages of the coordinator are for the ring. */
-export function isRunOrder(message: { readonly type: string }): message is RunOrder {
+export function isRunOrder(message: { readonly type: string }): message is ControlMessage {
   return ORDERS.has(message.type)
 }
-const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>([
+const ORDERS: ReadonlySet<string> = new Set<ControlMessage['type']>([
   'freeze',
   'form',
   'start',
@@ -404,8 +415,8 @@ const ORDERS: ReadonlySet<string> = new Set<RunOrder['type']>([
   'inquire',
   'release',
   'moved',
-  'guest',
-  'guest-take',
+  'off-ring',
+  'off-ring-take',
   'until',
   'ack',
   'checkpoint-at',

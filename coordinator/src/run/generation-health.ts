@@ -8,7 +8,7 @@ import type { LinkFailure } from './link-health.ts'
 import type { ExchangeTimes } from './ring-size.ts'
 
 /** Times are ms. */
-export interface RingHealth {
+export interface GenerationHealth {
   /** ballots opened by aborts or stalls since the last committed step */
   consecutiveAborts: number
   /** when ballots were opened, the last minute */
@@ -33,15 +33,15 @@ export interface RingHealth {
   stepSamples: number
   /** of the last generation: which way frames took */
   exchange: Exchange
-  /** what exchanges took around a ring and as a butterfly, when last measured (exchange-choice.ts) */
+  /** what exchanges took around a ring and as a direct exchange, when last measured (exchange-choice.ts) */
   measured: MeasuredExchanges
   /** member → ms that a frame takes from or to it, one way */
   readonly linkMs: Map<MemberId, number>
   /**
-   * since when a butterfly is not trusted: its members held different bytes, and no digest showed which member sent
+   * since when a direct exchange is not trusted: its members held different bytes, and no digest showed which member sent
    * them
    */
-  butterflyDoubtedAt: number | undefined
+  directDoubtedAt: number | undefined
   /** rings formed in a row only so that a version gets a second holder (A5) */
   formsForASecond: number
 }

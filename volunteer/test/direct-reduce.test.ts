@@ -1,33 +1,33 @@
-// The butterfly against a plain sum, under shuffled, repeated and hostile frames; and slices that no honest member
+// The direct exchange against a plain sum, under shuffled, repeated and hostile frames; and slices that no honest member
 // sends.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ButterflyReduce, type ButterflyOptions, FAR_OUTSIDE, RankFailure } from '@starling-grid/volunteer'
+import { DirectReduce, type DirectOptions, FAR_OUTSIDE, RankFailure } from '@starling-grid/volunteer'
 import { at, manifestOf } from './step-reduce-group.ts'
 import { honest, isCode, victim } from './step-reduce-hostile.ts'
 import { testStepReduce } from './step-reduce-suite.ts'
 
-testStepReduce('butterfly', 2)
+testStepReduce('direct', 2)
 
 test('nobody sends in our name, and nobody who is not there', () => {
   for (const from of [1, 3, -1, Number.NaN])
-    assert.throws(() => victim('butterfly').accept(honest('butterfly'), from), isCode('message-malformed'))
+    assert.throws(() => victim('direct').accept(honest('direct'), from), isCode('message-malformed'))
 })
 
-test('a butterfly of one is a bug: it has nobody to exchange with', () => {
-  assert.throws(() => victim('butterfly', { position: { index: 0, size: 1 } }), /internal/)
+test('a direct exchange of one is a bug: it has nobody to exchange with', () => {
+  assert.throws(() => victim('direct', { world: { rank: 0, size: 1 } }), /internal/)
 })
 
 /** Members; the last sends `times` what the others do, in one float of each part. */
 function withLiar(
   size: number,
   times: number,
-  options: Pick<ButterflyOptions, 'weights' | 'harmless'> = {},
-): { readonly run: () => void; readonly members: readonly ButterflyReduce[] } {
+  options: Pick<DirectOptions, 'weights' | 'harmless'> = {},
+): { readonly run: () => void; readonly members: readonly DirectReduce[] } {
   const length = 10 * size
   const members = Array.from(
     { length: size },
-    (_, index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size }, length, ...options }),
+    (_, index) => new DirectReduce({ generation: 1, step: 1, world: { rank: index, size }, length, ...options }),
   )
   const run = (): void => {
     const waiting = members.flatMap((member, from) => {
@@ -86,7 +86,7 @@ test('of two members neither can tell who is right, so only what is no number is
 
 test('threat 34: finite slices whose sum is not: the member is named that sent the longest', () => {
   const [one, other] = [0, 1].map(
-    (index) => new ButterflyReduce({ generation: 1, step: 1, position: { index, size: 2 }, length: 4 }),
+    (index) => new DirectReduce({ generation: 1, step: 1, world: { rank: index, size: 2 }, length: 4 }),
   )
   const huge = new Float32Array(4).fill(3e38)
   const sent = other?.contribute(huge, manifestOf(1)) ?? []

@@ -1,23 +1,23 @@
-// The reduces of one generation, around the ring or as a butterfly: frames of the present and the next step find
+// The reduces of one generation, around the ring or as a direct exchange: frames of the present and the next step find
 // theirs; all others are refused.
 import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
-import { type Addressed, ButterflyReduce } from '../collective/butterfly-reduce.ts'
+import { type Addressed, DirectReduce } from '../collective/direct-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'
 import { RingReduce } from '../collective/ring-reduce.ts'
 import type { StepSum } from '../collective/step-reduce.ts'
 import type { FloatRange } from '../floats.ts'
 
-export interface RingExchangeOptions {
+export interface StepReducesOptions {
   readonly generation: number
-  readonly position: number
+  readonly rank: number
   readonly size: number
   /** floats of the gradient */
   readonly length: number
   /** absent: around the ring */
   readonly exchange?: Exchange
-  /** by place: the members' shares of a step, in proportion; absent: alike */
-  readonly shares?: readonly number[]
-  /** of a step: norm of a share that does no harm, whatever others sent (collective/slice-norms.ts) */
+  /** by rank: the members' assignments of a step, in proportion; absent: alike */
+  readonly weights?: readonly number[]
+  /** of a step: norm of an assignment that does no harm, whatever others sent (collective/slice-norms.ts) */
   readonly harmless?: (step: number) => number
   /** what members contribute one by one (gradient-buckets.ts); absent: the reduce's own */
   readonly buckets?: readonly FloatRange[]
@@ -31,7 +31,7 @@ export interface RingExchangeOptions {
 export interface StepStanding {
   /** frames that came */
   readonly received: number
-  /** places from which more is to come */
+  /** ranks from which more is to come */
   readonly waitsFor: number[]
 }
 
@@ -41,14 +41,14 @@ export interface BucketOptions {
   readonly encoded?: readonly Uint8Array[] | undefined
 }
 
-export class RingExchange {
-  readonly options: RingExchangeOptions
+export class StepReduces {
+  readonly options: StepReducesOptions
   /** step → its reduce; at most two, since no member is more than one step ahead */
-  readonly #reduces = new Map<number, RingReduce | ButterflyReduce>()
+  readonly #reduces = new Map<number, RingReduce | DirectReduce>()
   #step: number
 
   /** `step`: the first step of the generation */
-  constructor(options: RingExchangeOptions, step: number) {
+  constructor(options: StepReducesOptions, step: number) {
     this.options = options
     this.#step = step
   }
@@ -68,7 +68,7 @@ export class RingExchange {
   }
 
   /**
-   * `from`: the sender's place, of which the caller made sure (frame-fate.ts); in a ring there is only one.
+   * `from`: the sender's rank, of which the caller made sure (frame-fate.ts); in a ring there is only one.
    * @throws GridError 'generation-stale', 'message-unexpected', or what `accept` of the reduces throws
    */
   accept(frame: Frame, from = this.#predecessor): Addressed[] {
@@ -107,35 +107,34 @@ export class RingExchange {
   }
 
   get #predecessor(): number {
-    const { position, size } = this.options
-    return (position + size - 1) % size
+    const { rank, size } = this.options
+    return (rank + size - 1) % size
   }
 
   /** Around the ring every frame goes to the successor. */
   #addressed(frames: readonly (Frame | Addressed)[]): Addressed[] {
-    const { position, size } = this.options
-    return frames.map((frame) => ('to' in frame ? frame : { to: (position + 1) % size, frame }))
+    const { rank, size } = this.options
+    return frames.map((frame) => ('to' in frame ? frame : { to: (rank + 1) % size, frame }))
   }
 
-  #at(step: number): RingReduce | ButterflyReduce {
+  #at(step: number): RingReduce | DirectReduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, position, size, length, exchange, shares, harmless, buckets, encoding, chunkBytes } =
-      this.options
+    const { generation, rank, size, length, exchange, weights, harmless, buckets, encoding, chunkBytes } = this.options
     const options = {
       generation,
       step,
-      position: { index: position, size },
+      world: { rank: rank, size },
       length,
       ...(buckets ? { buckets } : {}),
       ...(encoding ? { encoding } : {}),
       ...(chunkBytes ? { chunkBytes } : {}),
     }
     const reduce =
-      exchange === 'butterfly' && size > 1
-        ? new ButterflyReduce({
+      exchange === 'direct' && size > 1
+        ? new DirectReduce({
             ...options,
-            ...(shares ? { weights: shares } : {}),
+            ...(weights ? { weights: weights } : {}),
             ...(harmless ? { harmless: () => harmless(step) } : {}),
           })
         : new RingReduce(options)

@@ -1,15 +1,15 @@
-// How far one push of a guest may move the ring (A1): not further than usual, and what is usual no single guest
+// How far one push of an off-ring member may move the ring (A1): not further than usual, and what is usual no single off-ring member
 // decides. Each push is weighed on its own, before it joins a sum. Pure numbers; independent of gradients.
 import type { MemberId } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import { clipFactor } from '../parameter-server/norm-clip.ts'
 
 /** Times the usual norm that a push may have: honest batches of one model stay within 2–3. */
-export const GUEST_BOUND = 4
-/** Norms remembered of each guest: some minutes of pushes, so that the bound follows the training. */
+export const OFF_RING_BOUND = 4
+/** Norms remembered of each off-ring member: some minutes of pushes, so that the bound follows the training. */
 const REMEMBERED = 33
 /**
- * Guests whose norms must be known, where there are that many: with one alone, a liar would be compared with itself.
+ * Off-ring members whose norms must be known, where there are that many: with one alone, a liar would be compared with itself.
  */
 const WITNESSES = 2
 
@@ -20,29 +20,29 @@ export interface PushNorms {
 }
 
 /** member → norms of its pushes, the newest last; what was clipped counts as its bound */
-export type GuestNorms = Map<MemberId, PushNorms[]>
+export type OffRingNorms = Map<MemberId, PushNorms[]>
 
 /**
  * What a push is multiplied by, each 0…1; undefined: nothing can be said of it yet, it only tells how large gradients
  * are.
  */
 export function weighPush(
-  known: GuestNorms,
-  guest: MemberId,
+  known: OffRingNorms,
+  author: MemberId,
   norms: PushNorms,
-  guests: number,
+  offRingMembers: number,
 ): PushWeights | undefined {
-  const others = [...known].filter(([id, all]) => id !== guest && usual(all, 'gradient') > 0).length
+  const others = [...known].filter(([id, all]) => id !== author && usual(all, 'gradient') > 0).length
   const witnesses = others + 1
-  const own = known.get(guest) ?? []
-  const withThis = new Map(known).set(guest, [...own, norms])
+  const own = known.get(author) ?? []
+  const withThis = new Map(known).set(author, [...own, norms])
   const bounds = { gradient: boundOf(withThis, 'gradient'), statistics: boundOf(withThis, 'statistics') }
   const kept = {
     gradient: Math.min(norms.gradient, bounds.gradient),
     statistics: Math.min(norms.statistics, bounds.statistics),
   }
-  known.set(guest, [...own, kept].slice(-REMEMBERED))
-  if (witnesses < Math.min(WITNESSES, guests)) return undefined
+  known.set(author, [...own, kept].slice(-REMEMBERED))
+  if (witnesses < Math.min(WITNESSES, offRingMembers)) return undefined
   return {
     gradient: clipFactor(norms.gradient, bounds.gradient),
     statistics: clipFactor(norms.statistics, bounds.statistics),
@@ -50,15 +50,15 @@ export function weighPush(
 }
 
 /**
- * The lower median over guests of what is usual for each: many pushes of one are still one opinion. Zeros say nothing.
+ * The lower median over off-ring members of what is usual for each: many pushes of one are still one opinion. Zeros say nothing.
  */
-function boundOf(known: GuestNorms, part: keyof PushNorms): number {
+function boundOf(known: OffRingNorms, part: keyof PushNorms): number {
   const opinions = [...known.values()]
     .map((norms) => usual(norms, part))
     .filter((norm) => norm > 0)
     .sort((a, b) => a - b)
   const median = opinions[(opinions.length - 1) >> 1]
-  return median === undefined ? Number.POSITIVE_INFINITY : GUEST_BOUND * median
+  return median === undefined ? Number.POSITIVE_INFINITY : OFF_RING_BOUND * median
 }
 
 /** Its lower median, zeros left out; 0: none yet. */

@@ -11,19 +11,19 @@ import {
   type MessageFrom,
   type MessageTo,
   sha256Name,
-  sharesOfStep,
+  assignmentsOfStep,
   trainingBlock,
 } from '@starling-grid/protocol'
 import { createMember, type MemberCore, type MemberEffect, nextBlocksOf, react } from '@starling-grid/volunteer'
-import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/sync/share-pace.ts'
+import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/sync/assignment-pace.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B, C] = [memberId('a'), memberId('b'), memberId('c')]
 const BLOCKS = [0, 1, 2, 3, 4, 5].map((i) => trainingBlock(0, i))
-const BALLOT = { owner: 1, gen: 1 }
+const BALLOT = { fence: 1, generation: 1 }
 const AT = { ...BALLOT, step: 1 }
 
-/** The first of three members in step 1; its share is blocks 0 and 1. */
+/** The first of three members in step 1; its assignment is blocks 0 and 1. */
 function member(): MemberCore {
   const core = createMember(A, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', ...BALLOT, committed: 0 } })
@@ -33,7 +33,7 @@ function member(): MemberCore {
       type: 'form',
       ...BALLOT,
       members: [A, B, C],
-      shares: [1, 1, 1],
+      weights: [1, 1, 1],
       relayed: [],
       committed: ZERO,
       records: [],
@@ -44,8 +44,8 @@ function member(): MemberCore {
       kind: 'ring',
     },
   })
-  react(core, { type: 'links-open', gen: 1 })
-  react(core, { type: 'state-fetched', gen: 1, version: ZERO })
+  react(core, { type: 'links-open', generation: 1 })
+  react(core, { type: 'state-fetched', generation: 1, version: ZERO })
   react(core, {
     type: 'order',
     order: {
@@ -68,7 +68,7 @@ const release = (core: MemberCore, count: number, round = 1) =>
   said(order(core, { type: 'release', ...AT, round, count }), 'released')
 const move = (core: MemberCore, moves: MessageTo<'moved'>['moves'], round = 1) =>
   order(core, { type: 'moved', ...AT, round, moves }).map(({ type }) => type)
-const take = (core: MemberCore, most: number) => nextBlocksOf(core, { gen: 1, step: 1, most, blockMs: 10 })
+const take = (core: MemberCore, most: number) => nextBlocksOf(core, { generation: 1, step: 1, most, blockMs: 10 })
 
 function said<T extends 'progress' | 'released' | 'behind'>(
   effects: MemberEffect[],
@@ -87,10 +87,10 @@ const manifest = (blocks: readonly BlockId[]): Manifest => ({
   correct: 0,
 })
 
-function reduced(core: MemberCore, shares: readonly (readonly BlockId[])[]): MemberEffect[] {
+function reduced(core: MemberCore, assignments: readonly (readonly BlockId[])[]): MemberEffect[] {
   const gradDigest = sha256Name('0'.repeat(64))
-  react(core, { type: 'computed', gen: 1, step: 1, manifest: manifest(shares[0] ?? []), finite: true })
-  return react(core, { type: 'reduced', gen: 1, step: 1, manifests: shares.map(manifest), gradDigest })
+  react(core, { type: 'computed', generation: 1, step: 1, manifest: manifest(assignments[0] ?? []), finite: true })
+  return react(core, { type: 'reduced', generation: 1, step: 1, manifests: assignments.map(manifest), gradDigest })
 }
 
 const blamed = (effects: MemberEffect[]) =>
@@ -106,7 +106,7 @@ describe('a share', () => {
 
   test('of a generation that ended has no more blocks', () => {
     const core = member()
-    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2, committed: 0 } })
+    react(core, { type: 'order', order: { type: 'freeze', fence: 1, generation: 2, committed: 0 } })
     assert.equal(take(core, 1), 'over')
   })
 
@@ -157,7 +157,7 @@ describe('a share', () => {
 
   test('asks for help only while blocks of it are not begun and nobody is asked yet', () => {
     const core = member()
-    const ask = () => said(react(core, { type: 'behind', gen: 1, step: 1, blockMs: 900 }), 'behind')?.step
+    const ask = () => said(react(core, { type: 'behind', generation: 1, step: 1, blockMs: 900 }), 'behind')?.step
     assert.equal(ask(), 1)
     assert.equal(hold(core)?.blockMs, 900)
     assert.equal(ask(), undefined)
@@ -167,7 +167,7 @@ describe('a share', () => {
   })
 })
 
-test('shares of a plan are those that it says, and those of FORM otherwise', () => {
+test('assignments of a plan are those that it says, and those of FORM otherwise', () => {
   const core = member()
   const blocks = [6, 7, 8, 9].map((i) => trainingBlock(0, i))
   react(core, {
@@ -179,11 +179,11 @@ test('shares of a plan are those that it says, and those of FORM otherwise', () 
         { step: 2, blocks: [] },
         { step: 3, blocks },
       ],
-      shares: [3, 1, 0],
+      weights: [3, 1, 0],
     },
   })
   assert.deepEqual(
-    [1, 2, 3].map((step) => core.ring?.plan.get(step)?.shares),
+    [1, 2, 3].map((step) => core.ring?.plan.get(step)?.weights),
     [
       [1, 1, 1],
       [1, 1, 1],
@@ -193,7 +193,7 @@ test('shares of a plan are those that it says, and those of FORM otherwise', () 
 })
 
 describe('manifests of a step', () => {
-  const shares = [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), BLOCKS.slice(4)]
+  const assignments = [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), BLOCKS.slice(4)]
   function sealed(): MemberCore {
     const core = member()
     take(core, 9)
@@ -212,7 +212,9 @@ describe('manifests of a step', () => {
   test('that hold a block twice end the generation, and who should not have it is named', () => {
     const core = sealed()
     assert.deepEqual(
-      blamed(reduced(core, [shares[0] ?? [], shares[1] ?? [], [...(shares[2] ?? []), BLOCKS[2] as BlockId]])),
+      blamed(
+        reduced(core, [assignments[0] ?? [], assignments[1] ?? [], [...(assignments[2] ?? []), BLOCKS[2] as BlockId]]),
+      ),
       [C],
     )
     assert.equal(core.version?.v, 0)
@@ -222,19 +224,21 @@ describe('manifests of a step', () => {
     const core = sealed()
     order(core, { type: 'moved', ...AT, round: 1, moves: [{ from: 1, to: 2, blocks: [BLOCKS[3] as BlockId] }] })
     assert.deepEqual(
-      blamed(reduced(core, [shares[0] ?? [], shares[1] ?? [], [...(shares[2] ?? []), BLOCKS[3] as BlockId]])),
+      blamed(
+        reduced(core, [assignments[0] ?? [], assignments[1] ?? [], [...(assignments[2] ?? []), BLOCKS[3] as BlockId]]),
+      ),
       [B],
     )
   })
 
   test('that leave a block out end the generation', () => {
     const core = sealed()
-    assert.deepEqual(blamed(reduced(core, [shares[0] ?? [], [], shares[2] ?? []])), [B])
+    assert.deepEqual(blamed(reduced(core, [assignments[0] ?? [], [], assignments[2] ?? []])), [B])
   })
 })
 
-describe('the pace of a share', () => {
-  test('quick shares are one piece, slow ones several, longer for large gradients', () => {
+describe('the pace of an assignment', () => {
+  test('quick assignments are one piece, slow ones several, longer for large gradients', () => {
     const piece = (blockMs: number, gradientBytes = 4e5) => pieceOf({ blocks: 8, blockMs, gradientBytes })
     assert.deepEqual([piece(40), piece(100), piece(4000)], [Number.POSITIVE_INFINITY, 2, 1])
     assert.deepEqual([piece(100, 16e6), piece(200, 16e6)], [Number.POSITIVE_INFINITY, 2])
@@ -259,53 +263,53 @@ describe('the pace of a share', () => {
 
 test('members keep what they learned from, and share the rest so that all have their part', () => {
   const kept = [[BLOCKS[4] as BlockId, BLOCKS[5] as BlockId], [], []]
-  assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept }, [1, 1, 1]), [
+  assert.deepEqual(assignmentsOfStep({ blocks: BLOCKS, kept }, [1, 1, 1]), [
     [BLOCKS[4], BLOCKS[5]],
     BLOCKS.slice(0, 2),
     BLOCKS.slice(2, 4),
   ])
-  assert.deepEqual(sharesOfStep({ blocks: BLOCKS, kept: [[], [...BLOCKS], []] }, [1, 1, 1]), [[], BLOCKS, []])
+  assert.deepEqual(assignmentsOfStep({ blocks: BLOCKS, kept: [[], [...BLOCKS], []] }, [1, 1, 1]), [[], BLOCKS, []])
 })
 
-describe('what guests computed (A1)', () => {
+describe('what off-ring members computed (A1)', () => {
   const LENT = [10, 11].map((i) => trainingBlock(0, i))
-  const tell = (core: MemberCore, place = 0) =>
+  const tell = (core: MemberCore, rank = 0) =>
     react(core, {
       type: 'order',
-      order: { type: 'guest', ...BALLOT, id: 7, place, blocks: LENT, samples: 4, targets: 4, lossSum: 2, correct: 1 },
+      order: { type: 'off-ring', ...BALLOT, id: 7, rank, blocks: LENT, samples: 4, targets: 4, lossSum: 2, correct: 1 },
     })
-  const shares = (mine: readonly BlockId[]) => [mine, BLOCKS.slice(2, 4), BLOCKS.slice(4)]
+  const assignments = (mine: readonly BlockId[]) => [mine, BLOCKS.slice(2, 4), BLOCKS.slice(4)]
 
   test('is known at once, fetched when all know of it, and goes with the next share that is sealed', () => {
     const core = member()
     assert.deepEqual(
       tell(core).map((effect) => effect.type === 'send' && effect.message.type),
-      ['guest-known'],
+      ['off-ring-known'],
     )
     assert.deepEqual(
-      react(core, { type: 'order', order: { type: 'guest-take', ...BALLOT, id: 7 } }).map(({ type }) => type),
-      ['fetch-guest'],
+      react(core, { type: 'order', order: { type: 'off-ring-take', ...BALLOT, id: 7 } }).map(({ type }) => type),
+      ['fetch-off-ring'],
     )
-    react(core, { type: 'guest-fetched', gen: 1, id: 7 })
+    react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
     take(core, 9)
     take(core, 9)
-    assert.deepEqual(core.ring?.flight?.guest?.blocks, LENT)
-    const apply = reduced(core, shares([...BLOCKS.slice(0, 2), ...LENT])).find((effect) => effect.type === 'apply')
+    assert.deepEqual(core.ring?.flight?.offRing?.blocks, LENT)
+    const apply = reduced(core, assignments([...BLOCKS.slice(0, 2), ...LENT])).find((effect) => effect.type === 'apply')
     assert.deepEqual(apply?.record.blocks, [...BLOCKS, ...LENT])
   })
 
   test('goes into one step, also when everything is said twice', () => {
     const core = member()
     tell(core)
-    react(core, { type: 'guest-fetched', gen: 1, id: 7 })
+    react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
     take(core, 9)
     take(core, 9)
-    reduced(core, shares([...BLOCKS.slice(0, 2), ...LENT]))
+    reduced(core, assignments([...BLOCKS.slice(0, 2), ...LENT]))
     tell(core)
-    react(core, { type: 'guest-fetched', gen: 1, id: 7 })
-    nextBlocksOf(core, { gen: 1, step: 2, most: 9, blockMs: 1 })
+    react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
+    nextBlocksOf(core, { generation: 1, step: 2, most: 9, blockMs: 1 })
     assert.equal(core.ring?.flight?.step, 2)
-    assert.equal(core.ring?.flight?.guest, undefined)
+    assert.equal(core.ring?.flight?.offRing, undefined)
   })
 
   test('is right in the manifest of the member that was given it, and a lie in any other, or of blocks that nobody told of', () => {
@@ -314,9 +318,9 @@ describe('what guests computed (A1)', () => {
       [1, [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), [...BLOCKS.slice(4), ...LENT]], [C]],
       [2, [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), [...BLOCKS.slice(4), LENT[0] as BlockId]], [C]],
     ]
-    for (const [place, found, wrong] of cases) {
+    for (const [rank, found, wrong] of cases) {
       const core = member()
-      tell(core, place)
+      tell(core, rank)
       take(core, 9)
       take(core, 9)
       assert.deepEqual(blamed(reduced(core, found)), wrong)

@@ -1,34 +1,34 @@
-// Guests of a ring (A1): who is one, what it may compute, how its sum gets into a step, and that no block is counted
+// Off-ring members of a ring (A1): who is one, what it may compute, how its sum gets into a step, and that no block is counted
 // twice.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'
-import type { PushNorms } from '../src/run/guest-norms.ts'
+import type { PushNorms } from '../src/run/off-ring-norms.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two with slow steps; the third member gave up twice and is out of it. */
-function ringWithGuest(blocks = 600): Desk {
+function ringWithOffRing(blocks = 600): Desk {
   const desk = new Desk({
     minVolunteers: 3,
     blocks,
     batchBlocks: 6,
     timing: { abortsBeforeFallback: 2, excludeMs: 600_000, stallMs: 600_000 },
   })
-  desk.join('a', 'b', 'guest')
-  desk.run('a', 'b', 'guest')
+  desk.join('a', 'b', 'off-ring')
+  desk.run('a', 'b', 'off-ring')
   for (let i = 0; i < 2; i++) {
-    desk.say('guest', {
+    desk.say('off-ring', {
       type: 'abort',
       step: 1,
-      blamed: memberId('guest'),
+      blamed: memberId('off-ring'),
       why: 'own',
       links: [],
       code: 'gradient-not-finite',
       message: 'test',
     })
-    desk.answer('guest')
+    desk.answer('off-ring')
     desk.run('a', 'b')
-    if (i === 0) desk.confirm('guest')
+    if (i === 0) desk.confirm('off-ring')
   }
   assert.deepEqual(desk.members, ['a', 'b'])
   steps(desk, 3)
@@ -45,12 +45,12 @@ function steps(desk: Desk, count: number): void {
 
 const modeEpoch = (desk: Desk): number => desk.state.modeEpoch
 
-/** The guest asked for work, and there is a checkpoint to begin with. */
+/** The off-ring member asked for work, and there is a checkpoint to begin with. */
 function granted(blocks?: number): { readonly desk: Desk; readonly base: VersionRef; readonly leases: Push['leases'] } {
-  const desk = ringWithGuest(blocks)
+  const desk = ringWithOffRing(blocks)
   desk.checkpoint()
   desk.wait(200)
-  desk.say('guest', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  desk.say('off-ring', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
   desk.wait(200)
   const [grant] = desk.sent('grant')
   assert.ok(grant)
@@ -60,7 +60,7 @@ function granted(blocks?: number): { readonly desk: Desk; readonly base: Version
 /** Blocks of 32 steps: a second each, a minute has room for twice as many. */
 const SHORT_EPOCH = 32 * 6
 
-test('a ring so slow that a minute of it is longer than the epoch leaves blocks for guests', () => {
+test('a ring so slow that a minute of it is longer than the epoch leaves blocks for off-ring members', () => {
   const { desk, leases } = granted(SHORT_EPOCH)
   assert.ok(leases.length > 0)
   assert.equal(desk.phase, 'ring')
@@ -71,7 +71,7 @@ const USUAL: PushNorms = { gradient: 1, statistics: 0 }
 function push(
   desk: Desk,
   { base, leases }: Pick<Push, 'base' | 'leases'>,
-  { by = 'guest', norms = USUAL } = {},
+  { by = 'off-ring', norms = USUAL } = {},
 ): string | undefined {
   const samples = leases.length
   desk.feed({
@@ -92,23 +92,23 @@ function push(
   return desk.verdict
 }
 
-/** What the guest computed is offered to the ring; all know of it. */
+/** What the off-ring member computed is offered to the ring; all know of it. */
 function given(): { readonly desk: Desk; readonly blocks: readonly BlockId[]; readonly id: number } {
   const { desk, ...work } = granted()
   assert.equal(push(desk, work), 'received')
   desk.wait(200)
-  const [guest] = desk.sent('guest')
-  assert.ok(guest)
-  for (const name of ['a', 'b']) desk.say(name, { type: 'guest-known', id: guest.id })
-  return { desk, blocks: guest.blocks, id: guest.id }
+  const [offRing] = desk.sent('off-ring')
+  assert.ok(offRing)
+  for (const name of ['a', 'b']) desk.say(name, { type: 'off-ring-known', id: offRing.id })
+  return { desk, blocks: offRing.blocks, id: offRing.id }
 }
 
-test('a member that the ring leaves out is asked once in a generation to work as a guest', () => {
-  const desk = ringWithGuest()
+test('a member that the ring leaves out is asked once in a generation to work as an off-ring member', () => {
+  const desk = ringWithOffRing()
   desk.wait(200)
   assert.deepEqual(
     desk.sent('async').map(({ to }) => to),
-    ['guest'],
+    ['off-ring'],
   )
   desk.wait(200)
   assert.deepEqual(desk.sent('async'), [])
@@ -129,9 +129,9 @@ test('it gets blocks that are in no plan, at the newest checkpoint, and no later
 })
 
 test('when the checkpoint is too old for it, one is made, and it waits', () => {
-  const desk = ringWithGuest()
+  const desk = ringWithOffRing()
   desk.wait(200)
-  desk.say('guest', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  desk.say('off-ring', { type: 'lease-request', modeEpoch: modeEpoch(desk) })
   steps(desk, 12)
   desk.wait(200)
   assert.deepEqual(desk.sent('grant'), [])
@@ -147,9 +147,9 @@ test('members of the ring, and strangers to a lease, push nothing', () => {
   )
 })
 
-/** A ring of two with three guests, each with a lease; the first two were left out by other means. */
-function threeGuests(): { readonly desk: Desk; readonly work: ReadonlyMap<string, Pick<Push, 'base' | 'leases'>> } {
-  const desk = ringWithGuest()
+/** A ring of two with three off-ring members, each with a lease; the first two were left out by other means. */
+function threeOffRing(): { readonly desk: Desk; readonly work: ReadonlyMap<string, Pick<Push, 'base' | 'leases'>> } {
+  const desk = ringWithOffRing()
   for (const name of ['second', 'hostile']) {
     desk.join(name)
     const member = desk.state.members.get(memberId(name))
@@ -157,23 +157,24 @@ function threeGuests(): { readonly desk: Desk; readonly work: ReadonlyMap<string
   }
   desk.checkpoint()
   desk.wait(200)
-  for (const name of ['guest', 'second', 'hostile'])
+  for (const name of ['off-ring', 'second', 'hostile'])
     desk.say(name, { type: 'lease-request', modeEpoch: modeEpoch(desk) })
   desk.wait(200)
   return { desk, work: new Map(desk.sent('grant').map(({ to, base, leases }) => [to, { base, leases }])) }
 }
 
-test('pushes of guests are weighed one by one: an enormous one of three counts as four usual ones, and its member is named once', () => {
-  const { desk, work } = threeGuests()
+test('pushes of off-ring members are weighed one by one: an enormous one of three counts as four usual ones, and its member is named once', () => {
+  const { desk, work } = threeOffRing()
   const of = (name: string) => work.get(name) ?? assert.fail(`${name} has no lease`)
-  const weight = () => desk.effects.flatMap((effect) => (effect.type === 'guest-add' ? [effect.weights.gradient] : []))
+  const weight = () =>
+    desk.effects.flatMap((effect) => (effect.type === 'off-ring-add' ? [effect.weights.gradient] : []))
   const [hostile] = of('hostile').leases
   assert.equal(
     push(desk, of('hostile'), { by: 'hostile', norms: { gradient: 1e6, statistics: 0 } }),
     'gradient-unproven',
   )
   assert.deepEqual([weight(), desk.state.leases.has(hostile?.block as BlockId)], [[], false], 'its blocks go back')
-  assert.equal(push(desk, of('guest')), 'received')
+  assert.equal(push(desk, of('off-ring')), 'received')
   assert.deepEqual(weight(), [1])
   assert.equal(push(desk, of('second'), { by: 'second' }), 'received')
   for (const named of [1, 0]) {
@@ -187,7 +188,7 @@ test('pushes of guests are weighed one by one: an enormous one of three counts a
     const [counts = Number.NaN] = weight()
     assert.ok(Math.abs(1e6 * counts - 4) < 0.001, `weight ${counts}`)
     assert.equal(
-      desk.effects.filter((effect) => effect.type === 'note' && /hostile, a guest/.test(effect.text)).length,
+      desk.effects.filter((effect) => effect.type === 'note' && /hostile, an off-ring member/.test(effect.text)).length,
       named,
     )
   }
@@ -197,18 +198,18 @@ test('its sum is given to one member, who is told to take it when all know of it
   const { desk, ...work } = granted()
   push(desk, work)
   desk.wait(200)
-  const [guest] = desk.sent('guest')
+  const [offRing] = desk.sent('off-ring')
   assert.deepEqual(
-    desk.sent('guest').map(({ to, place }) => [to, place]),
-    desk.members.map((id) => [id, guest?.place]),
+    desk.sent('off-ring').map(({ to, rank }) => [to, rank]),
+    desk.members.map((id) => [id, offRing?.rank]),
     'both hear the same',
   )
-  desk.say('a', { type: 'guest-known', id: guest?.id ?? 0 })
-  assert.deepEqual(desk.sent('guest-take'), [])
-  desk.say('b', { type: 'guest-known', id: guest?.id ?? 0 })
+  desk.say('a', { type: 'off-ring-known', id: offRing?.id ?? 0 })
+  assert.deepEqual(desk.sent('off-ring-take'), [])
+  desk.say('b', { type: 'off-ring-known', id: offRing?.id ?? 0 })
   assert.deepEqual(
-    desk.sent('guest-take').map(({ to }) => to),
-    [desk.members[guest?.place ?? -1]],
+    desk.sent('off-ring-take').map(({ to }) => to),
+    [desk.members[offRing?.rank ?? -1]],
   )
 })
 
@@ -219,7 +220,7 @@ test('a step that holds its blocks behind the planned ones is committed, and the
   assert.equal(desk.state.chain.head.v, 4)
   assert.ok(blocks.every((block) => desk.state.chain.isDone(block)))
   assert.equal(desk.state.given, undefined)
-  assert.ok(desk.effects.some((effect) => effect.type === 'guest-forget'))
+  assert.ok(desk.effects.some((effect) => effect.type === 'off-ring-forget'))
 })
 
 test('a step with some of them, or with blocks that nobody was given, is refused', () => {
@@ -233,7 +234,7 @@ test('a step with some of them, or with blocks that nobody was given, is refused
 test('when the generation closes without it, its blocks are planned again', () => {
   const { desk, blocks } = given()
   desk.lose('b')
-  desk.answer('guest')
+  desk.answer('off-ring')
   desk.answer('a', [])
   desk.confirm('a')
   assert.equal(desk.state.given, undefined)
@@ -250,7 +251,7 @@ test('when the generation closes with a step that holds it, the blocks are done 
   const record = desk.record(4, [...desk.planned(4), ...blocks])
   desk.hold('b', record)
   desk.lose('b')
-  desk.answer('guest')
+  desk.answer('off-ring')
   desk.answer('a', [record])
   desk.confirm('a')
   assert.ok(blocks.every((block) => desk.state.chain.isDone(block)))
@@ -258,7 +259,7 @@ test('when the generation closes with a step that holds it, the blocks are done 
   assert.ok(phase.type === 'ring' && [...phase.planned.values()].flat().every((block) => !blocks.includes(block)))
 })
 
-test('an epoch does not wait for a guest: what it has goes back', () => {
+test('an epoch does not wait for an off-ring member: what it has goes back', () => {
   const { desk, leases } = granted()
   for (let i = 0; i < 120 && !leases.every(({ block }) => desk.state.chain.isDone(block)); i++) steps(desk, 1)
   assert.ok(leases.every(({ block }) => desk.state.chain.isDone(block)))

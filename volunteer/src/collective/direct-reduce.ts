@@ -1,5 +1,5 @@
 // The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: each member sends each owner its
-// part of the gradient, the owner adds the parts and sends the sum to all (as the butterfly of hivemind does). The same
+// part of the gradient, the owner adds the parts and sends the sum to all (as the direct exchange of hivemind does). The same
 // bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member sends, by
 // name. What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of them.
 import type { Frame, Manifest } from '@starling-grid/protocol'
@@ -12,14 +12,14 @@ import { farOutside, normOf } from './slice-norms.ts'
 import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
 import { StepSumBuilder } from './step-sum.ts'
 
-export interface ButterflyOptions extends StepReduceOptions {
-  /** by place: how many samples each member has, in proportion; absent: alike */
+export interface DirectOptions extends StepReduceOptions {
+  /** by rank: how many samples each member has, in proportion; absent: alike */
   readonly weights?: readonly number[]
   /** norm of a slice that does no harm, whatever others sent (slice-norms.ts); absent: none */
   readonly harmless?: () => number
 }
 
-/** A frame and the place of the member that gets it. */
+/** A frame and the rank of the member that gets it. */
 export interface Addressed {
   readonly to: number
   readonly frame: Frame
@@ -28,28 +28,28 @@ export interface Addressed {
 /**
  * @example for (const { to, frame } of reduce.contribute(gradient, manifest)) await links[to].send(packFrame(frame))
  */
-export class ButterflyReduce {
-  readonly #options: ButterflyOptions
+export class DirectReduce {
+  readonly #options: DirectOptions
   readonly #self: number
   readonly #size: number
   readonly #sum: StepSumBuilder
   /**
-   * by place: slices of this member's part, one after the other as its chunks are; made when the first of a member
+   * by rank: slices of this member's part, one after the other as its chunks are; made when the first of a member
    * comes
    */
   readonly #slices: (Float32Array | undefined)[]
   /** own chunk → where it lies in a slice, and after the last chunk the floats of the whole part */
   readonly #startInSlice: Uint32Array
-  /** chunk × place: it came from there */
+  /** chunk × rank: it came from there */
   readonly #seen: Uint8Array
   /** bucket → missing slices of this member's part */
   readonly #missing = new Map<number, number>()
-  /** by place: frames that came from there and were not here */
+  /** by rank: frames that came from there and were not here */
   readonly #received: number[]
 
-  constructor(options: ButterflyOptions) {
+  constructor(options: DirectOptions) {
     const {
-      position: { index, size },
+      world: { rank: index, size },
     } = options
     if (size < 2) throw new Error('internal: a single member has no partner for an exchange')
     this.#options = options
@@ -76,9 +76,9 @@ export class ButterflyReduce {
   get waitsFor(): number[] {
     const { all } = this.#sum.chunks
     const mine = all.filter((chunk) => this.#isMine(chunk)).length
-    const isWhole = (place: number): boolean =>
-      this.#received[place] === 1 + mine + all.filter(({ segment }) => segment === place).length
-    return this.#received.flatMap((_, place) => (place === this.#self || isWhole(place) ? [] : [place]))
+    const isWhole = (rank: number): boolean =>
+      this.#received[rank] === 1 + mine + all.filter(({ segment }) => segment === rank).length
+    return this.#received.flatMap((_, rank) => (rank === this.#self || isWhole(rank) ? [] : [rank]))
   }
 
   /** Σ over the members, equal bytes on all of them. Only when done. */
@@ -92,7 +92,7 @@ export class ButterflyReduce {
   }
 
   /**
-   * One bucket of this member's share, once, as soon as it is final; all else is as with `contribute` and in
+   * One bucket of this member's contribution, once, as soon as it is final; all else is as with `contribute` and in
    * ring-reduce.ts.
    */
   contributeBucket(
@@ -111,7 +111,7 @@ export class ButterflyReduce {
   }
 
   /**
-   * Adds what is left of this member's share, and its manifest, once. Neither the gradient may change nor the frames'
+   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the frames'
    * payloads until the reduce is over: they are views, not copies.
    * @throws GridError 'gradient-not-finite' (this member's gradient), 'message-malformed' or 'message-too-large' (the
    * manifest); RankFailure as `accept`. The reduce is over then
@@ -160,9 +160,9 @@ export class ButterflyReduce {
     const chunk = this.#sum.chunkOf(frame)
     if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
     if (this.#hasCome(chunk, from)) return []
-    // Our share has not left yet, so no honest member has this sum: it is made up.
+    // Our contribution has not left yet, so no honest member has this sum: it is made up.
     if (!this.#sum.own.has(chunk.bucket))
-      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our share was in it`)
+      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our contribution was in it`)
     this.#sum.decode(frame, this.#sum.in(chunk))
     this.#came(chunk, from)
     return []
@@ -192,7 +192,7 @@ export class ButterflyReduce {
   #add(chunk: Chunk): void {
     const sum = this.#sum.in(chunk)
     sum.set(this.#contributionOf(0, chunk))
-    for (let place = 1; place < this.#size; place++) combine('sum', sum, this.#contributionOf(place, chunk))
+    for (let rank = 1; rank < this.#size; rank++) combine('sum', sum, this.#contributionOf(rank, chunk))
     if (!allFinite(sum)) throw this.#blameLargest(chunk)
   }
 
@@ -204,7 +204,7 @@ export class ButterflyReduce {
     const outlier = farOutside({ norms, weights, self: this.#self, harmless })
     if (outlier === undefined) return
     throw new RankFailure(
-      outlier.place,
+      outlier.rank,
       'gradient-outlier',
       `sent a slice of bucket ${chunks[0]?.bucket} that is ${outlier.times.toPrecision(2)} times as long as the others let expect`,
     )
@@ -212,7 +212,7 @@ export class ButterflyReduce {
 
   /** All slices are finite, their sum is not: the sender of the longest is the likeliest cause. */
   #blameLargest(chunk: Chunk): RankFailure {
-    const norms = this.#normsOf([chunk]).map((norm, place) => (place === this.#self ? -1 : norm))
+    const norms = this.#normsOf([chunk]).map((norm, rank) => (rank === this.#self ? -1 : norm))
     return new RankFailure(
       norms.indexOf(Math.max(...norms)),
       'gradient-not-finite',
@@ -221,23 +221,23 @@ export class ButterflyReduce {
   }
 
   #normsOf(chunks: readonly Chunk[]): number[] {
-    return Array.from({ length: this.#size }, (_, place) =>
+    return Array.from({ length: this.#size }, (_, rank) =>
       Math.hypot(
         ...chunks.map((chunk) => {
-          const slice = this.#contributionOf(place, chunk)
+          const slice = this.#contributionOf(rank, chunk)
           return normOf(slice, 0, slice.length)
         }),
       ),
     )
   }
 
-  #contributionOf(place: number, chunk: Chunk): Float32Array {
-    return place === this.#self ? this.#sum.ownIn(chunk) : this.#sliceOf(chunk, place)
+  #contributionOf(rank: number, chunk: Chunk): Float32Array {
+    return rank === this.#self ? this.#sum.ownIn(chunk) : this.#sliceOf(chunk, rank)
   }
 
-  #sliceOf(chunk: Chunk, place: number): Float32Array {
-    const slice = this.#slices[place] ?? new Float32Array(this.#startInSlice.at(-1) ?? 0)
-    this.#slices[place] = slice
+  #sliceOf(chunk: Chunk, rank: number): Float32Array {
+    const slice = this.#slices[rank] ?? new Float32Array(this.#startInSlice.at(-1) ?? 0)
+    this.#slices[rank] = slice
     const start = this.#startInSlice[chunk.index] ?? 0
     return slice.subarray(start, start + chunk.floats)
   }
@@ -269,8 +269,8 @@ export class ButterflyReduce {
     this.#countFrom(from)
   }
 
-  #countFrom(place: number): void {
-    this.#received[place] = (this.#received[place] ?? 0) + 1
+  #countFrom(rank: number): void {
+    this.#received[rank] = (this.#received[rank] ?? 0) + 1
   }
 
   #toAll(frame: Frame): Addressed[] {
@@ -283,7 +283,7 @@ export class ButterflyReduce {
 }
 
 /** The manifests of the other members, their slices of this member's part, and the sums of all other parts. */
-function framesToCome({ position: { index, size } }: ButterflyOptions, chunks: readonly Chunk[]): number {
+function framesToCome({ world: { rank: index, size } }: DirectOptions, chunks: readonly Chunk[]): number {
   const mine = chunks.filter(({ segment }) => segment === index).length
   return (size - 1) * (mine + 1) + (chunks.length - mine)
 }

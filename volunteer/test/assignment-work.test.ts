@@ -1,5 +1,5 @@
-// What a member contributes for its share: the same sum in one piece or in several, with early buckets or without, and
-// what guests computed in it once.
+// What a member contributes for its assignment: the same sum in one piece or in several, with early buckets or without, and
+// what off-ring members computed in it once.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
@@ -8,20 +8,20 @@ import {
   Compute,
   createMember,
   createReferenceExecutor,
-  type EncodeOrder,
-  HeldVersion,
+  type EncodeRequest,
+  LocalVersion,
   type MemberCore,
   react,
 } from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
-import { ShareWork } from '../src/sync/share-work.ts'
+import { AssignmentWork } from '../src/sync/assignment-work.ts'
 
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
 const ZERO = genesis(jobId('job'), 'hash', 7)
 const A = memberId('a')
 const BLOCKS = [0, 1, 2, 3].map((i) => trainingBlock(0, i))
 const BLOCK_SAMPLES = 4
-const BALLOT = { owner: 1, gen: 1 }
+const BALLOT = { fence: 1, generation: 1 }
 
 /** Any numbers, another for each block. */
 function batchOf(blocks: readonly BlockId[]) {
@@ -39,7 +39,7 @@ function batchOf(blocks: readonly BlockId[]) {
 
 /** Alone in a ring, in step 1; `speed` in samples per second decides how many pieces there are. */
 function bench(speed: number, buckets = false) {
-  const held = new HeldVersion({ spec, optimizer: { type: 'sgd', lr: 0.1 }, clipNorm: undefined })
+  const held = new LocalVersion({ spec, optimizer: { type: 'sgd', lr: 0.1 }, clipNorm: undefined })
   held.adoptInitial(ZERO, 7)
   const core: MemberCore = createMember(A, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', ...BALLOT, committed: 0 } })
@@ -49,7 +49,7 @@ function bench(speed: number, buckets = false) {
       type: 'form',
       ...BALLOT,
       members: [A],
-      shares: [1],
+      weights: [1],
       relayed: [],
       committed: ZERO,
       records: [],
@@ -60,8 +60,8 @@ function bench(speed: number, buckets = false) {
       kind: 'ring',
     },
   })
-  react(core, { type: 'links-open', gen: 1 })
-  react(core, { type: 'state-fetched', gen: 1, version: ZERO })
+  react(core, { type: 'links-open', generation: 1 })
+  react(core, { type: 'state-fetched', generation: 1, version: ZERO })
   const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
   const asked: number[] = []
   const batches = {
@@ -79,18 +79,23 @@ function bench(speed: number, buckets = false) {
     encodes.push(wanted?.encode !== undefined)
     return gradient(lease, batch, wanted)
   }
-  const encode: EncodeOrder = { encoding: 'int8', runs: [[], [{ start: 0, end: 6 }]], losses: 0, cpuMsPerMillion: 1 }
+  const encode: EncodeRequest = {
+    encoding: 'int8',
+    runs: [[], [{ start: 0, end: 6 }]],
+    residualEpoch: 0,
+    cpuMsPerMillion: 1,
+  }
   const ranges = [
     { start: 6, end: held.layout.total },
     { start: 0, end: 6 },
   ]
-  const share = new ShareWork({
+  const assignment = new AssignmentWork({
     clock: systemClock,
     core,
     compute,
     batches,
     tell: (input) => void react(core, input),
-    guestSum: async () => new Float32Array(held.layout.total).fill(100),
+    offRingSum: async () => new Float32Array(held.layout.total).fill(100),
     bucketsOf: () =>
       buckets
         ? {
@@ -106,14 +111,14 @@ function bench(speed: number, buckets = false) {
       type: 'order',
       order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] },
     })
-  return { core, compute, share, asked, early, encodes, start }
+  return { core, compute, assignment, asked, early, encodes, start }
 }
 
 async function gradientWith(speed: number, buckets = false) {
   const all = bench(speed, buckets)
   all.start()
-  const result = await all.share.compute({ gen: 1, step: 1 })
-  return { ...all, result, gradient: all.share.gradient.slice() }
+  const result = await all.assignment.compute({ generation: 1, step: 1 })
+  return { ...all, result, gradient: all.assignment.gradient.slice() }
 }
 
 const FAST = 1e9
@@ -153,10 +158,10 @@ describe('a share', () => {
     react(lent.core, {
       type: 'order',
       order: {
-        type: 'guest',
+        type: 'off-ring',
         ...BALLOT,
         id: 3,
-        place: 0,
+        rank: 0,
         blocks: [trainingBlock(0, 9)],
         samples: 4,
         targets: 4,
@@ -164,13 +169,13 @@ describe('a share', () => {
         correct: 1,
       },
     })
-    await lent.share.fetchGuest(1, 3)
+    await lent.assignment.fetchOffRing(1, 3)
     lent.start()
-    await lent.share.compute({ gen: 1, step: 1 })
+    await lent.assignment.compute({ generation: 1, step: 1 })
     assert.deepEqual(lent.encodes, [false])
   })
 
-  test('holds what guests computed once, in one piece or in several, in buckets or not', async () => {
+  test('holds what off-ring members computed once, in one piece or in several, in buckets or not', async () => {
     const plain = await gradientWith(FAST)
     const lent = [trainingBlock(0, 9)]
     for (const [speed, buckets] of [
@@ -179,14 +184,14 @@ describe('a share', () => {
       [SLOW, false],
       [SLOW, true],
     ] as const) {
-      const { core, share, start } = bench(speed, buckets)
+      const { core, assignment, start } = bench(speed, buckets)
       react(core, {
         type: 'order',
         order: {
-          type: 'guest',
+          type: 'off-ring',
           ...BALLOT,
           id: 3,
-          place: 0,
+          rank: 0,
           blocks: lent,
           samples: 4,
           targets: 4,
@@ -194,13 +199,13 @@ describe('a share', () => {
           correct: 1,
         },
       })
-      await share.fetchGuest(1, 3)
+      await assignment.fetchOffRing(1, 3)
       start()
-      const result = await share.compute({ gen: 1, step: 1 })
+      const result = await assignment.compute({ generation: 1, step: 1 })
       assert.deepEqual([result?.blocks, result?.samples, result?.sums.targets], [[...BLOCKS, ...lent], 20, 20])
       assert.ok(
         near(
-          share.gradient,
+          assignment.gradient,
           plain.gradient.map((value) => value + 100),
         ),
         `${speed} samples/s, ${buckets ? '' : 'no '}buckets`,
@@ -208,17 +213,17 @@ describe('a share', () => {
     }
   })
 
-  test('names the blocks of guests only with their sum in it, also when a second sum comes before the first is used', async () => {
+  test('names the blocks of off-ring members only with their sum in it, also when a second sum comes before the first is used', async () => {
     const plain = await gradientWith(FAST)
-    const { core, share, start } = bench(FAST)
-    const guest = (id: number): void =>
+    const { core, assignment, start } = bench(FAST)
+    const offRing = (id: number): void =>
       void react(core, {
         type: 'order',
         order: {
-          type: 'guest',
+          type: 'off-ring',
           ...BALLOT,
           id,
-          place: 0,
+          rank: 0,
           blocks: [trainingBlock(0, 6 + id)],
           samples: 4,
           targets: 4,
@@ -226,32 +231,32 @@ describe('a share', () => {
           correct: 1,
         },
       })
-    guest(3)
-    await share.fetchGuest(1, 3)
-    guest(4)
-    await share.fetchGuest(1, 4)
+    offRing(3)
+    await assignment.fetchOffRing(1, 3)
+    offRing(4)
+    await assignment.fetchOffRing(1, 4)
     start()
-    const result = await share.compute({ gen: 1, step: 1 })
+    const result = await assignment.compute({ generation: 1, step: 1 })
     assert.deepEqual(result?.blocks, [...BLOCKS, trainingBlock(0, 9)])
     const lent = plain.gradient.map((value) => value + 100)
-    assert.ok(near(share.gradient, lent), 'the sum of the guests whose blocks it names is in it')
+    assert.ok(near(assignment.gradient, lent), 'the sum of the off-ring members whose blocks it names is in it')
   })
 
   test('of nothing is zero, whatever was computed before', async () => {
-    const { core, compute, share } = bench(FAST)
+    const { core, compute, assignment } = bench(FAST)
     const before = compute.buffers.lease()
     before.values.fill(5)
     before.end()
     react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: [] }] } })
-    const result = await share.compute({ gen: 1, step: 1 })
+    const result = await assignment.compute({ generation: 1, step: 1 })
     assert.deepEqual([result?.blocks, result?.samples], [[], 0])
-    assert.ok(share.gradient.every((value) => value === 0))
+    assert.ok(assignment.gradient.every((value) => value === 0))
   })
 
   test('of a generation that ended is no share', async () => {
-    const { core, share, start } = bench(FAST)
+    const { core, assignment, start } = bench(FAST)
     start()
-    react(core, { type: 'order', order: { type: 'freeze', owner: 1, gen: 2, committed: 0 } })
-    assert.equal(await share.compute({ gen: 1, step: 1 }), undefined)
+    react(core, { type: 'order', order: { type: 'freeze', fence: 1, generation: 2, committed: 0 } })
+    assert.equal(await assignment.compute({ generation: 1, step: 1 }), undefined)
   })
 })
