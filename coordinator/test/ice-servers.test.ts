@@ -82,9 +82,9 @@ test(
     // Each newcomer is a new ballot.
     const renewed = (): boolean =>
       one.messages.some((message) => message.type === 'ice-servers' && expiry(message.iceServers) > expiry(first))
-    for (let offRing = 0; !renewed() && offRing < 10; offRing++) {
-      const offRing = volunteer(url)
-      await offRing.heard('form')
+    for (let visitors = 0; !renewed() && visitors < 10; visitors++) {
+      const visitor = volunteer(url)
+      await visitor.heard('form')
       await new Promise((resolve) => setTimeout(resolve, 700))
     }
     assert.ok(renewed())

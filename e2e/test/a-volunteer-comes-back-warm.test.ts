@@ -25,11 +25,11 @@ test(
           entry: FAULTY,
           env: { STARLING_FAULT: SLOW, STARLING_CACHE: join(grid.dataDir, 'cache', name) },
         })
-      const [, , offRing] = ['one', 'two', 'off-ring'].map(start)
+      const [, , visitor] = ['one', 'two', 'visitor'].map(start)
       await grid.watch.waitFor('some steps of three', ({ run }) => (run?.version.v ?? 0) >= 2)
-      offRing?.kill('SIGTERM')
-      assert.equal(await offRing?.ended, 0)
-      start('off-ring')
+      visitor?.kill('SIGTERM')
+      assert.equal(await visitor?.ended, 0)
+      start('visitor')
       const run = await grid.watch.waitFor(
         'the end of the training',
         ({ run }) => run?.phase === 'finished' && run,
@@ -42,7 +42,7 @@ test(
       )
       assert.equal(run.checkpoint?.agreeing, run.checkpoint?.members, 'every replica is bit-identical')
       const events = grid.watch.events.map(({ text }) => text).join('\n')
-      assert.match(events, /^off-ring member goes on from version \d+, which it kept$/m)
+      assert.match(events, /^visitor goes on from version \d+, which it kept$/m)
       assert.equal(run.checkpoint?.members, 3, events)
     } finally {
       await grid.stop()
