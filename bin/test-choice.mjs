@@ -19,7 +19,7 @@ export const LATER = {
   collectives: 'communicator.test.ts has every collective over links in memory',
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',
   'ring-death-matrix': 'simulation.test.ts and a-member-dies-anywhere-in-a-step.test.ts kill members in every phase',
-  'trains-in-a-butterfly':
+  'trains-with-a-direct-exchange':
     'chooses-the-direct-exchange-over-long-lines.test.ts trains in one, direct-reduce.test.ts has its sums',
   'trains-with-encoded-gradients': 'ring-encodings.test.ts has what members hold and what the loss does',
   'trains-with-losses-of-values': 'batch.test.ts and datasets.test.ts have the targets, golden.test.ts the losses',
@@ -31,7 +31,8 @@ export const LATER = {
   'audits-now-and-then': 'step-audit.test.ts finds an old gradient, step-sums.test.ts has which sums are believed',
   'names-who-sends-wrong-sums':
     'refuses-hostile-frames.test.ts names senders in real processes, run-ring.test.ts those of wrong sums',
-  'a-member-without-links-is-a-guest': 'run-off-ring.test.ts and off-ring-sums.test.ts have what guests bring',
+  'a-member-without-links-works-off-the-ring':
+    'run-off-ring.test.ts and off-ring-sums.test.ts have what off-ring members bring',
   'a-volunteer-comes-back-warm':
     'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
   'a-stopped-newcomer-costs-nothing': 'newcomers.test.ts and run-admissions.test.ts have what no ballot opens for',
@@ -57,7 +58,7 @@ export const LONGEST_FIRST = [
   'train-goes-on',
   'demo-trains-digits',
   'trains-with-encoded-gradients',
-  'trains-in-a-butterfly',
+  'trains-with-a-direct-exchange',
   'falls-back-and-returns',
   'a-member-dies-anywhere-in-a-step',
   'trains-in-local-rounds',
@@ -79,7 +80,7 @@ export const LONGEST_FIRST = [
   'a-volunteer-comes-back-warm',
   'a-newcomer-fetches-from-members',
   'a-straggler-gives-blocks-away',
-  'a-member-without-links-is-a-guest',
+  'a-member-without-links-works-off-the-ring',
   'a-member-that-hangs-is-left-out',
   'a-damaged-shard-costs-no-volunteer',
   'a-restored-backup-goes-on',
@@ -91,7 +92,7 @@ export const LONGEST_FIRST = [
   'gpu-sequence',
   'relays-a-pair-that-cannot-link',
   'take-over',
-  'chooses-the-butterfly-over-long-lines',
+  'chooses-the-direct-exchange-over-long-lines',
   'dashboard',
   'contribute',
   'command-line',

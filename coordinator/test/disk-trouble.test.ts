@@ -152,7 +152,7 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   assert.match(await ended, /Another coordinator took over job/)
   assert.equal(run.state.chain.head.v, head, 'it decides nothing any more')
   assert.equal(lines.length, 1, lines.join('\n'))
-  assert.equal((await store.load(run.job.id)).at(-1)?.entry.type, 'owner')
+  assert.equal((await store.load(run.job.id)).at(-1)?.entry.type, 'fence')
   await assert.rejects(fetch(`${url}/healthz`))
 })
 
