@@ -419,9 +419,11 @@ export class FakeVolunteer {
   #goOn(steps: readonly PlanStep[]): void {
     for (const { step, blocks } of steps) this.#plan.set(step, blocks)
     if (this.#training === this.#transition) return
-    this.#training = this.#transition
-    void this.#train(this.#transition).finally(() => {
-      if (this.#training === this.#transition) this.#training = undefined
+    const begun = this.#transition
+    this.#training = begun
+    // A loop of an earlier ballot may end after the one of this ballot began.
+    void this.#train(begun).finally(() => {
+      if (this.#training === begun) this.#training = undefined
     })
   }
 

@@ -29,7 +29,7 @@ test('READY of one job never makes a member of another, and neither do its later
   const { job } = await fake.heard('job')
   assert.equal(job.id, second.id)
   fake.raw({ ...READY, job: first.id, modelHash: job.modelHash }) // the model is the same
-  fake.raw({ type: 'state', job: first.id, owner: 1, generation: 1, claim: null })
+  fake.raw({ type: 'state', job: first.id, fence: 1, generation: 1, claim: null })
   fake.raw({
     type: 'heartbeat',
     job: first.id,
