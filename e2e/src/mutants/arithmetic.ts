@@ -173,7 +173,7 @@ export const ARITHMETIC: readonly Mutant[] = [
   ...mutantsOf(
     KERNELS,
     'shaders/kernels/linear.wgsl',
-    ['kernel-variants'],
+    ['gpu-operators'],
     [
       [
         'the first split of a sum is left out',
