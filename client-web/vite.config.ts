@@ -6,8 +6,8 @@ import type { Plugin, UserConfig } from 'vite'
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
 /**
- * Libraries that run nothing when they are imported. Without this the pages would carry every schema of the protocol, and
- * typebox's parser and evaluator of types, which no schema of ours needs.
+ * Libraries that run nothing when they are imported. Without this the pages would carry every schema of the protocol,
+ * and typebox's parser and evaluator of types, which no schema of ours needs.
  */
 const WITHOUT_SIDE_EFFECTS = /\/(protocol|shaders|model|volunteer)\/src\/|\/node_modules\/(typebox|@noble\/hashes)\//
 

@@ -1,5 +1,5 @@
-// A step's exchange around the ring and in a direct exchange, among members of this process whose lines are as slow and as
-// long as those of homes: what latency costs either way, against the formulas that the coordinator chooses by
+// A step's exchange around the ring and in a direct exchange, among members of this process whose lines are as slow and
+// as long as those of homes: what latency costs either way, against the formulas that the coordinator chooses by
 // (run/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId, systemClock } from '@starling-grid/protocol'
@@ -77,7 +77,7 @@ class Group {
     this.#steps = this.#links.map(
       (links) =>
         new GenerationSteps({
-          forward: (frame, to) => links.send(this.#ids[to] ?? memberId('nobody'), frame),
+          forward: (frame, to) => links.send(this.#ids[to] ?? memberId('absent'), frame),
           onSum: () => undefined,
         }),
     )

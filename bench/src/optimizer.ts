@@ -1,5 +1,5 @@
-// AdamW over four million parameters, in bytes moved per second: what a step costs beyond moving its memory. On the CPU,
-// where members apply it exactly, against TypedArray.set.
+// AdamW over four million parameters, in bytes moved per second: what a step costs beyond moving its memory. On the
+// CPU, where members apply it exactly, against TypedArray.set.
 import { applyUpdate, createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders'
 import { type BenchRow, type Contender, race } from './row.ts'
 import type { SuiteOptions } from './suite.ts'

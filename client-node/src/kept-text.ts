@@ -1,5 +1,5 @@
-// A small text of this user's volunteers, beside their shards. Written to a temporary name first, so that a half-written
-// one never counts.
+// A small text of this user's volunteers, beside their shards. Written to a temporary name first, so that a
+// half-written one never counts.
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { KeptText } from '@starling-grid/volunteer'

@@ -1,4 +1,5 @@
-// Shared code takes its time from the clock that its host gives it: the simulation drives that code on a clock of its own.
+// Shared code takes its time from the clock that its host gives it: the simulation drives that code on a clock of its
+// own.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

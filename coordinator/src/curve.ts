@@ -1,5 +1,5 @@
-// A curve of bounded length: its last points are all there, of older ones every second goes whenever there are too many.
-// The newest point is always exact.
+// A curve of bounded length: its last points are all there, of older ones every second goes whenever there are too
+// many. The newest point is always exact.
 
 /** Points at most: more than a chart has pixels. */
 export const MAX_POINTS = 2048

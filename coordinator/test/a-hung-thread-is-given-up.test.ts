@@ -1,4 +1,5 @@
-// A thread of the parameter server that hangs, in a real run: its answer is waited for, then the run goes on without it.
+// A thread of the parameter server that hangs, in a real run: its answer is waited for, then the run goes on without
+// it.
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { Worker } from 'node:worker_threads'

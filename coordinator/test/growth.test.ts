@@ -1,4 +1,5 @@
-// What a long run costs, counted: 100,000 steps and 1,000 reconnects through the production shell and a real SQLite file.
+// What a long run costs, counted: 100,000 steps and 1,000 reconnects through the production shell and a real SQLite
+// file.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'

@@ -1,4 +1,5 @@
-// Off-ring members of a ring over real sockets and HTTP (A1): what one pushes is served only to the member that was given it.
+// Off-ring members of a ring over real sockets and HTTP (A1): what one pushes is served only to the member that was
+// given it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { FakeVolunteer } from './fake-volunteer.ts'

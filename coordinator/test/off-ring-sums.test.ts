@@ -1,4 +1,5 @@
-// What off-ring members of a ring pushed, in memory: one sum that is given, one that is open, neither longer than it is wanted.
+// What off-ring members of a ring pushed, in memory: one sum that is given, one that is open, neither longer than it is
+// wanted.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { OffRingSums } from '../src/off-ring-sums.ts'

@@ -105,7 +105,9 @@ test('an honest newcomer of another network is admitted meanwhile', () => {
   assert.ok(desk.phase === 'ring' && desk.members.includes(memberId('honest')))
 })
 
-/** A ring of these at version 3 that was asked for copies at version 5, and `c`, which fetched and is asked to prove. */
+/**
+ * A ring of these at version 3 that was asked for copies at version 5, and `c`, which fetched and is asked to prove.
+ */
 function asked(...names: string[]): Desk {
   const desk = new Desk({ minVolunteers: names.length, blocks: 6000 })
   desk.join(...names)

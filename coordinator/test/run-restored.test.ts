@@ -1,5 +1,5 @@
-// A journal that was restored from a backup, while members live that know of more: which numbers its coordinator goes on
-// with, and what it believes of steps whose rows are lost.
+// A journal that was restored from a backup, while members live that know of more: which numbers its coordinator goes
+// on with, and what it believes of steps whose rows are lost.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type StepRecord, type VersionRef } from '@starling-grid/protocol'

@@ -28,7 +28,8 @@ export interface StepsAudited {
   /** of these, the ones that are not what their record says; and steps whose sum no volunteer kept */
   readonly auditFailed: number
   /**
-   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of off-ring members
+   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of
+   * off-ring members
    */
   readonly auditSkipped: number
   /** largest ‖recomputed − committed‖ / ‖committed‖ of a step's gradient; null: none was computed again */

@@ -1,5 +1,5 @@
-// Real processes whose lines are long: what they measure takes their gradients from the ring to the direct exchange, and
-// keeps them there.
+// Real processes whose lines are long: what they measure takes their gradients from the ring to the direct exchange,
+// and keeps them there.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'

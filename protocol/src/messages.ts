@@ -39,7 +39,10 @@ const Text = Type.String({ maxLength: 400 })
 const Hex = (bytes: number) => Type.String({ pattern: `^[0-9a-f]{${2 * bytes}}$` })
 /** goes into a header (session-socket.ts) */
 const Token = Type.String({ minLength: 16, maxLength: 128, pattern: '^[A-Za-z0-9_-]+$' })
-/** fence: number of the coordinator process (R3); generation: number of the ballot and of the generation that it forms (R2) */
+/**
+ * fence: number of the coordinator process (R3); generation: number of the ballot and of the generation that it forms
+ * (R2)
+ */
 const ballot = { fence: Count, generation: Count }
 const Tail = Type.Array(StepRecordSchema, { maxItems: 2 * PLAN_WINDOW })
 const PlanStepSchema = Type.Unsafe<PlanStep>(
@@ -400,7 +403,9 @@ const toVolunteer = {
   }),
   /** async mode: ask for leases (A5) */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
-  /** leases for one push and the base version to pull; `off-ring`: beside a ring, where the base is a checkpoint (A1) */
+  /**
+   * leases for one push and the base version to pull; `off-ring`: beside a ring, where the base is a checkpoint (A1)
+   */
   grant: strict({
     type: literal('grant'),
     ...ballot,

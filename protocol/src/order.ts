@@ -70,8 +70,8 @@ export function splitBlocks(blocks: readonly BlockId[], weights: readonly number
 }
 
 /**
- * The assignments of a planned step: each member keeps the blocks that it learned from (A7) and gets the rest of its part
- * from the other blocks.
+ * The assignments of a planned step: each member keeps the blocks that it learned from (A7) and gets the rest of its
+ * part from the other blocks.
  */
 export function assignmentsOfStep(
   { blocks, kept }: { readonly blocks: readonly BlockId[]; readonly kept?: readonly (readonly BlockId[])[] },
@@ -106,7 +106,9 @@ export function assignmentsAfter(
   return now
 }
 
-/** Every planned block is in exactly one of the assignments, and nothing else is: no block has two contributors (R12). */
+/**
+ * Every planned block is in exactly one of the assignments, and nothing else is: no block has two contributors (R12).
+ */
 export function isPartition(planned: readonly BlockId[], weights: readonly (readonly BlockId[])[]): boolean {
   const all = weights.flat()
   const given = new Set(all)

@@ -40,7 +40,10 @@ export interface MemberView {
   readonly hidden: boolean
   /** ms that a lease lasts that it gets now */
   readonly leaseMs: number
-  /** its link to the next member of the ring, or in a direct exchange to any behind it, goes through the coordinator (R18) */
+  /**
+   * its link to the next member of the ring, or in a direct exchange to any behind it, goes through the coordinator
+   * (R18)
+   */
   readonly relayed: boolean
   readonly bytesSent: number
   readonly bytesReceived: number

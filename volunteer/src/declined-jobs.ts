@@ -1,5 +1,6 @@
-// Jobs that this volunteer does not take for a while, and why: those that the owner's limits refuse, and those that lost
-// its GPU again and again. The latter are remembered beyond a restart, so that no job breaks a driver at every start.
+// Jobs that this volunteer does not take for a while, and why: those that the owner's limits refuse, and those that
+// lost its GPU again and again. The latter are remembered beyond a restart, so that no job breaks a driver at every
+// start.
 import { type JobId, parseJson } from '@starling-grid/protocol'
 
 /** A text that outlives the volunteer, in its owner's storage; an absent or damaged one is an empty one. */
@@ -8,7 +9,9 @@ export interface KeptText {
   write(text: string): Promise<void>
 }
 
-/** Losses of the device in LOSS_WINDOW_MS after which the job is left. One is repaired, two may be another program's. */
+/**
+ * Losses of the device in LOSS_WINDOW_MS after which the job is left. One is repaired, two may be another program's.
+ */
 export const MOST_LOSSES = 3
 const LOSS_WINDOW_MS = 3_600_000
 /** ms that a job which loses the device is not taken */

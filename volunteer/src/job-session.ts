@@ -150,7 +150,8 @@ export class JobSession {
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
 
   /**
-   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'no-f16', 'shard-corrupt', 'own-limit',
+   * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'no-f16', 'shard-corrupt',
+   * 'own-limit',
    * 'cancelled'; whatever failed, the executor is released
    */
   static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {

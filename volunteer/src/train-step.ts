@@ -13,8 +13,8 @@ import type { MemberInput } from './sync/member-state.ts'
  */
 export interface StepMember {
   /**
-   * Σ gradients of this member's assignment, which may lose blocks to others or get some of theirs; buckets that are final
-   * leave before the rest (sync/assignment-work.ts).
+   * Σ gradients of this member's assignment, which may lose blocks to others or get some of theirs; buckets that are
+   * final leave before the rest (sync/assignment-work.ts).
    */
   gradientOfAssignment(order: StepId): Promise<AssignmentResult | undefined>
   /** Inner steps on this member's assignment, while the generation lasts (sync/local-round.ts). */

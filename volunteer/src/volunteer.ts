@@ -204,7 +204,9 @@ class VolunteerLife implements Volunteer {
     this.#network?.stop()
   }
 
-  /** A coordinator takes what is said of a job after `ready` alone: what fails between WELCOME and it is of an old ring. */
+  /**
+   * A coordinator takes what is said of a job after `ready` alone: what fails between WELCOME and it is of an old ring.
+   */
   #away(why: string, retryMs: number): void {
     this.#joined = undefined
     this.#board.away(why, retryMs)

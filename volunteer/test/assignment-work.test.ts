@@ -1,5 +1,5 @@
-// What a member contributes for its assignment: the same sum in one piece or in several, with early buckets or without, and
-// what off-ring members computed in it once.
+// What a member contributes for its assignment: the same sum in one piece or in several, with early buckets or without,
+// and what off-ring members computed in it once.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'

@@ -1,5 +1,5 @@
-// The direct exchange against a plain sum, under shuffled, repeated and hostile frames; and slices that no honest member
-// sends.
+// The direct exchange against a plain sum, under shuffled, repeated and hostile frames; and slices that no honest
+// member sends.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DirectReduce, type DirectOptions, FAR_OUTSIDE, RankFailure } from '@starling-grid/volunteer'

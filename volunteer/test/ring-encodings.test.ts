@@ -43,7 +43,9 @@ const WAYS = LOSSY.flatMap(
       [encoding, 'direct'],
     ] as const,
 )
-/** largest error of one encoding, as an assignment of the largest of its numbers: half a step of 1/127, or of 11 bits */
+/**
+ * largest error of one encoding, as a fraction of the largest of its numbers: half a step of 1/127, or of 11 bits
+ */
 const ERROR: Readonly<Record<GradientEncoding, number>> = { f32: 2 ** -24, f16: 2 ** -11, int8: 0.5 / 127 }
 
 /** of a frame here: several to a segment */

@@ -41,7 +41,8 @@ async function contributed({ core }: BenchMember): Promise<void> {
 }
 
 /**
- * A busy machine cuts assignments into other pieces, which rounds otherwise; a stray gradient is a thousand times as much.
+ * A busy machine cuts assignments into other pieces, which rounds otherwise; a stray gradient is a thousand times as
+ * much.
  */
 const ROUNDING = 1e-6
 

@@ -1,4 +1,5 @@
-// Members of one step in memory, around the ring or in a direct exchange, and the frames between them: for tests of both.
+// Members of one step in memory, around the ring or in a direct exchange, and the frames between them: for tests of
+// both.
 import assert from 'node:assert/strict'
 import { type Frame, packFrame, trainingBlock, unpackFrame, type Manifest } from '@starling-grid/protocol'
 import { type Addressed, DirectReduce, evenBuckets, RingReduce, type RingReduceOptions } from '@starling-grid/volunteer'

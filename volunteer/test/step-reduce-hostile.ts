@@ -1,5 +1,5 @@
-// Frames of a member who lies, and assignments that must not leave: one table for every way that a step's sum can be built.
-// Run by step-reduce-suite.ts.
+// Frames of a member who lies, and assignments that must not leave: one table for every way that a step's sum can be
+// built. Run by step-reduce-suite.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, type FrameType, GridError } from '@starling-grid/protocol'
@@ -8,8 +8,8 @@ import { Group, manifestOf, type Way } from './step-reduce-group.ts'
 
 // The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames
 // come from member 0. In a ring it may send partial sums of segment 0 at hop 0 and of segment 2 at hop 1, and sums of
-// segment 1 at hop 0 and of segment 0 at hop 1; in a direct exchange its slices of segment 1, which the victim owns, and sums
-// of segment 0, which it owns itself.
+// segment 1 at hop 0 and of segment 0 at hop 1; in a direct exchange its slices of segment 1, which the victim owns,
+// and sums of segment 0, which it owns itself.
 const victimOptions: StepReduceOptions = {
   generation: 7,
   step: 3,

@@ -1,4 +1,5 @@
-// What this device gives at most, and whether other volunteers see its address: readable and set before anything starts.
+// What this device gives at most, and whether other volunteers see its address: readable and set before anything
+// starts.
 import type { VisitorLimits } from './visitor-limits.ts'
 
 const GB = 1e9

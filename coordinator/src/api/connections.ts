@@ -96,7 +96,9 @@ function cutSlow(
   }
 }
 
-/** The bytes of a body count from its headers to the end of its answer; they have to move until the last one is here. */
+/**
+ * The bytes of a body count from its headers to the end of its answer; they have to move until the last one is here.
+ */
 function boundBodies(
   app: FastifyInstance,
   senders: Moving,

@@ -5,8 +5,8 @@ import type { Stored } from './stored.ts'
 
 export interface BlobStore {
   /**
-   * Resolves when the bytes would survive a power failure; the caller changes none of them before. The same bytes twice are one blob; a damaged one is
-   * replaced.
+   * Resolves when the bytes would survive a power failure; the caller changes none of them before. The same bytes twice
+   * are one blob; a damaged one is replaced.
    * @throws GridError('disk-failed')
    */
   put(bytes: Uint8Array): Promise<Sha256>

@@ -1,4 +1,5 @@
-// A push joins a sum, weighed, in exact f32: what shards of the parameter server and the sums of off-ring members do alike.
+// A push joins a sum, weighed, in exact f32: what shards of the parameter server and the sums of off-ring members do
+// alike.
 
 const f32 = Math.fround
 

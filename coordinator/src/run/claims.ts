@@ -134,8 +134,8 @@ export function highest(
 }
 
 /**
- * R5: what one member alone says of steps beyond the committed chain is not taken, unless a committed step would be lost
- * without its claim.
+ * R5: what one member alone says of steps beyond the committed chain is not taken, unless a committed step would be
+ * lost without its claim.
  */
 function mayDecide(transition: Transition, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
   const { state } = transition
@@ -146,7 +146,9 @@ function mayDecide(transition: Transition, claim: ValidClaim, claims: readonly V
   return false
 }
 
-/** A second member claims the same steps, or said HELD of the last one; or no other was in their ring (decision 0003). */
+/**
+ * A second member claims the same steps, or said HELD of the last one; or no other was in their ring (decision 0003).
+ */
 function isBacked(state: RunState, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
   const { member, version, records } = claim
   const last = records.at(-1)

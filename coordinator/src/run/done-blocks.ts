@@ -1,4 +1,5 @@
-// Which blocks of each epoch are DONE: one bit for a block of an epoch under way, one number for an epoch that is whole.
+// Which blocks of each epoch are DONE: one bit for a block of an epoch under way, one number for an epoch that is
+// whole.
 import { type BlockId, blockIndex, epochOf } from '@starling-grid/protocol'
 
 interface Bits {

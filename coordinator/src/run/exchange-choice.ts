@@ -1,6 +1,6 @@
-// Chooses the exchange of a step: around the ring, or from each member to each other (a direct exchange). Pure; docs/STEPS.md
-// has the formulas. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a direct exchange two, and
-// more links.
+// Chooses the exchange of a step: around the ring, or from each member to each other (a direct exchange). Pure;
+// docs/STEPS.md has the formulas. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a
+// direct exchange two, and more links.
 import { type Exchange, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
 import type { Pace } from './exchange-cost.ts'
 
@@ -44,8 +44,8 @@ interface ExchangingMembers {
 }
 
 /**
- * Of whole steps: a direct exchange must be this much faster, since going over costs a ballot; and it stays while it saves
- * anything.
+ * Of whole steps: a direct exchange must be this much faster, since going over costs a ballot; and it stays while it
+ * saves anything.
  */
 const DIRECT_PAYS = 1.15
 const RING_PAYS = 1.02
@@ -67,7 +67,9 @@ export interface Exchanged {
   readonly bytesPerMs: number
 }
 
-/** T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B as a direct exchange, once all links are open. */
+/**
+ * T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B as a direct exchange, once all links are open.
+ */
 export function exchangeMs(exchange: Exchange, { members: n, bytes, latencyMs, bytesPerMs }: Exchanged): number {
   return hops(exchange, n) * latencyMs + (((2 * (n - 1)) / n) * bytes) / bytesPerMs
 }

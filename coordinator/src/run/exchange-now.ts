@@ -1,5 +1,5 @@
-// Which way the gradients of a generation would take now: what was measured, and what speaks against a direct exchange, for
-// the choice itself (exchange-choice.ts).
+// Which way the gradients of a generation would take now: what was measured, and what speaks against a direct exchange,
+// for the choice itself (exchange-choice.ts).
 import type { MemberId } from '@starling-grid/protocol'
 import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
 import { linkVerdict, type LinkVerdict } from './link-health.ts'
@@ -36,8 +36,8 @@ export function exchangeLatency({ health }: RunState, members: readonly MemberId
 }
 
 /**
- * A ring goes around a bad link, and shows which link brought wrong bytes; a direct exchange can do neither, and would end
- * the same way again.
+ * A ring goes around a bad link, and shows which link brought wrong bytes; a direct exchange can do neither, and would
+ * end the same way again.
  */
 function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {
   const { directDoubtedAt } = state.health

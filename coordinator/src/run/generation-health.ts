@@ -38,8 +38,8 @@ export interface GenerationHealth {
   /** member → ms that a frame takes from or to it, one way */
   readonly linkMs: Map<MemberId, number>
   /**
-   * since when a direct exchange is not trusted: its members held different bytes, and no digest showed which member sent
-   * them
+   * since when a direct exchange is not trusted: its members held different bytes, and no digest showed which member
+   * sent them
    */
   directDoubtedAt: number | undefined
   /** rings formed in a row only so that a version gets a second holder (A5) */

@@ -1,5 +1,5 @@
-// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a direct exchange
-// with relays in their place (R18).
+// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a direct
+// exchange with relays in their place (R18).
 import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import { exchangeOf, linkBetween } from './exchange-now.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, noteFailure } from './link-health.ts'

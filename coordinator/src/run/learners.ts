@@ -144,7 +144,10 @@ export function learnersTick(transition: Transition, phase: Ring): void {
   for (const member of waiting) if (member.learner !== undefined) offer(transition, phase, member, member.learner)
 }
 
-/** It was an off-ring member while it was left out: an off-ring member learns nothing, so it answers this ballot again (R3). */
+/**
+ * It was an off-ring member while it was left out: an off-ring member learns nothing, so it answers this ballot again
+ * (R3).
+ */
 function recall(transition: Transition, member: Member): void {
   member.invitedGeneration = 0
   if (member.learner !== undefined) member.learner.generation = 0

@@ -110,7 +110,8 @@ export function linkVerdict(
 }
 
 /**
- * member → its network, in words that only have to be equal or not; undefined: not known, so no other member assignments it
+ * member → its network, in words that only have to be equal or not; undefined: not known, so no other member
+ * shares it
  */
 export type NetworkOf = (id: MemberId) => string | undefined
 

@@ -1,5 +1,6 @@
-// How far one push of an off-ring member may move the ring (A1): not further than usual, and what is usual no single off-ring member
-// decides. Each push is weighed on its own, before it joins a sum. Pure numbers; independent of gradients.
+// How far one push of an off-ring member may move the ring (A1): not further than usual, and what is usual no single
+// off-ring member decides. Each push is weighed on its own, before it joins a sum. Pure numbers; independent of
+// gradients.
 import type { MemberId } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import { clipFactor } from '../parameter-server/norm-clip.ts'
@@ -9,7 +10,8 @@ export const OFF_RING_BOUND = 4
 /** Norms remembered of each off-ring member: some minutes of pushes, so that the bound follows the training. */
 const REMEMBERED = 33
 /**
- * Off-ring members whose norms must be known, where there are that many: with one alone, a liar would be compared with itself.
+ * Off-ring members whose norms must be known, where there are that many: with one alone, a liar would be compared with
+ * itself.
  */
 const WITNESSES = 2
 
@@ -50,7 +52,8 @@ export function weighPush(
 }
 
 /**
- * The lower median over off-ring members of what is usual for each: many pushes of one are still one opinion. Zeros say nothing.
+ * The lower median over off-ring members of what is usual for each: many pushes of one are still one opinion. Zeros say
+ * nothing.
  */
 function boundOf(known: OffRingNorms, part: keyof PushNorms): number {
   const opinions = [...known.values()]

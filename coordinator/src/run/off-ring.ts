@@ -32,18 +32,26 @@ export interface OffRingSum {
   readonly known: Set<MemberId>
 }
 
-/** ms that a step takes at least: a checkpoint for every few quicker ones would cost the ring more than off-ring members bring */
+/**
+ * ms that a step takes at least: a checkpoint for every few quicker ones would cost the ring more than off-ring members
+ * bring
+ */
 const SLOW_STEP_MS = 250
 /** ms between checkpoints that are made for off-ring members */
 const CHECKPOINT_MS = 5000
 /** Of the staleness bound, what a base may be behind when work begins on it. */
 const FRESH_FRACTION = 0.5
-/** Global batches that must be left beyond an off-ring member's blocks: an epoch must not end with waiting for an off-ring member. */
+/**
+ * Global batches that must be left beyond an off-ring member's blocks: an epoch must not end with waiting for an
+ * off-ring member.
+ */
 const BATCHES_LEFT = 4
 /** Planned steps that must be left for the member that is given a sum to put it into one. */
 const STEPS_LEFT = 4
 
-/** Left out of the ring for a while, and here. Rounds have no off-ring members: their assignments are no gradients (A7). */
+/**
+ * Left out of the ring for a while, and here. Rounds have no off-ring members: their assignments are no gradients (A7).
+ */
 export function isOffRing(state: RunState, id: MemberId, now: number): boolean {
   const member = state.members.get(id)
   return (
@@ -222,7 +230,8 @@ export function givenBlocks({ given }: RunState): readonly BlockId[] {
 }
 
 /**
- * Nothing is left to plan but what off-ring members have: it goes back. What a member was given already ends with the generation.
+ * Nothing is left to plan but what off-ring members have: it goes back. What a member was given already ends with the
+ * generation.
  */
 export function recallOffRing(transition: Transition): boolean {
   const { state } = transition

@@ -1,6 +1,7 @@
-// What a newcomer shows before a ballot stops the ring for it (R2): that it holds a version, by a digest with a salt that
-// no public digest helps to make, and which of its neighbours it could link to. Members that keep a copy digest it with
-// the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not enough.
+// What a newcomer shows before a ballot stops the ring for it (R2): that it holds a version, by a digest with a salt
+// that no public digest helps to make, and which of its neighbours it could link to. Members that keep a copy digest it
+// with the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not
+// enough.
 import {
   digest,
   MAX_DIRECT_MEMBERS,
@@ -177,7 +178,7 @@ export function failed(transition: Transition, member: Member, why: string): voi
   transition.send(member.id, { type: 'wait', reason })
 }
 
-/** Whom the coordinator compares with itself: it fetches the newest checkpoint whole, and digests it. */
+/** The coordinator compares this newcomer with itself: the newcomer fetches the newest checkpoint whole, and digests it. */
 export function proveByCheckpoint(transition: Transition, member: Member, peers: readonly MemberId[]): void {
   const { version } = newestCheckpoint(transition.state)
   const salt = nextSalt(transition.state)

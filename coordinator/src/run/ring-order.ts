@@ -1,5 +1,5 @@
-// The order of a ring around its bad links, and the bad links of a direct exchange, which needs all of them (R18). Pure:
-// members and verdicts in, an order out.
+// The order of a ring around its bad links, and the bad links of a direct exchange, which needs all of them (R18).
+// Pure: members and verdicts in, an order out.
 import type { MemberId } from '@starling-grid/protocol'
 import type { LinkVerdict } from './link-health.ts'
 

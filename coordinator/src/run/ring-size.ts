@@ -1,6 +1,6 @@
 // How many members a ring should have. Every member adds two hops to a step around it, and computing that gets shorter:
-// over links with some latency a long ring is slower than a short one, or than a direct exchange of all. What hops cost is
-// learned from the rings that ran. Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and
+// over links with some latency a long ring is slower than a short one, or than a direct exchange of all. What hops cost
+// is learned from the rings that ran. Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and
 // all-gather (Patarasuk and Yuan, 2009).
 import type { Pace } from './exchange-cost.ts'
 

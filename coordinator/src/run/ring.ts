@@ -35,7 +35,8 @@ const STALLS = 4
 /** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
 const ADMIT_PATIENCE = 5
 /**
- * Change of a member's part after which assignments are told anew: measured speeds differ by some percent from step to step.
+ * Change of a member's part after which assignments are told anew: measured speeds differ by some percent from step to
+ * step.
  */
 const WORTH_NEW_WEIGHTS = 0.1
 /** Commits between two ACKs: far below W, far above one message a step. */

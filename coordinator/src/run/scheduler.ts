@@ -82,8 +82,8 @@ const LEAST_STEPS = 4
 /** Steps planned at least where off-ring members wait for blocks: enough to put what they bring into one. */
 const LEAST_STEPS_BESIDE_OFF_RING = 8
 /**
- * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all of it at
- * once.
+ * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all
+ * of it at once.
  */
 const PART_BESIDE_OFF_RING = 0.5
 

@@ -1,5 +1,5 @@
-// The durable state of a run as one journal row: what applyEntry wrote until then, and nothing else. A restart reads the
-// newest snapshot and the rows behind it, and gets the state that all rows would have made.
+// The durable state of a run as one journal row: what applyEntry wrote until then, and nothing else. A restart reads
+// the newest snapshot and the rows behind it, and gets the state that all rows would have made.
 import {
   BlockIdSchema,
   Count,

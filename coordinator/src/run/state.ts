@@ -87,7 +87,10 @@ export type JournalEntry =
       readonly members: number
       readonly remembered?: Sha256
     }
-  /** `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to `generation` */
+  /**
+   * `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to
+   * `generation`
+   */
   | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true; readonly generation?: number }
   | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
   | { readonly type: 'lease'; readonly reserved: number }
@@ -399,9 +402,15 @@ export interface RunState {
   parking: { readonly since: number; readonly reason: string } | undefined
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
-  /** async mode: what is pushed and is no version yet; ring mode: what off-ring members pushed and no member was given yet */
+  /**
+   * async mode: what is pushed and is no version yet; ring mode: what off-ring members pushed and no member was given
+   * yet
+   */
   open: OpenSum
-  /** ring mode: what off-ring members computed and a member was given to contribute, and how many such sums there were (A1) */
+  /**
+   * ring mode: what off-ring members computed and a member was given to contribute, and how many such sums there were
+   * (A1)
+   */
   given: OffRingSum | undefined
   offRingSums: number
   readonly offRingNorms: OffRingNorms
@@ -477,8 +486,8 @@ export type RunInput =
       readonly bytes: number
     }
   /**
-   * gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of an off-ring member of
-   * the ring; the parameter server measures by itself
+   * gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of an
+   * off-ring member of the ring; the parameter server measures by itself
    */
   | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256; readonly norms?: PushNorms }
   /** the push was refused before the reducer saw it (not finite, wrong shape) */

@@ -1,5 +1,6 @@
 // A member at its assignment of a step: piece by piece, now and then slower than planned, so that blocks change members
-// (R12). Computing takes time and nothing else; which blocks are whose is decided by the real code (sync/assignment.ts).
+// (R12). Computing takes time and nothing else; which blocks are whose is decided by the real code
+// (sync/assignment.ts).
 import { type BlockId, type Consumed, type ErrorCode, type MemberId, sameVersion } from '@starling-grid/protocol'
 import { type MemberCore, type MemberInput, nextBlocksOf } from '@starling-grid/volunteer'
 import type { Context } from './context.ts'
@@ -65,7 +66,9 @@ export class AssignmentWork {
     })
   }
 
-  /** A7: what the private copy learned from before goes on iff the base is the same and the assignment holds all of it. */
+  /**
+   * A7: what the private copy learned from before goes on iff the base is the same and the assignment holds all of it.
+   */
   #resumeRound(kind: 'ring' | 'round', generation: number, assignment: readonly BlockId[]): Consumed | undefined {
     const core = this.#worker.coreOf(generation)
     const { consumed, version } = core

@@ -79,7 +79,10 @@ const COUNTED = [
   'followedSteps',
   /** newcomers proved what they hold, or tried to */
   'proofs',
-  /** sums of off-ring members that a member of the ring was given, and blocks of off-ring members that are on the chain (A1) */
+  /**
+   * sums of off-ring members that a member of the ring was given, and blocks of off-ring members that are on the chain
+   * (A1)
+   */
   'offRingSums',
   'offRingBlocks',
   /** a member carried its plan out to the end while no coordinator was there (R14) */

@@ -124,7 +124,9 @@ const POLICIES: readonly AsyncPolicy[] = [
   { ...DEFAULT_ASYNC, update: 'proportion' },
   { ...DEFAULT_ASYNC, update: 'all', maxStaleness: 0, whenStale: 'wait' },
 ]
-/** long epochs of slow steps with a member that the ring leaves out: it has blocks to compute as an off-ring member (A1) */
+/**
+ * long epochs of slow steps with a member that the ring leaves out: it has blocks to compute as an off-ring member (A1)
+ */
 const OFF_RING_RUN = [1, 60, 2] as const
 const OFF_RING_RUNS = 0.03
 const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }

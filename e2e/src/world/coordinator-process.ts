@@ -1,3 +1,5 @@
+// A coordinator of a simulated grid: production's sessions, runs and member routes on a virtual clock, over a disk that
+// outlives the process. A process that is killed writes nothing more, and no request of it is answered.
 import type { Timing } from '@starling-grid/coordinator/run'
 import {
   Access,
@@ -16,8 +18,6 @@ import {
 } from '@starling-grid/coordinator/shell'
 import { type ErrorCode, GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
 import type { Asked } from '@starling-grid/volunteer'
-// A coordinator of a simulated grid: production's sessions, runs and member routes on a virtual clock, over a disk that
-// outlives the process. A process that is killed writes nothing more, and no request of it is answered.
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Dice } from '../simulation/dice.ts'
 import type { VirtualProcess, VirtualTime } from './virtual-time.ts'

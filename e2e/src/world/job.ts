@@ -1,7 +1,7 @@
-import type { StoredJob } from '@starling-grid/coordinator/shell'
-import { modelHash, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
 // The job of a simulated grid: a model with a parameter for each block, whose gradient counts how often the block is in
 // it. So the parameters of a version say which blocks it holds.
+import type { StoredJob } from '@starling-grid/coordinator/shell'
+import { modelHash, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
 import {
   type Clock,
   genesis,

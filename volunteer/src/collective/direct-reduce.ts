@@ -1,7 +1,8 @@
 // The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: each member sends each owner its
-// part of the gradient, the owner adds the parts and sends the sum to all (as the direct exchange of hivemind does). The same
-// bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member sends, by
-// name. What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of them.
+// part of the gradient, the owner adds the parts and sends the sum to all (as the direct exchange of hivemind does).
+// The same bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member
+// sends, by name. What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of
+// them.
 import type { Frame, Manifest } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import type { Feedback } from './encoding.ts'
@@ -111,8 +112,8 @@ export class DirectReduce {
   }
 
   /**
-   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the frames'
-   * payloads until the reduce is over: they are views, not copies.
+   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the
+   * frames' payloads until the reduce is over: they are views, not copies.
    * @throws GridError 'gradient-not-finite' (this member's gradient), 'message-malformed' or 'message-too-large' (the
    * manifest); RankFailure as `accept`. The reduce is over then
    */

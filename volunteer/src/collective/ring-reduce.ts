@@ -70,10 +70,10 @@ export class RingReduce {
   }
 
   /**
-   * Adds this member's contribution of one bucket, once, as soon as it is known: `gradient` is the whole vector, of which the
-   * bucket's run is final. `feedback`: read, and its `next` written, of encodings that lose something; the same for all
-   * buckets of a step. `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of floats.
-   * Returns what the successor gets, in order; the rest is as with `contribute`.
+   * Adds this member's contribution of one bucket, once, as soon as it is known: `gradient` is the whole vector, of
+   * which the bucket's run is final. `feedback`: read, and its `next` written, of encodings that lose something; the
+   * same for all buckets of a step. `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of
+   * floats. Returns what the successor gets, in order; the rest is as with `contribute`.
    */
   contributeBucket(
     bucket: number,
@@ -91,8 +91,8 @@ export class RingReduce {
   }
 
   /**
-   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the frames'
-   * payloads until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
+   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the
+   * frames' payloads until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
    * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
    * 'message-too-large' (the manifest); the reduce is over then
    */

@@ -128,7 +128,8 @@ export class StepSumBuilder implements StepSum {
   }
 
   /**
-   * This member's contribution of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws GridError
+   * This member's contribution of a chunk as it leaves, `encoded` when it was encoded where it was computed. @throws
+   * GridError
    * 'gradient-not-finite'
    */
   leaving(chunk: Chunk, encoded: Uint8Array | undefined): Uint8Array {

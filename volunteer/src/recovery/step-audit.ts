@@ -31,7 +31,9 @@ export interface StepAuditParts {
   readonly batches: Pick<Batches, 'of'>
   /** whole blocks of a step; more are off-ring members', computed at older versions (A1) */
   readonly batchBlocks: number
-  /** computed and sent as f32: encoding adds what it lost in earlier steps, and f16 rounds by more than MOST_DEVIATION */
+  /**
+   * computed and sent as f32: encoding adds what it lost in earlier steps, and f16 rounds by more than MOST_DEVIATION
+   */
   readonly isLossless: boolean
 }
 

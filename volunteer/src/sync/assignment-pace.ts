@@ -1,5 +1,5 @@
-// In how many pieces a member computes its assignment, and when it is so far behind the plan that others should have some of
-// it. Pure numbers; times are ms.
+// In how many pieces a member computes its assignment, and when it is so far behind the plan that others should have
+// some of it. Pure numbers; times are ms.
 
 /** ms of a piece at least: three messages to the coordinator and back take as long */
 const LEAST_PIECE_MS = 200
@@ -31,7 +31,8 @@ export function pieceOf({
 }
 
 /**
- * What the plan expects every member to need for its assignment of the step: assignments are in proportion to samples per second.
+ * What the plan expects every member to need for its assignment of the step: assignments are in proportion to samples
+ * per second.
  */
 export function plannedMs(samples: number, weights: readonly number[]): number {
   return (
@@ -61,7 +62,8 @@ export function blockMsNow({ pieceMs, pieceBlocks, blockMs }: AssignmentState): 
 }
 
 /**
- * Even if every block from here on takes no longer than the slowest so far, the assignment is done much later than planned.
+ * Even if every block from here on takes no longer than the slowest so far, the assignment is done much later than
+ * planned.
  */
 export function isBehind(state: AssignmentState): boolean {
   const perBlock = blockMsNow(state)

@@ -1,6 +1,6 @@
-// Σ gradients of one member's assignment of one step: pieces that were computed one after the other, and what off-ring members
-// computed. Its memory is leased for this assignment alone (gradient-buffers.ts): the computation writes it, then the
-// exchange reads it, until the step is over.
+// Σ gradients of one member's assignment of one step: pieces that were computed one after the other, and what off-ring
+// members computed. Its memory is leased for this assignment alone (gradient-buffers.ts): the computation writes it,
+// then the exchange reads it, until the step is over.
 import type { BlockId } from '@starling-grid/protocol'
 import type { Compute, Computed } from '../compute.ts'
 import type { FloatRange } from '../floats.ts'
@@ -26,7 +26,10 @@ export interface Piece {
 export class AssignmentSum {
   readonly #compute: Compute
   readonly #lease: GradientLease
-  /** Σ gradients of earlier pieces and of off-ring members, as far as they are not in `gradient` yet; leased when first needed */
+  /**
+   * Σ gradients of earlier pieces and of off-ring members, as far as they are not in `gradient` yet; leased when first
+   * needed
+   */
   #rest: GradientLease | undefined
   #result = NOTHING
   #offRing: OffRingShare | undefined

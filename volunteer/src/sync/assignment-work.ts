@@ -1,5 +1,5 @@
-// A member at its assignment of one step: computes it piece by piece, adds the gradients up, and says when it falls behind.
-// Which blocks are whose is decided elsewhere (assignment.ts); this file only carries it out.
+// A member at its assignment of one step: computes it piece by piece, adds the gradients up, and says when it falls
+// behind. Which blocks are whose is decided elsewhere (assignment.ts); this file only carries it out.
 import type { BlockId, CancelTimer, Clock } from '@starling-grid/protocol'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
@@ -127,8 +127,8 @@ export class AssignmentWork {
   }
 
   /**
-   * Buckets of the last piece: from the first of them on the assignment can neither lose blocks nor get any, so it is sealed
-   * now.
+   * Buckets of the last piece: from the first of them on the assignment can neither lose blocks nor get any, so it is
+   * sealed now.
    */
   #early(assignment: AssignmentSum, { order, left }: AssignmentClock): EarlyRanges | undefined {
     const { core, bucketsOf } = this.#parts

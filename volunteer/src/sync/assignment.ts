@@ -1,5 +1,5 @@
-// A member's assignment of the step in flight, block by block: what is begun, what may still go to others, and when it is
-// complete (R12). A block leaves the assignment only here, and only before it is begun, so that it never has two
+// A member's assignment of the step in flight, block by block: what is begun, what may still go to others, and when it
+// is complete (R12). A block leaves the assignment only here, and only before it is begun, so that it never has two
 // contributors. Pure.
 import {
   type BlockId,

@@ -1,4 +1,4 @@
-// What an executor is asked to encode of this member's gradient before it is read back, and with which losses of
+// What an executor is asked to encode of this member's gradient before it is read back, and with which residual of
 // earlier steps (docs/decisions/0009). Whether it does is its own decision.
 import type { Clock } from '@starling-grid/protocol'
 import { leavingRuns, type LeavingOptions } from '../collective/leaving-runs.ts'

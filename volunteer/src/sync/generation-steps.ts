@@ -1,5 +1,5 @@
-// The steps of one generation as the exchange sees them: own assignments and the others' frames in, frames for others and
-// whole sums out. Independent of ballots, links or parameters.
+// The steps of one generation as the exchange sees them: own assignments and the others' frames in, frames for others
+// and whole sums out. Independent of ballots, links or parameters.
 import type { Frame, Manifest } from '@starling-grid/protocol'
 import type { Addressed } from '../collective/direct-reduce.ts'
 import type { Feedback } from '../collective/encoding.ts'

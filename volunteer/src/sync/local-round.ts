@@ -192,8 +192,8 @@ export class LocalRounds {
   }
 
   /**
-   * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that was
-   * learned.
+   * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that
+   * was learned.
    */
   #resume({ base, parameters, blocks }: RoundOrder): Progress {
     const known = this.#progress

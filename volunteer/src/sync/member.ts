@@ -353,8 +353,8 @@ function onReduced(
 }
 
 /**
- * Every member builds the same record: the planned blocks of all members (R12), those of off-ring members (A1), and the sums of
- * the manifests.
+ * Every member builds the same record: the planned blocks of all members (R12), those of off-ring members (A1), and the
+ * sums of the manifests.
  */
 function recordOf(ring: Generation, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number =>

@@ -1,6 +1,6 @@
-// What encoding lost of this member's assignments so far (collective/ring-codec.ts). Step-coupled state: it belongs to one
-// version and swaps together with it (R10). A member that comes by its version in another way starts without one: these
-// losses are gone.
+// What encoding lost of this member's assignments so far (collective/ring-codec.ts). Step-coupled state: it belongs to
+// one version and swaps together with it (R10). A member that comes by its version in another way starts without one:
+// these losses are gone.
 import type { StepRecord, VersionRef } from '@starling-grid/protocol'
 import { type Feedback, startFeedback, swapped } from '../collective/encoding.ts'
 

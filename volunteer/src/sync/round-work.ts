@@ -53,8 +53,8 @@ export class RoundWork {
   }
 
   /**
-   * From the first fragment on the assignment can neither lose blocks nor get any (R12). What may not leave now leaves with
-   * the rest.
+   * From the first fragment on the assignment can neither lose blocks nor get any (R12). What may not leave now leaves
+   * with the rest.
    */
   #send(order: StepId, fragment: number): void {
     const { core, rounds, contributeBucket } = this.#parts

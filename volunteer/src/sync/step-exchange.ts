@@ -1,5 +1,6 @@
 // A member's side of the exchange of its steps: what it puts in, whole or bucket by bucket, with what encoding lost of
-// its assignments before, and the sums that come out. Independent of links, of fetching, or of what the coordinator wants.
+// its assignments before, and the sums that come out. Independent of links, of fetching, or of what the coordinator
+// wants.
 import type { Clock, Frame, GradientEncoding, Manifest, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { Feedback } from '../collective/encoding.ts'
 import { normOf } from '../collective/slice-norms.ts'
