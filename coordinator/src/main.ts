@@ -2,9 +2,9 @@
 import { readFile } from 'node:fs/promises'
 import { describeError, GridError, isGridError, type JobSpec, parseJobSpec } from '@starling-grid/protocol'
 import { CommanderError } from 'commander'
+import { type Coordinator, createCoordinator } from './net/server.ts'
 import { parseOptions, type StartOptions, timingOf } from './options.ts'
 import { type OwnerToken, ownerToken } from './owner-token.ts'
-import { type Coordinator, createCoordinator } from './server.ts'
 
 const FAILURE = 1
 /** what other users of this machine may do with files that are made here: nothing */

@@ -3,10 +3,10 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { RELAY_GIGABYTES } from './relay-quota.ts'
+import { RELAY_GIGABYTES } from './net/relay-quota.ts'
+import { DEFAULT_HOST, DEFAULT_PORT } from './net/server.ts'
 import type { Timing } from './run/timing.ts'
 import { DEFAULT_TIMING } from './run/timing.ts'
-import { DEFAULT_HOST, DEFAULT_PORT } from './server.ts'
 
 const MAX_PORT = 65_535
 const SECOND_MS = 1000

@@ -6,7 +6,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { mock, test } from 'node:test'
 import { MAX_VOLUNTEERS } from '@starling-grid/protocol'
 import { processClock } from '../src/clock.ts'
-import { Sessions } from '../src/sessions.ts'
+import { Sessions } from '../src/net/sessions.ts'
 import { startCoordinator, submit, smallJob } from './fixture.ts'
 
 /** What a session needs of a WebSocket, without a network below it. */

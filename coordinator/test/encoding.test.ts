@@ -10,7 +10,7 @@ import {
   type VersionForm,
 } from '@starling-grid/model'
 import { genesis, jobId } from '@starling-grid/protocol'
-import { encoded } from '../src/encoding.ts'
+import { encoded } from '../src/host/encoding.ts'
 
 const SEED = 3
 const VERSION = genesis(jobId('a-job'), 'a'.repeat(64), SEED)

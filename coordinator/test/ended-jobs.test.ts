@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Coordinator } from '@starling-grid/coordinator'
 import type { WatchMessage } from '@starling-grid/protocol'
-import type { RunHost } from '../src/run-host.ts'
+import type { RunHost } from '../src/host/run-host.ts'
 import {
   OWNER,
   recordsOf,

@@ -9,7 +9,7 @@ import {
   exchangeTimes,
   type ExchangeFigures,
   measuredNow,
-} from '../src/run/exchange-choice.ts'
+} from '../src/run/policy/exchange-choice.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const MB = 1_000_000

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { cheaper, measure, type Pace } from '../src/run/exchange-cost.ts'
+import { cheaper, measure, type Pace } from '../src/run/policy/exchange-cost.ts'
 
 const H = 16
 

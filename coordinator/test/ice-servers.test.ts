@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
 import { isGridError, memberId } from '@starling-grid/protocol'
-import { CREDENTIALS_MS, iceServersFor, renewalMs, requireIceOptions } from '../src/ice-servers.ts'
+import { CREDENTIALS_MS, iceServersFor, renewalMs, requireIceOptions } from '../src/net/ice-servers.ts'
 import { startCoordinator, submit, smallJob, volunteer } from './fixture.ts'
 
 const member = memberId('0123456789abcdef0123456789abcdef')

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { genesis, jobId, type MemberId, memberId, type MessageTo, sessionProtocols } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
-import { Introductions } from '../src/introductions.ts'
+import { Introductions } from '../src/host/introductions.ts'
 import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { trainingBlock } from '@starling-grid/protocol'
-import { ROWS_AT_ONCE } from '../src/journal-rate.ts'
+import { ROWS_AT_ONCE } from '../src/host/journal-rate.ts'
 import { QUICK, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 /** blocks that one message may name */

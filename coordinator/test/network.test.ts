@@ -1,7 +1,7 @@
 // Which network an address is of, and whether only a local one reaches it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isLocal, networkOf } from '../src/network.ts'
+import { isLocal, networkOf } from '../src/net/network.ts'
 
 test('the network of an address is its /24 or /48, however the address is written', () => {
   assert.equal(networkOf('203.0.113.7'), networkOf('203.0.113.250'))

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId } from '@starling-grid/protocol'
-import { type OffRingNorms, weighPush } from '../src/run/off-ring-norms.ts'
+import { type OffRingNorms, weighPush } from '../src/run/ring/off-ring-norms.ts'
 
 const [a, b, liar] = ['a', 'b', 'liar'].map(memberId)
 const norms = (gradient: number, statistics = 0) => ({ gradient, statistics })

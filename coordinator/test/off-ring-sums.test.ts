@@ -2,7 +2,7 @@
 // wanted.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { OffRingSums } from '../src/off-ring-sums.ts'
+import { OffRingSums } from '../src/host/off-ring-sums.ts'
 
 const whole = (weight: number) => ({ gradient: weight, statistics: 1 })
 const gradient = (...values: number[]) => ({ writeTo: (vector: Float32Array) => vector.set(values) })

@@ -1,7 +1,7 @@
 // Refusals are counted each, and told now and then.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Refusals } from '../src/refusals.ts'
+import { Refusals } from '../src/host/refusals.ts'
 
 test('every refusal counts; of each code the first is an event, and the first after ten seconds', () => {
   const refusals = new Refusals()

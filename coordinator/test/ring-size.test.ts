@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Pace } from '../src/run/exchange-cost.ts'
-import { bestSize, remember } from '../src/run/ring-size.ts'
+import type { Pace } from '../src/run/policy/exchange-cost.ts'
+import { bestSize, remember } from '../src/run/policy/ring-size.ts'
 
 const equal = (count: number): number[] => new Array<number>(count).fill(1000)
 /** ms of exchange by the formula that the choice learns */

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type VersionRef } from '@starling-grid/protocol'
-import { agreementOf } from '../src/run/majority.ts'
+import { agreementOf } from '../src/run/ballot/majority.ts'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {

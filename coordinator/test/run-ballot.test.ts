@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { applyEntry } from '@starling-grid/coordinator/run'
 import { type BlockId, memberId, trainingBlock, validationBlock, type VersionId } from '@starling-grid/protocol'
-import { remaining, trainingIsOver } from '../src/run/scheduler.ts'
+import { remaining, trainingIsOver } from '../src/run/queue/scheduler.ts'
 import { Desk, hashOf, recordsAfter, versionAfter } from './run-desk.ts'
 
 /** A ring of two that holds version 1, which is committed. */

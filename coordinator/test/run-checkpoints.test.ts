@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type VersionRef } from '@starling-grid/protocol'
-import { uploadMsOf } from '../src/run/checkpoints.ts'
+import { uploadMsOf } from '../src/run/history/checkpoints.ts'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
 function ringOf(names: readonly string[], options: DeskOptions = {}): Desk {

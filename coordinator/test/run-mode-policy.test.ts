@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DEFAULT_TIMING, type GenerationHealth } from '@starling-grid/coordinator/run'
-import { calmNeeded, countFallback, nextMode } from '../src/run/mode-policy.ts'
+import { calmNeeded, countFallback, nextMode } from '../src/run/policy/mode-policy.ts'
 
 const auto = { mode: 'auto', timing: DEFAULT_TIMING, roundSteps: 16 } as const
 

@@ -8,7 +8,7 @@ import { newMemberId, sessionProtocols, type ErrorCode, type MemberId } from '@s
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
 import { openPeerNetwork } from '../../client-node/src/rtc-link.ts'
-import { registerSignalling, type Signalling } from '../src/signalling.ts'
+import { registerSignalling, type Signalling } from '../src/net/signalling.ts'
 
 interface Server {
   readonly url: string

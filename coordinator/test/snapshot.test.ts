@@ -11,12 +11,12 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { RunHistory } from '../src/host/run-history.ts'
+import { RunJournal } from '../src/host/run-journal.ts'
 import { memoryState } from '../src/journal/memory.ts'
 import type { JournalRow } from '../src/journal/state-store.ts'
-import { RunHistory } from '../src/run-history.ts'
-import { RunJournal } from '../src/run-journal.ts'
+import { SNAPSHOT_LEAST_ROWS, SNAPSHOT_MS, SNAPSHOT_ROWS, snapshotDue } from '../src/run/history/snapshot-due.ts'
 import { type JournalEntry, replay, type RunState, writtenRun } from '../src/run/index.ts'
-import { SNAPSHOT_LEAST_ROWS, SNAPSHOT_MS, SNAPSHOT_ROWS, snapshotDue } from '../src/run/snapshot-due.ts'
 import { Desk, hashOf, recordsAfter } from './run-desk.ts'
 
 const BLOCKS = 6

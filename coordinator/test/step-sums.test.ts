@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { digest, extend, genesis, jobId, type MemberId, memberId, type StepRecord } from '@starling-grid/protocol'
+import { StepSums, type SumStep } from '../src/audit/step-sums.ts'
 import { processClock } from '../src/clock.ts'
-import { StepSums, type SumStep } from '../src/step-sums.ts'
 
 const LENGTH = 3
 const [A, B] = [memberId('a'), memberId('b')]

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Throughput } from '../src/throughput.ts'
+import { Throughput } from '../src/host/throughput.ts'
 
 test('all bytes are counted, and the speed is that of the last whole seconds', () => {
   const throughput = new Throughput()

@@ -8,7 +8,7 @@ import { WebSocket } from 'ws'
 import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { memoryState } from '../src/journal/memory.ts'
-import type { CoordinatorOptions } from '../src/server.ts'
+import type { CoordinatorOptions } from '../src/net/server.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { OWNER, recordsOf, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 

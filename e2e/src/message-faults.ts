@@ -31,7 +31,7 @@ interface Fault {
   readonly change: (saying: Saying, number: number) => readonly (ToCoordinator | string)[]
 }
 
-/** More than a token bucket holds (coordinator/src/session.ts). */
+/** More than a token bucket holds (coordinator/src/net/session.ts). */
 const FLOOD_MESSAGES = 5000
 const FALSE_DIGEST = digest(new TextEncoder().encode('made up'))
 

@@ -10,7 +10,7 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 /** ms one way: four members wait for six of them around a ring, and for two in a direct exchange */
 const LATENCY_MS = 30
-/** of a generation before what it measured counts (coordinator/src/run/exchange-choice.ts), and some */
+/** of a generation before what it measured counts (coordinator/src/run/policy/exchange-choice.ts), and some */
 const SETTLED_STEPS = 24
 /** as a ring of four, as a direct exchange of three until the newcomer is there, and as one of four */
 const STEPS = 160

@@ -94,7 +94,7 @@ export type LocalSettings = Static<typeof LocalSchema>
 
 /**
  * Async mode (A2, A3): when the parameter server makes a version of what was pushed, and what becomes of late pushes.
- * Defaults and what goes together: coordinator/src/run/async-policy.ts.
+ * Defaults and what goes together: coordinator/src/run/async/async-policy.ts.
  */
 const AsyncSchema = strict({
   /** of every push; of those of a proportion of the members; of one of each member (synchronous) */

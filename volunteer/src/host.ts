@@ -3,11 +3,11 @@
 // same names.
 import type { ModelSpec } from '@starling-grid/model'
 import type { Clock, JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
-import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
-import type { RelaySocket } from './collective/relay-link.ts'
 import type { SendRequest } from './coordinator-http.ts'
 import type { KeptText } from './declined-jobs.ts'
 import type { Executor, ExecutorBounds } from './graph/executor.ts'
+import type { PeerNetwork, SignallingAccess } from './link/peer-link.ts'
+import type { RelaySocket } from './link/relay-link.ts'
 import type { OwnLimits } from './own-limits.ts'
 
 /** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */

@@ -27,23 +27,23 @@ import {
   type ToVolunteer,
   type VersionRef,
 } from '@starling-grid/protocol'
-import type { PeerLink, PeerNetwork } from './collective/peer-link.ts'
+import { AsyncMode } from './async/async-mode.ts'
+import { pullRows } from './async/pull-rows.ts'
+import { validateLeases } from './async/validation.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
+import { isRunOrder, GenerationRunner } from './generation/generation-runner.ts'
 import type { VolunteerHost } from './host.ts'
+import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
+import type { openLocalRounds } from './local/local-round.ts'
+import type { MemberCore, ControlMessage } from './member/member-state.ts'
+import { claimOf, createMember, goOnFrom } from './member/member.ts'
 import { DEFAULT_LIMITS, executorBytes } from './own-limits.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
-import { AsyncMode } from './sync/async-mode.ts'
-import { isRunOrder, GenerationRunner } from './sync/generation-runner.ts'
-import type { openLocalRounds } from './sync/local-round.ts'
-import type { MemberCore, ControlMessage } from './sync/member-state.ts'
-import { claimOf, createMember, goOnFrom } from './sync/member.ts'
-import { pullRows } from './sync/pull-rows.ts'
-import { validateLeases } from './sync/validation.ts'
 import { toldAdapter } from './told-adapter.ts'
 
 export interface JobSessionParts {
@@ -165,7 +165,7 @@ export class JobSession {
       )
     const maxBytes = executorBytes(spec, parts.host.limits ?? DEFAULT_LIMITS)
     // pages load it when there is such a job
-    const library = terms.local && (await loaded(import('./sync/local-round.ts')))
+    const library = terms.local && (await loaded(import('./local/local-round.ts')))
     const { blockSamples, precision = 'f32' } = terms
     const bounds = { precision, maxBytes, onDeviceLost: () => parts.onDeviceLost() }
     const executor = await parts.host.createExecutor(spec, blockSamples, bounds)

@@ -10,7 +10,7 @@ import {
 } from '@starling-grid/protocol'
 import type { VolunteerPhase, VolunteerStatus } from './host.ts'
 import type { JobSession } from './job-session.ts'
-import type { MemberCore } from './sync/member-state.ts'
+import type { MemberCore } from './member/member-state.ts'
 
 /** ms between two statuses */
 const INTERVAL_MS = 100

@@ -12,15 +12,15 @@ import {
   type ToVolunteer,
   type CancelTimer,
 } from '@starling-grid/protocol'
-import { ownIceServers } from './collective/candidate-gate.ts'
-import { metered, meteredNetwork, noDirectLinks } from './collective/metered-network.ts'
-import type { PeerNetwork, SignallingAccess } from './collective/peer-link.ts'
 import { CoordinatorHttp } from './coordinator-http.ts'
 import { CoordinatorLink } from './coordinator-link.ts'
 import { type Declined, DeclinedJobs } from './declined-jobs.ts'
 import { endsJob, explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
 import type { JobSession, JobSessionParts } from './job-session.ts'
+import { ownIceServers } from './link/candidate-gate.ts'
+import { metered, meteredNetwork, noDirectLinks } from './link/metered-network.ts'
+import type { PeerNetwork, SignallingAccess } from './link/peer-link.ts'
 import { DEFAULT_LIMITS, UploadBudget } from './own-limits.ts'
 import { Preparation } from './preparation.ts'
 import { persistently } from './retry.ts'
@@ -334,7 +334,7 @@ class VolunteerLife implements Volunteer {
       onDeviceLost: () => this.#lostDevice(terms),
       onFatal: (error) => this.#failed(error),
       openRelay: async (member, signal) => {
-        const { openRelayLink } = await import('./collective/relay-link.ts') // hardly any volunteer needs it
+        const { openRelayLink } = await import('./link/relay-link.ts') // hardly any volunteer needs it
         const link = await openRelayLink(
           {
             self: this.#self,

@@ -14,7 +14,7 @@ import {
   react,
 } from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
-import { AssignmentWork } from '../src/sync/assignment-work.ts'
+import { AssignmentWork } from '../src/generation/assignment-work.ts'
 
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
 const ZERO = genesis(jobId('job'), 'hash', 7)

@@ -15,7 +15,7 @@ import {
   trainingBlock,
 } from '@starling-grid/protocol'
 import { createMember, type MemberCore, type MemberEffect, nextBlocksOf, react } from '@starling-grid/volunteer'
-import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/sync/assignment-pace.ts'
+import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/generation/assignment-pace.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B, C] = [memberId('a'), memberId('b'), memberId('c')]

@@ -21,9 +21,9 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import { type Batch, type Executor, LocalVersion } from '@starling-grid/volunteer'
+import { AsyncMode } from '../src/async/async-mode.ts'
+import { pullRows } from '../src/async/pull-rows.ts'
 import { Compute } from '../src/compute.ts'
-import { AsyncMode } from '../src/sync/async-mode.ts'
-import { pullRows } from '../src/sync/pull-rows.ts'
 
 const spec = parseModelSpec({
   input: [2],

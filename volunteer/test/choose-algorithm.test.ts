@@ -1,7 +1,7 @@
 // Which algorithm is taken when, and that the choice explains itself.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { chooseAlgorithm, type LinkQuality } from '../src/collective/choose-algorithm.ts'
+import { chooseAlgorithm, type LinkQuality } from '../src/collectives/choose-algorithm.ts'
 
 const MB = 1_000_000
 const internet: LinkQuality = { latencyMs: 40, bytesPerMs: 2000 }

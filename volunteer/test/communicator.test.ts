@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Frame, newMemberId, packFrame } from '@starling-grid/protocol'
-import { type Communicator, openCommunicator } from '../src/collective/communicator.ts'
-import { fingerprint } from '../src/collective/group-runner.ts'
-import { MemoryGrid } from '../src/collective/memory-link.ts'
-import { networkMesh } from '../src/collective/mesh.ts'
-import type { PeerNetwork } from '../src/collective/peer-link.ts'
-import { RankFailure } from '../src/collective/rank-failure.ts'
+import { type Communicator, openCommunicator } from '../src/collectives/communicator.ts'
+import { fingerprint } from '../src/collectives/group-runner.ts'
+import { networkMesh } from '../src/collectives/mesh.ts'
+import { MemoryGrid } from '../src/link/memory-link.ts'
+import type { PeerNetwork } from '../src/link/peer-link.ts'
+import { RankFailure } from '../src/reduce/rank-failure.ts'
 import { communicatorCases } from '../testing/communicator-suite.ts'
 
 interface Rank {

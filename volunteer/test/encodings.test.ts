@@ -4,8 +4,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isGridError, random32 } from '@starling-grid/protocol'
 import fc from 'fast-check'
-import { decodeF16, encodeF16 } from '../src/collective/encode-f16.ts'
-import { decodeInt8, encodeInt8, INT8_BLOCK, int8Codec } from '../src/collective/encode-int8.ts'
+import { decodeF16, encodeF16 } from '../src/codec/encode-f16.ts'
+import { decodeInt8, encodeInt8, INT8_BLOCK, int8Codec } from '../src/codec/encode-int8.ts'
 import {
   leftFactors,
   multiplyOut,
@@ -16,8 +16,8 @@ import {
   rightFactors,
   squareShape,
   startPowerSgd,
-} from '../src/collective/encode-power-sgd.ts'
-import { addTopK, encodeTopK, topKCount } from '../src/collective/encode-top-k.ts'
+} from '../src/codec/encode-power-sgd.ts'
+import { addTopK, encodeTopK, topKCount } from '../src/codec/encode-top-k.ts'
 
 const nearest = { type: 'nearest' } as const
 

@@ -4,12 +4,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Frame, unpackFrame } from '@starling-grid/protocol'
 import fc from 'fast-check'
-import { type ChunkEncoding, codecsOf } from '../src/collective/encoding.ts'
-import { Exchange } from '../src/collective/exchange.ts'
-import { cut } from '../src/collective/group-runner.ts'
-import { type Algorithm, algorithmsOf, scheduleOf } from '../src/collective/moves.ts'
-import { RankFailure } from '../src/collective/rank-failure.ts'
-import { stepsOf } from '../src/collective/steps.ts'
+import { type ChunkEncoding, codecsOf } from '../src/codec/encoding.ts'
+import { Exchange } from '../src/collectives/exchange.ts'
+import { cut } from '../src/collectives/group-runner.ts'
+import { type Algorithm, algorithmsOf, scheduleOf } from '../src/collectives/moves.ts'
+import { stepsOf } from '../src/collectives/steps.ts'
+import { RankFailure } from '../src/reduce/rank-failure.ts'
 
 interface Flying {
   readonly from: number

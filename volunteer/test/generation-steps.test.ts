@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, isGridError, type Manifest, packFrame, unpackFrame } from '@starling-grid/protocol'
-import { GenerationSteps } from '../src/sync/generation-steps.ts'
+import { GenerationSteps } from '../src/generation/generation-steps.ts'
 
 const LENGTH = 8
 const BUCKETS = [

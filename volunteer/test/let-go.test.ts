@@ -1,7 +1,7 @@
 // Memory of frames that were read: gone at once, and never more than that of the frame.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { letGo } from '../src/collective/let-go.ts'
+import { letGo } from '../src/collectives/let-go.ts'
 
 const HEADER = 36
 const LARGE = 64 * 1024

@@ -1,7 +1,7 @@
 // What heartbeats and their answers say of a link.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { LinkLatency } from '../src/collective/link-latency.ts'
+import { LinkLatency } from '../src/link/link-latency.ts'
 
 /** One heartbeat over a link that needs so many ms each way, and is then answered at once. */
 function beatOver(latency: LinkLatency, now: number, oneWayMs: number): void {

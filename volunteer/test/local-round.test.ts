@@ -14,10 +14,10 @@ import {
 import { type Batch, createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
+import { FragmentStream } from '../src/local/fragment-stream.ts'
+import { fragmentsOf, leavesAfter } from '../src/local/local-fragments.ts'
+import { LocalRounds } from '../src/local/local-round.ts'
 import { LocalVersion } from '../src/recovery/local-version.ts'
-import { FragmentStream } from '../src/sync/fragment-stream.ts'
-import { fragmentsOf, leavesAfter } from '../src/sync/local-fragments.ts'
-import { LocalRounds } from '../src/sync/local-round.ts'
 
 const spec = mlp({ input: [6], hidden: [5], classes: 3 })
 const layout = parameterLayout(spec)

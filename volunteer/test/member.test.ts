@@ -12,7 +12,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { claimOf, createMember, type MemberInput, mayServe } from '@starling-grid/volunteer'
-import { settle } from '../src/sync/committed.ts'
+import { settle } from '../src/member/committed.ts'
 import { A, B, Bench, DIGEST, manifestOf, planOf, recordOf, ZERO } from './member-bench.ts'
 
 test('a freeze stops the ring and is answered with what is held', () => {

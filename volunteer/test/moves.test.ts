@@ -2,8 +2,8 @@
 // how much.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { algorithmsOf, type Algorithm, type Collective, type Schedule, scheduleOf } from '../src/collective/moves.ts'
-import { stepsOf } from '../src/collective/steps.ts'
+import { algorithmsOf, type Algorithm, type Collective, type Schedule, scheduleOf } from '../src/collectives/moves.ts'
+import { stepsOf } from '../src/collectives/steps.ts'
 
 const SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9]
 

@@ -5,11 +5,11 @@ import { gpt, lenet5, mlp, parseModelSpec } from '@starling-grid/model'
 import { isGridError, jobId, memberId } from '@starling-grid/protocol'
 import { PLAIN_TRAITS } from '@starling-grid/shaders'
 import { MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
-import { meteredNetwork } from '../src/collective/metered-network.ts'
 import { DECLINED_MS, DeclinedJobs, MOST_LOSSES } from '../src/declined-jobs.ts'
 import { inSubmits } from '../src/gpu/runner.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
+import { meteredNetwork } from '../src/link/metered-network.ts'
 import { DEFAULT_LIMITS, executorBytes, UploadBudget } from '../src/own-limits.ts'
 
 const HUGE = { maxStorageBufferBindingSize: 2 ** 40, maxBufferSize: 2 ** 40, maxStorageBuffersPerShaderStage: 10 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { EAGER_BYTES, MAX_AHEAD, Pace } from '../src/collective/pace.ts'
+import { EAGER_BYTES, MAX_AHEAD, Pace } from '../src/collectives/pace.ts'
 
 const LINE = 'a line'
 const [SENDER, RECEIVER] = [0, 1]

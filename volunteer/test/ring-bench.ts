@@ -31,8 +31,8 @@ import {
   type ControlMessage,
 } from '@starling-grid/volunteer'
 import type { Batches } from '../src/data/batch.ts'
-import { GenerationRunner } from '../src/sync/generation-runner.ts'
-import { openLocalRounds } from '../src/sync/local-round.ts'
+import { GenerationRunner } from '../src/generation/generation-runner.ts'
+import { openLocalRounds } from '../src/local/local-round.ts'
 
 export const ZERO = genesis(jobId('job'), 'hash', 7)
 export const [A, B] = [memberId('a'), memberId('b')]

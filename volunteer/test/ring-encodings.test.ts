@@ -28,12 +28,12 @@ import {
   swapped,
   type Feedback,
 } from '@starling-grid/volunteer'
-import { encodeInt8 } from '../src/collective/encode-int8.ts'
-import { scaledF16Codec } from '../src/collective/encode-scaled-f16.ts'
-import { leavingRuns } from '../src/collective/leaving-runs.ts'
-import { RingCodec } from '../src/collective/ring-codec.ts'
+import { encodeInt8 } from '../src/codec/encode-int8.ts'
+import { scaledF16Codec } from '../src/codec/encode-scaled-f16.ts'
+import { leavingRuns } from '../src/codec/leaving-runs.ts'
+import { RingCodec } from '../src/codec/ring-codec.ts'
 import { Compute } from '../src/compute.ts'
-import { Residual } from '../src/sync/residual.ts'
+import { Residual } from '../src/generation/residual.ts'
 
 const LOSSY: readonly GradientEncoding[] = ['f16', 'int8']
 const WAYS = LOSSY.flatMap(

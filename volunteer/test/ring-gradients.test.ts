@@ -5,7 +5,7 @@ import { afterEach, test } from 'node:test'
 import { mlp, parameterLayout } from '@starling-grid/model'
 import { GridError, trainingBlock, systemClock } from '@starling-grid/protocol'
 import { renewedExecutor } from '@starling-grid/volunteer'
-import { AsyncMode } from '../src/sync/async-mode.ts'
+import { AsyncMode } from '../src/async/async-mode.ts'
 import { B, BLOCK_SAMPLES, BLOCKS, type BenchMember, type BenchOptions, Gate, RingBench, until } from './ring-bench.ts'
 
 const SMALL = { spec: mlp({ input: [4], hidden: [3], classes: 2 }) } satisfies BenchOptions

@@ -21,7 +21,7 @@ import {
   type RtcConnection,
   type SignallingAccess,
 } from '@starling-grid/volunteer'
-import { type Signalled, SignalGate } from '../src/collective/signal-gate.ts'
+import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
 
 const near = memberId('a'.repeat(32))
 const far = memberId('b'.repeat(32))

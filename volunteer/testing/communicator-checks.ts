@@ -1,7 +1,7 @@
 // Vectors whose sums are known, and what cases of communicator-suite.ts require of results. Knows no test runner.
 import { checksum } from '@starling-grid/protocol'
-import type { Communicator } from '../src/collective/communicator.ts'
-import { bytesOf, type Movable } from '../src/collective/numbers.ts'
+import { bytesOf, type Movable } from '../src/codec/numbers.ts'
+import type { Communicator } from '../src/collectives/communicator.ts'
 
 /** Of all sizes and signs, with places that only some ranks fill. */
 export function valuesOf(rank: number, length: number): Float32Array {

@@ -1,7 +1,7 @@
 // The far end of a link under test as a small set of commands with JSON arguments and answers, so that a test can drive
 // it in its own process, in another one, or in a page.
 import { packFrame, unpackFrame } from '@starling-grid/protocol'
-import type { PeerLink } from '../src/collective/peer-link.ts'
+import type { PeerLink } from '../src/link/peer-link.ts'
 
 /** What a far end has seen of numbered frames. */
 export interface FramesSeen {

@@ -2,8 +2,8 @@
 // into a Worker all run them. The far end may live in another process or page, so a case talks to it through FarEnd
 // only.
 import { FRAME_HEADER_BYTES, HIGH_WATER_BYTES, isGridError } from '@starling-grid/protocol'
-import { MAX_EARLY_BYTES, MAX_LINK_FRAME_BYTES } from '../src/collective/channel-link.ts'
-import type { PeerLink } from '../src/collective/peer-link.ts'
+import { MAX_EARLY_BYTES, MAX_LINK_FRAME_BYTES } from '../src/link/channel-link.ts'
+import type { PeerLink } from '../src/link/peer-link.ts'
 import { numberedFrame, type FarEnd } from './far-end.ts'
 
 export interface PeerLinkCase {

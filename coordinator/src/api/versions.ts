@@ -8,10 +8,10 @@ import {
   VersionRefSchema,
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { MOST_SUM_BYTES } from '../audit/step-sums.ts'
 import { type Stored, storedInMemory } from '../blobs/stored.ts'
-import type { RunHost } from '../run-host.ts'
-import { MOST_SUM_BYTES } from '../step-sums.ts'
-import type { Versions } from '../versions.ts'
+import type { RunHost } from '../host/run-host.ts'
+import type { Versions } from '../host/versions.ts'
 import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { sendStored } from './downloads.ts'

@@ -1,6 +1,6 @@
 // The journal for tests and for runs that need not survive.
 import { GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
-import { superseded } from '../run/superseded.ts'
+import { superseded } from '../run/queue/superseded.ts'
 import { fenceAfter, ownerRow, requireFence } from './fence.ts'
 import { recordChanges, snapshotPlace } from './record-rows.ts'
 import type { JournalRow, StateStore, StoredJob } from './state-store.ts'

@@ -1,9 +1,9 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
 import { ALL_RULES_ON, type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { emptySum } from './accumulator.ts'
-import { ChainIndex } from './chain-index.ts'
-import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
-import { readRun } from './snapshot.ts'
+import { emptySum } from './async/accumulator.ts'
+import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
+import { readRun } from './history/snapshot.ts'
+import { ChainIndex } from './queue/chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
 /** Checkpoints that are remembered: as many again as are kept, so that the bytes of the older ones can be deleted. */

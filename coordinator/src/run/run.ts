@@ -2,9 +2,14 @@
 // returns what is to be done and why. No I/O, no clock, no randomness: the same state, input and time always decide the
 // same.
 import type { MemberId } from '@starling-grid/protocol'
-import { closeWhenDue } from './accumulator.ts'
-import { asyncTick, askServer, enterAsync, onServerCheckpoint, onServerLost } from './async.ts'
-import { onConfirm, decide as decideBallot, enterRing, openBallot, onState } from './ballot.ts'
+import { closeWhenDue } from './async/accumulator.ts'
+import { asyncTick, askServer, enterAsync, onServerCheckpoint, onServerLost } from './async/async.ts'
+import { onGaveBack, grantTraining, onLeaseRequest, onPush, onPushRefused } from './async/leases.ts'
+import { onConfirm, decide as decideBallot, enterRing, openBallot, onState } from './ballot/ballot.ts'
+import { considerHandover, onHandedOver, onHandoverBegun, handoverTick } from './ballot/handover.ts'
+import { checkpointDigested, proofTold } from './ballot/proofs.ts'
+import { onPromised } from './ballot/restored.ts'
+import { rewind } from './ballot/rewind.ts'
 import {
   askCheckpoint,
   checkpointDue,
@@ -14,21 +19,18 @@ import {
   onUploadBegun,
   onUploaded,
   onUploadFailed,
-} from './checkpoints.ts'
-import { onCheckpointDamaged } from './damaged-checkpoint.ts'
-import { considerHandover, onHandedOver, onHandoverBegun, handoverTick } from './handover.ts'
+} from './history/checkpoints.ts'
+import { onCheckpointDamaged } from './history/damaged-checkpoint.ts'
+import { grantValidation, onValidated, validationDue } from './history/validation.ts'
 import { newestCheckpoint } from './journal-replay.ts'
-import { onCopied, onPrefetched } from './learners.ts'
-import { onGaveBack, grantTraining, onLeaseRequest, onPush, onPushRefused } from './leases.ts'
-import { onMemberJoined, onMemberLost } from './membership.ts'
-import { nextMode } from './mode-policy.ts'
-import { onOffRingKnown, recallOffRing } from './off-ring.ts'
-import { advanceParking, park, parkingTick } from './parking.ts'
-import { checkpointDigested, proofTold } from './proofs.ts'
-import { onUnreadable, pausedBecause, quarantineTick, onShardChecked } from './quarantine.ts'
-import { onReleased, onBehind, onProgress } from './rebalance.ts'
-import { onPromised } from './restored.ts'
-import { rewind } from './rewind.ts'
+import { nextMode } from './policy/mode-policy.ts'
+import { onUnreadable, pausedBecause, quarantineTick, onShardChecked } from './queue/quarantine.ts'
+import { currentEpoch, trainingIsOver } from './queue/scheduler.ts'
+import { onCopied, onPrefetched } from './ring/learners.ts'
+import { onMemberJoined, onMemberLost } from './ring/membership.ts'
+import { onOffRingKnown, recallOffRing } from './ring/off-ring.ts'
+import { advanceParking, park, parkingTick } from './ring/parking.ts'
+import { onReleased, onBehind, onProgress } from './ring/rebalance.ts'
 import {
   onAbort,
   abortedBefore,
@@ -39,12 +41,10 @@ import {
   onMemberLeaving,
   ringTick,
   topUp,
-} from './ring.ts'
-import { currentEpoch, trainingIsOver } from './scheduler.ts'
-import { onStanding } from './stalls.ts'
+} from './ring/ring.ts'
+import { onStanding } from './ring/stalls.ts'
 import type { Decision, Effect, RunInput, RunMessage, RunPhase, RunState } from './state.ts'
 import { type FollowUp, Transition } from './transition.ts'
-import { grantValidation, onValidated, validationDue } from './validation.ts'
 
 export function decide(state: RunState, input: RunInput, now: number): Decision {
   const transition = new Transition(state, now)

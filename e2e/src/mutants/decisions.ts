@@ -10,7 +10,7 @@ const MODES = 'modes'
 export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     COMMIT,
-    'coordinator/src/run/proofs.ts',
+    'coordinator/src/run/ballot/proofs.ts',
     ['coordinator/test/run-admissions'],
     [
       [
@@ -28,7 +28,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COMMIT,
-    'coordinator/src/run/ring.ts',
+    'coordinator/src/run/ring/ring.ts',
     [
       'coordinator/test/run-ring',
       'coordinator/test/run-mode-policy',
@@ -86,7 +86,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     BALLOTS,
-    'coordinator/src/run/ballot.ts',
+    'coordinator/src/run/ballot/ballot.ts',
     [
       'coordinator/test/run-ballot',
       'coordinator/test/run-ring',
@@ -143,7 +143,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     BALLOTS,
-    'coordinator/src/run/rewind.ts',
+    'coordinator/src/run/ballot/rewind.ts',
     ['coordinator/test/run-ballot'],
     [
       [
@@ -155,7 +155,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     CLAIMS,
-    'coordinator/src/run/claims.ts',
+    'coordinator/src/run/ballot/claims.ts',
     ['coordinator/test/run-ballot', 'coordinator/test/hostile-messages', 'coordinator/test/run-checkpoints'],
     [
       ['R4: a claim of another branch is a version', "if (!onChain && !config.off.has('R4')) return undefined", ''],
@@ -193,7 +193,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     CLAIMS,
-    'coordinator/src/run/restored.ts',
+    'coordinator/src/run/ballot/restored.ts',
     ['coordinator/test/run-restored'],
     [
       [
@@ -208,7 +208,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
-    'coordinator/src/run/scheduler.ts',
+    'coordinator/src/run/queue/scheduler.ts',
     ['coordinator/test/run-ring', 'coordinator/test/run-quarantine', 'coordinator/test/run-async'],
     [
       ['R12: a planned block is planned again', 'given.has(block) || leases.has(block) ||', 'leases.has(block) ||'],
@@ -226,7 +226,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
-    'coordinator/src/run/leases.ts',
+    'coordinator/src/run/async/leases.ts',
     ['coordinator/test/run-async', 'coordinator/test/run-off-ring'],
     [
       [
@@ -260,7 +260,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
-    'coordinator/src/run/validation.ts',
+    'coordinator/src/run/history/validation.ts',
     ['coordinator/test/run-validation'],
     [
       [
@@ -282,7 +282,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COMMIT,
-    'coordinator/src/run/checkpoints.ts',
+    'coordinator/src/run/history/checkpoints.ts',
     ['coordinator/test/run-checkpoints', 'coordinator/test/run-agreement'],
     [
       [
@@ -294,7 +294,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/mode-policy.ts',
+    'coordinator/src/run/policy/mode-policy.ts',
     ['coordinator/test/run-mode-policy'],
     [
       [
@@ -312,7 +312,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/async.ts',
+    'coordinator/src/run/async/async.ts',
     ['coordinator/test/run-async'],
     [
       [
@@ -325,7 +325,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/off-ring-norms.ts',
+    'coordinator/src/run/ring/off-ring-norms.ts',
     ['coordinator/test/off-ring-norms', 'coordinator/test/run-off-ring'],
     [
       ['one off-ring member decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
@@ -338,7 +338,7 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/rebalance.ts',
+    'coordinator/src/run/ring/rebalance.ts',
     ['coordinator/test/run-rebalance'],
     [
       ['blocks of others may be released', '&& blocks.every((block) => own.includes(block))', ''],

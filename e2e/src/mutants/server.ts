@@ -11,7 +11,7 @@ const GUARDS = 'guards'
 export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     'audit',
-    'coordinator/src/step-sums.ts',
+    'coordinator/src/audit/step-sums.ts',
     ['coordinator/test/step-sums'],
     [
       ['sums are taken whatever the records say', 'record.gradDigest === digests[i]', 'digests[i] !== undefined'],
@@ -64,7 +64,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     JOURNAL,
-    'coordinator/src/run/snapshot.ts',
+    'coordinator/src/run/history/snapshot.ts',
     ['coordinator/test/snapshot'],
     [
       ['a snapshot forgets which blocks are set aside', 'quarantined: [...state.quarantined]', 'quarantined: []'],
@@ -75,7 +75,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     JOURNAL,
-    'coordinator/src/run-journal.ts',
+    'coordinator/src/host/run-journal.ts',
     ['coordinator/test/snapshot'],
     [
       [
@@ -88,7 +88,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     JOURNAL,
-    'coordinator/src/run/chain-index.ts',
+    'coordinator/src/run/queue/chain-index.ts',
     ['coordinator/test/chain-index'],
     [['records are kept for ever', 'if (count <= 0) return', 'return']],
   ),
@@ -173,7 +173,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SHELLS,
-    'coordinator/src/outbox.ts',
+    'coordinator/src/host/outbox.ts',
     ['coordinator/test/disk-trouble'],
     [
       [
@@ -196,19 +196,19 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SHELLS,
-    'coordinator/src/run-host.ts',
+    'coordinator/src/host/run-host.ts',
     ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/coordinator-restarts'],
     [['a restart opens no ballot', "this.feed({ type: 'coordinator-started', secret })", '']],
   ),
   ...mutantsOf(
     SHELLS,
-    'coordinator/src/token-bucket.ts',
+    'coordinator/src/net/token-bucket.ts',
     ['coordinator/test/token-bucket'],
     [['a rate is no limit', 'if (this.#tokens < 1) return false', '']],
   ),
   ...mutantsOf(
     SHELLS,
-    'coordinator/src/session.ts',
+    'coordinator/src/net/session.ts',
     ['coordinator/test/refuses-strangers', 'coordinator/test/hostile-sessions'],
     [
       ['a session may refuse for ever', 'this.#refused >= MAX_REFUSED ||', ''],
@@ -217,7 +217,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SHELLS,
-    'coordinator/src/sessions.ts',
+    'coordinator/src/net/sessions.ts',
     ['coordinator/test/bounds'],
     [['MAX_VOLUNTEERS is not enforced', '>= MAX_VOLUNTEERS && !this', '>= 1e9 && !this']],
   ),
@@ -247,7 +247,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     RELAY,
-    'coordinator/src/relay.ts',
+    'coordinator/src/net/relay.ts',
     ['coordinator/test/relay'],
     [
       ['the rate of an end is no limit', 'if (from.bucket.take()) return', 'if (from.bucket.take() || true) return'],
@@ -272,7 +272,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SIGNALLING,
-    'coordinator/src/signalling.ts',
+    'coordinator/src/net/signalling.ts',
     ['coordinator/test/signalling'],
     [
       [
@@ -286,7 +286,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SIGNALLING,
-    'coordinator/src/signalling-messages.ts',
+    'coordinator/src/net/signalling-messages.ts',
     ['coordinator/test/signalling'],
     [
       ['a session description may have other sections', 'if (media.length !== 1 ||', 'if ('],

@@ -9,7 +9,7 @@ const LINKS = 'links'
 export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/direct-reduce.ts',
+    'volunteer/src/reduce/direct-reduce.ts',
     ['volunteer/test/direct-reduce', 'volunteer/test/ring-encodings'],
     [
       ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
@@ -24,7 +24,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/slice-norms.ts',
+    'volunteer/src/reduce/slice-norms.ts',
     ['volunteer/test/slice-norms'],
     [
       [
@@ -37,7 +37,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/ring-reduce.ts',
+    'volunteer/src/reduce/ring-reduce.ts',
     ['volunteer/test/ring-reduce', 'volunteer/test/generation-steps', 'volunteer/test/ring-encodings'],
     [
       ['a repeated frame is added again', 'if (this.#states[chunk.index] !== CHUNK.empty) return []', ''],
@@ -51,7 +51,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/numbers.ts',
+    'volunteer/src/codec/numbers.ts',
     ['volunteer/test/communicator', 'volunteer/test/moves'],
     [
       ['a mean is divided by one rank too few', '= (values[i] ?? 0) / size', '= (values[i] ?? 0) / (size - 1)'],
@@ -64,7 +64,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/ring-codec.ts',
+    'volunteer/src/codec/ring-codec.ts',
     ['volunteer/test/ring-encodings'],
     [
       ['what an encoding loses is not kept', 'residual[i] = (values[i] ?? 0) - (seen[i] ?? 0)', 'residual[i] = 0'],
@@ -73,7 +73,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/encode-int8.ts',
+    'volunteer/src/codec/encode-int8.ts',
     ['volunteer/test/encodings', 'gpu-encoding'],
     [
       ['ties round towards zero', 'Math.min(LARGEST, exact + 0.5)', 'Math.min(LARGEST, exact + 0.49)'],
@@ -82,7 +82,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/collective/frame-queue.ts',
+    'volunteer/src/link/frame-queue.ts',
     ['volunteer/test/link-set'],
     [
       [
@@ -96,7 +96,7 @@ export const VOLUNTEER: readonly Mutant[] = [
 
   ...mutantsOf(
     LINKS,
-    'volunteer/src/collective/link-set.ts',
+    'volunteer/src/link/link-set.ts',
     ['volunteer/test/link-set', 'volunteer/test/hostile-frames'],
     [
       [
@@ -115,7 +115,7 @@ export const VOLUNTEER: readonly Mutant[] = [
 
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/member.ts',
+    'volunteer/src/member/member.ts',
     ['volunteer/test/member', 'volunteer/test/assignment'],
     [
       [
@@ -159,7 +159,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/assignment.ts',
+    'volunteer/src/member/assignment.ts',
     ['volunteer/test/assignment', 'volunteer/test/member'],
     [
       [
@@ -183,7 +183,7 @@ export const VOLUNTEER: readonly Mutant[] = [
 
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/frame-fate.ts',
+    'volunteer/src/member/frame-fate.ts',
     ['volunteer/test/frame-fate'],
     [
       [
@@ -205,7 +205,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/residual.ts',
+    'volunteer/src/generation/residual.ts',
     ['volunteer/test/ring-encodings'],
     [
       ['losses of another version join a step', 'this.#feedback.residual.fill(0)\n', ''],
@@ -218,7 +218,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/sync/generation-runner.ts',
+    'volunteer/src/generation/generation-runner.ts',
     ['volunteer/test/ring-gradients'],
     [['R3: a halt leaves the share under way', 'this.#assignment.halt()\n', '']],
   ),
@@ -237,7 +237,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     RECOVERY,
-    'volunteer/src/sync/learner.ts',
+    'volunteer/src/member/learner.ts',
     ['volunteer/test/learner'],
     [
       [

@@ -14,7 +14,7 @@ import { ALL_RULES_ON, genesis, jobId, type MemberId, type ToVolunteer, type Ver
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
 
-/** As in coordinator/src/run-host.ts. */
+/** As in coordinator/src/host/run-host.ts. */
 const TICK_MS = 200
 /** ms of one append with its fsync */
 const FSYNC_MS = 1

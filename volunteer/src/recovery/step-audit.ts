@@ -2,7 +2,7 @@
 // gradient once more from the blocks that its record names. What another block, or an old one, put into a sum shows
 // here, and nowhere else.
 import { extend, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { bytesOf } from '../collective/numbers.ts'
+import { bytesOf } from '../codec/numbers.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'

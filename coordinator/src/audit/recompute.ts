@@ -1,0 +1,57 @@
+// Whether the last step's gradient is that of its blocks: follows a version by the sums of the steps after it, in a
+// thread of low priority of its own. Bounded in time.
+import { Worker } from 'node:worker_threads'
+import type { JobTerms, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { CoordinatorClock } from '../clock.ts'
+
+/** ms after which a recomputation is given up: its model is too large for this machine */
+export const MOST_MS = 60_000
+
+export interface RecomputeTask {
+  readonly terms: JobTerms
+  readonly from: VersionRef
+  /** the whole state of `from` */
+  readonly state: Uint8Array
+  readonly records: readonly StepRecord[]
+  /** Σ gradients of each record */
+  readonly sums: readonly Float32Array[]
+  /** the shards of the last record's blocks, by name */
+  readonly shards: ReadonlyMap<Sha256, Uint8Array>
+}
+
+export interface Recomputed {
+  /** ‖recomputed − committed‖ / ‖committed‖ of the last step's Σ gradients */
+  readonly deviation?: number | undefined
+  /** what is wrong with the last step; absent: nothing */
+  readonly fault?: string | undefined
+  /** why the last step's gradient cannot be computed again */
+  readonly skipped?: string | undefined
+}
+
+export type RecomputeAnswer = Recomputed | { readonly error: string }
+
+/** @throws Error when it took too long, or the thread failed */
+export function recompute(task: RecomputeTask, clock: CoordinatorClock): Promise<Recomputed> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(new URL('./recompute-bootstrap.mjs', import.meta.url))
+    worker.unref() // a process that ends does not wait for it
+    const cancelTimer = clock.looseTimer(MOST_MS, () => end(() => reject(new TooLong())))
+    const end = (settle: () => void): void => {
+      cancelTimer()
+      settle()
+      void worker.terminate()
+    }
+    worker.once('message', (answer: RecomputeAnswer) =>
+      end(() => ('error' in answer ? reject(new Error(answer.error)) : resolve(answer))),
+    )
+    worker.once('error', (error) => end(() => reject(error)))
+    worker.once('exit', (code) => end(() => reject(new Error(`a recomputation's thread ended with code ${code}`))))
+    worker.postMessage(task)
+  })
+}
+
+export class TooLong extends Error {
+  constructor() {
+    super(`computing a step again takes more than ${MOST_MS / 1000} s here`)
+  }
+}

@@ -1,0 +1,232 @@
+// A run as the dashboard sees it: read from what is durable of it, from the state of the decisions, which may be ahead
+// of the disk, and from who is connected. Changes nothing.
+import {
+  type JobId,
+  type MemberId,
+  type MemberView,
+  type Phase,
+  type RunView,
+  samplesIn,
+} from '@starling-grid/protocol'
+import type { Job } from '../jobs/jobs.ts'
+import { leaseMs, validationBlocks } from '../run/history/validation.ts'
+import { currentEpoch } from '../run/queue/scheduler.ts'
+import type { RunState } from '../run/state.ts'
+import { modelSize } from './model-size.ts'
+import { samplesExpected, speedOf } from './progress.ts'
+import type { RunHistory } from './run-history.ts'
+
+/** A volunteer with an open session, member or not. */
+export interface Presence {
+  /** the job that it was given last */
+  readonly job: JobId | undefined
+  readonly member: Pick<
+    MemberView,
+    'id' | 'name' | 'client' | 'adapter' | 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'joinedAt'
+  >
+}
+
+export interface ViewParts {
+  readonly job: Job
+  readonly state: RunState
+  readonly history: RunHistory
+  readonly present: Iterable<Presence>
+  readonly refusals: Readonly<Record<string, number>>
+  readonly relay: RunView['relay']
+  readonly audit: RunView['audit']
+  /** why nothing leaves, or undefined */
+  readonly trouble: string | undefined
+  /** ms since the epoch */
+  readonly now: number
+  readonly processStartedAt: number
+}
+
+/**
+ * Who looks at a run. The owner sees adapters by name, members their vendor, strangers of a job that is not public
+ * totals.
+ */
+export type Reader = 'owner' | 'member' | 'stranger'
+
+/** What of a view this reader may see. */
+export function viewFor(reader: Reader, view: RunView): RunView {
+  if (reader === 'owner') return view
+  if (reader === 'stranger') return totalsOf(view)
+  return {
+    ...view,
+    members: view.members.map((member) => ({
+      ...member,
+      adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor },
+    })),
+  }
+}
+
+/** Reasons name members, so they are left out, too. */
+function totalsOf(view: RunView): RunView {
+  const exchange = view.exchange && { ...view.exchange, reason: '' }
+  return {
+    ...view,
+    detail: 'totals',
+    reason: '',
+    modeReason: '',
+    exchange,
+    members: [],
+    departed: [],
+    refusals: {},
+    audit: { ...view.audit, last: null },
+    exportPath: null,
+  }
+}
+
+export function runView(parts: ViewParts): RunView {
+  const { job, state, history, relay, refusals, trouble, now } = parts
+  const { samplesCommitted } = history
+  const expected = samplesExpected(job, state.config.epochs)
+  const members = [...parts.present]
+    .filter((presence) => presence.job === job.id)
+    .map(({ member }) => memberView(state, member))
+  const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
+  return {
+    job: { ...describeJob(job), epochs: state.config.epochs },
+    phase: phaseOf(parts),
+    reason: trouble ?? state.phaseReason,
+    mode: state.mode,
+    modeReason: state.modeReason,
+    modeEpoch: state.modeEpoch,
+    exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
+    generation: state.generation,
+    version: history.version,
+    epoch: shownEpoch(state),
+    queue: queueOf(state),
+    validationQueue: validationQueueOf(state),
+    detail: 'whole',
+    memberCount: members.length,
+    members,
+    departed: history.departed,
+    samplesCommitted,
+    samplesExpected: expected,
+    samplesPerSecond,
+    etaSeconds: samplesPerSecond > 0 ? Math.max(0, expected - samplesCommitted) / samplesPerSecond : null,
+    checkpoint: checkpointOf(state),
+    relay,
+    audit: parts.audit,
+    refusals,
+    startedAt: history.startedAt ?? job.submittedAt,
+    finishedAt: history.finishedAt ?? null,
+    exportPath: checkpointOf(state) === null ? null : `/api/jobs/${job.id}/export`,
+  }
+}
+
+function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
+  const { name, owner, purpose, epochs, blockSamples, batchBlocks } = spec
+  return {
+    id,
+    name,
+    owner,
+    purpose,
+    epochs,
+    blockSamples,
+    batchBlocks,
+    model: form.spec.name,
+    ...modelSize(form.spec),
+    dataset: manifest.name,
+    trainSamples: samplesIn(manifest.train),
+    validationSamples: samplesIn(manifest.validation),
+    downloadBytes: [...manifest.train, ...manifest.validation].reduce((sum, { bytes }) => sum + bytes, 0),
+    blocksPerEpoch: training.length,
+  }
+}
+
+function phaseOf({ state, history }: ViewParts): Phase {
+  switch (state.phase.type) {
+    case 'finished': // shown when it is durable
+      return history.finishedAt === undefined ? 'validating' : 'finished'
+    case 'form':
+      return 'forming'
+    case 'settle':
+      return 'handover'
+    case 'ring':
+    case 'async':
+      return validating(state) ? 'validating' : state.phase.type
+    default:
+      return state.phase.type
+  }
+}
+
+function validating(state: RunState): boolean {
+  const { validation, chain, validated } = state
+  const done = validated.get(chain.head.id)?.size ?? 0
+  return validation?.version.id === chain.head.id && done < validationBlocks(state)
+}
+
+/** The last one when there is none left. */
+function shownEpoch(state: RunState): number {
+  return Math.min(currentEpoch(state), state.config.epochs - 1)
+}
+
+function queueOf(state: RunState): RunView['queue'] {
+  const epoch = shownEpoch(state)
+  const done = state.chain.doneIn(epoch)
+  const quarantined = [...state.quarantined].filter(
+    (block) => block.startsWith(`${epoch}:`) && !state.chain.isDone(block),
+  ).length
+  const planned =
+    state.phase.type === 'ring' ? [...state.phase.planned.values()].reduce((sum, blocks) => sum + blocks.length, 0) : 0
+  const pending = planned + state.leases.size
+  return { todo: Math.max(0, state.config.blocks - done - pending - quarantined), pending, done, quarantined }
+}
+
+function validationQueueOf({ validation, validated, chain, config }: RunState): RunView['validationQueue'] {
+  const done = validated.get(chain.head.id)?.size ?? 0
+  const leased = validation?.version.id === chain.head.id ? [...validation.leases.values()] : []
+  const pending = new Set(leased.flatMap((own) => [...own.keys()])).size
+  return { todo: Math.max(0, config.validationBlocks - done - pending), pending, done }
+}
+
+function memberView(state: RunState, presence: Presence['member']): MemberView {
+  const { phase } = state
+  const rank = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
+  const relayed = phase.type === 'ring' && isRelayedFrom(rank, phase)
+  return {
+    ...presence,
+    state: memberState(state, presence.id),
+    rank: rank < 0 ? null : rank,
+    fraction: fractionAt(state, rank),
+    hidden: state.members.get(presence.id)?.hidden ?? false,
+    leaseMs: leaseMs(state, presence.id),
+    relayed,
+  }
+}
+
+/** A link is shown with the place that it leads on from. */
+function isRelayedFrom(
+  rank: number,
+  { members, relayed, exchange }: Extract<RunState['phase'], { type: 'ring' }>,
+): boolean {
+  const next = (rank + 1) % members.length
+  return relayed.some(
+    ([a, b]) => (a === rank && (b === next || exchange.type === 'direct')) || (b === rank && a === next),
+  )
+}
+
+/** Of the step in flight: speeds that changed since are in the next plan. */
+function fractionAt({ phase, chain }: RunState, rank: number): number | null {
+  if (phase.type !== 'ring') return null
+  const weights = phase.planWeights.get(chain.head.v + 1) ?? phase.weights
+  const fraction = weights[rank]
+  return fraction === undefined ? null : fraction / weights.reduce((sum, one) => sum + one, 0)
+}
+
+function memberState({ phase, members, leases }: RunState, id: MemberId): MemberView['state'] {
+  if (!members.has(id)) return 'joining'
+  if (phase.type === 'form') return phase.members.includes(id) && !phase.confirmed.has(id) ? 'learning' : 'idle'
+  if (phase.type === 'ring') return phase.members.includes(id) ? 'training' : 'idle'
+  if (phase.type === 'async') return [...leases.values()].some(({ holder }) => holder === id) ? 'training' : 'idle'
+  return 'idle'
+}
+
+function checkpointOf(state: RunState): RunView['checkpoint'] {
+  const newest = state.checkpoints.at(-1)
+  if (newest?.blob === undefined) return null
+  const { version, bytes, at, witnessed, agreeing, members } = newest
+  return { ...version, bytes, at, witnessed, agreeing, members }
+}

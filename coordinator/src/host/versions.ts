@@ -1,0 +1,245 @@
+// Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer
+// needed.
+import {
+  decodeVersionState,
+  encodeParameters,
+  initialVersionState,
+  maxVersionBytes,
+  type VersionState,
+} from '@starling-grid/model'
+import {
+  GridError,
+  isGridError,
+  type MemberId,
+  type Sha256,
+  type VersionId,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import type { BlobStore } from '../blobs/blob-store.ts'
+import type { Stored } from '../blobs/stored.ts'
+import type { CoordinatorClock } from '../clock.ts'
+import type { Job } from '../jobs/jobs.ts'
+import type { ParameterServer } from '../parameter-server/parameter-server.ts'
+import { decodePushMemory, type PushMemory } from '../parameter-server/push-memory.ts'
+import type { DamagedCheckpoint } from '../run/history/damaged-checkpoint.ts'
+import { KEPT_CHECKPOINTS } from '../run/history/kept.ts'
+import { summary, validationBlocks } from '../run/history/validation.ts'
+import { newestCheckpoint } from '../run/journal-replay.ts'
+import type { Checkpoint, RunState } from '../run/state.ts'
+import { encoded } from './encoding.ts'
+import type { KeptFiles } from './kept-files.ts'
+
+/** ms after which an upload that became no checkpoint never will */
+const UPLOAD_LIFE_MS = 120_000
+
+/** A model to take home. */
+export interface Exported {
+  readonly version: VersionRef
+  readonly etag: string
+  /** undefined before it is encoded */
+  readonly bytes: number | undefined
+  readonly stored: () => Promise<Stored>
+}
+
+export interface KeptCheckpoint {
+  readonly v: number
+  readonly id: VersionId
+  readonly bytes: number
+  /** a second member sent the same digest (R15) */
+  readonly witnessed: boolean
+  readonly sha256: Sha256
+}
+
+export interface VersionParts {
+  readonly clock: CoordinatorClock
+  readonly job: Job
+  readonly state: RunState
+  readonly blobs: BlobStore
+  readonly files: KeptFiles
+  readonly server: ParameterServer
+  /** a checkpoint cannot be read: an older one has to serve */
+  readonly onDamaged: (damaged: DamagedCheckpoint) => void
+}
+
+export class Versions {
+  readonly #parts: VersionParts
+  /** uploads that are no checkpoint yet, and perhaps never will be → when they came */
+  readonly #uploads = new Map<Sha256, number>()
+  /** the last answer: in async mode many volunteers ask for the same version within a second */
+  #encoded: { readonly id: VersionId; readonly bytes: Uint8Array } | undefined
+
+  constructor(parts: VersionParts) {
+    this.#parts = parts
+  }
+
+  /** Bytes that an upload of this model may have. */
+  get maxBytes(): number {
+    return maxVersionBytes(this.#parts.job.form)
+  }
+
+  /** Whether this member was asked for this version: whatever else comes would only fill the disk. */
+  expects(member: MemberId, version: VersionRef): boolean {
+    const { phase, checkpointAsked, chain } = this.#parts.state
+    if (phase.type === 'handover') return phase.source === member && phase.target.id === version.id
+    const onChain = chain.at(version.v)
+    const otherBranch = onChain !== undefined && onChain.id !== version.id
+    return checkpointAsked?.uploader === member && checkpointAsked.v === version.v && !otherBranch
+  }
+
+  /** Checked and durable. @throws GridError 'version-corrupt', 'disk-failed' */
+  async accept(
+    version: VersionRef,
+    bytes: Uint8Array,
+  ): Promise<{ readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }> {
+    const { job, blobs } = this.#parts
+    decodeVersionState(bytes, { ...job.form, version })
+    const blob = await blobs.put(bytes)
+    this.#uploads.set(blob, this.#parts.clock.awake())
+    return { version, blob, bytes: bytes.byteLength }
+  }
+
+  /** The whole state, from a checkpoint or the seed; undefined when it is not kept. */
+  async state(id: VersionId): Promise<Stored | undefined> {
+    const { state, job, blobs, files } = this.#parts
+    const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
+    if (checkpoint === undefined) return undefined
+    const { blob } = checkpoint
+    if (blob !== undefined) return this.#reading(checkpoint, () => blobs.read(blob))
+    return files.file(`${job.id} seed`, id, () =>
+      encoded({ type: 'seed', form: job.form, version: checkpoint.version, seed: job.spec.seed }),
+    )
+  }
+
+  /** Only the parameters: of a recent version of the parameter server, or of a checkpoint. */
+  async parameters(id: VersionId): Promise<Uint8Array | undefined> {
+    if (this.#encoded?.id === id) return this.#encoded.bytes
+    const { job, server } = this.#parts
+    const held = server.parametersOf(id) ?? (await this.#stored(id))
+    if (held === undefined) return undefined
+    const bytes = encodeParameters({ ...job.form, version: held.version, parameters: held.parameters })
+    this.#encoded = { id, bytes }
+    return bytes
+  }
+
+  /** Parameters that the parameter server still holds, to be read at once. */
+  recent(id: VersionId): Float32Array | undefined {
+    return this.#parts.server.parametersOf(id)?.parameters
+  }
+
+  /** @throws GridError 'shard-corrupt', 'version-corrupt' when the blob was lost or damaged */
+  async load(checkpoint: Checkpoint): Promise<VersionState> {
+    const { job } = this.#parts
+    if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
+    return decodeVersionState(await this.bytesOf(checkpoint), { ...job.form, version: checkpoint.version })
+  }
+
+  /** The whole state, as its member uploaded it. @throws GridError 'version-corrupt', 'shard-corrupt' */
+  async bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
+    const bytes = blob === undefined ? undefined : await this.#parts.blobs.get(blob)
+    if (bytes !== undefined) return bytes
+    throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
+  }
+
+  /** Says of a checkpoint whose bytes are wrong that it is damaged. A disk that fails for a while damages none. */
+  async #reading<T>({ version }: Checkpoint, read: () => Promise<T>): Promise<T> {
+    try {
+      return await read()
+    } catch (error) {
+      if (isDamage(error)) this.#parts.onDamaged({ version, problem: error.message, neededBy: 'reader' })
+      throw error
+    }
+  }
+
+  /** What the parameter server that wrote it remembered; nothing of a member's. @throws GridError 'version-corrupt' */
+  async remembered({ version, remembered }: Checkpoint): Promise<PushMemory | undefined> {
+    if (remembered === undefined) return undefined
+    const { job, blobs } = this.#parts
+    const bytes = await blobs.get(remembered)
+    if (bytes === undefined)
+      throw new GridError(
+        'version-corrupt',
+        `what belongs to checkpoint ${version.v} is gone from the data folder (blob ${remembered})`,
+      )
+    return decodePushMemory(
+      bytes,
+      version,
+      job.config.async.delayCompensation === undefined ? 0 : job.form.layout.trained,
+    )
+  }
+
+  /**
+   * The newest durable version for download, encoded when it is first asked for; undefined before the first checkpoint.
+   */
+  export(): Exported | undefined {
+    const { state, job, files } = this.#parts
+    const checkpoint = newestCheckpoint(state)
+    if (checkpoint.blob === undefined) return undefined
+    const { version } = checkpoint
+    const { validated, config } = state
+    const measured = config.validationBlocks > 0 && (validated.get(version.id)?.size ?? 0) >= validationBlocks(state)
+    const etag = measured ? `${version.id}-validated` : version.id
+    const slot = `${job.id} export`
+    const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, measured))
+    return { version, etag, bytes: files.peek(slot, etag)?.bytes, stored }
+  }
+
+  /** Checkpoints whose bytes are kept, the oldest first: whole states, as members upload them. */
+  async kept(): Promise<readonly KeptCheckpoint[]> {
+    const { state, blobs } = this.#parts
+    const kept: KeptCheckpoint[] = []
+    for (const { version, blob, witnessed } of state.checkpoints) {
+      const found = blob && (await blobs.stat(blob))
+      if (blob !== undefined && found)
+        kept.push({ v: version.v, id: version.id, bytes: found.bytes, witnessed, sha256: blob })
+    }
+    return kept
+  }
+
+  async #encodeExport(checkpoint: Checkpoint, measured: boolean): Promise<Uint8Array> {
+    const { state, job } = this.#parts
+    const { version } = checkpoint
+    const { vocabulary } = job.manifest
+    const { accuracy, confirmed } = summary(state, version.id)
+    const known = {
+      ...(measured ? { accuracy, accuracyConfirmed: confirmed } : {}),
+      ...(vocabulary === undefined ? {} : { vocabulary }),
+    }
+    return this.#reading(checkpoint, async () =>
+      encoded({ type: 'export', form: job.form, version, state: await this.bytesOf(checkpoint), known }),
+    )
+  }
+
+  /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
+  async tidy(): Promise<void> {
+    const { state, blobs } = this.#parts
+    const blobsOf = ({ blob, remembered }: Checkpoint): readonly (Sha256 | undefined)[] => [blob, remembered]
+    const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).flatMap(blobsOf))
+    kept.add(state.provisional?.blob)
+    const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).flatMap(blobsOf)
+    const failed = [...this.#uploads]
+      .filter(([, at]) => this.#parts.clock.awake() - at > UPLOAD_LIFE_MS)
+      .map(([blob]) => blob)
+    for (const blob of [...failed, ...old]) {
+      if (blob === undefined || kept.has(blob)) continue
+      this.#uploads.delete(blob)
+      await blobs.delete(blob)
+    }
+  }
+
+  async #stored(id: VersionId): Promise<VersionState | undefined> {
+    const { state, blobs } = this.#parts
+    const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
+    const tidied = checkpoint?.blob !== undefined && !(await blobs.has(checkpoint.blob))
+    return checkpoint === undefined || tidied ? undefined : this.#reading(checkpoint, () => this.load(checkpoint))
+  }
+
+  #initial() {
+    const { spec, optimizer, outer } = this.#parts.job.form
+    return initialVersionState(spec, optimizer, this.#parts.job.spec.seed, outer)
+  }
+}
+
+/** The bytes of a blob are not what was written, or are gone. */
+export function isDamage(error: unknown): error is GridError {
+  return isGridError(error) && (error.code === 'version-corrupt' || error.code === 'shard-corrupt')
+}

@@ -1,0 +1,43 @@
+// Numbers that follow from the blocks: the mean divides by the targets, loss and accuracy are weighted by them. What a
+// volunteer says of them is compared with the dataset before a decision sees it.
+import { targetsPerSample } from '@starling-grid/model'
+import { type BlockId, blockIndex, GridError } from '@starling-grid/protocol'
+import type { Job } from '../jobs/jobs.ts'
+import type { RunMessage } from '../run/state.ts'
+
+export interface Counts {
+  readonly blocks: readonly BlockId[]
+  readonly samples: number
+  readonly targets: number
+  readonly correct: number
+}
+
+/** @throws GridError 'message-malformed' when the numbers are not those of the blocks */
+export function requireHonestCounts(
+  { training, validation, form }: Job,
+  { blocks, samples, targets, correct }: Counts,
+): void {
+  const expected = blocks.reduce(
+    (sum, block) => sum + ((block.startsWith('v:') ? validation : training).at(blockIndex(block))?.samples ?? 0),
+    0,
+  )
+  if (samples !== expected)
+    throw new GridError('message-malformed', `these blocks hold ${expected} samples, got ${samples}`)
+  const most = samples * targetsPerSample(form.spec)
+  // Which targets are ignored is written in the shards, which are not read here: then the number is bounded only.
+  const plausible = form.spec.ignore_index === undefined ? targets === most : targets <= most
+  if (!plausible || correct > targets)
+    throw new GridError(
+      'message-malformed',
+      `${samples} samples have ${most} targets, got ${targets}, ${correct} of them right`,
+    )
+}
+
+/** @throws GridError 'message-malformed' for a record, a claim or a validation result that no honest member sends */
+export function requireHonestMessage(job: Job, message: RunMessage): void {
+  if (message.type === 'held') requireHonestCounts(job, message.record)
+  if (message.type === 'state') for (const record of message.claim?.records ?? []) requireHonestCounts(job, record)
+  if (message.type !== 'validated') return
+  const { lease, samples, targets, correct } = message
+  requireHonestCounts(job, { blocks: [lease.block], samples, targets, correct })
+}

@@ -1,0 +1,429 @@
+// The coordinator as one thing that starts and stops: storage, runs, sessions, and the HTTP server around them.
+import type { IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import fastifyHelmet from '@fastify/helmet'
+import fastifyRateLimit from '@fastify/rate-limit'
+import fastifyWebsocket from '@fastify/websocket'
+import {
+  describeError,
+  type ErrorCode,
+  GridError,
+  MAX_MESSAGE_BYTES,
+  type MemberId,
+  SESSION_PROTOCOL,
+} from '@starling-grid/protocol'
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
+import { Access } from '../api/access.ts'
+import { addressOf } from '../api/addresses.ts'
+import { registerBodies } from '../api/bodies.ts'
+import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, guardConnections } from '../api/connections.ts'
+import { registerErrors } from '../api/errors.ts'
+import { registerGuards } from '../api/guards.ts'
+import { registerJobs } from '../api/jobs.ts'
+import { registerMemberRoutes } from '../api/member-routes.ts'
+import { READY_PATH, registerPages, registerProbes } from '../api/pages.ts'
+import { registerRoutesOnly, type Route } from '../api/routes.ts'
+import { registerShardProcesses } from '../api/shard-processes.ts'
+import { registerWatch, type Watching } from '../api/watch.ts'
+import type { BlobStore } from '../blobs/blob-store.ts'
+import { openFolderBlobs } from '../blobs/folder.ts'
+import { type CoordinatorClock, processClock } from '../clock.ts'
+import { FolderOwner } from '../folder-owner.ts'
+import { KeptFiles } from '../host/kept-files.ts'
+import { Runs } from '../jobs/runs.ts'
+import { openSqliteState } from '../journal/sqlite.ts'
+import type { StateStore } from '../journal/state-store.ts'
+import { ShardProcesses } from '../parameter-server/shard-processes.ts'
+import type { Timing } from '../run/timing.ts'
+import { DEFAULT_TIMING } from '../run/timing.ts'
+import { type IceOptions, requireIceOptions } from './ice-servers.ts'
+import { isLoopback, shareNetwork } from './network.ts'
+import { relayQuota } from './relay-quota.ts'
+import { type Relay, registerRelay } from './relay.ts'
+import { Sessions } from './sessions.ts'
+import { registerSignalling, type Signalling } from './signalling.ts'
+
+export const DEFAULT_HOST = '127.0.0.1'
+export const DEFAULT_PORT = 8790
+
+const SIGNALLING_PATH = '/signalling'
+const NO_ICE: IceOptions = { urls: [] }
+const VOLUNTEER_PATH = '/api/volunteer'
+/** ms for a whole request to arrive; 0: as long as its bytes move (api/connections.ts) */
+const REQUEST_MS = 0
+/** ms for its headers */
+const HEADERS_MS = 10_000
+/** ms between looks for connections whose time is over; Node looks every 30 s by itself */
+const CHECK_CONNECTIONS_MS = 2000
+/** ms for connections to close; a connection that stays open longer does not keep the process */
+const CLOSE_MS = 3000
+/** ms for answers that are decided to leave before connections close */
+const ANSWER_MS = 300
+/** joins in a minute from one address: a lab behind one router, and no storm */
+const JOINS_PER_MINUTE = 600
+
+/** Our own WebSockets: 'self' does not cover them in every browser. Guards have refused a Host that is not ours. */
+const socketsOf = ({ headers: { host = '' } }: IncomingMessage): string =>
+  /^[\w.:[\]-]+$/.test(host) ? `ws://${host} wss://${host}` : "'self'"
+
+// No inline scripts or styles, nothing from elsewhere.
+const CONTENT_SECURITY_POLICY = {
+  'default-src': ["'none'"],
+  'style-src': ["'self'"],
+  // Optimizer steps are WebAssembly, which is compiled from our own bytes and from nothing that was fetched.
+  'script-src': ["'self'", "'wasm-unsafe-eval'"],
+  'worker-src': ["'self'"],
+  'connect-src': ["'self'", socketsOf],
+  'img-src': ["'self'", 'data:'],
+  'font-src': ["'self'"],
+  'base-uri': ["'none'"],
+  'object-src': ["'none'"],
+  'frame-ancestors': ["'none'"],
+}
+
+export interface CoordinatorOptions {
+  /** holds the journal and the blobs */
+  readonly dataDir: string
+  /** folder that jobs may read datasets from; the working directory by default */
+  readonly dataRoot?: string
+  /** of job control */
+  readonly token: string
+  readonly host?: string
+  /** 0: any free one */
+  readonly port?: number
+  /** how people reach it through a proxy */
+  readonly publicUrl?: URL
+  /** addresses or networks of proxies in front of it, whose X-Forwarded-For says who asks */
+  readonly trustedProxies?: readonly string[]
+  readonly connections?: Partial<ConnectionLimits>
+  /** folder of the built pages */
+  readonly webRoot?: string
+  readonly ice?: IceOptions
+  /** volunteers hear each other's private addresses, also those that come from elsewhere */
+  readonly lan?: boolean
+  /** GB that the relay carries in an hour for one member, and four times as many for one address; absent: 40 */
+  readonly relayQuota?: number
+  readonly timing?: Partial<Timing>
+  /** absent: of this process */
+  readonly clock?: CoordinatorClock
+  /** displace the coordinator that uses dataDir now */
+  readonly takeOver?: boolean
+  /** instead of dataDir, for tests */
+  readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
+  /** another coordinator took over, and this one has ended */
+  readonly onDeposed?: (why: string) => void
+  /** a line for the operator */
+  readonly log?: (line: string) => void
+}
+
+export interface Coordinator {
+  /** @throws GridError 'folder-unwritable', 'folder-in-use', 'port-taken', 'disk-failed' */
+  start(): Promise<void>
+  /** Everything decided is durable and every socket closed when it resolves. */
+  stop(): Promise<void>
+  /** where it listens, once started */
+  readonly url: string
+  readonly port: number
+  readonly runs: Runs
+  /** every address that it answers, with its methods */
+  readonly routes: readonly Route[]
+}
+
+/** @example const coordinator = createCoordinator({ dataDir: 'data', token }); await coordinator.start() */
+export function createCoordinator(options: CoordinatorOptions): Coordinator {
+  return new CoordinatorLife(options)
+}
+
+interface Parts {
+  readonly app: FastifyInstance
+  readonly store: StateStore
+  readonly runs: Runs
+  readonly sessions: Sessions
+  readonly watching: Watching
+}
+
+class CoordinatorLife implements Coordinator {
+  readonly #options: CoordinatorOptions
+  readonly #clock: CoordinatorClock
+  readonly #shardProcesses: ShardProcesses
+  #parts: Parts | undefined
+  #owner: FolderOwner | undefined
+  #draining = false
+  /** why another coordinator has the jobs */
+  #deposedBy: string | undefined
+  #routes: readonly Route[] = []
+
+  /** @throws GridError 'usage' */
+  constructor(options: CoordinatorOptions) {
+    requireIceOptions(options.ice ?? NO_ICE)
+    this.#options = options
+    this.#clock = options.clock ?? processClock
+    this.#shardProcesses = new ShardProcesses({ clock: this.#clock })
+  }
+
+  get runs(): Runs {
+    return this.#started.runs
+  }
+
+  get routes(): readonly Route[] {
+    return this.#routes
+  }
+
+  get port(): number {
+    return (this.#started.app.server.address() as AddressInfo).port
+  }
+
+  get url(): string {
+    const { host = DEFAULT_HOST } = this.#options
+    const bracketed = host.includes(':') ? `[${host}]` : host
+    const name = host === '0.0.0.0' || host === '::' ? 'localhost' : bracketed
+    return `http://${name}:${this.port}`
+  }
+
+  async start(): Promise<void> {
+    const { store, blobs } = await this.#openStorage()
+    const files = await KeptFiles.open(join(this.#options.dataDir, 'encoded')) // the folder is ours from here on
+    let opened = (): void => undefined
+    const opening = new Promise<void>((resolve) => {
+      opened = resolve
+    })
+    const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
+    const sessions = new Sessions({
+      clock: this.#clock,
+      signallingPath: SIGNALLING_PATH,
+      ice: this.#options.ice ?? NO_ICE,
+      linkOpenMs: timing.linkOpenMs,
+      run: () => runs.current(),
+      lastRun: () => runs.shown(),
+      find: (job) => runs.find(job),
+      onRefused: (code, what) => this.#refused(code, what),
+      onGone: (id) => {
+        signalling.drop(id)
+        relay.drop(id)
+      },
+      relayedLinks: () => relay.links,
+    })
+    const runs: Runs = new Runs({
+      clock: this.#clock,
+      store,
+      blobs,
+      dataRoot: this.#options.dataRoot ?? '.',
+      files,
+      audience: sessions,
+      shardProcesses: this.#shardProcesses,
+      timing,
+      onTrouble: (text) => this.#log(text),
+      onDeposed: (error) => void this.#deposed(error),
+      onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
+      onEnded: (run) => sessions.runEnded(run),
+    })
+    const app = await this.#createApp()
+    app.addHook('onRequest', async () => opening) // requests wait for the moment that the journals need
+    for (const moment of ['onRequest', 'preHandler'] as const)
+      app.addHook(moment, async (request) => this.#requireOwnership(request))
+    const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
+    const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
+    this.#parts = { app, store, runs, sessions, watching }
+    await this.#listen(app)
+    await this.#owner?.listensAt(this.url)
+    // Not before the port is ours: a start that fails must not depose the coordinator that runs.
+    await runs
+      .start()
+      .catch((error: unknown) => this.#failed(error))
+      .finally(opened)
+    sessions.start()
+  }
+
+  async stop(): Promise<void> {
+    if (this.#draining || this.#parts === undefined) return
+    this.#draining = true
+    const { app, store, runs, sessions, watching } = this.#parts
+    await runs.stop()
+    sessions.stop()
+    watching.stop()
+    const closed = new AbortController() // a timer that goes on would keep the process
+    const closing = app.close().finally(() => closed.abort())
+    await Promise.race([closing, this.#clock.sleep(CLOSE_MS, closed.signal)])
+    await store.close()
+    await this.#owner?.release()
+  }
+
+  /**
+   * Another coordinator has the jobs: what waits is answered, sockets close, and volunteers find the other one at the
+   * same address. onDeposed says when this one has ended.
+   */
+  async #deposed(error: unknown): Promise<void> {
+    if (this.#deposedBy !== undefined) return
+    this.#deposedBy = describeError(error)
+    this.#log(`stopped: ${this.#deposedBy}`)
+    this.#parts?.sessions.stop('another coordinator took over')
+    await this.#parts?.runs.stop()
+    await this.#clock.sleep(ANSWER_MS)
+    await this.stop()
+    this.#options.onDeposed?.(this.#deposedBy)
+  }
+
+  #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
+    if (this.#deposedBy !== undefined && url !== READY_PATH && url !== '/healthz')
+      throw new GridError('coordinator-leaving', `this coordinator ends, ask again: ${this.#deposedBy}`)
+  }
+
+  get #started(): Parts {
+    if (this.#parts === undefined) throw new Error('internal: the coordinator was not started')
+    return this.#parts
+  }
+
+  /** What was opened is closed again. @throws what it was given */
+  async #failed(error: unknown): Promise<never> {
+    await this.stop()
+    throw error
+  }
+
+  async #openStorage(): Promise<{ readonly store: StateStore; readonly blobs: BlobStore }> {
+    const { storage, dataDir, takeOver = false } = this.#options
+    if (storage !== undefined) return storage
+    this.#owner = await FolderOwner.claim(dataDir, { takeOver, onDisplaced: (error) => void this.#deposed(error) })
+    try {
+      return { blobs: await openFolderBlobs(join(dataDir, 'blobs')), store: openSqliteState(join(dataDir, 'state.db')) }
+    } catch (error) {
+      await this.#owner.release()
+      throw error
+    }
+  }
+
+  async #createApp(): Promise<FastifyInstance> {
+    const { host = DEFAULT_HOST, publicUrl, trustedProxies = [], connections } = this.#options
+    const app = Fastify({
+      requestTimeout: REQUEST_MS,
+      forceCloseConnections: true,
+      exposeHeadRoutes: true,
+      trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
+      http: { headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_CONNECTIONS_MS },
+    })
+    registerErrors(app, { onRefused: (code, what) => this.#refused(code, what), onDefect: (text) => this.#log(text) })
+    // Before what refuses: a refusal carries these headers, too.
+    await app.register(fastifyHelmet, {
+      contentSecurityPolicy: { useDefaults: false, directives: CONTENT_SECURITY_POLICY },
+      strictTransportSecurity: false, // this server speaks http; a proxy in front of it knows better
+      referrerPolicy: { policy: 'no-referrer' },
+      crossOriginEmbedderPolicy: false,
+    })
+    registerGuards(app, { host, publicUrl })
+    this.#routes = registerRoutesOnly(app)
+    registerBodies(app)
+    guardConnections(app, {
+      clock: this.#clock,
+      proxies: trustedProxies,
+      limits: { ...DEFAULT_CONNECTION_LIMITS, ...connections },
+    })
+    await app.register(fastifyRateLimit, { global: false, keyGenerator: addressOf })
+    await app.register(fastifyWebsocket, {
+      options: { maxPayload: MAX_MESSAGE_BYTES, perMessageDeflate: false, handleProtocols: sessionProtocolOnly },
+    })
+    return app
+  }
+
+  /** How members reach each other: directly, or through us. */
+  #introduceMembers(
+    app: FastifyInstance,
+    { runs, sessions, linkOpenMs }: { readonly runs: Runs; readonly sessions: Sessions; readonly linkOpenMs: number },
+  ): { readonly signalling: Signalling; readonly relay: Relay } {
+    const authenticate = (id: MemberId, token: string): boolean => sessions.authenticate(token) === id
+    const signalling = registerSignalling(app, {
+      clock: this.#clock,
+      path: SIGNALLING_PATH,
+      authenticate,
+      shareNetwork: (a, b) => this.#shareNetwork(a, b),
+      mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
+      onRefusal: (code) => this.#refused(code, 'signalling'),
+    })
+    const relay = registerRelay(app, {
+      clock: this.#clock,
+      authenticate,
+      linkOpenMs,
+      quota: relayQuota(this.#options.relayQuota),
+      mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
+      onRefusal: (code, what) => this.#refused(code, what),
+      onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
+    })
+    return { signalling, relay }
+  }
+
+  async #registerRoutes(
+    app: FastifyInstance,
+    { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore },
+  ): Promise<Watching> {
+    const access = new Access({ clock: this.#clock, runs, sessions, token: this.#options.token })
+    registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
+    registerJobs(app, { runs, access })
+    registerMemberRoutes(app, { access, blobs })
+    registerShardProcesses(app, { processes: this.#shardProcesses, access })
+    app.get(
+      VOLUNTEER_PATH,
+      { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } },
+      (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }),
+    )
+    const watching = registerWatch(app, { clock: this.#clock, runs, access })
+    await registerPages(app, this.#options.webRoot)
+    return watching
+  }
+
+  /** The guards checked the Host header; a proxy may have put its own there. */
+  #namesFor({ headers: { host = '' } }: FastifyRequest): readonly string[] {
+    const { publicUrl } = this.#options
+    return publicUrl === undefined ? [host] : [host, publicUrl.host]
+  }
+
+  /** Behind a proxy of this machine all come from it, which tells nothing. */
+  #shareNetwork(a: string, b: string): boolean {
+    const { lan = false, publicUrl } = this.#options
+    return lan || (shareNetwork(a, b) && !(publicUrl !== undefined && isLoopback(a)))
+  }
+
+  async #listen(app: FastifyInstance): Promise<void> {
+    const { host = DEFAULT_HOST, port = DEFAULT_PORT } = this.#options
+    try {
+      await app.listen({ host, port })
+    } catch (cause) {
+      await this.#failed(listenFailed(cause, host, port))
+    }
+  }
+
+  /** Counted with the run on show, and now and then an event of it. */
+  #refused(code: ErrorCode, what: string): void {
+    this.#parts?.runs.shown()?.refused(code, what)
+  }
+
+  #log(line: string): void {
+    this.#options.log?.(line)
+  }
+}
+
+/** The other one that a session's socket offers is its token, which no answer repeats. */
+function sessionProtocolOnly(offered: Set<string>): string | false {
+  return offered.has(SESSION_PROTOCOL) && SESSION_PROTOCOL
+}
+
+function listenFailed(cause: unknown, host: string, port: number): unknown {
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
+  if (code === 'EADDRINUSE')
+    return new GridError(
+      'port-taken',
+      `Port ${port} is in use: http://${host}:${port} is another program, perhaps a coordinator that still runs. Choose another with --port, for example --port ${port + 1}.`,
+      { cause },
+    )
+  if (code === 'EACCES')
+    return new GridError(
+      'port-taken',
+      `Port ${port} needs more rights than this program has. Choose one above 1023 with --port.`,
+      { cause },
+    )
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+    return new GridError(
+      'usage',
+      `This machine has no address "${host}". Leave --host out to listen on ${DEFAULT_HOST}, or use 0.0.0.0 for all addresses.`,
+      { cause },
+    )
+  return cause
+}

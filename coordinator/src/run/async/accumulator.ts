@@ -1,0 +1,122 @@
+// The open sum of async mode: pushes that were taken and are no version yet, and when they become one (A3). Volatile:
+// blocks of a sum that is dropped are in no record, and so are to be done again (A4, A6).
+import {
+  type BlockId,
+  digest,
+  extend,
+  MAX_STEP_BLOCKS,
+  type Push,
+  type Sha256,
+  type StepRecord,
+} from '@starling-grid/protocol'
+import { available, trainingIsOver } from '../queue/scheduler.ts'
+import type { RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+
+export interface OpenSum {
+  readonly pushes: readonly Push[]
+  /** SHA-256 of the gradients, in the order of the pushes */
+  readonly digests: readonly Sha256[]
+  readonly blocks: ReadonlySet<BlockId>
+}
+
+const EMPTY: OpenSum = { pushes: [], digests: [], blocks: new Set() }
+
+export const emptySum = (): OpenSum => EMPTY
+
+/**
+ * K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for.
+ */
+export function pushesPerVersion(state: RunState): number {
+  return Math.max(1, Math.min(pushesAsked(state), state.config.batchBlocks))
+}
+
+function pushesAsked({ config, workers }: RunState): number {
+  const { update, proportion } = config.async
+  if (update === 'each') return 1
+  if (update === 'all') return workers.size
+  return proportion > 1 ? proportion : Math.ceil(proportion * workers.size)
+}
+
+/** Blocks of one lease: K of them are one global batch, so that a version has as many samples as a step of the ring. */
+export function blocksPerLease(state: RunState): number {
+  return Math.ceil(state.config.batchBlocks / pushesPerVersion(state))
+}
+
+export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
+  const { state } = transition
+  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS) closeSum(transition)
+  const { pushes, digests, blocks } = state.open
+  state.open = {
+    pushes: [...pushes, push],
+    digests: [...digests, gradDigest],
+    blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),
+  }
+}
+
+/** A3: enough pushes, or no more to come before these are a version. */
+export function closeWhenDue(transition: Transition): void {
+  const { state } = transition
+  if (trainingIsOver(state)) return drop(state)
+  const { pushes } = state.open
+  if (pushes.length === 0) return
+  if (pushes.length >= pushesPerVersion(state) || (state.leases.size === 0 && nothingFree(state))) closeSum(transition)
+}
+
+/** One record of all pushes, durable before the server makes its version (R1). */
+export function closeSum(transition: Transition): void {
+  const { state } = transition
+  const { pushes, digests, blocks } = state.open
+  if (pushes.length === 0) return
+  const total = (of: (push: Push) => number): number => pushes.reduce((sum, push) => sum + of(push), 0)
+  const record: StepRecord = {
+    v: state.chain.head.v + 1,
+    generation: state.generation,
+    modeEpoch: state.modeEpoch,
+    kind: 'async',
+    blocks: [...blocks],
+    samples: total(({ samples }) => samples),
+    targets: total(({ targets }) => targets),
+    lossSum: total(({ lossSum }) => lossSum),
+    correct: total(({ correct }) => correct),
+    gradDigest: digestOfAll(digests),
+  }
+  const version = extend(state.chain.head, record)
+  state.open = EMPTY
+  transition.journal({ type: 'commit', records: [record] })
+  state.health.consecutiveAborts = 0
+  transition.effect({ type: 'server-close', record, version })
+}
+
+/** Of one push its own digest, as in the ring; of several that of their digests. */
+function digestOfAll(digests: readonly Sha256[]): Sha256 {
+  const [first, ...others] = digests
+  return first !== undefined && others.length === 0 ? first : digest(new TextEncoder().encode(digests.join('')))
+}
+
+/** What is still computed would make a version too many. */
+function drop(state: RunState): void {
+  state.open = EMPTY
+  state.leases.clear()
+}
+
+function nothingFree(state: RunState): boolean {
+  return available(state, (block) => isTaken(state, block), 1).length === 0
+}
+
+/** A2: leased, or in the open sum. */
+export function isTaken({ leases, open }: RunState, block: BlockId): boolean {
+  return leases.has(block) || open.blocks.has(block)
+}
+
+/**
+ * Bounded staleness (SSP): whether one more lease leaves the oldest one fresh enough. Every other lease, the new one
+ * and the open sum may become versions before it comes back; `update: all` is this with a bound of 0.
+ */
+export function mayRunAhead(state: RunState, bound: number): boolean {
+  if (state.config.async.whenStale === 'drop' || state.leases.size === 0) return true
+  const bases = new Map([...state.leases.values()].map(({ holder, base }) => [holder, base]))
+  const oldest = Math.min(...bases.values())
+  const ahead = Math.floor((state.open.pushes.length + bases.size) / pushesPerVersion(state))
+  return state.chain.head.v + ahead - oldest <= bound
+}

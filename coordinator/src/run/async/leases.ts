@@ -1,0 +1,309 @@
+// Async mode: leases of training blocks, and which pushes are taken (A2–A4).
+import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
+import type { PushWeights } from '../../parameter-server/add-push.ts'
+import { lease, leaseMs, rest } from '../history/validation.ts'
+import { canCompute, failed, ranOut, TRY_GAP_MS } from '../queue/quarantine.ts'
+import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
+import { onMemberLost, releaseAll } from '../ring/membership.ts'
+import { type PushNorms, weighPush } from '../ring/off-ring-norms.ts'
+import { onOffRingPush, isOffRing } from '../ring/off-ring.ts'
+import type { Member, RunInput, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
+import { dampingOf } from './async-policy.ts'
+
+/** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
+const REFUSED_FOR_A_REST = 3
+const REFUSED_FOR_THE_END = 6
+/** weight of the newest measurement in the moving average of push times */
+const NEWEST_WEIGHT = 0.3
+
+export function onLeaseRequest(
+  transition: Transition,
+  member: MemberId,
+  { modeEpoch }: MessageFrom<'lease-request'>,
+): void {
+  const { state } = transition
+  const here = state.members.get(member)
+  if (here === undefined || (state.phase.type !== 'async' && !isOffRing(state, member, transition.now))) return
+  if (modeEpoch !== state.modeEpoch)
+    return transition.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
+  // One grant at a time: who asks again without a push gave the last one up.
+  if (releaseAll(state.leases, member)) gaveUp(state, member)
+  here.awaitingLease = true
+  transition.enqueue({ type: 'advance' })
+}
+
+/** A member could not get what these blocks need: they are free at once, and the member is asked again later. */
+export function onGaveBack(
+  transition: Transition,
+  member: MemberId,
+  { leases, message }: MessageFrom<'gave-back'>,
+): void {
+  const { state } = transition
+  const { validation } = state
+  const training = leases.filter((token) => takeBack(state.leases, member, token)).length
+  const measuring = validation?.leases.get(member)
+  const validating = leases.filter((token) => measuring !== undefined && takeBack(measuring, member, token)).length
+  if (measuring?.size === 0) validation?.leases.delete(member)
+  if (training + validating === 0) return
+  if (training > 0) gaveUp(state, member)
+  if (validation !== undefined && validating > 0) rest(transition, validation, member)
+  transition.note(
+    'member',
+    `${state.members.get(member)?.name ?? member} gave ${training + validating} blocks back: ${message}`,
+  )
+  transition.enqueue({ type: 'advance' })
+}
+
+/** False: the lease is not this member's any more. */
+function takeBack(leases: RunState['leases'], member: MemberId, { block, leaseEpoch }: LeaseToken): boolean {
+  const held = leases.get(block)
+  return held?.holder === member && held.leaseEpoch === leaseEpoch && leases.delete(block)
+}
+
+/** Its next lease is longer, and no member waits for it until it pushes again. */
+function gaveUp(state: RunState, id: MemberId): void {
+  const member = state.members.get(id)
+  if (member !== undefined) member.missedLeases++
+  state.workers.delete(id)
+}
+
+/**
+ * One lease for each hungry member, as long as blocks of this epoch are free and no member gets too far behind; the
+ * reliable first.
+ */
+export function grantTraining(transition: Transition): void {
+  const { state } = transition
+  if (trainingIsOver(state)) return
+  const awaitingLease = [...state.members.values()]
+    .filter((member) => member.awaitingLease && member.noWorkUntil <= transition.now)
+    .sort((a, b) => a.missedLeases - b.missedLeases)
+  for (const member of awaitingLease) {
+    if (!mayRunAhead(state, stalenessBound(state)))
+      return transition.reason('parameter server: members wait for the slowest')
+    const blocks = nextLease(state, member.id, transition.now)
+    if (blocks.length === 0) continue
+    member.awaitingLease = false
+    const leases = lease(transition, member.id, blocks, state.leases)
+    transition.send(member.id, {
+      type: 'grant',
+      ...transition.ballot,
+      modeEpoch: state.modeEpoch,
+      base: state.chain.head,
+      leases,
+      deadlineMs: leaseMs(state, member.id),
+    })
+  }
+  const pushes = pushesPerVersion(state)
+  transition.reason(
+    `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`,
+  )
+}
+
+function stalenessBound({ config }: RunState): number {
+  return config.async.maxStaleness ?? config.timing.stalenessBound
+}
+
+/**
+ * A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where
+ * there is one that brings leases back; to the same member after a while.
+ */
+function nextLease(state: RunState, member: MemberId, now: number): BlockId[] {
+  const most = blocksPerLease(state)
+  const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
+  const [first] = free.filter((block) => mayTry(state, block, member, now))
+  if (first !== undefined && state.failures.has(first)) return [first]
+  return free.filter((block) => !state.failures.has(block)).slice(0, most)
+}
+
+function mayTry(state: RunState, block: BlockId, member: MemberId, now: number): boolean {
+  const by = state.failures.get(block)
+  const own = by?.get(member)
+  if (by === undefined || own === undefined) return true
+  const others = [...state.members.values()].filter((other) => works(state, other))
+  return now - own.at >= TRY_GAP_MS && others.every(({ id }) => by.has(id))
+}
+
+/** It asks for leases, and brings them back. */
+function works({ workers, leases }: RunState, { id, awaitingLease, missedLeases }: Member): boolean {
+  const asked = awaitingLease || workers.has(id) || [...leases.values()].some(({ holder }) => holder === id)
+  return asked && missedLeases === 0
+}
+
+type PushInput = Extract<RunInput, { type: 'push' }>
+
+/** A2: a taken push joins the open sum, which becomes a version when it is due (A3). */
+export function onPush(transition: Transition, input: PushInput): void {
+  const { state } = transition
+  const { push, gradDigest } = input
+  const refusal = refusePush(transition, push)
+  if (refusal !== undefined) return transition.effect({ type: 'push-verdict', ...refusal })
+  if (state.phase.type !== 'ring' && input.norms?.gradient === 0 && push.targets > 0) return noWork(transition, push)
+  measure(transition, push)
+  if (state.phase.type === 'ring') return onOffRingPush(transition, input)
+  if (input.norms === undefined) throw new Error('internal: a push that was not measured')
+  const weights = weigh(transition, push.incarnation, input.norms)
+  if (weights === undefined) {
+    for (const { block } of push.leases) state.leases.delete(block)
+    transition.effect({
+      type: 'push-verdict',
+      verdict: 'gradient-unproven',
+      message: 'how large gradients are here is known when a second member has pushed',
+    })
+    return transition.enqueue({ type: 'advance' })
+  }
+  addToSum(transition, push, gradDigest)
+  for (const { block } of push.leases) release(state, block)
+  state.workers.add(push.incarnation)
+  const worker = state.members.get(push.incarnation)
+  if (worker !== undefined) worker.proven = true
+  const { head } = state.chain
+  transition.effect({
+    type: 'server-add',
+    base: push.base,
+    targets: push.targets,
+    damping: weights.gradient * dampingOf(state.config.async, head.v - push.base.v),
+  })
+  transition.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })
+  transition.enqueue({ type: 'advance' })
+}
+
+/** Zeros move nothing: they are no work, and a block that makes them with one member goes to another. */
+function noWork(transition: Transition, push: Push): void {
+  const retry = isRetry(transition.state, push)
+  for (const { block } of push.leases) fail(transition, block, push.incarnation)
+  if (!retry) countRefused(transition, push.incarnation)
+  transition.effect({
+    type: 'push-verdict',
+    verdict: 'gradient-outlier',
+    message: 'a gradient of zeros alone is no work',
+  })
+  transition.enqueue({ type: 'advance' })
+}
+
+/**
+ * Not further than is usual, and what is usual no single member decides, from the first push on; undefined: nothing is
+ * known yet.
+ */
+function weigh({ state }: Transition, id: MemberId, norms: PushNorms): PushWeights | undefined {
+  const { offRingNorms, members, leases, workers } = state
+  for (const known of offRingNorms.keys()) if (!members.has(known)) offRingNorms.delete(known)
+  const holders = new Set([...leases.values()].map(({ holder }) => holder))
+  const active = [...members.values()].filter(
+    (member) => member.id === id || (member.missedLeases === 0 && (workers.has(member.id) || holders.has(member.id))),
+  )
+  return weighPush(offRingNorms, id, norms, active.length)
+}
+
+/** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */
+function refusePush({ state, now }: Transition, push: Push): PushRefusal | undefined {
+  const refusal = pushRefusal(state, push, now)
+  if (refusal !== undefined || state.config.off.has('A2')) return refusal
+  if (push.samples === 0) return { verdict: 'message-malformed', message: 'a push holds at least one sample' }
+  if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > stalenessBound(state)) {
+    for (const { block } of push.leases) release(state, block)
+    return { verdict: 'base-stale', message: `version ${push.base.v} is too old: now at ${state.chain.head.v}` }
+  }
+  return undefined
+}
+
+export interface PushRefusal {
+  readonly verdict: ErrorCode
+  readonly message: string
+}
+
+/**
+ * A2: what is known before the gradient is read: mode epoch, holders and lease epochs, and what is counted already.
+ * Changes nothing.
+ */
+export function pushRefusal(state: RunState, push: Push, now: number): PushRefusal | undefined {
+  if (state.phase.type !== 'async' && !isOffRing(state, push.incarnation, now))
+    return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
+  if (state.config.off.has('A2')) return undefined
+  if (push.modeEpoch !== state.modeEpoch)
+    return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
+  const blocks = push.leases.map(({ block }) => block)
+  if (
+    new Set(blocks).size < blocks.length ||
+    blocks.some((block) => state.chain.isDone(block) || state.open.blocks.has(block))
+  )
+    return { verdict: 'duplicate', message: 'a block of this push is already counted' }
+  const stale = push.leases.find(({ block, leaseEpoch }) => !holds(state, push.incarnation, block, leaseEpoch))
+  return stale && { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
+}
+
+function holds(state: RunState, holder: MemberId, block: BlockId, leaseEpoch: number): boolean {
+  const held = state.leases.get(block)
+  return held !== undefined && held.holder === holder && held.leaseEpoch === leaseEpoch
+}
+
+function release(state: RunState, block: BlockId): void {
+  state.leases.delete(block)
+  state.failures.delete(block)
+}
+
+function measure(transition: Transition, push: Push): void {
+  const member = transition.state.members.get(push.incarnation)
+  const first = push.leases[0]
+  const held = first === undefined ? undefined : transition.state.leases.get(first.block)
+  if (member === undefined || held === undefined) return
+  const took = transition.now - held.grantedAt
+  member.missedLeases = 0
+  member.refusedPushes = 0
+  member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took
+}
+
+/** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
+export function onPushRefused(transition: Transition, push: Push, code: ErrorCode): void {
+  const { state } = transition
+  const retry = isRetry(state, push)
+  for (const { block, leaseEpoch } of push.leases)
+    if (holds(state, push.incarnation, block, leaseEpoch)) fail(transition, block, push.incarnation)
+  if (!retry) countRefused(transition, push.incarnation)
+  transition.refuse(push.incarnation, code, 'the push was refused')
+  transition.enqueue({ type: 'advance' })
+}
+
+export function expireLeases(transition: Transition): void {
+  const { leases } = transition.state
+  const overdue = [...leases].filter(([, { deadline }]) => deadline < transition.now)
+  for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(transition.state, id)
+  for (const [block, { holder }] of overdue) expire(transition, block, holder)
+}
+
+function expire(transition: Transition, block: BlockId, member: MemberId): void {
+  transition.state.leases.delete(block)
+  ranOut(transition, block, member)
+}
+
+/** The member tries a block again that it failed on: that says something of the block, and was asked of the member. */
+function isRetry(state: RunState, { incarnation, leases }: Push): boolean {
+  const [only, ...others] = leases
+  if (only === undefined || others.length > 0 || !canCompute(state, incarnation)) return false
+  return (state.failures.get(only.block)?.get(incarnation)?.times ?? 0) > 0
+}
+
+function fail(transition: Transition, block: BlockId, member: MemberId): void {
+  transition.state.leases.delete(block)
+  failed(transition, block, member)
+}
+
+/** One member's failures cost that member its work, then its session, and no other member anything. */
+function countRefused(transition: Transition, id: MemberId): void {
+  const { state, now } = transition
+  const member = state.members.get(id)
+  if (member === undefined) return
+  member.refusedPushes++
+  if (member.refusedPushes >= REFUSED_FOR_THE_END) {
+    onMemberLost(transition, id, { reason: `${member.refusedPushes} of its pushes in a row were refused` })
+    return
+  }
+  if (member.refusedPushes < REFUSED_FOR_A_REST) return
+  const { excludeMs } = state.config.timing
+  member.noWorkUntil = now + excludeMs * 2 ** (member.refusedPushes - REFUSED_FOR_A_REST)
+  transition.note(
+    'member',
+    `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ${member.refusedPushes} of its pushes in a row were refused`,
+  )
+}

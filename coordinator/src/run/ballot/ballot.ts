@@ -1,0 +1,429 @@
+// From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
+import {
+  type BlockId,
+  type Claim,
+  type Consumed,
+  fold,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  type PlanStep,
+  type StepRecord,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import { dropUnbegun } from '../history/checkpoints.ts'
+import { validationDue } from '../history/validation.ts'
+import { newestCheckpoint } from '../journal-replay.ts'
+import { arrangeRing } from '../links/generation-links.ts'
+import { nextMode } from '../policy/mode-policy.ts'
+import { planSteps } from '../queue/scheduler.ts'
+import { claimed, REPLAYED } from '../ring/learners.ts'
+import { exclude, ringCandidates, weightsOf } from '../ring/membership.ts'
+import { settleGiven } from '../ring/off-ring.ts'
+import type { Generation, RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
+import { ballotWait } from './ballot-pace.ts'
+import { highest, implausible, validClaim, validClaims } from './claims.ts'
+import { handOver } from './handover.ts'
+import { type Agreement, agreementOf } from './majority.ts'
+import { isProven } from './proofs.ts'
+import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
+import { rewind } from './rewind.ts'
+
+type Form = Extract<RunPhase, { type: 'form' }>
+
+/** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
+export function openBallot(
+  transition: Transition,
+  goal: 'ring' | 'async',
+  options: { readonly reason: string; readonly waitMs?: number; readonly wait?: readonly MemberId[] },
+): void {
+  const { state, now } = transition
+  const before = generationOf(state)
+  if (state.phase.type === 'ring') state.heldBefore = state.phase.held
+  transition.journal(...nextNumbers(transition))
+  state.validation?.leases.clear()
+  if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
+  dropUnbegun(state)
+  const wait = ballotWait(state, now)
+  state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
+  const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
+  state.phase = {
+    type: 'freeze',
+    since: now,
+    goal,
+    expected,
+    deadline: now + (options.waitMs ?? state.config.timing.stateMs),
+    notBefore: now + wait.ms,
+    outpromised: new Set(),
+    claims: new Map(),
+    consumed: new Map(),
+    before,
+  }
+  transition.reason(
+    `agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`,
+  )
+  transition.note('generation', `ballot ${state.generation}: ${options.reason}`)
+  transition.broadcast(state.members.keys(), freezeOf(transition))
+  if (expected.size === 0) transition.enqueue({ type: 'decide' })
+}
+
+function generationOf({ phase, generation }: RunState): Generation | undefined {
+  return phase.type === 'form' || phase.type === 'ring'
+    ? { generation, members: phase.members, relayed: phase.relayed, exchange: phase.exchange }
+    : undefined
+}
+
+/** All that proved themselves, except those who left the last ballot unanswered, unless there are no others. */
+function worthWaitingFor(state: RunState): MemberId[] {
+  const all = [...state.members.values()]
+  const proven = all.filter((member) => isProven(state, member))
+  const members = proven.length > 0 ? proven : all
+  const awake = members.filter((member) => !member.silent)
+  return (awake.length > 0 ? awake : members).map((member) => member.id)
+}
+
+export function onState(transition: Transition, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
+  const { state } = transition
+  const here = state.members.get(member)
+  if (here !== undefined) {
+    here.silent = false
+    claimed(transition, here, claim === null ? undefined : fold(claim.base, claim.records))
+  }
+  if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim))
+    return lateReturn(transition, member, claim)
+  if (state.phase.type !== 'freeze') return
+  state.phase.claims.set(member, claim)
+  if (consumed !== undefined) state.phase.consumed.set(member, consumed)
+  transition.enqueue({ type: 'decide' })
+}
+
+/** Each lie would open a ballot that decides nothing, and its FREEZE would be answered with the same lie. */
+function isHolder(state: RunState, member: MemberId, claim: Claim): boolean {
+  const valid = validClaim(state, member, claim)
+  return valid !== undefined && implausible(state, valid) === undefined
+}
+
+/** R6: all members were gone and one came back in time. */
+function lateReturn(transition: Transition, member: MemberId, claim: Claim): void {
+  const { state, now } = transition
+  if (state.phase.type !== 'lost') return
+  const expected = new Set(state.members.keys())
+  transition.note('run', `${state.members.get(member)?.name ?? member} came back with the lost version`)
+  state.phase = {
+    type: 'freeze',
+    since: now,
+    goal: state.phase.goal,
+    expected,
+    deadline: now + state.config.timing.stateMs,
+    notBefore: now,
+    lostSince: state.phase.since,
+    outpromised: new Set(),
+    claims: new Map([[member, claim]]),
+    consumed: new Map(),
+    before: undefined,
+  }
+  transition.broadcast(state.members.keys(), freezeOf(transition))
+  transition.enqueue({ type: 'decide' })
+}
+
+function freezeOf({ state, ballot }: Transition): MessageTo<'freeze'> {
+  return { type: 'freeze', ...ballot, committed: state.chain.head.v }
+}
+
+/** R5, once all expected members answered or the time is up, and not before the ballot's wait is over. */
+export function decide(transition: Transition): void {
+  const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'freeze') return
+  const missing = [...phase.expected].filter((id) => !phase.claims.has(id) && !phase.outpromised.has(id))
+  if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
+  if (mayGoAbove(state, now)) return transition.enqueue({ type: 'ballot', reason: AHEAD, trouble: false })
+  for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
+  const credible = vouchedFor(transition, validClaims(state, phase.claims))
+  const valid = credible.filter(({ member }) => state.members.get(member)?.drifted !== true)
+  const best = highest(transition, valid)
+  if (best === undefined) return decideWithoutClaims(transition, phase)
+  keepModesApart(transition, best.records)
+  if (best.revived.length > 0) transition.journal({ type: 'commit', records: best.revived })
+  const holders = valid.filter((claim) => claim.version.id === best.version.id).map((claim) => claim.member)
+  if (phase.goal === 'async' && handOver(transition, valid, best)) return
+  form(transition, { target: best.version, records: best.records, sources: holders, claims: phase.claims })
+}
+
+function decideWithoutClaims(
+  transition: Transition,
+  { goal, claims, lostSince = transition.now }: Extract<RunPhase, { type: 'freeze' }>,
+): void {
+  const { state } = transition
+  const checkpoint = newestCheckpoint(state)
+  if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(transition, goal, claims)
+  if (state.chain.records.at(-1)?.kind === 'async')
+    return rewind(transition, 'the parameter server stopped after its last checkpoint')
+  state.phase = { type: 'lost', since: lostSince, goal }
+  const seconds = state.config.timing.lostMs / 1000
+  transition.reason(
+    `no member holds version ${state.chain.head.v}: waiting ${seconds} s for one that does, then back to version ${checkpoint.version.v}`,
+  )
+  transition.note('run', state.phaseReason)
+}
+
+/** The coordinator itself holds the committed version. */
+function fromCheckpoint(
+  transition: Transition,
+  goal: 'ring' | 'async',
+  claims: ReadonlyMap<MemberId, Claim | null>,
+): void {
+  const { state } = transition
+  if (goal === 'async') return transition.enqueue({ type: 'enter-async' })
+  if (claims.size > 0) return form(transition, { target: state.chain.head, records: [], sources: [], claims })
+  state.phase = { type: 'waiting' }
+  transition.reason('waiting for volunteers')
+}
+
+function form(
+  transition: Transition,
+  choice: {
+    readonly target: VersionRef
+    readonly records: readonly StepRecord[]
+    readonly sources: readonly MemberId[]
+    readonly claims: ReadonlyMap<MemberId, Claim | null>
+  },
+): void {
+  const { state, now } = transition
+  const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
+  chooseRingMode(transition)
+  const {
+    members: ring,
+    relayed,
+    exchange,
+  } = arrangeRing(
+    transition,
+    ringCandidates(state, (id) => choice.claims.has(id), now),
+  )
+  const members = ring.map((member) => member.id)
+  const weights = weightsOf(ring)
+  state.phase = {
+    type: 'form',
+    since: now,
+    members,
+    relayed,
+    exchange,
+    weights,
+    records: choice.records,
+    target: choice.target,
+    consumed,
+    confirmed: new Map(),
+  }
+  transition.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
+  for (const id of members)
+    transition.send(id, {
+      type: 'form',
+      ...transition.ballot,
+      members,
+      weights,
+      relayed: relayed.map(([a, b]): [number, number] => [a, b]),
+      exchange: { type: exchange.type, reason: exchange.reason },
+      ...wayFrom(state, choice.claims.get(id), choice.records),
+      target: choice.target,
+      sources: choice.sources.filter((id) => state.members.has(id)),
+      modeEpoch: state.modeEpoch,
+      kind: kindOf(state),
+      coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
+      ...(state.members.get(id)?.drifted === true ? { anew: true as const } : {}),
+    })
+}
+
+/**
+ * What leads to the target: the records since the committed version, or since what a member holds that is a little
+ * behind it (R7).
+ */
+function wayFrom(
+  { chain }: RunState,
+  claim: Claim | null | undefined,
+  decided: readonly StepRecord[],
+): Pick<MessageTo<'form'>, 'committed' | 'records'> {
+  const held = claim ? fold(claim.base, claim.records) : undefined
+  const behind = held === undefined ? 0 : chain.head.v - held.v
+  if (held === undefined || behind <= 0 || behind > REPLAYED || !chain.has(held))
+    return { committed: chain.head, records: [...decided] }
+  return { committed: held, records: [...chain.since(held.v), ...decided] }
+}
+
+/** H and mode change at the borders of rounds only, which ballots are (A7). */
+function chooseRingMode(transition: Transition): void {
+  const { state, now } = transition
+  const { mode, reason } = nextMode(now, state.health, state.mode, state.config)
+  if (mode === state.mode || mode === 'async' || state.mode === 'async') return
+  transition.journal({ type: 'mode', mode, modeEpoch: state.modeEpoch + 1, reason })
+  transition.note('mode', `${mode === 'local' ? 'local rounds' : 'ring'}: ${reason}`)
+}
+
+/** What the records of a ring are: one global batch each, or rounds of inner steps. */
+export function kindOf({ mode }: RunState): 'ring' | 'round' {
+  return mode === 'local' ? 'round' : 'ring'
+}
+
+/** R7, R8: the generation starts when all its members hold the target whole. */
+export function onConfirm(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'confirm'>): void {
+  const { state } = transition
+  const { phase } = state
+  if (phase.type !== 'form' || !phase.members.includes(member)) return
+  if (version.id !== phase.target.id)
+    return transition.refuse(
+      member,
+      'message-unexpected',
+      `expected version ${phase.target.v} to be confirmed, got ${version.v}`,
+    )
+  phase.confirmed.set(member, digest)
+  const needed = state.config.off.has('R8') ? 1 : phase.members.length
+  if (phase.confirmed.size < needed) return
+  if (agrees(transition, phase)) start(transition, phase)
+}
+
+/**
+ * CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise the members settle it among
+ * them.
+ */
+function agrees(transition: Transition, phase: Form): boolean {
+  const { state } = transition
+  const { version, blob } = newestCheckpoint(state)
+  const agreement = agreementOf(phase.confirmed)
+  if (agreement === undefined) return false
+  const isKnown = version.id === phase.target.id && blob !== undefined
+  const wrong = isKnown
+    ? phase.members.filter((id) => phase.confirmed.get(id) !== blob && phase.confirmed.has(id))
+    : agreement.few
+  if (wrong.length === 0) return true
+  if (isKnown || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(transition, phase, wrong)
+  else undecided(transition, phase, agreement)
+  return false
+}
+
+/** Members that agree against others, so that no rewind is needed to tell who is right. */
+const PROVEN_BY = 3
+
+/** They fetch the state of the others, or the coordinator's; no member is expelled for what others report. */
+function sendBack(transition: Transition, phase: Form, wrong: readonly MemberId[]): void {
+  const what = `state of version ${phase.target.v}`
+  transition.note('refusal', `${namesOf(transition.state, wrong)} held another ${what}`)
+  differed(transition, wrong, { what, leaveOut: false })
+  transition.enqueue({ type: 'ballot', reason: `${wrong.length} member(s) held another ${what}`, trouble: true })
+}
+
+/**
+ * A tie, or one against two: who is right cannot be told from votes, so all go back to the last version that two
+ * members vouched for, where the checkpoint's digest tells. A member that differs again waits outside for a while: of
+ * two sides as strong, who came last.
+ */
+function undecided(transition: Transition, phase: Form, { most, few, isClear }: Agreement): void {
+  const { state } = transition
+  const all = isClear ? few : [...most, ...few]
+  const what = `state of version ${phase.target.v}`
+  const reason = `${namesOf(state, [...most, ...few])} hold a different ${what}`
+  transition.note('refusal', `${reason}: ${namesOf(state, few)} against ${namesOf(state, most)}`)
+  const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
+  const last = isClear ? undefined : latecomer(state, again.length > 1 || phase.target.v === 0 ? all : [])
+  for (const id of isClear ? again : [last ?? []].flat()) exclude(transition, id, `its ${what} differed again`)
+  for (const id of all) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.differed++
+  }
+  for (const id of phase.members) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.drifted = phase.target.v > 0
+  }
+  const to = lastWitnessed(state)
+  if (to.version.v < state.chain.head.v) return rewind(transition, reason, { to, final: true })
+  // uncommitted steps cannot come back either
+  if (to.version.id !== phase.target.id)
+    transition.journal({ type: 'rewind', to: to.version, final: true, generation: state.generation })
+  transition.enqueue({ type: 'ballot', reason, trouble: true })
+}
+
+/** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
+function start(transition: Transition, phase: Form): void {
+  const { state } = transition
+  const { members, target, records } = phase
+  transition.journal({ type: 'start', generation: state.generation, members, records })
+  for (const id of members) mended(state, id)
+  settleGiven(transition, true)
+  const plan = keepLearned(enterRing(transition, phase), phase, kindOf(state))
+  transition.note('generation', `generation ${state.generation} of ${members.length} starts at version ${target.v}`)
+  transition.broadcast(members, { type: 'start', ...transition.ballot, after: target, plan })
+  transition.enqueue({ type: 'advance' })
+}
+
+function mended({ members }: RunState, id: MemberId): void {
+  const member = members.get(id)
+  if (member !== undefined) member.drifted = false
+}
+
+/**
+ * A7: a round that is tried again from the same version leaves with each member what it learned from; a block that two
+ * name, with the first.
+ */
+export function keepLearned(
+  plan: readonly PlanStep[],
+  { members, target, consumed }: Pick<Form, 'members' | 'target' | 'consumed'>,
+  kind: 'ring' | 'round',
+): PlanStep[] {
+  const [first, ...later] = plan
+  const learned = members.map((id) => (consumed.get(id)?.base.id === target.id ? (consumed.get(id)?.blocks ?? []) : []))
+  if (first === undefined || kind !== 'round' || learned.every((blocks) => blocks.length === 0)) return [...plan]
+  const free = new Set(first.blocks)
+  const kept = learned.map((blocks) => blocks.filter((block) => free.delete(block)))
+  return [{ ...first, kept }, ...later]
+}
+
+/**
+ * The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the
+ * next epoch.
+ */
+export function enterRing(
+  transition: Transition,
+  { members, relayed, exchange, weights }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'weights'>,
+): PlanStep[] {
+  const { state, now } = transition
+  const { v } = state.chain.head
+  const plan = validationDue(state) ? [] : planSteps(state, new Map(), { plannedTo: v, now })
+  const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
+  remember(state, planned)
+  state.health.pace = undefined
+  state.heldBefore = new Map()
+  for (const id of members) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.learner = undefined
+  }
+  state.phase = {
+    type: 'ring',
+    since: now,
+    members,
+    relayed,
+    exchange,
+    weights,
+    planWeights: new Map(),
+    held: new Map(),
+    plannedTo: v + plan.length,
+    planned,
+    progressAt: now,
+    inquiry: undefined,
+    patience: 1,
+    moving: undefined,
+    copyAsked: undefined,
+    round: 0,
+    moved: new Map(),
+    helped: new Set(),
+    dispute: undefined,
+    until: undefined,
+  }
+  transition.reason(`${exchange.type} of ${members.length}`)
+  return plan
+}
+
+/** For the simulation: rule R12-done off treats what was once planned as done. */
+export function remember(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>): void {
+  if (!state.config.off.has('R12-done')) return
+  for (const blocks of planned.values()) for (const block of blocks) state.everPlanned.add(block)
+}

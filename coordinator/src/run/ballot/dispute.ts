@@ -1,0 +1,117 @@
+// Members that hold different bytes for one step (docs/MEMBERSHIP.md): all are heard, the few are named, and the link
+// on which right bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
+import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
+import { isRelayed } from '../links/generation-links.ts'
+import { noteFailure } from '../links/link-health.ts'
+import type { RunPhase } from '../state.ts'
+import type { Transition } from '../transition.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+export interface Dispute {
+  readonly v: number
+  /** ms */
+  readonly since: number
+  readonly records: Map<MemberId, StepRecord>
+}
+
+/** ms for the others to say what they hold: they applied the step at about the same time */
+const DISPUTE_MS = 1000
+const NO_PARENT = '' as VersionId
+
+export function sameRecord(a: StepRecord, b: StepRecord): boolean {
+  return recordId(NO_PARENT, a) === recordId(NO_PARENT, b)
+}
+
+/** `before`: what others said of the step, who all said the same. */
+export function beginDispute(
+  transition: Transition,
+  phase: Ring,
+  member: MemberId,
+  said: {
+    readonly record: StepRecord
+    readonly before: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }
+  },
+): void {
+  const { record, before } = said
+  // One at a time: what follows a disputed step is settled with it, since the ballot ends both.
+  if (phase.dispute !== undefined && phase.dispute.v < record.v) return
+  phase.dispute = {
+    v: record.v,
+    since: transition.now,
+    records: new Map([...before.by].map((id) => [id, before.record])),
+  }
+  heardInDispute(transition, phase, member, record)
+}
+
+export function heardInDispute(transition: Transition, phase: Ring, member: MemberId, record: StepRecord): void {
+  phase.dispute?.records.set(member, record)
+  if (phase.dispute?.records.size === phase.members.length) settle(transition, phase)
+}
+
+export function disputeTick(transition: Transition, phase: Ring): void {
+  if (phase.dispute !== undefined && transition.now - phase.dispute.since > DISPUTE_MS) settle(transition, phase)
+}
+
+function settle(transition: Transition, phase: Ring): void {
+  const { dispute } = phase
+  if (dispute === undefined) return
+  const groups = groupsOf(dispute.records)
+  const [most = [], next = []] = groups
+  const isClear = most.length > next.length
+  const few = isClear ? groups.slice(1).flat() : groups.flat()
+  for (const id of few)
+    transition.refuse(id, 'digest-mismatch', `your step ${dispute.v} is not the one that other members hold`)
+  const senders = few.flatMap(
+    (id) => suspectLinkTo(transition, phase, id, groups.find((group) => group.includes(id)) ?? []) ?? [],
+  )
+  const names = (ids: readonly MemberId[]): string =>
+    [...new Set(ids)].map((id) => transition.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
+  const reason = isClear
+    ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
+    : `${names(few)} hold different bytes for step ${dispute.v}, and no majority shows which are right`
+  if (phase.exchange.type === 'direct') transition.state.health.directDoubtedAt = transition.now
+  transition.note('refusal', reason)
+  transition.enqueue({ type: 'ballot', reason, trouble: true })
+}
+
+/** Who said the same, the largest group first. */
+function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
+  const groups: { readonly record: StepRecord; readonly members: MemberId[] }[] = []
+  for (const [member, record] of records) {
+    const known = groups.find((group) => sameRecord(group.record, record))
+    if (known === undefined) groups.push({ record, members: [member] })
+    else known.members.push(member)
+  }
+  return groups.map(({ members }) => members).sort((a, b) => b.length - a.length)
+}
+
+/**
+ * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either,
+ * but a member in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
+ * predecessor. In a direct exchange every member sends to every other, so it could be any of them.
+ */
+function suspectLinkTo(
+  transition: Transition,
+  { members, relayed, exchange }: Ring,
+  id: MemberId,
+  agreeing: readonly MemberId[],
+): MemberId | undefined {
+  const { health, generation, config } = transition.state
+  const rank = (members.indexOf(id) + members.length - 1) % members.length
+  const from = members[rank]
+  if (exchange.type === 'direct' || from === undefined || agreeing.includes(from)) return undefined
+  const failure = {
+    pair: [from, id] as const,
+    why: 'closed' as const,
+    proven: true,
+    relayed: isRelayed({ members, relayed }, from, id),
+    generation,
+    at: transition.now,
+  }
+  health.linkFailures = noteFailure(health.linkFailures, failure, {
+    now: transition.now,
+    halfLifeMs: config.timing.linkMemoryMs,
+  })
+  return from
+}

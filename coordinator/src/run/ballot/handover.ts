@@ -1,0 +1,155 @@
+// A5: ring → async. One holder of the decided version uploads it, the other holders say their digests of it, and only a
+// state that a second member vouches for becomes the parameter server's. A run of one member has no second (decision
+// 0003).
+import type { MemberId, Sha256, VersionRef } from '@starling-grid/protocol'
+import { expectDigests, uploadMsOf, votesOn } from '../history/checkpoints.ts'
+import { newestCheckpoint } from '../journal-replay.ts'
+import type { RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { lastWitnessed, namesOf } from './agreement.ts'
+import type { ValidClaim } from './claims.ts'
+import { agreementOf } from './majority.ts'
+import { rewind } from './rewind.ts'
+
+type Handover = Extract<RunPhase, { type: 'handover' }>
+
+/** ms for the other holders to say their digests once the upload is there */
+const DIGESTS_MS = 5000
+/**
+ * Rings that are formed, one after the other, so that a version gets a second holder before the run goes back instead.
+ */
+const FORMS_FOR_A_SECOND = 2
+
+/**
+ * A5: the server needs parameters and optimizer state of a version that at least two members hold. False: none of its
+ * holders can bring them (each was asked and did not upload), or it has one holder alone, so a ring has to make more
+ * holders first.
+ */
+export function handOver(transition: Transition, valid: readonly ValidClaim[], best: ValidClaim): boolean {
+  const { state, now } = transition
+  const held = newestCheckpoint(state).version
+  const chosen = highestHeldTwice(state, valid) ?? best
+  if (chosen.version.id === held.id || (state.config.off.has('A5') && held.v > 0)) {
+    transition.enqueue({ type: 'enter-async' })
+    return true
+  }
+  const holders = valid.filter((claim) => claim.version.id === chosen.version.id).map((claim) => claim.member)
+  if (holders.length === 1 && !isAlone(state)) return withoutSecond(transition)
+  const source = holders.find((id) => (state.members.get(id)?.cannotUploadUntil ?? 0) <= now)
+  if (source === undefined) return false
+  state.phase = {
+    type: 'handover',
+    since: now,
+    target: chosen.version,
+    records: chosen.records,
+    holders,
+    source,
+    begunAt: undefined,
+    upload: undefined,
+  }
+  expectDigests(state, chosen.version.v)
+  transition.reason(`handing version ${chosen.version.v} over to the parameter server`)
+  transition.broadcast(holders, {
+    type: 'upload-request',
+    ...transition.ballot,
+    version: chosen.version,
+    uploader: source,
+  })
+  return true
+}
+
+function isAlone({ members }: RunState): boolean {
+  return members.size <= 1
+}
+
+/** A step that one member alone holds is not committed (R8, R11): others may go on without it. */
+function highestHeldTwice(state: RunState, valid: readonly ValidClaim[]): ValidClaim | undefined {
+  const known = newestCheckpoint(state).version.id
+  const vouched = valid.filter(
+    ({ version }) => version.id === known || valid.filter((claim) => claim.version.id === version.id).length > 1,
+  )
+  return vouched.toSorted((a, b) => b.version.v - a.version.v)[0]
+}
+
+/** The last committed version is held by one member: a ring makes a second holder, and when that fails all go back. */
+function withoutSecond(transition: Transition): boolean {
+  const { state } = transition
+  if (state.health.formsForASecond < FORMS_FOR_A_SECOND) {
+    state.health.formsForASecond++
+    return false
+  }
+  state.health.formsForASecond = 0
+  const to = lastWitnessed(state)
+  if (to.version.v >= state.chain.head.v) transition.enqueue({ type: 'enter-async' })
+  else rewind(transition, 'no second member vouches for what followed', { to, final: true })
+  return true
+}
+
+export function onHandoverBegun({ state, now }: Transition, member: MemberId): void {
+  const { phase } = state
+  if (phase.type === 'handover' && phase.source === member) phase.begunAt ??= now
+}
+
+export function onHandedOver(
+  transition: Transition,
+  member: MemberId,
+  upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
+): void {
+  const { phase } = transition.state
+  if (phase.type !== 'handover') return
+  if (phase.source !== member || upload.version.id !== phase.target.id)
+    return transition.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  phase.upload = { version: upload.version, blob: upload.blob, bytes: upload.bytes, from: member, at: transition.now }
+  considerHandover(transition)
+}
+
+/** The upload and another holder agree: it is taken. Others that differ are heard first. */
+export function considerHandover(transition: Transition): void {
+  const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'handover' || phase.upload === undefined) return
+  const { upload, holders } = phase
+  const votes = votesOn(state, upload)
+  for (const id of votes.keys()) if (!holders.includes(id)) votes.delete(id)
+  const agreement = agreementOf(votes)
+  if (agreement === undefined) return
+  const { digest, most, few, isClear } = agreement
+  const all = votes.size === holders.length || now - upload.at > DIGESTS_MS
+  if (few.length === 0 && (votes.size > 1 || isAlone(state))) return take(transition, upload, votes.size)
+  if (!all) return
+  if (few.length === 0) return nextSource(transition, phase, 'no other holder said what it holds')
+  transition.note(
+    'refusal',
+    `${namesOf(state, isClear ? few : [...most, ...few])} hold${few.length === 1 && isClear ? 's' : ''} another state of version ${upload.version.v} than ${isClear ? namesOf(state, most) : 'each other'}`,
+  )
+  if (isClear && digest === upload.blob) return take(transition, upload, most.length)
+  if (isClear) return nextSource(transition, phase, 'other holders agree on another state')
+  const to = lastWitnessed(state)
+  if (to.version.v < state.chain.head.v) return rewind(transition, 'its holders disagree', { to, final: true })
+  transition.enqueue({ type: 'enter-async' })
+}
+
+function take(
+  transition: Transition,
+  { version, blob, bytes }: NonNullable<Handover['upload']>,
+  agreeing: number,
+): void {
+  transition.state.health.formsForASecond = 0
+  transition.enqueue({ type: 'enter-async', handed: { version, blob, bytes, agreeing, members: agreeing } })
+}
+
+function nextSource(transition: Transition, phase: Handover, why: string): void {
+  const { state, now } = transition
+  const source = state.members.get(phase.source)
+  if (source !== undefined) source.cannotUploadUntil = now + state.config.timing.excludeMs
+  transition.enqueue({ type: 'ballot', reason: `version ${phase.target.v} was not handed over: ${why}`, trouble: true })
+}
+
+/** An upload that began may take as long as its bytes need. */
+export function handoverTick(transition: Transition, phase: Handover): void {
+  const { state, now } = transition
+  if (phase.upload !== undefined) return considerHandover(transition)
+  const { formMs } = state.config.timing
+  const limit = phase.begunAt === undefined ? formMs : Math.max(formMs, uploadMsOf(state, phase.source))
+  if (now - phase.since >= limit) nextSource(transition, phase, 'it took too long')
+}

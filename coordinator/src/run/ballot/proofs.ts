@@ -1,0 +1,195 @@
+// What a newcomer shows before a ballot stops the ring for it (R2): that it holds a version, by a digest with a salt
+// that no public digest helps to make, and which of its neighbours it could link to. Members that keep a copy digest it
+// with the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not
+// enough.
+import {
+  digest,
+  MAX_DIRECT_MEMBERS,
+  type MemberId,
+  type MessageFrom,
+  type Sha256,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import { newestCheckpoint } from '../journal-replay.ts'
+import { noteFailure } from '../links/link-health.ts'
+import type { Member, RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { agreementOf } from './majority.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+/** What a newcomer was asked to prove, in the generation `generation`. */
+export interface ProofAsked {
+  readonly generation: number
+  readonly v: number
+  readonly salt: Sha256
+  readonly peers: readonly MemberId[]
+  /** the checkpoint that decides; undefined: members that keep a copy */
+  readonly checkpoint: VersionRef | undefined
+  /** what it answered, and when, ms; null: it does not hold the version */
+  answer: { readonly digest: Sha256 | null; readonly at: number } | undefined
+  /** digests of members that keep a copy */
+  readonly voices: Map<MemberId, Sha256>
+  /** the checkpoint's digest */
+  known: Sha256 | undefined
+}
+
+/** Members whose digests must be equal, the newcomer's among them. */
+const SAYING_THE_SAME = 2
+/** ms that a newcomer whose proof failed waits for the next; twice as long with each one more */
+const AGAIN_MS = 10_000
+/** Times AGAIN_MS that it waits at most. */
+const LONGEST = 64
+/** ms after a newcomer's answer in which members settle it; then the checkpoint does */
+const VOICES_MS = 5000
+
+/** Journalled members have worked in a ring; without the rule each newcomer counts as one. */
+export function isProven({ config, rings }: RunState, { id, proven, stepsHeld }: Member): boolean {
+  if (proven || stepsHeld > 0 || config.off.has('R2-proof')) return true
+  return [...rings.values()].some((members) => members.includes(id))
+}
+
+/** 256 bits that a member cannot guess before it is told. */
+export function nextSalt(state: RunState): Sha256 {
+  return digest(new TextEncoder().encode(`starling salt\n${state.secret}\n${++state.saltsDrawn}`))
+}
+
+/** Has it nothing to prove now: an earlier request is open, or its last proof failed a short time ago? */
+export function mayProve(state: RunState, member: Member, now: number): boolean {
+  return !isProven(state, member) && member.proveAfter <= now && member.proof?.generation !== state.generation
+}
+
+/** Members that it would exchange frames with, as the last in the order of the ring. */
+export function wouldBeNeighbours({ members }: RunState, phase: Ring, newcomer: Member): MemberId[] {
+  if (newcomer.relaysOnly === true) return []
+  const near =
+    phase.exchange.type === 'direct' ? phase.members : [...phase.members.slice(0, 1), ...phase.members.slice(-1)]
+  return [...new Set(near)]
+    .filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true)
+    .slice(0, MAX_DIRECT_MEMBERS)
+}
+
+export function askProof(
+  transition: Transition,
+  member: Member,
+  { v, salt, peers, checkpoint }: Pick<ProofAsked, 'v' | 'salt' | 'peers' | 'checkpoint'>,
+): void {
+  const copies = [...transition.state.copies].filter(([, copy]) => copy.salt === salt)
+  const voices = new Map(copies.map(([id, copy]) => [id, copy.digest]))
+  member.proof = {
+    generation: transition.state.generation,
+    v,
+    salt,
+    peers,
+    checkpoint,
+    voices,
+    answer: undefined,
+    known: undefined,
+  }
+  transition.send(member.id, { type: 'prove', ...transition.ballot, v, salt, peers: [...peers] })
+}
+
+export function proofTold(transition: Transition, id: MemberId, { salt, digest, linked }: MessageFrom<'proof'>): void {
+  const member = transition.state.members.get(id)
+  if (member?.proof?.salt !== salt || member.proof.answer !== undefined) return
+  member.proof.answer = { digest, at: transition.now }
+  for (const peer of member.proof.peers)
+    if (!linked.includes(peer) && digest !== null) noteUnopened(transition, id, peer)
+  settle(transition, member)
+}
+
+/** Its pair is relayed in the next ring, or kept apart (R18). */
+function noteUnopened({ state, now }: Transition, id: MemberId, peer: MemberId): void {
+  const failure = {
+    pair: [id, peer] as const,
+    why: 'unopened' as const,
+    relayed: false,
+    generation: state.generation,
+    at: now,
+  }
+  const hindsight = { now, halfLifeMs: state.config.timing.linkMemoryMs }
+  state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsight)
+}
+
+/** The coordinator digested its own bytes. */
+export function checkpointDigested(transition: Transition, salt: Sha256, found: Sha256): void {
+  for (const member of transition.state.members.values())
+    if (member.proof?.salt === salt && member.proof.checkpoint !== undefined) {
+      member.proof.known = found
+      settle(transition, member)
+    }
+}
+
+/** Proofs that wait for members, or that members leave open. */
+export function proofsTick(transition: Transition): void {
+  for (const member of transition.state.members.values())
+    if (member.proof?.answer !== undefined) settle(transition, member)
+}
+
+function settle(transition: Transition, member: Member): void {
+  const { proof } = member
+  if (proof?.answer === undefined || isProven(transition.state, member)) return
+  const { answer, checkpoint, known } = proof
+  if (answer.digest === null) return failed(transition, member, `does not hold version ${proof.v}`)
+  if (checkpoint === undefined) return byMembers(transition, member, proof, answer.digest)
+  if (known === undefined) return
+  if (known === answer.digest) member.proven = true
+  else failed(transition, member, `holds another version ${proof.v} than the checkpoint`)
+}
+
+/** The clear majority decides; a tie is left to the checkpoint. Without a voice it proves the next copy. */
+function byMembers(transition: Transition, member: Member, proof: ProofAsked, own: Sha256): void {
+  const said = new Map([...proof.voices, [member.id, own]])
+  const { digest, most, isClear } = agreementOf(said) ?? { digest: own, most: [], isClear: false }
+  const isSettled = isClear && most.length >= SAYING_THE_SAME
+  if (isSettled && digest === own) {
+    member.proven = true
+    return
+  }
+  if (isSettled) return failed(transition, member, `holds another version ${proof.v} than ${most.length} members`)
+  if (transition.now - (proof.answer?.at ?? transition.now) <= VOICES_MS) return
+  if (proof.voices.size > 0) return failed(transition, member, `holds another version ${proof.v} than one member`)
+  member.proof = undefined
+}
+
+/** A member that keeps a copy digested it. */
+export function voiceHeard(
+  transition: Transition,
+  from: MemberId,
+  { salt, digest: said }: { readonly salt: Sha256; readonly digest: Sha256 },
+): void {
+  for (const member of transition.state.members.values()) {
+    if (member.proof?.salt !== salt) continue
+    member.proof.voices.set(from, said)
+    settle(transition, member)
+  }
+}
+
+/** It alone waits, longer each time; then it fetches the checkpoint and is compared with that. */
+export function failed(transition: Transition, member: Member, why: string): void {
+  const waitMs = AGAIN_MS * Math.min(LONGEST, 2 ** member.failedProofs++)
+  member.proof = undefined
+  member.proveAfter = transition.now + waitMs
+  member.byCheckpoint = true
+  if (member.learner !== undefined)
+    Object.assign(member.learner, { held: undefined, ready: false, generation: 0, told: 0 })
+  const reason = `${member.name} ${why}: it shows the newest checkpoint in ${Math.round(waitMs / 1000)} s`
+  transition.note('member', reason)
+  transition.send(member.id, { type: 'wait', reason })
+}
+
+/** The coordinator compares this newcomer with itself: the newcomer fetches the newest checkpoint whole, and digests it. */
+export function proveByCheckpoint(transition: Transition, member: Member, peers: readonly MemberId[]): void {
+  const { version } = newestCheckpoint(transition.state)
+  const salt = nextSalt(transition.state)
+  transition.effect({ type: 'digest-checkpoint', version, salt })
+  transition.send(member.id, {
+    type: 'prefetch',
+    ...transition.ballot,
+    version,
+    sources: [],
+    coordinatorHolds: true,
+    ...(member.byCheckpoint ? { anew: true as const } : {}),
+  })
+  askProof(transition, member, { v: version.v, salt, peers, checkpoint: version })
+}

@@ -1,0 +1,280 @@
+// When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
+import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
+import { differed, latecomer, namesOf } from '../ballot/agreement.ts'
+import { type Agreement, agreementOf } from '../ballot/majority.ts'
+import { newestCheckpoint } from '../journal-replay.ts'
+import { trainingIsOver } from '../queue/scheduler.ts'
+import { exclude } from '../ring/membership.ts'
+import type { CheckpointAsked, Provisional, RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+/**
+ * Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message
+ * arrives.
+ */
+const AHEAD_STEPS = 8
+const AHEAD_MS = 500
+/** Versions whose digests are remembered: an upload may be under way for longer than the next one is asked for. */
+const VERSIONS_REMEMBERED = 4
+
+/**
+ * ms for members to say their digests where some differ, and for all to say that of the last version: they reached it
+ * at about the same time
+ */
+const DIGESTS_MS = 2000
+const LAST_DIGESTS_MS = 10_000
+
+/** ms for the uploader to encode its state and to begin, and bytes a ms that slow machines encode */
+const BEGIN_MS = 3000
+const ENCODED_PER_MS = 50_000
+/** bytes a ms of a line that was not measured yet: 8 Mbit/s, what a slow home line sends */
+const UNMEASURED_RATE = 1000
+/** Times what an upload should take that it may take. */
+const PATIENCE = 3
+/** ms: an upload that takes longer is worth less than a try of another member */
+const UPLOAD_MOST_MS = 900_000
+
+/** Enough steps or enough time since the newest checkpoint. */
+export function checkpointDue(state: RunState, now: number): boolean {
+  const newest = newestCheckpoint(state)
+  const steps = state.chain.head.v - newest.version.v
+  return (
+    steps > 0 && (steps >= state.config.timing.checkpointSteps || now - newest.at >= state.config.timing.checkpointMs)
+  )
+}
+
+/**
+ * Asks for a checkpoint at version v, unless one is under way: that one is kept until it is accepted or out of time.
+ */
+export function askCheckpoint(transition: Transition, phase: Ring, v: number): void {
+  const { state } = transition
+  const asked = state.checkpointAsked
+  if (asked !== undefined && isUnderWay(transition, asked)) return
+  if (asked !== undefined) measureLate(transition, asked)
+  const rank = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
+  const uploader = phase.members[rank % phase.members.length]
+  if (uploader === undefined) return
+  state.checkpointAsked = {
+    v,
+    uploader,
+    committedAt: state.chain.head.v >= v ? transition.now : undefined,
+    begunAt: undefined,
+    failed: false,
+  }
+  expectDigests(state, v)
+  transition.broadcast(phase.members, { type: 'checkpoint-at', ...transition.ballot, v, uploader })
+}
+
+/** Not a checkpoint yet, and within its time: until its version is on the chain only the ring's own deadlines count. */
+function isUnderWay({ state, now }: Transition, asked: CheckpointAsked): boolean {
+  if (asked.failed || asked.v <= newestCheckpoint(state).version.v) return false
+  if (asked.begunAt !== undefined) return now - asked.begunAt < uploadMsOf(state, asked.uploader)
+  return asked.committedAt === undefined || now - asked.committedAt < beginMs(state)
+}
+
+function beginMs({ config }: RunState): number {
+  return Math.min(config.timing.uploadMs, BEGIN_MS + config.versionBytes / ENCODED_PER_MS)
+}
+
+/** ms that this member's upload may take: by the bytes of the model and its line as last measured, within bounds. */
+export function uploadMsOf({ members, config }: RunState, uploader: MemberId): number {
+  const rate = members.get(uploader)?.uploadRate ?? UNMEASURED_RATE
+  const expected = (PATIENCE * config.versionBytes) / rate
+  return Math.min(Math.max(config.timing.uploadMs, expected), Math.max(config.timing.uploadMs, UPLOAD_MOST_MS))
+}
+
+/** Members that are no part of a ring with the asked version begin no upload any more. */
+export function dropUnbegun(state: RunState): void {
+  if (state.checkpointAsked?.begunAt === undefined) state.checkpointAsked = undefined
+}
+
+/** A version within the plan that no member can have passed yet. */
+export function nextCheckpointVersion(state: RunState, phase: Ring): number {
+  const stepMs = state.health.pace?.recordMs
+  const steps = stepMs === undefined ? 0 : Math.ceil(AHEAD_MS / Math.max(stepMs, 1))
+  return Math.min(phase.plannedTo, state.chain.head.v + Math.max(AHEAD_STEPS, steps))
+}
+
+export function onUploadBegun({ state, now }: Transition, member: MemberId, version: VersionRef): void {
+  const { checkpointAsked: asked } = state
+  if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
+}
+
+export function onUploaded(
+  transition: Transition,
+  member: MemberId,
+  upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
+): void {
+  const { state } = transition
+  const { phase } = state
+  measureUpload(transition, member, upload)
+  if (state.mode === 'async' || !state.members.has(member))
+    return transition.note('refusal', `an upload of version ${upload.version.v} came too late`)
+  if ((state.provisional?.version.v ?? 0) > upload.version.v) return
+  state.provisional = {
+    version: upload.version,
+    blob: upload.blob,
+    bytes: upload.bytes,
+    from: member,
+    at: transition.now,
+  }
+  if (phase.type === 'ring' && state.config.off.has('R15'))
+    return accept(transition, { agreeing: 1, members: phase.members.length })
+  considerUpload(transition)
+}
+
+function measureUpload(
+  { state, now }: Transition,
+  id: MemberId,
+  upload: { readonly version: VersionRef; readonly bytes: number },
+): void {
+  const asked = state.checkpointAsked
+  const member = state.members.get(id)
+  if (member === undefined || asked?.begunAt === undefined || asked.uploader !== id || asked.v !== upload.version.v)
+    return
+  member.uploadRate = upload.bytes / Math.max(1, now - asked.begunAt)
+}
+
+/** Out of time: its line is slower than was thought, so that its next try gets longer. */
+function measureLate({ state, now }: Transition, { v, uploader, begunAt, failed }: CheckpointAsked): void {
+  const member = state.members.get(uploader)
+  if (member === undefined || failed || begunAt === undefined || v <= newestCheckpoint(state).version.v) return
+  member.uploadRate = state.config.versionBytes / Math.max(1, now - begunAt)
+}
+
+/** Another member is asked at once; what this one held is known to it alone. */
+export function onUploadFailed({ state }: Transition, member: MemberId, version: VersionRef): void {
+  const { checkpointAsked: asked } = state
+  if (asked?.uploader === member && asked.v === version.v) asked.failed = true
+}
+
+/** Digests of this version are taken from now on; those of the oldest are forgotten. */
+export function expectDigests({ digests }: RunState, v: number): void {
+  if (!digests.has(v)) digests.set(v, new Map())
+  for (const old of digests.keys()) if (digests.size > VERSIONS_REMEMBERED) digests.delete(old)
+}
+
+export function onVersionDigest(
+  transition: Transition,
+  member: MemberId,
+  { version, digest }: MessageFrom<'version-digest'>,
+): void {
+  const { state } = transition
+  if (!mayVouch(state, member)) return
+  state.digests.get(version.v)?.set(member, { version, digest })
+  considerUpload(transition)
+  dissented(transition, member, { version, digest })
+}
+
+function mayVouch({ phase }: RunState, member: MemberId): boolean {
+  return phase.type === 'ring'
+    ? phase.members.includes(member)
+    : phase.type === 'handover' && phase.holders.includes(member)
+}
+
+/** What members hold of the version of this upload: its uploader what it sent, the others what they said. */
+export function votesOn(
+  { digests }: RunState,
+  { version, blob, from }: Pick<Provisional, 'version' | 'blob' | 'from'>,
+): Map<MemberId, Sha256> {
+  const said = [...(digests.get(version.v) ?? [])].filter(([, seen]) => seen.version.id === version.id)
+  return new Map([...said.map(([id, seen]) => [id, seen.digest] as const), [from, blob]])
+}
+
+/**
+ * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
+ * 0003). The last version of a run wants the digests of all. Where members differ, all are heard and the few are named.
+ */
+export function considerUpload(transition: Transition): void {
+  const { state, now } = transition
+  const { checkpointAsked: asked, provisional: upload } = state
+  if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= now
+  if (upload === undefined || state.phase.type !== 'ring') return
+  if (upload.version.v <= newestCheckpoint(state).version.v) return forget(state)
+  const onChain = state.chain.at(upload.version.v)
+  if (onChain === undefined) return
+  if (onChain.id !== upload.version.id) return forget(state)
+  const votes = votesOn(state, upload)
+  const agreement = agreementOf(votes)
+  if (agreement === undefined) return
+  const { members } = state.phase
+  const silent = members.filter((id) => !votes.has(id)).length
+  const waited = now - upload.at
+  if (agreement.few.length > 0)
+    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(transition, upload, agreement)
+  const witnesses = votes.size - 1
+  const isLast = trainingIsOver(state) && waited < LAST_DIGESTS_MS
+  const needed = isLast ? members.length - 1 : Math.min(1, members.length - 1)
+  if (witnesses >= needed) accept(transition, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
+}
+
+function forget(state: RunState): void {
+  state.provisional = undefined
+}
+
+/**
+ * The few are named and left out, never the honest uploader; of two sides as strong the coordinator cannot tell which
+ * is right.
+ */
+function settleUpload(transition: Transition, upload: Provisional, { digest, most, few, isClear }: Agreement): void {
+  const { state } = transition
+  const what = `state of version ${upload.version.v}`
+  if (!isClear) return tiedUpload(transition, [...most, ...few], what)
+  transition.note('refusal', `${namesOf(state, few)} held another ${what} than the other ${most.length}`)
+  differed(transition, few, { what, leaveOut: true })
+  if (digest === upload.blob) accept(transition, { agreeing: most.length, members: most.length + few.length })
+  else forget(state)
+  transition.enqueue({ type: 'ballot', reason: `${few.length} member(s) held another ${what}`, trouble: false })
+}
+
+/**
+ * CONFIRM of the next ballot compares what they hold now. When they differ in what they say again, the one that came
+ * last waits outside.
+ */
+function tiedUpload(transition: Transition, all: readonly MemberId[], what: string): void {
+  const { state } = transition
+  forget(state)
+  if (state.checkpointAsked !== undefined) state.checkpointAsked.failed = true
+  transition.note('refusal', `${namesOf(state, all)} hold a different ${what}, and it cannot be told whose is right`)
+  const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
+  const last = again.length > 1 ? latecomer(state, again) : undefined
+  for (const id of all) {
+    const member = state.members.get(id)
+    if (member !== undefined) member.differed++
+  }
+  if (last !== undefined) exclude(transition, last, `its ${what} differed again`)
+  transition.enqueue({ type: 'ballot', reason: `members hold a different ${what}`, trouble: true })
+}
+
+/** After two members agreed: a member that says something else, alone against them. */
+function dissented(
+  transition: Transition,
+  member: MemberId,
+  { version, digest }: { readonly version: VersionRef; readonly digest: Sha256 },
+): void {
+  const { state } = transition
+  const checkpoint = state.checkpoints.findLast((one) => one.version.id === version.id)
+  if (checkpoint?.blob === undefined || !checkpoint.witnessed || checkpoint.blob === digest) return
+  const said = [...(state.digests.get(version.v)?.values() ?? [])].filter((one) => one.version.id === version.id)
+  if (said.filter((one) => one.digest !== checkpoint.blob).length >= checkpoint.agreeing) return
+  const what = `state of version ${version.v}`
+  transition.note('refusal', `${namesOf(state, [member])} held another ${what} than ${checkpoint.agreeing} others`)
+  differed(transition, [member], { what, leaveOut: true })
+  transition.enqueue({ type: 'ballot', reason: `a member held another ${what}`, trouble: false })
+}
+
+function accept(transition: Transition, support: { readonly agreeing: number; readonly members: number }): void {
+  const { provisional } = transition.state
+  if (provisional === undefined) return
+  const { version, blob, bytes } = provisional
+  const witnessed = support.agreeing > 1
+  transition.journal({ type: 'checkpoint', version, blob, bytes, witnessed, ...support })
+  transition.note(
+    'checkpoint',
+    `checkpoint of version ${version.v}${witnessed ? ', confirmed by a second member' : ''}`,
+  )
+  forget(transition.state)
+  transition.enqueue({ type: 'advance' })
+}

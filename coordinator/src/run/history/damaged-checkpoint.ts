@@ -1,0 +1,28 @@
+// A kept version that cannot be read any more: the older ones serve in its place, down to version 0, which is made from
+// the seed. A member that holds the damaged version, or a later one, still brings it back (R6).
+import type { VersionRef } from '@starling-grid/protocol'
+import { newestCheckpoint } from '../journal-replay.ts'
+import type { Transition } from '../transition.ts'
+
+export interface DamagedCheckpoint {
+  readonly version: VersionRef
+  /** which file, and what is wrong with it */
+  readonly problem: string
+  /** the parameter server was to start from it; or a person or a volunteer asked for it */
+  readonly neededBy: 'server' | 'reader'
+}
+
+export function onCheckpointDamaged(transition: Transition, { version, problem, neededBy }: DamagedCheckpoint): void {
+  const { state } = transition
+  const isKnown = state.checkpoints.some((one) => one.version.id === version.id && one.blob !== undefined)
+  if (!isKnown) return
+  transition.journal({ type: 'checkpoint-damaged', version })
+  const next = newestCheckpoint(state).version.v
+  transition.note(
+    'checkpoint',
+    `checkpoint of version ${version.v} cannot be read, version ${next} is the newest that can: ${problem}`,
+  )
+  // Members that need the version as their target say so by an ABORT, and the ballot that follows finds another.
+  if (neededBy === 'server' && state.phase.type === 'async')
+    transition.enqueue({ type: 'ballot', reason: `the checkpoint of version ${version.v} is damaged`, trouble: true })
+}

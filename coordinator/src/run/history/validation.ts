@@ -1,0 +1,295 @@
+// Validation blocks are leased like training blocks, at one version, while training rests there. One member's word of a
+// block is not enough: two measure it.
+import {
+  type BlockId,
+  type LeaseToken,
+  type MemberId,
+  type MessageFrom,
+  validationBlock,
+  type VersionRef,
+} from '@starling-grid/protocol'
+import { resultsOf } from '../journal-replay.ts'
+import { currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
+import type { Lease, RunState, ValidationRun } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { ENOUGH_VOICES, MOST_VOICES, verdictOf } from './validation-voices.ts'
+
+/** Blocks in one lease: small enough that a departed member's part is soon done by others. */
+const BLOCKS_PER_LEASE = 16
+/** Rests of a member that others wait for, rather than count without it. */
+const RESTS_AWAITED = 2
+
+/** Every n-th epoch's end, and always the end of the run. */
+export function validationDue(state: RunState): boolean {
+  const { config, chain } = state
+  if (validationBlocks(state) === 0 || chain.head.v === 0) return false
+  if (resultsOf(state, chain.head.id).size >= validationBlocks(state)) return false
+  if (trainingIsOver(state)) return true
+  const last = chain.records.at(-1)?.blocks[0]
+  const ended = last !== undefined && currentEpoch(state) > Number(last.slice(0, last.indexOf(':')))
+  return ended && currentEpoch(state) % config.validateEvery === 0
+}
+
+/** Without those that are set aside. */
+export function validationBlocks({ config, quarantined }: RunState): number {
+  let aside = 0
+  for (const block of quarantined) if (block.startsWith('v:')) aside++
+  return config.validationBlocks - aside
+}
+
+/**
+ * Grants what is left to these members, round and round, and renews what is overdue; to others, too, where fewer than
+ * two of these answer. Each block goes to two members, and to a third where those differ.
+ */
+export function grantValidation(
+  transition: Transition,
+  first: readonly MemberId[],
+  others: readonly MemberId[] = [],
+): void {
+  const { state } = transition
+  const run = validationRun(transition)
+  dropOverdue(transition, run)
+  const validators = validatorsOf(transition, run, { first, others })
+  const { able } = validators
+  settleBlocks(transition, run, validators)
+  const measuring = measurersOf(run)
+  const open = openBlocks(state, run, measuring)
+  for (const member of open.length === 0 ? [] : able) {
+    if (run.leases.has(member)) continue
+    const times = (block: BlockId): number => measuring.get(block)?.length ?? 0
+    const blocks = open
+      .filter((block) => mayMeasure(state, run, block, { member, able, measuring }))
+      .sort((a, b) => times(a) - times(b)) // those that fewer measure first
+      .slice(0, BLOCKS_PER_LEASE)
+    if (blocks.length === 0) continue
+    const leases = new Map<BlockId, Lease>()
+    const granted = lease(transition, member, blocks, leases)
+    run.leases.set(member, leases)
+    for (const block of blocks) measuring.set(block, [...(measuring.get(block) ?? []), member])
+    transition.send(member, { type: 'validate', version: run.version, leases: granted })
+  }
+  const done = resultsOf(state, run.version.id).size
+  transition.reason(`validating version ${run.version.v}: ${done} of ${validationBlocks(state)} blocks`)
+}
+
+function validationRun({ state }: Transition): ValidationRun {
+  const version = state.chain.head
+  if (state.validation?.version.id === version.id) return state.validation
+  state.validation = { version, leases: new Map(), voices: new Map(), late: new Set(), resting: new Map() }
+  return state.validation
+}
+
+function dropOverdue({ now }: Transition, { leases, late }: ValidationRun): void {
+  for (const [member, own] of leases) {
+    for (const [block, { deadline }] of own) if (deadline < now && own.delete(block)) late.add(member)
+    if (own.size === 0) leases.delete(member)
+  }
+}
+
+interface Validators {
+  /** may be asked now */
+  readonly able: readonly MemberId[]
+  /** gave blocks back, and are asked again in a moment */
+  readonly soon: readonly MemberId[]
+}
+
+/** When all were late, all are in turn again. */
+function validatorsOf(
+  { state, now }: Transition,
+  { late, resting }: ValidationRun,
+  { first, others }: { readonly first: readonly MemberId[]; readonly others: readonly MemberId[] },
+): Validators {
+  const hasSay = (id: MemberId): boolean => (state.members.get(id)?.noSayUntil ?? 0) <= now
+  const rests = (id: MemberId): boolean => (resting.get(id)?.until ?? 0) > now
+  const answers = (id: MemberId): boolean => !late.has(id) && !rests(id)
+  const enough = first.filter((id) => hasSay(id) && answers(id)).length >= ENOUGH_VOICES
+  const all = enough ? [...first] : [...new Set([...first, ...others])]
+  const heard = all.some(hasSay) ? all.filter(hasSay) : all
+  if (heard.every((id) => late.has(id))) late.clear()
+  const soon = heard.filter((id) => !late.has(id) && rests(id) && (resting.get(id)?.times ?? 0) <= RESTS_AWAITED)
+  return { able: heard.filter(answers), soon }
+}
+
+type Measurers = ReadonlyMap<BlockId, readonly MemberId[]>
+
+/** Who measured a block that does not count yet, or holds its lease. */
+function measurersOf({ voices, leases }: ValidationRun): Map<BlockId, readonly MemberId[]> {
+  const measurers = new Map<BlockId, readonly MemberId[]>()
+  const add = (block: BlockId, member: MemberId): void =>
+    void measurers.set(block, [...(measurers.get(block) ?? []), member])
+  for (const [block, said] of voices) for (const { member } of said) add(block, member)
+  for (const [member, own] of leases) for (const block of own.keys()) add(block, member)
+  return measurers
+}
+
+/** Blocks without a result that further members are to measure. */
+function openBlocks(state: RunState, run: ValidationRun, measuring: Measurers): BlockId[] {
+  const results = resultsOf(state, run.version.id)
+  return Array.from({ length: state.config.validationBlocks }, (_, i) => validationBlock(i)).filter(
+    (block) => !results.has(block) && !state.quarantined.has(block) && isWanted(run, block, measuring),
+  )
+}
+
+function isWanted({ voices }: ValidationRun, block: BlockId, measuring: Measurers): boolean {
+  const wanted = (voices.get(block)?.length ?? 0) < ENOUGH_VOICES ? ENOUGH_VOICES : MOST_VOICES
+  return (measuring.get(block)?.length ?? 0) < wanted
+}
+
+interface Asking {
+  readonly member: MemberId
+  /** all that may be asked */
+  readonly able: readonly MemberId[]
+  readonly measuring: Measurers
+}
+
+/** Once each; a second voice comes from another network where a member of one is there. */
+function mayMeasure(
+  { members }: RunState,
+  run: ValidationRun,
+  block: BlockId,
+  { member, able, measuring }: Asking,
+): boolean {
+  const measurers = measuring.get(block) ?? []
+  if (!isWanted(run, block, measuring) || measurers.includes(member)) return false
+  const networkOf = (id: MemberId): string | undefined => members.get(id)?.network
+  const said = (run.voices.get(block) ?? []).map(({ network }) => network)
+  const taken = new Set([...measurers.map(networkOf), ...said])
+  return !taken.has(networkOf(member)) || able.every((id) => taken.has(networkOf(id)))
+}
+
+/** What two members agree on counts; what no further member can be asked about counts unconfirmed. */
+function settleBlocks(transition: Transition, run: ValidationRun, { able, soon }: Validators): void {
+  const { state } = transition
+  const networksHere = able.map((id) => state.members.get(id)?.network)
+  const before = resultsOf(state, run.version.id).size
+  for (const [block, voices] of run.voices) {
+    const isMeasured = (id: MemberId): boolean => voices.some(({ member }) => member === id)
+    const others =
+      [...able, ...soon].some((id) => !isMeasured(id)) || [...run.leases.values()].some((own) => own.has(block))
+    const networks = new Set([...networksHere, ...voices.map(({ network }) => network)]).size > 1
+    const verdict = verdictOf(voices, { others, networks })
+    if (verdict === undefined) continue
+    run.voices.delete(block)
+    for (const own of run.leases.values()) own.delete(block)
+    transition.journal({
+      type: 'validated',
+      version: run.version,
+      block,
+      ...verdict.measured,
+      confirmed: verdict.confirmed,
+    })
+    for (const member of verdict.few) outvoted(transition, run, member, block)
+  }
+  const { size } = resultsOf(state, run.version.id)
+  if (size > before && size >= validationBlocks(state)) noteSummary(transition, run.version)
+}
+
+function noteSummary(transition: Transition, { v, id }: VersionRef): void {
+  const { accuracy, confirmed } = summary(transition.state, id)
+  const doubt = confirmed ? '' : ', unconfirmed: no second member measured the same'
+  transition.note('validation', `version ${v}: accuracy ${(100 * accuracy).toFixed(2)} %${doubt}`)
+  transition.enqueue({ type: 'advance' })
+}
+
+/** Times excludeMs that a member which is outvoted again and again measures nothing. */
+const LONGEST_SILENCE = 16
+
+/** Two members contradict it: it is named and measures nothing for a while, longer each time. It stays in the ring. */
+function outvoted(transition: Transition, run: ValidationRun, id: MemberId, block: BlockId): void {
+  const { state, now } = transition
+  const member = state.members.get(id)
+  if (member === undefined || member.noSayUntil > now) return
+  const ms = state.config.timing.excludeMs * Math.min(LONGEST_SILENCE, 2 ** member.outvoted)
+  member.outvoted++
+  member.noSayUntil = now + ms
+  run.leases.delete(id)
+  transition.refuse(id, 'digest-mismatch', `two other members measured validation block ${block} otherwise`)
+  transition.note(
+    'refusal',
+    `${member.name} measured validation block ${block} otherwise than two others: it validates nothing for ${ms / 1000} s`,
+  )
+}
+
+/**
+ * Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing.
+ */
+const LEASES_RESERVED = 1000
+
+/**
+ * A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is
+ * sent.
+ */
+export function lease(
+  transition: Transition,
+  holder: MemberId,
+  blocks: readonly BlockId[],
+  leases: Map<BlockId, Lease>,
+): LeaseToken[] {
+  const { state, now } = transition
+  const leaseEpoch = ++state.leaseEpoch
+  if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
+  const deadline = now + leaseMs(state, holder)
+  for (const block of blocks)
+    leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  return blocks.map((block) => ({ block, leaseEpoch }))
+}
+
+/** Times as long a lease for a hidden tab: browsers slow those down without a word. */
+const HIDDEN_LEASE = 2
+
+/** 3 × the volunteer's moving average, doubled for each consecutive lease that it missed, clamped. */
+export function leaseMs(state: RunState, holder: MemberId): number {
+  const { leaseMinMs, leaseMaxMs } = state.config.timing
+  const member = state.members.get(holder)
+  const measured = member?.pushMs ?? 0
+  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.missedLeases ?? 0)
+  return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
+}
+
+export function onValidated(transition: Transition, member: MemberId, message: MessageFrom<'validated'>): void {
+  const { state } = transition
+  const { version, lease: token, samples, targets, correct, lossSum } = message
+  const run = state.validation?.version.id === version.id ? state.validation : undefined
+  const own = run?.leases.get(member)
+  if (run === undefined || own?.get(token.block)?.leaseEpoch !== token.leaseEpoch)
+    return transition.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
+  if (correct > targets) return transition.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
+  own.delete(token.block)
+  if (own.size === 0) run.leases.delete(member)
+  run.late.delete(member)
+  if (state.phase.type === 'ring') state.phase.progressAt = transition.now
+  const { network } = state.members.get(member) ?? {}
+  const voice = { member, network, measured: { samples, targets, correct, lossSum } }
+  run.voices.set(token.block, [...(run.voices.get(token.block) ?? []), voice])
+  transition.enqueue({ type: 'advance' })
+}
+
+/** ms before a member that gave blocks back is asked again: at first, and at most; twice as long each time */
+const REST_MS = 1000
+const LONGEST_REST_MS = 60_000
+
+/** What it needs for them could not be had there: others are asked, and it rests. */
+export function rest({ now }: Transition, { resting }: ValidationRun, member: MemberId): void {
+  const times = (resting.get(member)?.times ?? 0) + 1
+  resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
+}
+
+/** Accuracy and mean loss of a version over the targets of the blocks that were validated. */
+export function summary(
+  state: RunState,
+  id: string,
+): { readonly samples: number; readonly accuracy: number; readonly loss: number; readonly confirmed: boolean } {
+  let samples = 0
+  let targets = 0
+  let correct = 0
+  let lossSum = 0
+  let confirmed = true
+  for (const result of resultsOf(state, id).values()) {
+    samples += result.samples
+    targets += result.targets
+    correct += result.correct
+    lossSum += result.lossSum
+    confirmed &&= result.confirmed
+  }
+  return { samples, accuracy: correct / Math.max(1, targets), loss: lossSum / Math.max(1, targets), confirmed }
+}

@@ -1,0 +1,144 @@
+// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a direct
+// exchange with relays in their place (R18).
+import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
+import { exchangeOf, linkBetween } from '../policy/exchange-now.ts'
+import { exclude } from '../ring/membership.ts'
+import type { Generation, Member, RankPair, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { badMember, cure, type Hindsight, type LinkVerdict, noteFailure } from './link-health.ts'
+import { linkAll, orderRing } from './ring-order.ts'
+
+/** Only what this member can know: of links to its own neighbours, and of who sent to it. */
+export function accuse(
+  transition: Transition,
+  ring: Generation,
+  by: MemberId,
+  { blamed, why, links }: Pick<MessageFrom<'abort'>, 'blamed' | 'why' | 'links'>,
+): void {
+  const { state, now } = transition
+  const { generation, members } = ring
+  const isRefusal = why === 'refused' && blamed !== null && members.includes(blamed)
+  if (!isRefusal && !isLinkTrouble(why)) return
+  for (const peer of new Set(isRefusal ? [blamed] : links)) {
+    const mayKnow = areLinked(ring, by, peer) || (isRefusal && peer !== by)
+    if (!mayKnow || !state.members.has(peer)) continue
+    const failure = {
+      pair: [by, peer] as const,
+      why: isRefusal ? ('refused' as const) : (why as LinkTrouble),
+      relayed: isRelayed(ring, by, peer),
+      generation,
+      at: now,
+    }
+    state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsightOf(transition))
+  }
+}
+
+interface Arrangement extends Pick<Generation, 'relayed' | 'exchange'> {
+  readonly members: readonly Member[]
+}
+
+/** The next generation of these candidates, the longest here first; a member that spoils it is left out for a while. */
+export function arrangeRing(transition: Transition, candidates: readonly Member[]): Arrangement {
+  const willing = withoutBadMembers(
+    transition,
+    candidates.map(({ id }) => id),
+  )
+  const judge = (a: MemberId, b: MemberId): LinkVerdict => linkBetween(transition, a, b)
+  const exchange = exchangeOf(transition, willing)
+  const order = exchange.type === 'direct' ? linkAll(willing, judge) : ringOrder(willing, judge)
+  for (const id of order.evicted) exclude(transition, id, 'a link that the coordinator relays does not work either')
+  const members = order.members.flatMap((id) => candidates.find((member) => member.id === id) ?? [])
+  tell(transition, { members, relayed: order.relayed, exchange })
+  return { members, relayed: order.relayed, exchange }
+}
+
+function ringOrder(
+  willing: readonly MemberId[],
+  judge: (a: MemberId, b: MemberId) => LinkVerdict,
+): ReturnType<typeof linkAll> {
+  const { members, relayed, evicted } = orderRing(willing, judge)
+  const pairs = relayed.map((rank) => [rank, (rank + 1) % members.length].sort((a, b) => a - b) as [number, number])
+  return {
+    members,
+    relayed: pairs.filter(([a, b], i) => pairs.findIndex(([c, d]) => a === c && b === d) === i),
+    evicted,
+  }
+}
+
+/**
+ * R17: one bad pair is a bad link; several pairs of one member are a bad member. At least one member always remains.
+ */
+function withoutBadMembers(transition: Transition, ids: readonly MemberId[]): readonly MemberId[] {
+  const { health, config } = transition.state
+  let left = ids
+  while (left.length > 1 && !config.off.has('R17')) {
+    const bad = badMember(health.linkFailures, left, {
+      ...hindsightOf(transition),
+      networkOf: (id) => transition.state.members.get(id)?.network,
+    })
+    if (bad === undefined) break
+    exclude(transition, bad.id, bad.why)
+    left = left.filter((id) => id !== bad.id)
+  }
+  return left
+}
+
+function tell(transition: Transition, { members, relayed, exchange }: Arrangement): void {
+  const { health } = transition.state
+  if (members.length > 1 && health.exchange !== exchange.type)
+    transition.note(
+      'mode',
+      `gradients travel ${exchange.type === 'direct' ? 'from each member to each (direct exchange)' : 'around the ring'}: ${exchange.reason}`,
+    )
+  if (members.length > 1) health.exchange = exchange.type
+  for (const pair of relayed)
+    transition.note(
+      'generation',
+      `${pair
+        .map((rank) => members[rank]?.name ?? '')
+        .sort()
+        .join(' and ')} cannot link to each other: the coordinator relays their frames`,
+    )
+}
+
+/** Whether the two are given their direct link again: a link that keeps breaking has to wait longer each time. */
+export function believesIn(transition: Transition, a: MemberId, b: MemberId): boolean {
+  const cured = cure(transition.state.health.linkFailures, a, b, transition.now)
+  if (cured !== undefined) transition.state.health.linkFailures = cured
+  return cured !== undefined
+}
+
+export function isRelayed(
+  { members, relayed }: Pick<Generation, 'members' | 'relayed'>,
+  a: MemberId,
+  b: MemberId,
+): boolean {
+  return a !== b && relayed.some((pair: RankPair) => pair.every((rank) => members[rank] === a || members[rank] === b))
+}
+
+/** Whether frames of a step go from one of these two to the other. */
+export function areLinked(
+  {
+    members,
+    exchange,
+  }: { readonly members: readonly MemberId[]; readonly exchange: Pick<Generation['exchange'], 'type'> },
+  a: MemberId,
+  b: MemberId,
+): boolean {
+  const [i, j] = [members.indexOf(a), members.indexOf(b)]
+  if (i < 0 || j < 0 || i === j) return false
+  return exchange.type === 'direct' || (i + 1) % members.length === j || (j + 1) % members.length === i
+}
+
+/**
+ * May the coordinator carry frames between these two now? While a ballot is open, those of the generation before may go
+ * on.
+ */
+export function mayRelay({ phase }: RunState, a: MemberId, b: MemberId): boolean {
+  if (phase.type === 'form' || phase.type === 'ring') return isRelayed(phase, a, b)
+  return phase.type === 'freeze' && phase.before !== undefined && isRelayed(phase.before, a, b)
+}
+
+function hindsightOf({ state, now }: Transition): Hindsight {
+  return { now, halfLifeMs: state.config.timing.linkMemoryMs }
+}

@@ -1,0 +1,267 @@
+// Blocks that cannot be computed are set aside, visibly, and the run goes on without them: when three different members
+// failed on one, or when the coordinator finds the shard damaged on its own disk. Where fewer than three members work,
+// all of them must have failed several times; the block comes back as soon as a further member works.
+import {
+  type BlockId,
+  blockIndex,
+  epochOf,
+  type MemberId,
+  type MessageFrom,
+  trainingBlock,
+  validationBlock,
+} from '@starling-grid/protocol'
+import type { DamagedShard, RunInput, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { currentEpoch, isMostlySetAside } from './scheduler.ts'
+
+/** Different members that a block must fail with. */
+const ACCUSERS = 3
+/** Times that a block must fail with each member that works, where those are fewer than ACCUSERS. */
+const TRIES = 3
+/** ms between two tries of one member that count: a fault that passes has passed by then */
+export const TRY_GAP_MS = 5000
+/** ms that a block waits for the next try of a member that failed on it and asks for no work now */
+const NEXT_TRY_MS = 60_000
+/** ms between looks at shards that were found damaged: an owner may have put the file back */
+const LOOK_AGAIN_MS = 30_000
+
+/** What a block did with one member. */
+export interface Tries {
+  readonly times: number
+  /** ms: of the last one that counted */
+  readonly at: number
+}
+
+const NO_TRIES: Tries = { times: 0, at: Number.NEGATIVE_INFINITY }
+
+/** The member could not compute the block, or gave values that are none. */
+export function failed(transition: Transition, block: BlockId, member: MemberId): void {
+  const by = noteAccuser(transition, block, member)
+  const { times, at } = by.get(member) ?? NO_TRIES
+  if (transition.now - at >= TRY_GAP_MS) by.set(member, { times: times + 1, at: transition.now })
+  setAsideByFew(transition, block)
+}
+
+/** The member did not answer in time, which says less of the block than values that are none: it is no try. */
+export function ranOut(transition: Transition, block: BlockId, member: MemberId): void {
+  noteAccuser(transition, block, member)
+}
+
+function noteAccuser(transition: Transition, block: BlockId, member: MemberId): Map<MemberId, Tries> {
+  const { state } = transition
+  const by = state.failures.get(block) ?? new Map<MemberId, Tries>()
+  state.failures.set(block, by.set(member, by.get(member) ?? NO_TRIES))
+  if (by.size >= ACCUSERS && !state.quarantined.has(block)) {
+    setAside(transition, [block])
+    transition.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
+  }
+  return by
+}
+
+/** One or two volunteers must be able to end a run, although three accusers never come together. */
+function setAsideByFew(transition: Transition, block: BlockId): void {
+  const { state } = transition
+  const by = state.failures.get(block)
+  if (by === undefined || state.quarantined.has(block)) return
+  const here = [...new Set([...working(state), ...between(transition, by)])]
+  if (here.length === 0 || here.length >= ACCUSERS) return
+  if (here.some((id) => (by.get(id)?.times ?? 0) < TRIES || !canCompute(state, id))) return
+  setAside(transition, [block])
+  state.asideByFew.set(block, by)
+  transition.note(
+    'refusal',
+    `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; it is tried again when a further member works`,
+  )
+}
+
+/**
+ * The member's failure says something of a block: others went well with it, or most of this epoch is on the chain. In a
+ * ring members report what they cannot read, and the coordinator looks.
+ */
+export function canCompute(state: RunState, id: MemberId): boolean {
+  if (state.phase.type === 'ring') return true
+  return (state.members.get(id)?.pushMs ?? 0) > 0 || 2 * state.chain.doneIn(currentEpoch(state)) >= state.config.blocks
+}
+
+/** Members that failed on it a moment ago: they may be between two leases. */
+function between({ state, now }: Transition, by: ReadonlyMap<MemberId, Tries>): MemberId[] {
+  if (state.phase.type !== 'async') return []
+  return [...by].filter(([id, { at }]) => state.members.has(id) && now - at < NEXT_TRY_MS).map(([id]) => id)
+}
+
+/** Members that could try a block: those of the ring, or those that ask for leases. */
+function working({ phase, members, workers, leases }: RunState): readonly MemberId[] {
+  if (phase.type === 'ring') return phase.members
+  if (phase.type !== 'async') return []
+  const holders = new Set([...leases.values()].map(({ holder }) => holder))
+  return [...members.values()]
+    .filter(({ id, awaitingLease }) => awaitingLease || workers.has(id) || holders.has(id))
+    .map(({ id }) => id)
+}
+
+/** What few set aside, a further member tries: their word alone keeps no data from it. */
+function tryAgain(transition: Transition): void {
+  const { state } = transition
+  if (state.asideByFew.size === 0) return
+  const here = working(state)
+  const epoch = currentEpoch(state)
+  for (const [block, by] of state.asideByFew) {
+    if (!block.startsWith('v:') && epochOf(block) < epoch) state.asideByFew.delete(block)
+    else if (here.some((id) => !by.has(id))) comeBack(transition, block, by)
+  }
+}
+
+function comeBack(transition: Transition, block: BlockId, by: Map<MemberId, Tries>): void {
+  const { state } = transition
+  state.asideByFew.delete(block)
+  if (!state.quarantined.has(block)) return
+  transition.journal({ type: 'restored', blocks: [block] })
+  state.failures.set(block, by)
+  transition.note('run', `block ${block} is tried again: a further member works`)
+}
+
+/** A member cannot get these blocks: the coordinator looks at its own copy. */
+export function onUnreadable(
+  transition: Transition,
+  member: MemberId,
+  { blocks, message }: MessageFrom<'unreadable'>,
+): void {
+  const { state } = transition
+  if (!state.members.has(member)) return
+  const open = blocks.filter(
+    (block) => exists(state, block) && !state.quarantined.has(block) && !state.chain.isDone(block),
+  )
+  if (open.length === 0) return
+  transition.note(
+    'member',
+    `${state.members.get(member)?.name ?? member} cannot read ${open.length} blocks: ${message}`,
+  )
+  // A plan has blocks of one epoch (R13): what is remembered of failures stays bounded by it.
+  const epoch = currentEpoch(state)
+  for (const block of open) if (block.startsWith('v:') || epochOf(block) === epoch) failed(transition, block, member)
+  transition.effect({ type: 'check-blocks', blocks: open })
+  planAnew(transition)
+  transition.enqueue({ type: 'advance' })
+}
+
+function exists({ config }: RunState, block: BlockId): boolean {
+  const index = blockIndex(block)
+  return block.startsWith('v:')
+    ? index < config.validationBlocks
+    : index < config.blocks && epochOf(block) < config.epochs
+}
+
+/** What the coordinator found on its own disk settles it at once, for all blocks of the shard. */
+export function onShardChecked(
+  transition: Transition,
+  { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>,
+): void {
+  const { state } = transition
+  const known = state.damaged.get(file)
+  if (problem === undefined)
+    return known === undefined ? foundWhole(transition, { split, indexes }) : repaired(transition, file)
+  state.damaged.set(file, { split, indexes, checkedAt: transition.now })
+  setAside(transition, blocksOf(state, { split, indexes }))
+  if (known === undefined) transition.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
+  planAnew(transition)
+  transition.enqueue({ type: 'advance' })
+}
+
+function repaired(transition: Transition, file: string): void {
+  const { state } = transition
+  const damaged = state.damaged.get(file)
+  if (damaged === undefined) return
+  state.damaged.delete(file)
+  const blocks = blocksOf(state, damaged, true)
+  if (blocks.length > 0) transition.journal({ type: 'restored', blocks })
+  transition.note('run', `the shard ${file} is whole again: ${blocks.length} blocks come back`)
+  transition.enqueue({ type: 'advance' })
+}
+
+/** Why they were set aside is forgotten: they are tried again, and three members that fail set them aside anew. */
+function foundWhole(transition: Transition, shard: Pick<DamagedShard, 'split' | 'indexes'>): void {
+  const { asideBefore } = transition.state
+  const blocks = blocksOf(transition.state, shard, true).filter((block) => asideBefore.has(block))
+  if (blocks.length === 0) return
+  for (const block of blocks) asideBefore.delete(block)
+  transition.journal({ type: 'restored', blocks })
+  transition.note(
+    'run',
+    `${blocks.length} blocks that were set aside before the restart are in a whole shard: they come back`,
+  )
+  transition.enqueue({ type: 'advance' })
+}
+
+/** Those of the current epoch; `isAside`: of them those that are set aside. */
+function blocksOf(
+  state: RunState,
+  { split, indexes }: { readonly split: 'training' | 'validation'; readonly indexes: readonly number[] },
+  isAside = false,
+): BlockId[] {
+  const epoch = currentEpoch(state)
+  const blocks = indexes.map((index) => (split === 'training' ? trainingBlock(epoch, index) : validationBlock(index)))
+  return blocks.filter(
+    (block) =>
+      state.quarantined.has(block) === isAside &&
+      (split === 'validation' || (epoch < state.config.epochs && !state.chain.isDone(block))),
+  )
+}
+
+function setAside(transition: Transition, blocks: readonly BlockId[]): void {
+  const { state } = transition
+  if (blocks.length === 0) return
+  transition.journal(...blocks.map((block) => ({ type: 'quarantine' as const, block })))
+  for (const block of blocks) {
+    state.leases.delete(block)
+    for (const own of state.validation?.leases.values() ?? []) own.delete(block)
+    state.validation?.voices.delete(block)
+    state.failures.delete(block)
+  }
+}
+
+/** A running generation must not go on with a plan that names them. */
+function planAnew(transition: Transition): void {
+  const { phase, quarantined } = transition.state
+  if (phase.type !== 'ring') return
+  const isPlanned = [...phase.planned.values()].some((blocks) => blocks.some((block) => quarantined.has(block)))
+  if (isPlanned) transition.enqueue({ type: 'ballot', reason: 'planned blocks are set aside', trouble: false })
+}
+
+/** Shards that were found damaged are so in every epoch; now and then they are looked at again. */
+export function quarantineTick(transition: Transition): void {
+  const { state, now } = transition
+  tryAgain(transition)
+  lookAtAsideBefore(transition)
+  for (const damaged of state.damaged.values()) {
+    setAside(transition, blocksOf(state, damaged))
+    if (now - damaged.checkedAt < LOOK_AGAIN_MS) continue
+    damaged.checkedAt = now
+    transition.effect({
+      type: 'check-blocks',
+      blocks: damaged.indexes
+        .slice(0, 1)
+        .map((index) => (damaged.split === 'training' ? trainingBlock(0, index) : validationBlock(index))),
+    })
+  }
+}
+
+/** Blocks of this epoch, and of validation: nothing brings others back. */
+function lookAtAsideBefore(transition: Transition): void {
+  const { asideBefore, quarantined } = transition.state
+  if (asideBefore.size === 0 || transition.now - transition.state.lookedAt < LOOK_AGAIN_MS) return
+  transition.state.lookedAt = transition.now
+  const epoch = currentEpoch(transition.state)
+  const blocks = [...asideBefore].filter((block) => block.startsWith('v:') || epochOf(block) === epoch)
+  const open = blocks.filter((block) => quarantined.has(block))
+  if (open.length > 0) transition.effect({ type: 'check-blocks', blocks: open })
+}
+
+/** Why the run rests: most of its epoch is set aside, and an end without it would be a lie. */
+export function pausedBecause(state: RunState): string | undefined {
+  const epoch = currentEpoch(state)
+  if (epoch >= state.config.epochs || !isMostlySetAside(state, epoch)) return undefined
+  const files = [...state.damaged.keys()]
+  const cause =
+    files.length > 0 ? `damaged: ${files.join(', ')}; put the file back` : 'members fail on them; see the events'
+  return `paused: most blocks of epoch ${epoch + 1} are set aside (${cause})`
+}

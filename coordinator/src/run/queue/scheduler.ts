@@ -1,0 +1,152 @@
+// Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions
+// of the chain, the seed and what is already given out.
+import { type BlockId, epochOf, epochOrder, PLAN_WINDOW, type PlanStep, trainingBlock } from '@starling-grid/protocol'
+import type { RunState } from '../state.ts'
+
+/** The epoch that training is in: the one of the last record, or the next of which something is left. */
+export function currentEpoch(state: RunState): number {
+  const last = state.chain.records.at(-1)?.blocks[0]
+  let epoch = last === undefined ? 0 : epochOf(last)
+  while (epoch < state.config.epochs && remaining(state, epoch) === 0 && !isMostlySetAside(state, epoch)) epoch++
+  return epoch
+}
+
+/**
+ * Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names.
+ */
+export function remaining(state: RunState, epoch: number): number {
+  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch) - setAsideIn(state, epoch))
+}
+
+function setAsideIn(state: RunState, epoch: number): number {
+  let count = 0
+  for (const block of state.quarantined) if (epochOf(block) === epoch && !state.chain.isDone(block)) count++
+  return count
+}
+
+/** More than half of an epoch is set aside: it is no epoch, and the run rests instead of ending without it. */
+export function isMostlySetAside(state: RunState, epoch: number): boolean {
+  return 2 * setAsideIn(state, epoch) > state.config.blocks
+}
+
+/** No step may follow: the last epoch is on the chain, or maxSteps is reached. */
+export function trainingIsOver(state: RunState): boolean {
+  const { epochs, maxSteps } = state.config
+  return state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch(state) >= epochs
+}
+
+/**
+ * At most `most` blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while
+ * this one is open).
+ */
+export function available(state: RunState, taken: (block: BlockId) => boolean, most: number): BlockId[] {
+  const epoch = currentEpoch(state)
+  const free = freeIn(state, { epoch, taken, most })
+  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs
+    ? freeIn(state, { epoch: epoch + 1, taken, most })
+    : free
+}
+
+function freeIn(
+  state: RunState,
+  {
+    epoch,
+    taken,
+    most,
+  }: { readonly epoch: number; readonly taken: (block: BlockId) => boolean; readonly most: number },
+): BlockId[] {
+  const front = frontOf(state, epoch)
+  const over = (block: BlockId): boolean => state.chain.isDone(block) || state.quarantined.has(block)
+  const { order } = front
+  while (front.index < order.length && over(trainingBlock(epoch, order[front.index] ?? 0))) front.index++
+  const free: BlockId[] = []
+  for (let i = front.index; i < order.length && free.length < most; i++) {
+    const block = trainingBlock(epoch, order[i] ?? 0)
+    if (!over(block) && !taken(block)) free.push(block)
+  }
+  return free
+}
+
+/**
+ * ms that a plan lasts: as long as a coordinator may be away without stopping the ring (R14). Longer plans would keep
+ * old assignments.
+ */
+const PLAN_MS = 60_000
+/**
+ * Steps planned before the duration of one is measured, and at least: one is under way, one is next, and news of both
+ * are on their way.
+ */
+const FIRST_STEPS = 16
+const LEAST_STEPS = 4
+
+/** Steps planned at least where off-ring members wait for blocks: enough to put what they bring into one. */
+const LEAST_STEPS_BESIDE_OFF_RING = 8
+/**
+ * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all
+ * of it at once.
+ */
+const PART_BESIDE_OFF_RING = 0.5
+
+/** Steps to plan ahead of C. `now`: ms since the epoch. */
+export function planWindow(state: RunState, now: number): number {
+  const { pace } = state.health
+  const window =
+    pace === undefined
+      ? FIRST_STEPS
+      : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
+  const offRingMembers =
+    state.mode === 'ring' &&
+    [...state.members.values()].some(({ excludedUntil, leaving }) => excludedUntil > now && !leaving)
+  if (!offRingMembers) return window
+  const left = remaining(state, currentEpoch(state)) / state.config.batchBlocks
+  return Math.min(window, Math.max(LEAST_STEPS_BESIDE_OFF_RING, Math.floor(PART_BESIDE_OFF_RING * left)))
+}
+
+/** plan(g, s) for the steps after `plannedTo`, up to planWindow ahead of C (R12): only of the current epoch (R13). */
+export function planSteps(
+  state: RunState,
+  planned: ReadonlyMap<number, readonly BlockId[]>,
+  { plannedTo, now }: { readonly plannedTo: number; readonly now: number },
+): PlanStep[] {
+  const { maxSteps, off } = state.config
+  const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
+  if (trainingIsOver(state) || state.parking !== undefined) return []
+  const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
+  if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
+  const last = Math.min(state.chain.head.v + planWindow(state, now), maxSteps ?? Number.POSITIVE_INFINITY)
+  // A1: nor what off-ring members have
+  const { leases, open, given: lent } = state
+  const taken = (block: BlockId): boolean =>
+    given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)
+  const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)
+  const steps: PlanStep[] = []
+  for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks)
+    steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
+  return steps
+}
+
+/** The order of an epoch, and how much of it is over: a plan must not cost as much as the epoch is long. */
+interface Front {
+  readonly epoch: number
+  readonly truncations: number
+  readonly order: Uint32Array
+  index: number
+}
+
+const fronts = new WeakMap<RunState, Front>()
+
+/** Remembered, not state: blocks before it stay done or set aside until a rewind. */
+function frontOf(state: RunState, epoch: number): Front {
+  const known = fronts.get(state)
+  const truncations = state.chain.truncations + state.restorations // both bring blocks back
+  if (known?.epoch === epoch && known.truncations === truncations) return known
+  const { seed, blocks } = state.config
+  const front = {
+    epoch,
+    truncations,
+    order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks),
+    index: 0,
+  }
+  fronts.set(state, front)
+  return front
+}

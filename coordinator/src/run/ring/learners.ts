@@ -1,0 +1,323 @@
+// Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short: some members
+// keep a copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no
+// sources (R4, R7).
+import { type MemberId, type MessageFrom, PLAN_WINDOW, type Sha256, type VersionRef } from '@starling-grid/protocol'
+import {
+  askProof,
+  failed,
+  isProven,
+  mayProve,
+  nextSalt,
+  proofsTick,
+  proveByCheckpoint,
+  voiceHeard,
+  wouldBeNeighbours,
+} from '../ballot/proofs.ts'
+import { newestCheckpoint } from '../journal-replay.ts'
+import type { ChainIndex } from '../queue/chain-index.ts'
+import type { Member, RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+/** What a newcomer is on its way to. */
+export interface Learner {
+  readonly since: number
+  /** nothing more to wait for: it cannot fetch while the ring runs, and its state comes at FORM */
+  ready: boolean
+  /** the committed version that it said to hold */
+  held: number | undefined
+  /** the version from which it could not go on, since no member keeps the steps: a copy has to be newer */
+  lost: number
+  /** when it was told to fetch a version, and how long that took, ms */
+  fetchAt: number
+  fetchMs: number | undefined
+  /** when it was last told records, and how long it took for each of them, ms */
+  toldAt: number
+  /** when it last said what it holds, or was told everything again, ms */
+  newsAt: number
+  stepMs: number | undefined
+  /** records that it was told, up to this version, in the generation `generation` */
+  told: number
+  generation: number
+  /** the generation in which its sources were told of it, and these sources: they answer no other member's offer */
+  met: { readonly generation: number; readonly sources: readonly MemberId[] } | undefined
+}
+
+/**
+ * Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients
+ * one each.
+ */
+export const REPLAYED = 8
+/** Members that keep a copy for newcomers: as many as one of these asks at once. */
+const COPIES = 3
+/** ms that a copy may be old: then it is further behind than a new one takes to make */
+const COPY_MS = 30_000
+/** Steps that it may be behind: members keep the sums of 64 at most, and more steps follow while it is fetched. */
+const COPY_STEPS = PLAN_WINDOW / 2
+/**
+ * ms for copies to be made before they are asked for at a later version, once the one that was named is committed: the
+ * members had passed it
+ */
+const COPY_PATIENCE_MS = 2000
+/** Steps ahead of C at which a copy is made: no member holds that version yet. Doubles when they had. */
+const FIRST_AHEAD = 2
+/** ms without news of what it was told, after which it is told again: it may have got it before it knew its place */
+const TELL_AGAIN_MS = 10_000
+/** ms without a commit after which the version that members hold now is copied */
+const SLOW_STEP_MS = 2000
+/**
+ * ms that the members of a ballot wait at most for what an admitted newcomer lacks: about what the ballot costs anyway.
+ * A newcomer that needs more stays beside the ring until it is nearer.
+ */
+const CATCH_UP_MS = 2000
+
+/**
+ * It joined a running ring: it learns first. Every member makes version 0 from the seed. `holds`: what it kept of an
+ * earlier visit; when that is on the chain it hears so, since it may follow only from what it knows to be committed
+ * (R7).
+ */
+export function beginLearning(transition: Transition, member: Member, holds: VersionRef | undefined): void {
+  const { chain } = transition.state
+  const near = ifNear(chain, holds)
+  member.learner = {
+    since: transition.now,
+    ready: false,
+    held: near?.v,
+    lost: -1,
+    fetchAt: transition.now,
+    fetchMs: undefined,
+    toldAt: transition.now,
+    newsAt: transition.now,
+    stepMs: undefined,
+    told: 0,
+    generation: 0,
+    met: undefined,
+  }
+  if (holds === undefined || holds.v === 0) return
+  if (chain.has(holds)) transition.send(member.id, { type: 'ack', ...transition.ballot, committed: holds })
+  const why = chain.has(holds) ? `is ${chain.head.v - holds.v} behind` : 'is not on the chain'
+  transition.note(
+    'member',
+    near
+      ? `${member.name} goes on from version ${holds.v}, which it kept`
+      : `${member.name} kept version ${holds.v}, which ${why}: it fetches another`,
+  )
+}
+
+/** On the chain, and so little behind that the steps since cost less than a copy. */
+function ifNear(chain: ChainIndex, held: VersionRef | undefined): VersionRef | undefined {
+  return held !== undefined && held.v > 0 && chain.has(held) && chain.head.v - held.v <= REPLAYED ? held : undefined
+}
+
+/** It is not near enough yet: what it lacks would hold the others up for longer than CATCH_UP_MS. */
+export function isLearning({ learner }: Member, { chain }: RunState): boolean {
+  if (learner === undefined || learner.ready) return false
+  return learner.held === undefined || catchUpMs(learner, chain.head.v - learner.held) > CATCH_UP_MS
+}
+
+/** ms that the members of a ballot would wait for it: for the steps since, or for a whole state. */
+function catchUpMs(learner: Learner, behind: number): number {
+  const { fetchMs = Number.POSITIVE_INFINITY, stepMs = Number.POSITIVE_INFINITY } = learner
+  if (behind === 0) return 0
+  return behind > REPLAYED ? fetchMs : Math.min(fetchMs, behind * stepMs)
+}
+
+export function learnersTick(transition: Transition, phase: Ring): void {
+  const { state, now } = transition
+  const outside = [...state.members.values()].filter(
+    (member) => member.excludedUntil <= now && !phase.members.includes(member.id),
+  )
+  for (const member of outside)
+    if (member.learner === undefined && !isProven(state, member)) beginLearning(transition, member, undefined)
+  for (const member of outside) if (member.invitedGeneration === state.generation) recall(transition, member)
+  const learners = outside.filter((member) => member.learner !== undefined)
+  for (const member of learners) if (member.learner !== undefined) followOn(transition, phase, member, member.learner)
+  proofsTick(transition)
+  const waiting = learners.filter(
+    ({ learner }) => learner?.held === undefined && learner?.generation !== state.generation,
+  )
+  const following = learners.filter(
+    (member) => member.learner?.held !== undefined && !member.byCheckpoint && mayProve(state, member, now),
+  )
+  if (following.length > 0) askForCopy(transition, phase, following)
+  for (const member of waiting) if (member.learner !== undefined) offer(transition, phase, member, member.learner)
+}
+
+/**
+ * It was an off-ring member while it was left out: an off-ring member learns nothing, so it answers this ballot again
+ * (R3).
+ */
+function recall(transition: Transition, member: Member): void {
+  member.invitedGeneration = 0
+  if (member.learner !== undefined) member.learner.generation = 0
+  transition.send(member.id, { type: 'freeze', ...transition.ballot, committed: transition.state.chain.head.v })
+}
+
+/** A version to fetch, and to prove unless that is done. */
+function offer(transition: Transition, phase: Ring, member: Member, learner: Learner): void {
+  const { state, now } = transition
+  if (!isProven(state, member) && member.proveAfter > now) return
+  const peers = wouldBeNeighbours(state, phase, member)
+  const isAlone = member.relaysOnly === true || sourcesOf(state, phase).length === 0
+  if (member.byCheckpoint || isAlone || state.chain.head.v === 0) {
+    learner.generation = state.generation
+    learner.fetchAt = now
+    introduce(transition, member.id, learner, peers)
+    return proveByCheckpoint(transition, member, peers)
+  }
+  const copy = newestCopy(state, phase, now)
+  if (copy === undefined || copy.version.v <= learner.lost) return askForCopy(transition, phase, [])
+  learner.generation = state.generation
+  learner.fetchAt = now
+  const coordinatorHolds = newestCheckpoint(state).version.id === copy.version.id
+  introduce(transition, member.id, learner, [...new Set([...copy.sources, ...peers])])
+  transition.send(member.id, {
+    type: 'prefetch',
+    ...transition.ballot,
+    version: copy.version,
+    sources: copy.sources,
+    coordinatorHolds,
+  })
+  if (!isProven(state, member))
+    askProof(transition, member, { v: copy.version.v, salt: copy.salt, peers, checkpoint: undefined })
+}
+
+/** Tells it what was committed since, a few times a second at most. One without direct links has no source. */
+function followOn(transition: Transition, phase: Ring, { id, relaysOnly }: Member, learner: Learner): void {
+  const { chain, generation } = transition.state
+  if (learner.held === undefined) return
+  const isStale = learner.told > learner.held && transition.now - learner.newsAt > TELL_AGAIN_MS
+  if (learner.generation !== generation || isStale) beginTelling(transition, id, learner)
+  if (learner.told < chain.base.v) return learnAnew(learner)
+  learner.generation = generation
+  const sources = sourcesOf(transition.state, phase)
+  if (relaysOnly === true || sources.length === 0) {
+    learner.ready = true
+    return
+  }
+  const records = chain.since(learner.told, PLAN_WINDOW)
+  if (records.length === 0) return
+  learner.told += records.length
+  learner.toldAt = transition.now
+  introduce(transition, id, learner, sources)
+  transition.send(id, { type: 'follow', ...transition.ballot, records, sources })
+}
+
+/** From what it holds, and that this is committed: it follows from nothing else (R7). */
+function beginTelling(transition: Transition, id: MemberId, learner: Learner): void {
+  const { held = 0 } = learner
+  learner.told = held
+  learner.newsAt = transition.now
+  const committed = transition.state.chain.at(held)
+  if (committed !== undefined) transition.send(id, { type: 'ack', ...transition.ballot, committed })
+}
+
+/** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
+function introduce(transition: Transition, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
+  const { generation } = transition.state
+  const known = learner.met?.generation === generation ? learner.met.sources : []
+  const fresh = sources.filter((source) => !known.includes(source))
+  if (fresh.length === 0) return
+  learner.met = { generation, sources: [...known, ...fresh] }
+  transition.broadcast(fresh, { type: 'meet', ...transition.ballot, members: [id] })
+}
+
+/** The steps since what it holds are kept no more: it is offered a newer copy. */
+function learnAnew(learner: Learner): void {
+  learner.lost = learner.held ?? learner.lost
+  Object.assign(learner, { held: undefined, ready: false, generation: 0, told: 0 })
+}
+
+/** Members that a newcomer can link to, the longest here first; they do not change from step to step. */
+function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
+  return phase.members.filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true).slice(0, COPIES)
+}
+
+interface Copy {
+  readonly version: VersionRef
+  readonly salt: Sha256
+  readonly sources: MemberId[]
+}
+
+/** The newest committed version of which members of this ring keep copies. */
+function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): Copy | undefined {
+  const here = [...copies].filter(
+    ([id, { version, at }]) =>
+      phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS,
+  )
+  const newest = here.reduce<(typeof here)[number] | undefined>(
+    (best, one) => (best === undefined || one[1].version.v > best[1].version.v ? one : best),
+    undefined,
+  )
+  if (newest === undefined) return undefined
+  const { version, salt } = newest[1]
+  return { version, salt, sources: here.filter(([, copy]) => copy.salt === salt).map(([id]) => id) }
+}
+
+/** `provers`: they follow, and prove this version when they reach it. */
+function askForCopy(transition: Transition, phase: Ring, provers: readonly Member[]): void {
+  const { state, now } = transition
+  const { head } = state.chain
+  const asked = phase.copyAsked
+  const isSlow = now - phase.progressAt > SLOW_STEP_MS
+  if (asked !== undefined && now - asked.at < COPY_PATIENCE_MS) return
+  if (asked !== undefined && head.v < asked.v && !isSlow) return
+  const further =
+    asked === undefined || asked.made || head.v < asked.v ? FIRST_AHEAD : Math.max(FIRST_AHEAD, 2 * asked.ahead)
+  const ahead = isSlow && asked?.v !== head.v ? 0 : Math.min(further, PLAN_WINDOW)
+  const v = Math.min(phase.plannedTo, head.v + ahead)
+  const salt = nextSalt(state)
+  phase.copyAsked = { ahead, v, at: now, salt, made: false }
+  transition.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...transition.ballot, v, salt })
+  for (const member of provers) {
+    const peers = wouldBeNeighbours(state, phase, member)
+    if (member.learner !== undefined) introduce(transition, member.id, member.learner, peers)
+    askProof(transition, member, { v, salt, peers, checkpoint: undefined })
+  }
+}
+
+export function onCopied(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
+  const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'ring' || !phase.members.includes(member) || phase.copyAsked?.v !== version.v) return
+  const { salt } = phase.copyAsked
+  phase.copyAsked.made = true
+  state.copies.set(member, { version, at: now, salt, digest })
+  voiceHeard(transition, member, { salt, digest })
+}
+
+/** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
+export function onPrefetched(transition: Transition, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
+  const { state, now } = transition
+  const here = state.members.get(member)
+  const { learner } = here ?? {}
+  if (here === undefined || learner === undefined) return
+  if (version === null && learner.held !== undefined) return learnAnew(learner)
+  const isOnChain = version !== null && state.chain.has(version)
+  if (!isOnChain && !isProven(state, here)) return failed(transition, here, 'could not fetch a version')
+  if (!isOnChain) {
+    learner.ready = true
+    learner.held = undefined
+    return
+  }
+  if (learner.held === undefined) learner.fetchMs = now - learner.fetchAt
+  else if (version.v > learner.held) learner.stepMs = (now - learner.toldAt) / (version.v - learner.held)
+  learner.newsAt = now
+  learner.held = version.v
+  learner.told = Math.max(learner.told, version.v)
+}
+
+/**
+ * What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7).
+ */
+export function claimed(transition: Transition, member: Member, held: VersionRef | undefined): void {
+  const { learner } = member
+  if (learner === undefined) return
+  const { chain, phase } = transition.state
+  const near = ifNear(chain, held)
+  learner.held = near?.v
+  learner.newsAt = transition.now
+  if (near !== undefined && phase.type === 'ring')
+    transition.send(member.id, { type: 'ack', ...transition.ballot, committed: near })
+}

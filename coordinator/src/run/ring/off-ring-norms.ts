@@ -1,0 +1,74 @@
+// How far one push of an off-ring member may move the ring (A1): not further than usual, and what is usual no single
+// off-ring member decides. Each push is weighed on its own, before it joins a sum. Pure numbers; independent of
+// gradients.
+import type { MemberId } from '@starling-grid/protocol'
+import type { PushWeights } from '../../parameter-server/add-push.ts'
+import { clipFactor } from '../../parameter-server/norm-clip.ts'
+
+/** Times the usual norm that a push may have: honest batches of one model stay within 2–3. */
+export const OFF_RING_BOUND = 4
+/** Norms remembered of each off-ring member: some minutes of pushes, so that the bound follows the training. */
+const REMEMBERED = 33
+/**
+ * Off-ring members whose norms must be known, where there are that many: with one alone, a liar would be compared with
+ * itself.
+ */
+const WITNESSES = 2
+
+/** ‖mean gradient‖ of a push, and ‖mean statistics‖ (running means and variances, which no optimizer touches). */
+export interface PushNorms {
+  readonly gradient: number
+  readonly statistics: number
+}
+
+/** member → norms of its pushes, the newest last; what was clipped counts as its bound */
+export type OffRingNorms = Map<MemberId, PushNorms[]>
+
+/**
+ * What a push is multiplied by, each 0…1; undefined: nothing can be said of it yet, it only tells how large gradients
+ * are.
+ */
+export function weighPush(
+  known: OffRingNorms,
+  author: MemberId,
+  norms: PushNorms,
+  offRingMembers: number,
+): PushWeights | undefined {
+  const others = [...known].filter(([id, all]) => id !== author && usual(all, 'gradient') > 0).length
+  const witnesses = others + 1
+  const own = known.get(author) ?? []
+  const withThis = new Map(known).set(author, [...own, norms])
+  const bounds = { gradient: boundOf(withThis, 'gradient'), statistics: boundOf(withThis, 'statistics') }
+  const kept = {
+    gradient: Math.min(norms.gradient, bounds.gradient),
+    statistics: Math.min(norms.statistics, bounds.statistics),
+  }
+  known.set(author, [...own, kept].slice(-REMEMBERED))
+  if (witnesses < Math.min(WITNESSES, offRingMembers)) return undefined
+  return {
+    gradient: clipFactor(norms.gradient, bounds.gradient),
+    statistics: clipFactor(norms.statistics, bounds.statistics),
+  }
+}
+
+/**
+ * The lower median over off-ring members of what is usual for each: many pushes of one are still one opinion. Zeros say
+ * nothing.
+ */
+function boundOf(known: OffRingNorms, part: keyof PushNorms): number {
+  const opinions = [...known.values()]
+    .map((norms) => usual(norms, part))
+    .filter((norm) => norm > 0)
+    .sort((a, b) => a - b)
+  const median = opinions[(opinions.length - 1) >> 1]
+  return median === undefined ? Number.POSITIVE_INFINITY : OFF_RING_BOUND * median
+}
+
+/** Its lower median, zeros left out; 0: none yet. */
+function usual(norms: readonly PushNorms[], part: keyof PushNorms): number {
+  const sorted = norms
+    .map((one) => one[part])
+    .filter((norm) => norm > 0)
+    .sort((a, b) => a - b)
+  return sorted[(sorted.length - 1) >> 1] ?? 0
+}

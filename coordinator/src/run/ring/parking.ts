@@ -1,0 +1,79 @@
+// Another job gets the volunteers: before they go, the run ends its step and gets a checkpoint of its head, so that
+// nothing that they trained is repeated later. For a bounded time; then they go anyway, and the run says what that
+// costs.
+import { closeSum } from '../async/accumulator.ts'
+import { askServer } from '../async/async.ts'
+import { askCheckpoint, dropUnbegun } from '../history/checkpoints.ts'
+import { newestCheckpoint } from '../journal-replay.ts'
+import type { RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { drain } from './ring.ts'
+
+type Working = Extract<RunPhase, { type: 'ring' | 'async' }>
+
+/** ms for leased blocks to come back before the open sum is closed without them */
+const LEASES_MS = 5000
+
+export function park(transition: Transition, reason: string): void {
+  const { state, now } = transition
+  if (state.parking !== undefined) return
+  state.parking = { since: now, reason }
+  transition.note('run', `${reason}: this run ends its step, writes a checkpoint and pauses`)
+  transition.enqueue({ type: 'advance' })
+  parkingTick(transition)
+}
+
+/**
+ * Outside of a ring and the parameter server nothing is under way that a checkpoint could save. The server needs no
+ * member to write one.
+ */
+export function parkingTick(transition: Transition): void {
+  const { state, now } = transition
+  const { parking, phase, members, config } = state
+  if (parking === undefined) return
+  const isEmpty = members.size === 0 && phase.type !== 'async'
+  const isResting = isEmpty || phase.type === 'waiting' || phase.type === 'finished'
+  if (isResting || now - parking.since >= config.timing.parkMs) parked(transition)
+}
+
+/** What the run does instead of planning on. */
+export function advanceParking(transition: Transition, phase: Working): void {
+  const { state } = transition
+  transition.reason(`${state.parking?.reason ?? ''}; writing version ${state.chain.head.v}`)
+  if (phase.type === 'ring' && !isRingResting(state, phase))
+    return drain(transition, phase, 'another job gets the volunteers')
+  if (phase.type === 'async' && areLeasesOut(transition)) return
+  if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(transition)
+  if (unsaved(state) === 0) return parked(transition)
+  if (phase.type === 'async') return askServer(transition, phase)
+  if ((state.checkpointAsked?.v ?? 0) > state.chain.head.v) dropUnbegun(state) // its version comes after the pause
+  askCheckpoint(transition, phase, state.chain.head.v)
+}
+
+/** No member begins another step. */
+export function isRingResting({ chain }: RunState, { plannedTo, until }: Extract<RunPhase, { type: 'ring' }>): boolean {
+  return plannedTo === chain.head.v || (until !== undefined && chain.head.v >= until.step)
+}
+
+function areLeasesOut({ state, now }: Transition): boolean {
+  return state.leases.size > 0 && now - (state.parking?.since ?? now) < LEASES_MS
+}
+
+/** committed steps since the newest checkpoint */
+function unsaved(state: RunState): number {
+  return state.chain.head.v - newestCheckpoint(state).version.v
+}
+
+function parked(transition: Transition): void {
+  const { state } = transition
+  const steps = unsaved(state)
+  transition.note(
+    'run',
+    steps === 0
+      ? `paused at version ${state.chain.head.v}`
+      : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated if no volunteer brings them back`,
+  )
+  transition.reason('paused for another job')
+  state.parking = undefined
+  transition.effect({ type: 'parked' })
+}

@@ -1,0 +1,228 @@
+// A straggler costs a bounded delay: blocks of the running step that its member has not begun go to members that are
+// ahead. ask all members (hold) → decide → donors answer what they gave up (released) → all get the new division
+// (moved). A block changes members only after the answer of the one that had it, so it never has two contributors
+// (R12). Nothing here has a deadline that gives a block away: who does not answer is dead for the ring, and a ballot
+// follows (R2).
+import {
+  type BlockId,
+  type MemberId,
+  type MessageFrom,
+  type AssignmentMove,
+  assignmentsAfter,
+  splitBlocks,
+} from '@starling-grid/protocol'
+import type { RunPhase } from '../state.ts'
+import type { Transition } from '../transition.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+
+/** How far a member is with a step. */
+export interface AssignmentProgress {
+  /** it will not contribute before it hears more */
+  readonly open: boolean
+  /** blocks not begun */
+  readonly left: number
+  /** ms that one takes; 0: not known yet */
+  readonly blockMs: number
+}
+
+/** One round of moves within a step. */
+export interface RebalanceRound {
+  readonly step: number
+  readonly round: number
+  readonly since: number
+  readonly answers: Map<MemberId, AssignmentProgress>
+  /** undefined: still asking. By places in the ring */
+  transfers: readonly Transfer[] | undefined
+  readonly released: Map<number, readonly BlockId[]>
+}
+
+export interface Transfer {
+  readonly from: number
+  readonly to: number
+  readonly count: number
+}
+
+/** ms after which those who did not say how far they are take no part: two round trips around the world */
+const ANSWER_MS = 600
+/** Rounds of one step: a member that gets slower and slower must not keep the others asking. */
+const MAX_ROUNDS = 8
+
+/** A member expects to need much longer than planned. */
+export function onBehind(transition: Transition, member: MemberId, { step }: MessageFrom<'behind'>): void {
+  const { phase, chain } = transition.state
+  if (transition.state.mode === 'local') return // a round is long, and what inner steps learned from stays with them (A7)
+  if (phase.type !== 'ring' || phase.members.length < 2 || !phase.members.includes(member)) return
+  const busy = phase.moving !== undefined && phase.moving.step > chain.head.v
+  if (busy || step <= chain.head.v || !phase.planned.has(step)) return
+  const earlier = phase.moved.get(step) ?? { rounds: 0, moves: [] }
+  if (earlier.rounds >= MAX_ROUNDS) return
+  phase.moved.set(step, { ...earlier, rounds: earlier.rounds + 1 })
+  phase.moving = {
+    step,
+    round: ++phase.round,
+    since: transition.now,
+    answers: new Map(),
+    transfers: undefined,
+    released: new Map(),
+  }
+  transition.broadcast(phase.members, { type: 'hold', ...transition.ballot, step, round: phase.round })
+}
+
+export function onProgress(
+  transition: Transition,
+  member: MemberId,
+  { step, round, open, left, blockMs }: MessageFrom<'progress'>,
+): void {
+  const { phase } = transition.state
+  const moving = roundOf(transition, { step, round })
+  if (
+    phase.type !== 'ring' ||
+    moving === undefined ||
+    moving.transfers !== undefined ||
+    !phase.members.includes(member)
+  )
+    return
+  moving.answers.set(member, { open, left, blockMs })
+  if (moving.answers.size === phase.members.length) askForBlocks(transition, phase, moving)
+}
+
+/** Who did not answer in time neither gives nor gets, and is let go with the others. */
+export function movesTick(transition: Transition, phase: Ring): void {
+  const { moving } = phase
+  if (moving === undefined) return
+  if (moving.step <= transition.state.chain.head.v) phase.moving = undefined
+  else if (moving.transfers === undefined && transition.now - moving.since >= ANSWER_MS)
+    askForBlocks(transition, phase, moving)
+}
+
+function askForBlocks(transition: Transition, phase: Ring, moving: RebalanceRound): void {
+  const transfers = planTransfers(phase.members.map((id) => moving.answers.get(id)))
+  moving.transfers = transfers
+  if (transfers.length === 0) return tellMoves(transition, phase, moving)
+  for (const from of donors(transfers)) {
+    const count = transfers.reduce((sum, transfer) => sum + (transfer.from === from ? transfer.count : 0), 0)
+    const donor = phase.members[from]
+    if (donor !== undefined)
+      transition.send(donor, { type: 'release', ...transition.ballot, step: moving.step, round: moving.round, count })
+  }
+}
+
+function donors(transfers: readonly Transfer[]): number[] {
+  return [...new Set(transfers.map(({ from }) => from))]
+}
+
+export function onReleased(
+  transition: Transition,
+  member: MemberId,
+  { step, round, blocks }: MessageFrom<'released'>,
+): void {
+  const { phase } = transition.state
+  const moving = roundOf(transition, { step, round })
+  if (phase.type !== 'ring' || moving?.transfers === undefined) return
+  const from = phase.members.indexOf(member)
+  const asked = moving.transfers.reduce((sum, transfer) => sum + (transfer.from === from ? transfer.count : 0), 0)
+  if (asked === 0 || moving.released.has(from)) return
+  const own = assignmentOf(phase, step, from)
+  const honest =
+    blocks.length <= asked && new Set(blocks).size === blocks.length && blocks.every((block) => own.includes(block))
+  if (!honest)
+    transition.refuse(
+      member,
+      'message-unexpected',
+      `step ${step}: only blocks of your own assignment can be released, ${asked} at most`,
+    )
+  moving.released.set(from, honest ? blocks : [])
+  if (moving.released.size === donors(moving.transfers).length) tellMoves(transition, phase, moving)
+}
+
+/** Members that were asked for blocks and do not answer: all wait for them. */
+export function muteDonors({ members, moving }: Ring): MemberId[] {
+  if (moving?.transfers === undefined) return []
+  return donors(moving.transfers).flatMap((rank) => (moving.released.has(rank) ? [] : (members[rank] ?? [])))
+}
+
+function roundOf(
+  { state: { phase } }: Transition,
+  { step, round }: { readonly step: number; readonly round: number },
+): RebalanceRound | undefined {
+  return phase.type === 'ring' && phase.moving?.step === step && phase.moving.round === round ? phase.moving : undefined
+}
+
+function assignmentOf(phase: Ring, step: number, rank: number): readonly BlockId[] {
+  const assignments = splitBlocks(phase.planned.get(step) ?? [], phase.planWeights.get(step) ?? phase.weights)
+  return assignmentsAfter(assignments, phase.moved.get(step)?.moves ?? [])[rank] ?? []
+}
+
+/** The end of a round: members that held back continue, with more blocks or without. */
+function tellMoves(
+  transition: Transition,
+  phase: Ring,
+  { step, round, transfers = [], released }: RebalanceRound,
+): void {
+  const moves = movesOf(transfers, released)
+  const earlier = phase.moved.get(step) ?? { rounds: 1, moves: [] }
+  phase.moved.set(step, { ...earlier, moves: [...earlier.moves, ...moves] })
+  phase.moving = undefined
+  transition.broadcast(phase.members, { type: 'moved', ...transition.ballot, step, round, moves })
+  noteFirst(transition, phase, moves)
+}
+
+/**
+ * The blocks that were given up, to those who were to get them, in that order; less than was asked for goes to the
+ * first.
+ */
+function movesOf(transfers: readonly Transfer[], released: ReadonlyMap<number, readonly BlockId[]>): AssignmentMove[] {
+  const left = new Map([...released].map(([from, blocks]) => [from, [...blocks]]))
+  return transfers
+    .map(({ from, to, count }) => ({ from, to, blocks: left.get(from)?.splice(0, count) ?? [] }))
+    .filter(({ blocks }) => blocks.length > 0)
+}
+
+function noteFirst(transition: Transition, phase: Ring, moves: readonly AssignmentMove[]): void {
+  for (const from of new Set(moves.map((move) => move.from))) {
+    const donor = phase.members[from]
+    if (donor === undefined || phase.helped.has(donor)) continue
+    phase.helped.add(donor)
+    transition.note(
+      'generation',
+      `${transition.state.members.get(donor)?.name ?? donor} is slower than planned: others take blocks of its assignment`,
+    )
+  }
+}
+
+/**
+ * Which member gives how many blocks to which, so that all are done about the same time: one block after the other goes
+ * from the member that would be last to the one that would have done it first, as long as that is earlier. `progress`
+ * by rank; who did not answer, or contributed already, takes no part.
+ */
+export function planTransfers(progress: readonly (AssignmentProgress | undefined)[]): Transfer[] {
+  const known = progress.flatMap((one) => (one !== undefined && one.blockMs > 0 ? [one.blockMs] : []))
+  if (known.length === 0) return []
+  const usual = known.reduce((sum, ms) => sum + ms, 0) / known.length
+  // each member has a block under way; its remaining part is unknown, so it counts whole
+  const members = progress.flatMap((one, rank) =>
+    one?.open === true ? [{ rank, left: one.left, extra: 0, ms: one.blockMs > 0 ? one.blockMs : usual }] : [],
+  )
+  const end = ({ left, extra, ms }: (typeof members)[number]): number => (1 + left + extra) * ms
+  const transfers = new Map<string, Transfer>()
+  for (;;) {
+    const from = members
+      .filter(({ left }) => left > 0)
+      .reduce<(typeof members)[number] | undefined>(
+        (last, one) => (last === undefined || end(one) > end(last) ? one : last),
+        undefined,
+      )
+    const to = members
+      .filter((one) => one !== from)
+      .reduce<(typeof members)[number] | undefined>(
+        (first, one) => (first === undefined || end(one) + one.ms < end(first) + first.ms ? one : first),
+        undefined,
+      )
+    if (from === undefined || to === undefined || end(to) + to.ms >= end(from)) return [...transfers.values()]
+    from.left--
+    to.extra++
+    const name = `${from.rank} ${to.rank}`
+    transfers.set(name, { from: from.rank, to: to.rank, count: (transfers.get(name)?.count ?? 0) + 1 })
+  }
+}

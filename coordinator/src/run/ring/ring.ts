@@ -1,0 +1,303 @@
+// A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it
+// (R2).
+import { extend, isErrorCode, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
+import { kindOf, remember } from '../ballot/ballot.ts'
+import { beginDispute, disputeTick, heardInDispute, sameRecord } from '../ballot/dispute.ts'
+import { AHEAD, mayGoAbove } from '../ballot/restored.ts'
+import { validationDue } from '../history/validation.ts'
+import { accuse, areLinked, believesIn, isRelayed } from '../links/generation-links.ts'
+import { noteFailure } from '../links/link-health.ts'
+import { asInRing, GENERATION_MS, measuredNow } from '../policy/exchange-choice.ts'
+import { measure } from '../policy/exchange-cost.ts'
+import { exchangeLatency, exchangeOf } from '../policy/exchange-now.ts'
+import { nextMode } from '../policy/mode-policy.ts'
+import { remember as rememberExchange } from '../policy/ring-size.ts'
+import { planSteps, planWindow, trainingIsOver } from '../queue/scheduler.ts'
+import type { RunPhase, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+import { noteFailedAdmission } from './admissions.ts'
+import { learnersTick } from './learners.ts'
+import { countAbort, exclude, ringWouldChange, weightsOf, speedsOf } from './membership.ts'
+import { givenBlocks, guestsTick, settleGiven } from './off-ring.ts'
+import { movesTick } from './rebalance.ts'
+import { shownNow } from './speed-trust.ts'
+import { contributeMs, stallTick } from './stalls.ts'
+
+type Ring = Extract<RunPhase, { type: 'ring' }>
+type Form = Extract<RunPhase, { type: 'form' }>
+
+/** Steps beyond C after which members change: no member has begun the one after it when the message arrives. */
+const DRAIN_STEPS = 2
+/** ms for these steps; then the change costs the step that is under way */
+const DRAIN_MS = 3000
+/** Times the wait before members are asked who holds a step up, after which a ballot opens without a culprit. */
+const STALLS = 4
+/** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
+const ADMIT_PATIENCE = 5
+/**
+ * Change of a member's part after which assignments are told anew: measured speeds differ by some percent from step to
+ * step.
+ */
+const WORTH_NEW_WEIGHTS = 0.1
+/** Commits between two ACKs: far below W, far above one message a step. */
+const ACK_EVERY = 8
+
+/** Members whose records of a step must agree before it is committed, where the ring has as many. */
+const SAYING_THE_SAME = 2
+
+export function onHeld(transition: Transition, member: MemberId, { record }: MessageFrom<'held'>): void {
+  const { state } = transition
+  const { phase } = state
+  if (phase.type !== 'ring' || !phase.members.includes(member) || record.v <= state.chain.head.v) return
+  const problem = implausible(state, phase, record)
+  if (problem !== undefined) return transition.refuse(member, 'message-unexpected', problem)
+  if (phase.dispute?.v === record.v) return heardInDispute(transition, phase, member, record)
+  const entry = phase.held.get(record.v) ?? { record, by: new Set<MemberId>() }
+  if (!sameRecord(entry.record, record)) return beginDispute(transition, phase, member, { record, before: entry })
+  phase.held.set(record.v, entry)
+  entry.by.add(member)
+  commitHeld(transition, phase)
+}
+
+/** What no honest member of this generation can hold. */
+function implausible(state: RunState, phase: Ring, record: StepRecord): string | undefined {
+  const planned = phase.planned.get(record.v)
+  if (planned === undefined) return `version ${record.v} is not planned in generation ${state.generation}`
+  if (record.generation !== state.generation || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state))
+    return `the record of version ${record.v} names another generation or mode`
+  const blocks = record.blocks.join()
+  if (blocks !== planned.join() && blocks !== [...planned, ...givenBlocks(state)].join())
+    return `the record of version ${record.v} does not hold its planned blocks`
+  return undefined
+}
+
+/**
+ * R11: all hold s, or one holds s+1, which requires every member's contribution after s. Two members say the same of s:
+ * one that says s and s+1 before all others would decide alone what s is.
+ */
+function commitHeld(transition: Transition, phase: Ring): void {
+  const { state, now } = transition
+  const records: StepRecord[] = []
+  for (let head = state.chain.head; ;) {
+    const entry = phase.held.get(head.v + 1)
+    if (entry === undefined || phase.dispute?.v === head.v + 1) break
+    const isFollowed = entry.by.size >= SAYING_THE_SAME && phase.held.has(head.v + 2)
+    if (entry.by.size < phase.members.length && !isFollowed) break
+    records.push(entry.record)
+    noteHolders(transition, phase, entry)
+    phase.held.delete(entry.record.v)
+    phase.planned.delete(entry.record.v)
+    phase.moved.delete(entry.record.v)
+    phase.planWeights.delete(entry.record.v)
+    head = extend(head, entry.record)
+  }
+  if (records.length === 0) return
+  if (records.length === 1) measureStep(transition, phase, records[0]?.samples ?? 0)
+  transition.journal({ type: 'commit', records })
+  settleGiven(transition, false)
+  phase.progressAt = now
+  state.health.consecutiveAborts = 0
+  state.health.aborts = []
+  transition.enqueue({ type: 'advance' })
+}
+
+/** What a committed step shows of the members that held it; several at once took the same time together. */
+function noteHolders(
+  { state, now }: Transition,
+  phase: Ring,
+  { record, by }: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> },
+): void {
+  const weights = phase.planWeights.get(record.v) ?? phase.weights
+  const total = weights.reduce((sum, weight) => sum + weight, 0)
+  for (const [rank, id] of phase.members.entries()) {
+    const member = by.has(id) ? state.members.get(id) : undefined
+    if (member === undefined) continue
+    member.stepsHeld++
+    member.shownSpeed = shownNow(member, {
+      samples: (record.samples * (weights[rank] ?? 0)) / Math.max(total, 1e-3),
+      ms: now - phase.progressAt,
+    })
+  }
+}
+
+/**
+ * For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say
+ * nothing.
+ */
+function measureStep({ state, now }: Transition, phase: Ring, samples: number): void {
+  const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
+  if (speed <= 0 || phase.progressAt <= phase.since) return
+  const { health } = state
+  health.pace = measure(health.pace, now - phase.progressAt, (1000 * samples) / speed)
+  health.recordMs = health.pace.recordMs
+  health.measured = measuredNow(health, phase)
+  health.exchangeTimes = rememberExchange(
+    health.exchangeTimes,
+    phase.members.length,
+    asInRing(health.pace, phase, exchangeLatency(state, phase.members)),
+  )
+  health.stepSamples = samples
+}
+
+/** After a commit: the next plan when half of the window is used up, and an ACK now and then. */
+export function topUp(transition: Transition, phase: Ring): void {
+  const { state } = transition
+  const { head } = state.chain
+  const steps =
+    phase.plannedTo - head.v > planWindow(state, transition.now) / 2
+      ? []
+      : planSteps(state, phase.planned, { plannedTo: phase.plannedTo, now: transition.now })
+  if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v)
+    transition.broadcast(phase.members, { type: 'ack', ...transition.ballot, committed: head })
+  if (steps.length === 0) return
+  for (const { step, blocks } of steps) phase.planned.set(step, blocks)
+  remember(state, phase.planned)
+  phase.plannedTo += steps.length
+  phase.progressAt = transition.now
+  const weights = newWeights(state, phase)
+  if (weights !== undefined) for (const { step } of steps) phase.planWeights.set(step, weights)
+  transition.broadcast(phase.members, { type: 'plan', ...transition.ballot, steps, ...(weights ? { weights } : {}) })
+}
+
+/** Shares follow the speeds of now, when the part of a member changed by enough to move a block. */
+function newWeights(state: RunState, { members, weights: old }: Ring): number[] | undefined {
+  const here = members.map((id) => state.members.get(id))
+  if (here.some((member) => member === undefined)) return undefined
+  const weights = weightsOf(here.filter((member) => member !== undefined))
+  const part = (all: readonly number[], rank: number): number =>
+    (all[rank] ?? 0) / all.reduce((sum, weight) => sum + weight, 0)
+  return weights.some((_, i) => Math.abs(part(weights, i) / part(old, i) - 1) > WORTH_NEW_WEIGHTS) ? weights : undefined
+}
+
+/** R2: any member may end the generation; late aborts of older ones never get here. */
+export function onAbort(transition: Transition, member: MemberId, abort: MessageFrom<'abort'>): void {
+  const { state } = transition
+  const { blamed, code, message, step } = abort
+  if (state.phase.type !== 'ring' && state.phase.type !== 'form') return
+  if (!state.phase.members.includes(member)) return
+  state.health.disturbedAt = transition.now
+  accuse(transition, { ...state.phase, generation: state.generation }, member, abort)
+  countAbort(transition, member, blamed)
+  const name = (id: MemberId): string => state.members.get(id)?.name ?? id.slice(0, 8)
+  const about = blamed === null || blamed === member ? '' : ` about ${name(blamed)}`
+  if (isErrorCode(code) && (code === 'gradient-not-finite' || code === 'gradient-outlier'))
+    transition.refuse(blamed ?? member, code, message)
+  transition.enqueue({
+    type: 'ballot',
+    reason: `${name(member)} gave up step ${step}${about}: ${message}`,
+    trouble: true,
+  })
+}
+
+/** A late ABORT ends nothing any more, but what it knows of links is as good as that of the first (R18). */
+export function abortedBefore(transition: Transition, member: MemberId, abort: MessageFrom<'abort'>): void {
+  const { phase } = transition.state
+  if (phase.type === 'freeze' && phase.before?.generation === abort.generation && phase.before.members.includes(member))
+    accuse(transition, phase.before, member, abort)
+}
+
+/** Two members whose frames are relayed reach each other again: the next ring has their direct link. */
+export function onLinkRestored(transition: Transition, member: MemberId, { peer }: MessageFrom<'link-restored'>): void {
+  const { phase, members } = transition.state
+  if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !believesIn(transition, member, peer)) return
+  transition.note(
+    'generation',
+    `${members.get(member)?.name ?? member} and ${members.get(peer)?.name ?? peer} reach each other again`,
+  )
+  drain(transition, phase, 'a relayed link is direct again')
+}
+
+/** R17: a member that did not confirm in time is out of this ballot; a newcomer for which all others wait, sooner. */
+export function formTimedOut(transition: Transition, phase: Form): void {
+  const { state, now } = transition
+  const { formMs, newcomerMs } = state.config.timing
+  const late = phase.members.filter((id) => !phase.confirmed.has(id))
+  const isNewcomer = (id: MemberId): boolean => (state.members.get(id)?.stepsHeld ?? 0) === 0
+  const onlyNewcomers = late.length > 0 && late.every(isNewcomer) && !phase.members.every(isNewcomer)
+  if (now - phase.since < (onlyNewcomers ? Math.min(formMs, newcomerMs) : formMs)) return
+  for (const id of late) {
+    exclude(transition, id, `it did not reach version ${phase.target.v} in time`)
+    if (!onlyNewcomers) continue
+    noteFailedAdmission(state, id, now)
+    noteUnopened(transition, phase, id)
+  }
+  transition.enqueue({
+    type: 'ballot',
+    reason: `${late.length} member(s) did not reach version ${phase.target.v} in time`,
+    trouble: true,
+  })
+}
+
+/** Perhaps its links do not open: next time they are relayed, or it has other neighbours (R18). */
+function noteUnopened({ state, now }: Transition, phase: Form, id: MemberId): void {
+  const hindsight = { now, halfLifeMs: state.config.timing.linkMemoryMs }
+  for (const peer of phase.members.filter((other) => areLinked(phase, id, other)))
+    state.health.linkFailures = noteFailure(
+      state.health.linkFailures,
+      { pair: [id, peer], why: 'unopened', relayed: isRelayed(phase, id, peer), generation: state.generation, at: now },
+      hindsight,
+    )
+}
+
+export function ringTick(transition: Transition, phase: Ring): void {
+  const { state, now } = transition
+  const { timing, roundSteps } = state.config
+  const stallMs = Math.max(
+    timing.stallMs * (state.mode === 'local' ? roundSteps : 1),
+    STALLS * contributeMs(state, phase),
+  )
+  const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
+  if (working && now - phase.progressAt > stallMs)
+    return transition.enqueue({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
+  stallTick(transition, phase)
+  if (state.phase !== phase || transition.followUps.length > 0) return
+  disputeTick(transition, phase)
+  movesTick(transition, phase)
+  learnersTick(transition, phase)
+  guestsTick(transition, phase)
+  const isParking = state.parking !== undefined && phase.until !== undefined && state.chain.head.v >= phase.until.step
+  if (phase.until !== undefined && now - phase.until.at > DRAIN_MS && !isParking) return change(transition, phase)
+  const next = nextMode(now, state.health, state.mode, state.config)
+  if (next.mode !== state.mode && next.mode !== 'async') drain(transition, phase, next.reason)
+  const exchange = exchangeOf(transition, phase.members)
+  if (exchange.type !== phase.exchange.type && now - phase.since > GENERATION_MS)
+    drain(transition, phase, exchange.reason)
+  // what the ways cost by now
+  phase.exchange = exchange.type === phase.exchange.type ? exchange : { ...phase.exchange, costs: exchange.costs }
+  const calm =
+    now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs ||
+    now - phase.since > ADMIT_PATIENCE * timing.admitMs
+  if (mayGoAbove(state, now)) drain(transition, phase, AHEAD)
+  const otherRing = ringWouldChange(state, phase.members, { now, calm })
+  if (otherRing !== undefined) drain(transition, phase, otherRing)
+  transition.enqueue({ type: 'advance' })
+}
+
+/** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
+export function drain(transition: Transition, phase: Ring, reason: string): void {
+  if (phase.until !== undefined) return
+  const step = Math.min(transition.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
+  phase.until = { step, at: transition.now, reason }
+  transition.broadcast(phase.members, { type: 'until', ...transition.ballot, step })
+  if (step === transition.state.chain.head.v) change(transition, phase)
+}
+
+/** The step is committed, or took too long: those who asked may go, those who wait may come. */
+export function change(transition: Transition, phase: Ring): void {
+  const { state } = transition
+  const leaving = phase.members.filter((id) => state.members.get(id)?.leaving)
+  for (const member of leaving) transition.effect({ type: 'dismiss', member })
+  if (leaving.length > 0) return // their departure opens the ballot, which also admits who waits
+  transition.enqueue({ type: 'ballot', reason: phase.until?.reason ?? 'members change', trouble: false })
+}
+
+/** Leaves between two steps when it is in the ring, and at once when no member depends on it. */
+export function onMemberLeaving(transition: Transition, id: MemberId): void {
+  const { state } = transition
+  const member = state.members.get(id)
+  if (member === undefined) return
+  member.leaving = true
+  if (state.phase.type === 'ring' && state.phase.members.includes(id) && state.phase.members.length > 1)
+    return drain(transition, state.phase, `${member.name} leaves`)
+  transition.effect({ type: 'dismiss', member: id })
+}

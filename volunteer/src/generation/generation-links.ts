@@ -1,0 +1,163 @@
+// The links that a generation needs: opened when it forms, said to be in trouble when they do not open or break (R17),
+// and tried directly again while the coordinator relays them (R18).
+import {
+  describeError,
+  GridError,
+  isGridError,
+  type LinkTrouble,
+  MAX_RING_MEMBERS,
+  type MemberId,
+  type ToCoordinator,
+  type Clock,
+} from '@starling-grid/protocol'
+import type { LinkSet, LinkRoute } from '../link/link-set.ts'
+import type { MemberEffect, MemberInput } from '../member/member-state.ts'
+
+/** ms before a relayed link is dialled directly: then a partition may be over */
+const FIRST_REDIAL_MS = 10_000
+/** ms before later tries at most; each doubles the wait */
+const LONGEST_REDIAL_MS = 300_000
+
+/** Newcomers that may open links at a time: as many as a ring takes in. */
+const MAX_NEWCOMERS = MAX_RING_MEMBERS
+
+export interface RingLinksParts {
+  readonly self: MemberId
+  readonly links: LinkSet
+  readonly clock: Clock
+  tell(input: MemberInput): void
+  send(message: ToCoordinator): void
+}
+
+type Order = Extract<MemberEffect, { type: 'open-links' }> & {
+  readonly fence: number
+  /** of the generation */
+  readonly members: readonly MemberId[]
+}
+
+export class GenerationLinks {
+  readonly #parts: RingLinksParts
+  #generation = new AbortController()
+  /** this generation's neighbours → when their link is open */
+  readonly #opening = new Map<MemberId, Promise<void>>()
+  /** of this generation; the last one's until the next forms */
+  #members: readonly MemberId[] = []
+  /** newcomers of this generation that are served, the latest ones */
+  #newcomers: readonly MemberId[] = []
+
+  constructor(parts: RingLinksParts) {
+    this.#parts = parts
+  }
+
+  /** Raised when the generation is over. */
+  get signal(): AbortSignal {
+    return this.#generation.signal
+  }
+
+  open(order: Order): void {
+    const { signal } = this
+    if (this.#members !== order.members) this.#begin(order.members)
+    for (const peer of order.neighbours)
+      this.#opening.set(peer, this.#parts.links.ensure(peer, this.#wayTo(peer, order), signal))
+    void this.#settle(order, signal)
+  }
+
+  /** A new generation: members of earlier ones get no new link. */
+  #begin(members: readonly MemberId[]): void {
+    this.#members = members
+    this.#newcomers = []
+    this.#expect()
+  }
+
+  /** Newcomers fetch from this member while the ring runs without them (R7). */
+  meet(newcomers: readonly MemberId[]): void {
+    const others = this.#newcomers.filter((id) => !newcomers.includes(id))
+    this.#newcomers = [...others, ...newcomers].slice(-MAX_NEWCOMERS)
+    this.#expect()
+  }
+
+  #expect(): void {
+    const all = [...this.#members, ...this.#newcomers]
+    this.#parts.links.expect(all.filter((id) => id !== this.#parts.self))
+  }
+
+  /** Links stay; what was under way for the generation ends. */
+  halt(): void {
+    this.#generation.abort(new GridError('generation-stale', 'a new ballot began'))
+    this.#generation = new AbortController()
+    this.#opening.clear()
+  }
+
+  /** To a neighbour on the way that the coordinator named, to others directly. @throws GridError 'link-timeout' */
+  reach(member: MemberId, signal: AbortSignal): Promise<void> {
+    const opening = this.#opening.get(member)
+    return opening === undefined ? this.#parts.links.ensure(member, 'dial', signal) : unlessAborted(opening, signal)
+  }
+
+  /** Of each pair the member with the lower id dials. */
+  #wayTo(peer: MemberId, { relayed }: Order): LinkRoute {
+    if (relayed.includes(peer)) return 'relay'
+    return this.#parts.self < peer ? 'dial' : 'await'
+  }
+
+  /** Waits for all: one ABORT then names every link that did not open. */
+  async #settle(order: Order, signal: AbortSignal): Promise<void> {
+    const { links, tell } = this.#parts
+    const { generation, neighbours, relayed } = order
+    const results = await Promise.allSettled(neighbours.map((peer) => this.#opening.get(peer)))
+    if (signal.aborted) return
+    const failed = neighbours.filter((_, i) => results[i]?.status === 'rejected')
+    const error = results.find((result) => result.status === 'rejected')?.reason as unknown
+    if (failed.length > 0) return this.trouble({ generation, peers: failed, why: 'unopened', error })
+    if (neighbours.some((peer) => !links.has(peer))) return this.open(order) // one closed while another opened
+    tell({ type: 'links-open', generation })
+    for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order, signal)
+  }
+
+  trouble({
+    generation,
+    peers,
+    why,
+    error,
+  }: {
+    readonly generation: number
+    readonly peers: readonly MemberId[]
+    readonly why: LinkTrouble
+    readonly error: unknown
+  }): void {
+    const [blamed = null, ...alsoBlamed] = peers
+    const code = isGridError(error) ? error.code : 'link-lost'
+    this.#parts.tell({
+      type: 'trouble',
+      generation,
+      blamed,
+      alsoBlamed,
+      why,
+      code,
+      message: describeError(error).slice(0, 300),
+    })
+  }
+
+  /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
+  async #redial(peer: MemberId, { fence, generation }: Order, signal: AbortSignal): Promise<void> {
+    for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {
+      await this.#parts.clock.sleep(wait, signal)
+      if (signal.aborted) return
+      const works = await this.#parts.links.redial(peer, signal).then(
+        () => true,
+        () => false,
+      )
+      if (works && !signal.aborted) this.#parts.send({ type: 'link-restored', fence, generation, peer })
+    }
+  }
+}
+
+/** The same outcome, or the signal's reason when that comes first. */
+function unlessAborted(opening: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    opening.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+    if (signal.aborted) abort()
+  })
+}

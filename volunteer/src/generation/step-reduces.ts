@@ -1,0 +1,144 @@
+// The reduces of one generation, around the ring or as a direct exchange: frames of the present and the next step find
+// theirs; all others are refused.
+import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
+import type { Feedback } from '../codec/encoding.ts'
+import type { FloatRange } from '../floats.ts'
+import { type Addressed, DirectReduce } from '../reduce/direct-reduce.ts'
+import { RingReduce } from '../reduce/ring-reduce.ts'
+import type { StepSum } from '../reduce/step-reduce.ts'
+
+export interface StepReducesOptions {
+  readonly generation: number
+  readonly rank: number
+  readonly size: number
+  /** floats of the gradient */
+  readonly length: number
+  /** absent: around the ring */
+  readonly exchange?: Exchange
+  /** by rank: the members' assignments of a step, in proportion; absent: alike */
+  readonly weights?: readonly number[]
+  /** of a step: norm of an assignment that does no harm, whatever others sent (reduce/slice-norms.ts) */
+  readonly harmless?: (step: number) => number
+  /** what members contribute one by one (gradient-buckets.ts); absent: the reduce's own */
+  readonly buckets?: readonly FloatRange[]
+  /** absent: f32 */
+  readonly encoding?: GradientEncoding
+  /** payload bytes of a frame; absent: the reduce's own */
+  readonly chunkBytes?: number
+}
+
+/** How far a member is with a step, as its frames tell. */
+export interface StepStanding {
+  /** frames that came */
+  readonly received: number
+  /** ranks from which more is to come */
+  readonly waitsFor: number[]
+}
+
+export interface BucketOptions {
+  readonly feedback?: Feedback | undefined
+  /** its runs that leave as they are, as bytes (leaving-runs.ts) */
+  readonly encoded?: readonly Uint8Array[] | undefined
+}
+
+export class StepReduces {
+  readonly options: StepReducesOptions
+  /** step → its reduce; at most two, since no member is more than one step ahead */
+  readonly #reduces = new Map<number, RingReduce | DirectReduce>()
+  #step: number
+
+  /** `step`: the first step of the generation */
+  constructor(options: StepReducesOptions, step: number) {
+    this.options = options
+    this.#step = step
+  }
+
+  /** `feedback`: of encodings that lose something; the same all through a step */
+  contributeBucket(
+    step: number,
+    bucket: number,
+    gradient: Float32Array,
+    { feedback, encoded }: BucketOptions = {},
+  ): Addressed[] {
+    return this.#addressed(this.#at(step).contributeBucket(bucket, gradient, feedback, encoded))
+  }
+
+  contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
+    return this.#addressed(this.#at(step).contribute(gradient, manifest, feedback))
+  }
+
+  /**
+   * `from`: the sender's rank, of which the caller made sure (frame-fate.ts); in a ring there is only one.
+   * @throws GridError 'generation-stale', 'message-unexpected', or what `accept` of the reduces throws
+   */
+  accept(frame: Frame, from = this.#predecessor): Addressed[] {
+    if (frame.generation !== this.options.generation)
+      throw new GridError(
+        'generation-stale',
+        `this is generation ${this.options.generation}, got a frame of ${frame.generation}`,
+      )
+    if (frame.step < this.#step) return [] // a repeated frame of a step that is whole
+    if (frame.step > this.#step + 1)
+      throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
+    return this.#addressed(this.#at(frame.step).accept(frame, from))
+  }
+
+  /** The reduce of the present step when it is whole. */
+  get finished(): StepSum | undefined {
+    const reduce = this.#reduces.get(this.#step)
+    return reduce?.done === true ? reduce : undefined
+  }
+
+  get progress(): { readonly received: number; readonly expected: number } | undefined {
+    return this.#reduces.get(this.#step)?.progress
+  }
+
+  /** Of the present step; of others it is not told. */
+  standing(step: number): StepStanding {
+    if (step !== this.#step) return { received: 0, waitsFor: [] }
+    const reduce = this.#at(step)
+    return { received: reduce.progress.received, waitsFor: reduce.waitsFor }
+  }
+
+  /** The present step is applied: on to the next. */
+  advance(): void {
+    this.#reduces.delete(this.#step)
+    this.#step++
+  }
+
+  get #predecessor(): number {
+    const { rank, size } = this.options
+    return (rank + size - 1) % size
+  }
+
+  /** Around the ring every frame goes to the successor. */
+  #addressed(frames: readonly (Frame | Addressed)[]): Addressed[] {
+    const { rank, size } = this.options
+    return frames.map((frame) => ('to' in frame ? frame : { to: (rank + 1) % size, frame }))
+  }
+
+  #at(step: number): RingReduce | DirectReduce {
+    const known = this.#reduces.get(step)
+    if (known !== undefined) return known
+    const { generation, rank, size, length, exchange, weights, harmless, buckets, encoding, chunkBytes } = this.options
+    const options = {
+      generation,
+      step,
+      world: { rank: rank, size },
+      length,
+      ...(buckets ? { buckets } : {}),
+      ...(encoding ? { encoding } : {}),
+      ...(chunkBytes ? { chunkBytes } : {}),
+    }
+    const reduce =
+      exchange === 'direct' && size > 1
+        ? new DirectReduce({
+            ...options,
+            ...(weights ? { weights: weights } : {}),
+            ...(harmless ? { harmless: () => harmless(step) } : {}),
+          })
+        : new RingReduce(options)
+    this.#reduces.set(step, reduce)
+    return reduce
+  }
+}

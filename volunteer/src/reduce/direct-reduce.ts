@@ -1,0 +1,290 @@
+// The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: each member sends each owner its
+// part of the gradient, the owner adds the parts and sends the sum to all (as the direct exchange of hivemind does).
+// The same bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member
+// sends, by name. What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of
+// them.
+import type { Frame, Manifest } from '@starling-grid/protocol'
+import type { Feedback } from '../codec/encoding.ts'
+import { combine } from '../codec/numbers.ts'
+import { allFinite } from '../floats.ts'
+import { RankFailure } from './rank-failure.ts'
+import type { Chunk } from './schedule.ts'
+import { farOutside, normOf } from './slice-norms.ts'
+import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
+import { StepSumBuilder } from './step-sum.ts'
+
+export interface DirectOptions extends StepReduceOptions {
+  /** by rank: how many samples each member has, in proportion; absent: alike */
+  readonly weights?: readonly number[]
+  /** norm of a slice that does no harm, whatever others sent (slice-norms.ts); absent: none */
+  readonly harmless?: () => number
+}
+
+/** A frame and the rank of the member that gets it. */
+export interface Addressed {
+  readonly to: number
+  readonly frame: Frame
+}
+
+/**
+ * @example for (const { to, frame } of reduce.contribute(gradient, manifest)) await links[to].send(packFrame(frame))
+ */
+export class DirectReduce {
+  readonly #options: DirectOptions
+  readonly #self: number
+  readonly #size: number
+  readonly #sum: StepSumBuilder
+  /**
+   * by rank: slices of this member's part, one after the other as its chunks are; made when the first of a member
+   * comes
+   */
+  readonly #slices: (Float32Array | undefined)[]
+  /** own chunk → where it lies in a slice, and after the last chunk the floats of the whole part */
+  readonly #startInSlice: Uint32Array
+  /** chunk × rank: it came from there */
+  readonly #seen: Uint8Array
+  /** bucket → missing slices of this member's part */
+  readonly #missing = new Map<number, number>()
+  /** by rank: frames that came from there and were not here */
+  readonly #received: number[]
+
+  constructor(options: DirectOptions) {
+    const {
+      world: { rank: index, size },
+    } = options
+    if (size < 2) throw new Error('internal: a single member has no partner for an exchange')
+    this.#options = options
+    this.#self = index
+    this.#size = size
+    this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options, chunks))
+    this.#received = new Array<number>(size).fill(0)
+    this.#slices = new Array<undefined>(size)
+    this.#seen = new Uint8Array(this.#sum.chunks.all.length * size)
+    this.#startInSlice = this.#layOutSlices()
+    for (const bucket of this.#sum.own.left) this.#missing.set(bucket, (size - 1) * this.#ownChunks(bucket).length)
+  }
+
+  /** All sums and all manifests are here. */
+  get done(): boolean {
+    return this.#sum.done
+  }
+
+  get progress(): ReduceProgress {
+    return this.#sum.progress
+  }
+
+  /** Places from which frames are to come: a manifest, slices of this member's part, the sums of theirs. */
+  get waitsFor(): number[] {
+    const { all } = this.#sum.chunks
+    const mine = all.filter((chunk) => this.#isMine(chunk)).length
+    const isWhole = (rank: number): boolean =>
+      this.#received[rank] === 1 + mine + all.filter(({ segment }) => segment === rank).length
+    return this.#received.flatMap((_, rank) => (rank === this.#self || isWhole(rank) ? [] : [rank]))
+  }
+
+  /** Σ over the members, equal bytes on all of them. Only when done. */
+  get sum(): Float32Array {
+    return this.#sum.sum
+  }
+
+  /** In the order of places. Only when done. */
+  get manifests(): readonly Manifest[] {
+    return this.#sum.manifests
+  }
+
+  /**
+   * One bucket of this member's contribution, once, as soon as it is final; all else is as with `contribute` and in
+   * ring-reduce.ts.
+   */
+  contributeBucket(
+    bucket: number,
+    gradient: Float32Array,
+    feedback?: Feedback,
+    encoded: readonly Uint8Array[] = [],
+  ): Addressed[] {
+    this.#sum.own.put(bucket, gradient, feedback)
+    const others = this.#sum.chunks.of(bucket).filter((chunk) => !this.#isMine(chunk))
+    const slices = others.map((chunk, i) => ({
+      to: chunk.segment,
+      frame: this.#chunkFrame('partial', chunk, this.#sum.leaving(chunk, encoded[i])),
+    }))
+    return [...slices, ...this.#completed(bucket)]
+  }
+
+  /**
+   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the
+   * frames' payloads until the reduce is over: they are views, not copies.
+   * @throws GridError 'gradient-not-finite' (this member's gradient), 'message-malformed' or 'message-too-large' (the
+   * manifest); RankFailure as `accept`. The reduce is over then
+   */
+  contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
+    const left = (): Addressed[] =>
+      this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
+    const [own, frames] = this.#sum.contribute(manifest, left)
+    return [...this.#toAll(own), ...frames]
+  }
+
+  /**
+   * Takes a frame of the member in place `from`, in any order, also before `contribute`; repeated frames change
+   * nothing.
+   * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite': `from`
+   * sent what does not fit, and nothing changed. RankFailure 'gradient-not-finite' or 'gradient-outlier': of all that
+   * came for a part, what the member in place `rank` sent makes no sum; the reduce is over then
+   */
+  accept(frame: Frame, from: number): Addressed[] {
+    this.#sum.requireStep(frame)
+    if (!(from >= 0 && from < this.#size) || from === this.#self || frame.hop !== 0)
+      throw malformed(frame, `no frame of member ${from} comes here at this hop`)
+    switch (frame.type) {
+      case 'partial':
+        return this.#acceptPartial(frame, from)
+      case 'reduced':
+        return this.#acceptReduced(frame, from)
+      case 'manifest':
+        return this.#acceptManifest(frame, from)
+      default:
+        throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
+    }
+  }
+
+  #acceptPartial(frame: Frame, from: number): Addressed[] {
+    const chunk = this.#sum.chunkOf(frame)
+    if (!this.#isMine(chunk)) throw malformed(frame, `this part belongs to member ${chunk.segment}`)
+    if (this.#hasCome(chunk, from)) return []
+    this.#sum.decode(frame, this.#sliceOf(chunk, from))
+    this.#came(chunk, from)
+    this.#missing.set(chunk.bucket, (this.#missing.get(chunk.bucket) ?? 0) - 1)
+    return this.#sum.own.has(chunk.bucket) ? this.#completed(chunk.bucket) : []
+  }
+
+  #acceptReduced(frame: Frame, from: number): Addressed[] {
+    const chunk = this.#sum.chunkOf(frame)
+    if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
+    if (this.#hasCome(chunk, from)) return []
+    // Our contribution has not left yet, so no honest member has this sum: it is made up.
+    if (!this.#sum.own.has(chunk.bucket))
+      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our contribution was in it`)
+    this.#sum.decode(frame, this.#sum.in(chunk))
+    this.#came(chunk, from)
+    return []
+  }
+
+  #acceptManifest(frame: Frame, from: number): Addressed[] {
+    if (frame.bucket !== from || frame.offset !== 0)
+      throw malformed(frame, `member ${from} sends its own manifest and no other`)
+    if (this.#sum.takeManifest(from, frame)) this.#countFrom(from)
+    return []
+  }
+
+  /**
+   * The sum of this member's part of a bucket, once every slice of it arrived: added in the order of places, whenever
+   * they came.
+   */
+  #completed(bucket: number): Addressed[] {
+    if (this.#missing.get(bucket) !== 0) return []
+    const chunks = this.#ownChunks(bucket)
+    this.#judge(chunks)
+    return chunks.flatMap((chunk) => {
+      this.#add(chunk)
+      return this.#toAll(this.#chunkFrame('reduced', chunk, this.#sum.travelling(chunk, true)))
+    })
+  }
+
+  #add(chunk: Chunk): void {
+    const sum = this.#sum.in(chunk)
+    sum.set(this.#contributionOf(0, chunk))
+    for (let rank = 1; rank < this.#size; rank++) combine('sum', sum, this.#contributionOf(rank, chunk))
+    if (!allFinite(sum)) throw this.#blameLargest(chunk)
+  }
+
+  /** Each slice is finite. One that is beyond all others by far is a lie or a fault. */
+  #judge(chunks: readonly Chunk[]): void {
+    if (chunks.length === 0) return
+    const norms = this.#normsOf(chunks)
+    const { weights = norms.map(() => 1), harmless = () => 0 } = this.#options
+    const outlier = farOutside({ norms, weights, self: this.#self, harmless })
+    if (outlier === undefined) return
+    throw new RankFailure(
+      outlier.rank,
+      'gradient-outlier',
+      `sent a slice of bucket ${chunks[0]?.bucket} that is ${outlier.times.toPrecision(2)} times as long as the others let expect`,
+    )
+  }
+
+  /** All slices are finite, their sum is not: the sender of the longest is the likeliest cause. */
+  #blameLargest(chunk: Chunk): RankFailure {
+    const norms = this.#normsOf([chunk]).map((norm, rank) => (rank === this.#self ? -1 : norm))
+    return new RankFailure(
+      norms.indexOf(Math.max(...norms)),
+      'gradient-not-finite',
+      `sent the longest slice of bucket ${chunk.bucket}, whose sum overflowed`,
+    )
+  }
+
+  #normsOf(chunks: readonly Chunk[]): number[] {
+    return Array.from({ length: this.#size }, (_, rank) =>
+      Math.hypot(
+        ...chunks.map((chunk) => {
+          const slice = this.#contributionOf(rank, chunk)
+          return normOf(slice, 0, slice.length)
+        }),
+      ),
+    )
+  }
+
+  #contributionOf(rank: number, chunk: Chunk): Float32Array {
+    return rank === this.#self ? this.#sum.ownIn(chunk) : this.#sliceOf(chunk, rank)
+  }
+
+  #sliceOf(chunk: Chunk, rank: number): Float32Array {
+    const slice = this.#slices[rank] ?? new Float32Array(this.#startInSlice.at(-1) ?? 0)
+    this.#slices[rank] = slice
+    const start = this.#startInSlice[chunk.index] ?? 0
+    return slice.subarray(start, start + chunk.floats)
+  }
+
+  #layOutSlices(): Uint32Array {
+    let end = 0
+    return Uint32Array.from([...this.#sum.chunks.all, undefined], (chunk) => {
+      const start = end
+      if (chunk !== undefined && this.#isMine(chunk)) end += chunk.floats
+      return start
+    })
+  }
+
+  #isMine({ segment }: Chunk): boolean {
+    return segment === this.#self
+  }
+
+  #ownChunks(bucket: number): Chunk[] {
+    return this.#sum.chunks.of(bucket).filter((chunk) => this.#isMine(chunk))
+  }
+
+  #hasCome({ index }: Chunk, from: number): boolean {
+    return this.#seen[index * this.#size + from] === 1
+  }
+
+  #came({ index }: Chunk, from: number): void {
+    this.#seen[index * this.#size + from] = 1
+    this.#sum.came()
+    this.#countFrom(from)
+  }
+
+  #countFrom(rank: number): void {
+    this.#received[rank] = (this.#received[rank] ?? 0) + 1
+  }
+
+  #toAll(frame: Frame): Addressed[] {
+    return Array.from({ length: this.#size - 1 }, (_, i) => ({ to: (this.#self + 1 + i) % this.#size, frame }))
+  }
+
+  #chunkFrame(type: 'partial' | 'reduced', { bucket, offset }: Chunk, payload: Uint8Array): Frame {
+    return this.#sum.frame(type, { bucket, hop: 0, offset, payload })
+  }
+}
+
+/** The manifests of the other members, their slices of this member's part, and the sums of all other parts. */
+function framesToCome({ world: { rank: index, size } }: DirectOptions, chunks: readonly Chunk[]): number {
+  const mine = chunks.filter(({ segment }) => segment === index).length
+  return (size - 1) * (mine + 1) + (chunks.length - mine)
+}
