@@ -1,7 +1,7 @@
 // What ships, not a model of it: production's coordinator shell and volunteers on virtual time, under faults.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { addCounts, noCounts } from '../src/simulation/counts.ts'
+import { addCounts, noCounts } from '../src/world/counts.ts'
 import { GRID_FAULTS } from '../src/world/faults.ts'
 import { type GridOutcome, simulateGrid } from '../src/world/world.ts'
 

@@ -1,6 +1,6 @@
 // The virtual clock and all that is under way: messages on their lanes, and local work (a computation, a reconnect).
 // Which of it happens next is drawn by lot. Independent of coordinators and members.
-import type { Dice } from './dice.ts'
+import type { Dice } from '../world/dice.ts'
 
 /**
  * ms of virtual time that a message may take; time does not pass it. Below T_state and every other time limit of a run.

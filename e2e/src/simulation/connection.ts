@@ -1,10 +1,10 @@
 // One WebSocket between a member and a coordinator. When it breaks, some of what is under way is lost, and either end
 // hears of it later: what a half that does not know yet sends into it vanishes.
 import type { MemberId, Push, ToCoordinator, ToVolunteer, VersionRef } from '@starling-grid/protocol'
+import type { Dice } from '../world/dice.ts'
+import type { Replica } from '../world/history.ts'
 import type { EventQueue } from './agenda.ts'
 import { describe } from './describe.ts'
-import type { Dice } from './dice.ts'
-import type { Replica } from './replica.ts'
 
 /** ms until an end notices that the other is gone */
 const NOTICE_MS = 3000

@@ -1,14 +1,14 @@
 // What all parts of a simulation share, and how members reach each other.
 import type { FrameType, MemberId, ToCoordinator, VersionId, VersionRef } from '@starling-grid/protocol'
 import type { MemberEffect } from '@starling-grid/volunteer'
+import type { Dice } from '../world/dice.ts'
+import type { History, Replica } from '../world/history.ts'
+import type { Violations } from '../world/violations.ts'
 import type { EventQueue } from './agenda.ts'
 import type { Connection, VolunteerEnd } from './connection.ts'
 import type { Counts } from './counts.ts'
-import type { Dice } from './dice.ts'
-import type { History, Replica } from './replica.ts'
 import type { Defect, Scenario } from './scenario.ts'
 import type { SimulatedShards } from './shards.ts'
-import type { Violations } from './violations.ts'
 
 /** What one member asks another for while a generation forms (R7). */
 export interface FetchWish {

@@ -20,13 +20,15 @@ import type {
   VersionRef,
 } from '@starling-grid/protocol'
 import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
+import type { Row } from '../world/chronicle.ts'
+import type { Chronicle } from '../world/chronicle.ts'
+import { digestOf, plus, type Replica, saltedDigestOf } from '../world/history.ts'
+import { checkReplay } from '../world/replay.ts'
 import type { Connection, CoordinatorEnd } from './connection.ts'
 import type { Context } from './context.ts'
-import { type Decided, Disk, type DiskUser, type Row } from './disk.ts'
-import { checkReplay } from './invariants.ts'
-import { type Oracle, type Journal, snapshotted } from './journal.ts'
+import { type Decided, Disk, type DiskUser } from './disk.ts'
+import { type Journal, snapshotted } from './journal.ts'
 import { ParameterServer } from './parameter-server.ts'
-import { digestOf, plus, type Replica, saltedDigestOf } from './replica.ts'
 
 /** ms that reading a file takes at most */
 const LOOK_MS = 500
@@ -35,7 +37,7 @@ const SIMULATED_NORMS = { gradient: 1, statistics: 0 }
 
 export interface Records {
   readonly journal: Journal
-  readonly chronicle: Oracle
+  readonly chronicle: Chronicle
   readonly blobs: Map<Sha256, Replica>
   /** Looks at every entry before it is carried out. */
   watch(process: CoordinatorProcess, entry: JournalEntry): void

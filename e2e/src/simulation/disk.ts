@@ -1,17 +1,12 @@
 // The disk under a simulated coordinator, and what waits for it: decisions run ahead of it, effects leave in their
 // order when the journal rows before them are durable (R1). It can be slow, fail for a while, and takes what waits with
 // it when the process dies.
-import type { Effect, JournalEntry } from '@starling-grid/coordinator/run'
+import type { Effect } from '@starling-grid/coordinator/run'
+import type { Row } from '../world/chronicle.ts'
 import type { Context } from './context.ts'
 
 /** ms until a failed append is tried again */
 const RETRY_MS = 300
-
-export interface Row {
-  readonly entry: JournalEntry
-  /** ms: when it was decided, not when it was written */
-  readonly at: number
-}
 
 export interface Decided {
   readonly effects: readonly Effect[]

@@ -1,5 +1,5 @@
 // The invariants of docs/RULES.md, checked after every event, of members and of the coordinator that owns the journal.
-import { type JournalEntry, replay, superseded, type RunState } from '@starling-grid/coordinator/run'
+import type { JournalEntry, RunState } from '@starling-grid/coordinator/run'
 import {
   type Claim,
   extend,
@@ -13,7 +13,6 @@ import type { MemberCore } from '@starling-grid/volunteer'
 import { LATENCY_MS } from './agenda.ts'
 import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'
-import type { Row } from './disk.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 
 /** A member that is connected this long without a break has heard the ballot and was heard. */
@@ -136,77 +135,6 @@ function checkDone(context: Context, { state }: CoordinatorProcess): void {
           `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} it is otherwise`,
         )
     }
-}
-
-/** What was written down is what is known: a restart would go on from the same state. */
-export function checkReplay(
-  context: Pick<Context, 'violations'>,
-  { state }: Pick<CoordinatorProcess, 'state'>,
-  entries: readonly Row[],
-): void {
-  const [known, written] = [durable(state), replayed(state.config, entries)]
-  if (known !== written)
-    context.violations.report('replay', `the journal makes ${written}, the coordinator knows ${known}`)
-  const kept = replayed(state.config, compacted(entries))
-  if (kept !== written)
-    context.violations.report('replay', `the journal makes ${written}, and ${kept} without what later rows supersede`)
-}
-
-/** As the next take-over leaves it. */
-function compacted(entries: readonly Row[]): readonly Row[] {
-  const places = new Set(superseded(entries.map(({ entry }) => entry)))
-  return entries.filter((_, place) => !places.has(place))
-}
-
-/** A journal that two wrote may lead nowhere. */
-function replayed(config: RunState['config'], entries: Parameters<typeof replay>[1]): string {
-  try {
-    return durable(replay(config, entries))
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error)
-  }
-}
-
-function durable(state: RunState): string {
-  const {
-    fence,
-    generation,
-    chain,
-    checkpoints,
-    mode,
-    modeEpoch,
-    leasesReserved,
-    quarantined,
-    restorations,
-    validated,
-    finished,
-    abandoned,
-    rings,
-    lostGenerations,
-    forgottenGeneration,
-    config,
-  } = state
-  const results = [...validated].map(([id, blocks]) => [id, [...blocks]])
-  const done = Array.from({ length: config.epochs }, (_, epoch) => chain.doneIn(epoch))
-  return JSON.stringify([
-    fence,
-    generation,
-    chain.head,
-    chain.base,
-    done,
-    checkpoints,
-    mode,
-    modeEpoch,
-    leasesReserved,
-    [...quarantined],
-    restorations,
-    results,
-    finished,
-    abandoned,
-    [...rings],
-    lostGenerations,
-    forgottenGeneration,
-  ])
 }
 
 /** Before an entry takes effect: a start needs all members at its version, a rewind that no member holds more. */

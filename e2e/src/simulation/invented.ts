@@ -1,7 +1,7 @@
 // A step that no ring made: what a liar needs so that its claim of it looks like any other.
 import type { RunState } from '@starling-grid/coordinator/run'
 import { type BlockId, digest, extend, sameVersion, type StepRecord, trainingBlock } from '@starling-grid/protocol'
-import { type History, plus } from './replica.ts'
+import { type History, plus } from '../world/history.ts'
 import type { Kept } from './volunteer-process.ts'
 
 /** On top of the committed version, which this member holds; undefined: it does not, or nothing is left to train. */

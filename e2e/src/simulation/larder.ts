@@ -2,8 +2,8 @@
 // earlier version.
 import { sameVersion, type VersionRef } from '@starling-grid/protocol'
 import { type MemberCore, mayServe } from '@starling-grid/volunteer'
+import type { Replica } from '../world/history.ts'
 import type { FetchWish } from './context.ts'
-import type { Replica } from './replica.ts'
 
 /** steps whose sums are kept */
 const KEPT = 4

@@ -1,9 +1,9 @@
 // The parameter server of a simulated coordinator: a replica that pushes are added to.
 import type { Checkpoint } from '@starling-grid/coordinator/run'
 import type { Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Chronicle } from '../world/chronicle.ts'
+import { digestOf, plus, type Replica } from '../world/history.ts'
 import type { Context } from './context.ts'
-import type { Oracle } from './journal.ts'
-import { digestOf, plus, type Replica } from './replica.ts'
 
 /** ms that writing a blob takes at most */
 const WRITE_MS = 1500
@@ -17,14 +17,14 @@ export interface Written {
 export class ParameterServer {
   readonly #context: Context
   readonly #blobs: Map<Sha256, Replica>
-  readonly #chronicle: Oracle
+  readonly #chronicle: Chronicle
   #replica: Replica | undefined
   /** of the pushes that are no version yet */
   #sum: Float32Array | undefined
 
   constructor(
     context: Context,
-    { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Oracle },
+    { blobs, chronicle }: { readonly blobs: Map<Sha256, Replica>; readonly chronicle: Chronicle },
   ) {
     this.#context = context
     this.#blobs = blobs

@@ -11,8 +11,8 @@ import {
   type Generation,
   type StepStanding,
 } from '@starling-grid/volunteer'
+import { plus, type Replica } from '../world/history.ts'
 import type { Context } from './context.ts'
-import { plus, type Replica } from './replica.ts'
 
 /** Two halves, the later one first, as backward finishes them. */
 function bucketsOf(length: number): { readonly start: number; readonly end: number }[] {

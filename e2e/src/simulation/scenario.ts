@@ -1,7 +1,7 @@
 import { type AsyncPolicy, DEFAULT_ASYNC, type RunConfig, type Timing } from '@starling-grid/coordinator/run'
 // What one seed stands for: how many members, which network, which mode, how many faults of which kind.
 import { ALL_RULES_ON, genesis, jobId, type RulesOff } from '@starling-grid/protocol'
-import { Dice } from './dice.ts'
+import { Dice } from '../world/dice.ts'
 
 export type Network = 'fifo' | 'shuffled'
 

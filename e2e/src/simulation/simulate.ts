@@ -1,9 +1,9 @@
 // START HERE: one seed, one simulated run under faults, with every invariant checked after every event. The same seed
 // always gives the same run; a seed that fails is told with the trace of its last events.
 import type { StepRecord } from '@starling-grid/protocol'
+import { type Invariant, type Violation, Violations } from '../world/violations.ts'
 import type { Counts } from './counts.ts'
 import { scenarioOf, type Scenario, type SimulationOptions } from './scenario.ts'
-import { type Invariant, type Violation, Violations } from './violations.ts'
 import { World } from './world.ts'
 
 /** I9: events that may follow the last fault before the run is finished, and more for each step of it. */

@@ -22,6 +22,7 @@ import {
   neighbours,
   react,
 } from '@starling-grid/volunteer'
+import { digestOf, plus, type Replica, saltedDigestOf } from '../world/history.ts'
 import { AssignmentWork } from './assignment-work.ts'
 import { AsyncWork, reportUnreadable } from './async-work.ts'
 import type { Connection } from './connection.ts'
@@ -29,7 +30,6 @@ import type { Context, FetchWish, Peer } from './context.ts'
 import { Fetches } from './fetches.ts'
 import { LINK_NOTICE_MS, sendFrames } from './frames-out.ts'
 import { ReplicaStore } from './larder.ts'
-import { digestOf, plus, type Replica, saltedDigestOf } from './replica.ts'
 import { RingWork } from './ring-work.ts'
 import { Standstill } from './standstill.ts'
 

@@ -8,20 +8,22 @@ import {
   type VersionId,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { Chronicle } from '../world/chronicle.ts'
+import { Dice } from '../world/dice.ts'
+import { digestOf, History, type Replica } from '../world/history.ts'
+import { checkReplay } from '../world/replay.ts'
+import type { Violations } from '../world/violations.ts'
 import { EventQueue, LATENCY_MS } from './agenda.ts'
 import { Connection, type VolunteerEnd } from './connection.ts'
 import type { Context, Moment } from './context.ts'
 import { CoordinatorProcess } from './coordinator-process.ts'
 import { noCounts } from './counts.ts'
-import { Dice } from './dice.ts'
 import { Faults, type Victims } from './faults.ts'
-import { checkEntry, checkForm, checkInvariants, checkReplay } from './invariants.ts'
+import { checkEntry, checkForm, checkInvariants } from './invariants.ts'
 import { inventedStep } from './invented.ts'
-import { Oracle, Journal } from './journal.ts'
-import { digestOf, History, type Replica } from './replica.ts'
+import { Journal } from './journal.ts'
 import type { Defect, Scenario } from './scenario.ts'
 import { SimulatedShards } from './shards.ts'
-import type { Violations } from './violations.ts'
 import { type Kept, type Newcomer, VolunteerProcess } from './volunteer-process.ts'
 
 /** of the events: how many let time pass although something could happen now */
@@ -60,7 +62,7 @@ export class World implements Context, Victims {
   readonly invented = new Map<VersionId, MemberId>()
   readonly volunteers: VolunteerProcess[] = []
   readonly journal = new Journal()
-  chronicle: Oracle
+  chronicle: Chronicle
   readonly shards: SimulatedShards
   readonly faults: Faults
   readonly #blobs = new Map<Sha256, Replica>()
@@ -87,7 +89,7 @@ export class World implements Context, Victims {
     this.shards = new SimulatedShards({ training: blocks, validation: validationBlocks })
     this.agenda = new EventQueue(this.dice, scenario.network === 'fifo')
     this.history = new History(scenario.config.genesis, scenario.config, violations)
-    this.chronicle = new Oracle(scenario.config, {
+    this.chronicle = new Chronicle(scenario.config, {
       history: this.history,
       violations,
       counts: this.counts,
@@ -192,7 +194,7 @@ export class World implements Context, Victims {
   }
 
   #startCoordinator(): void {
-    const chronicle = (): Oracle => this.chronicle
+    const chronicle = (): Chronicle => this.chronicle
     const records = {
       journal: this.journal,
       get chronicle() {

@@ -19,7 +19,7 @@ import {
 import { type ErrorCode, GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
 import type { Asked } from '@starling-grid/volunteer'
 import Fastify, { type FastifyInstance } from 'fastify'
-import type { Dice } from '../simulation/dice.ts'
+import type { Dice } from './dice.ts'
 import type { VirtualProcess, VirtualTime } from './virtual-time.ts'
 import type { CoordinatorEnd } from './wires.ts'
 

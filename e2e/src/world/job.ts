@@ -13,7 +13,7 @@ import {
   writeSafetensors,
 } from '@starling-grid/protocol'
 import type { Batch, BatchSums, Executor } from '@starling-grid/volunteer'
-import type { Dice } from '../simulation/dice.ts'
+import type { Dice } from './dice.ts'
 
 /** bytes of a sample: the number of its block, and one that is always 0 */
 const SAMPLE_BYTES = 2

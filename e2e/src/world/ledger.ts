@@ -3,9 +3,9 @@
 // it.
 import { decodeVersionState, initialVersionState } from '@starling-grid/model'
 import { blockIndex, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { History } from '../simulation/replica.ts'
-import type { Violations } from '../simulation/violations.ts'
+import { History } from './history.ts'
 import { genesisOf, type GridJob } from './job.ts'
+import type { Violations } from './violations.ts'
 
 /** Of a parameter: f32 rounds each of some twenty additions. */
 const TOLERANCE = 1e-3

@@ -1,7 +1,7 @@
 // What one seed is: the job, its members, how slow everything is, and how much goes wrong.
 import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 import type { JobSpec } from '@starling-grid/protocol'
-import type { Dice } from '../simulation/dice.ts'
+import type { Dice } from './dice.ts'
 import type { JobShape } from './job.ts'
 
 /** Shorter than in production, in its proportions; silences of sockets and links are production's. */

@@ -1,6 +1,6 @@
 // What the platform offers as chance, and as work in other threads, comes from the seed while a world runs.
 import { createHash } from 'node:crypto'
-import type { Dice } from '../simulation/dice.ts'
+import type { Dice } from './dice.ts'
 
 /** Runs `task` with Math.random and crypto.getRandomValues of `dice`, and with digests that are made at once. */
 export async function seeded<T>(dice: Dice, task: () => Promise<T>): Promise<T> {

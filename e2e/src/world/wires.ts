@@ -9,7 +9,7 @@ import {
   type PeerLink,
   type PeerNetwork,
 } from '@starling-grid/volunteer'
-import type { Dice } from '../simulation/dice.ts'
+import type { Dice } from './dice.ts'
 import type { VirtualProcess } from './virtual-time.ts'
 
 /** ms that bytes take one way */

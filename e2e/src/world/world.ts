@@ -4,18 +4,18 @@ import { createHash } from 'node:crypto'
 import type { JournalRow } from '@starling-grid/coordinator/shell'
 import { decodeVersionState } from '@starling-grid/model'
 import { type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { type Counts, noCounts } from '../simulation/counts.ts'
-import { Dice } from '../simulation/dice.ts'
-import { checkReplay } from '../simulation/invariants.ts'
-import { Oracle } from '../simulation/journal.ts'
-import type { Replica } from '../simulation/replica.ts'
-import { type Violation, Violations } from '../simulation/violations.ts'
+import { Chronicle } from './chronicle.ts'
 import { CoordinatorProcess, Disk } from './coordinator-process.ts'
+import { type Counts, noCounts } from './counts.ts'
+import { Dice } from './dice.ts'
 import { gridFault, type GridFault } from './faults.ts'
+import type { Replica } from './history.ts'
 import { genesisOf, type GridJob, gridJob } from './job.ts'
 import { Ledger } from './ledger.ts'
+import { checkReplay } from './replay.ts'
 import { gridScenario, type GridScenario, type GridOptions } from './scenario.ts'
 import { seeded } from './seeded.ts'
+import { type Violation, Violations } from './violations.ts'
 import { VirtualTime } from './virtual-time.ts'
 import { VolunteerProcess } from './volunteer-process.ts'
 import { Air } from './wires.ts'
@@ -58,7 +58,7 @@ export class World {
   readonly disk: Disk
   readonly counts = noCounts()
   readonly faults: GridFault[] = []
-  readonly #chronicle: Oracle
+  readonly #chronicle: Chronicle
   readonly #outside = this.time.process()
   readonly #volunteers = new Map<number, VolunteerProcess>()
   /** generation and version → its id */
@@ -74,7 +74,7 @@ export class World {
     this.disk = new Disk(scenario.diskMs)
     this.air = new Air(dice, (a, b) => this.coordinator?.mayTalk(a, b) ?? false)
     const config = { blocks: scenario.shape.blocks, epochs: scenario.shape.epochs, mode: scenario.shape.mode }
-    this.#chronicle = new Oracle(
+    this.#chronicle = new Chronicle(
       { ...config, genesis: genesisOf(this.job) },
       {
         history: this.ledger,
