@@ -121,32 +121,44 @@ test(
   'every command and option that is named in documents, pages and messages exists',
   { timeout: 240_000 },
   async () => {
-    const known = await programs()
-    const all = new Set([...known.values()].flatMap((options) => [...options]))
-    for (const file of BY_FILE) for (const option of optionsIn(readFileSync(join(ROOT, file), 'utf8'))) all.add(option)
-    for (const [option, file] of Object.entries(BESIDE_HELP)) {
-      assert.ok(readFileSync(join(ROOT, file), 'utf8').includes(option), `${file} reads ${option}`)
-      all.add(option)
-    }
-    const wrong: string[] = []
-    let commands = 0
-    let options = 0
+    const optionsOf = await programs()
+    const allOptions = optionsThatExist(optionsOf)
     const texts = [...DOCUMENTS.flatMap(linesOf), ...[...SOURCES, ...PAGES, ...COMMAND_LINES].flatMap(literalsOf)]
-    for (const { where, text } of texts) {
-      for (const [named, name = '', rest = ''] of text.matchAll(NAMED)) {
-        const isNpm = /\bnpm /.test(named)
-        const exists = isNpm ? name in scripts : known.has(name)
-        commands++
-        if (!exists) wrong.push(`${where}: ${named.trim()}`)
-        for (const option of optionsIn(rest))
-          if (known.has(name) && known.get(name)?.has(option) !== true) wrong.push(`${where}: ${name} ${option}`)
-      }
-      for (const option of optionsIn(text)) {
-        options++
-        if (!all.has(option) && !(option in OF_OTHERS)) wrong.push(`${where}: ${option}`)
-      }
-    }
+    const commands = texts.flatMap((text) => commandsIn(text, optionsOf))
+    const options = texts.flatMap(({ where, text }) =>
+      optionsIn(text).map((option) => ({
+        named: `${where}: ${option}`,
+        exists: allOptions.has(option) || option in OF_OTHERS,
+      })),
+    )
+    const wrong = [...commands, ...options].filter(({ exists }) => !exists).map(({ named }) => named)
     assert.deepEqual([...new Set(wrong)], [])
-    assert.ok(commands > 40 && options > 60, `${commands} commands and ${options} options were looked up`)
+    assert.ok(
+      commands.length > 40 && options.length > 60,
+      `${commands.length} commands and ${options.length} options were looked up`,
+    )
   },
 )
+
+type OptionsOfCommands = Awaited<ReturnType<typeof programs>>
+
+function optionsThatExist(optionsOf: OptionsOfCommands): Set<string> {
+  const all = new Set([...optionsOf.values()].flatMap((options) => [...options]))
+  for (const file of BY_FILE) for (const option of optionsIn(readFileSync(join(ROOT, file), 'utf8'))) all.add(option)
+  for (const [option, file] of Object.entries(BESIDE_HELP)) {
+    assert.ok(readFileSync(join(ROOT, file), 'utf8').includes(option), `${file} reads ${option}`)
+    all.add(option)
+  }
+  return all
+}
+
+/** What one text names: the command, and each option behind it that the command must have. */
+function commandsIn({ where, text }: { where: string; text: string }, optionsOf: OptionsOfCommands) {
+  return [...text.matchAll(NAMED)].flatMap(([named, name = '', rest = '']) => {
+    const options = optionsOf.get(name)
+    const exists = /\bnpm /.test(named) ? name in scripts : options !== undefined
+    const command = { named: `${where}: ${named.trim()}`, exists }
+    const missing = options === undefined ? [] : optionsIn(rest).filter((option) => !options.has(option))
+    return [command, ...missing.map((option) => ({ named: `${where}: ${name} ${option}`, exists: false }))]
+  })
+}

@@ -1,6 +1,7 @@
 // What an IP address tells of who may be behind it: which network it is of, and whether only a local one reaches it.
 // Pure.
 import { isIPv4, isIPv6 } from 'node:net'
+import { isLocalV4 } from '@starling-grid/protocol'
 
 /**
  * The network of an address, in words that only have to be equal or not: what one line or one provider's customer gets,
@@ -35,19 +36,6 @@ export function isLoopback(address: string): boolean {
  */
 export function shareNetwork(a: string, b: string): boolean {
   return (isLocal(a) && isLocal(b)) || withoutMapping(a) === withoutMapping(b)
-}
-
-/**
- * RFC 1918, 6598 (carrier's NAT), 3927 (link-local), 1122 (this host, loopback), 5771 and above (multicast, reserved).
- */
-function isLocalV4([a = 0, b = 0]: readonly number[]): boolean {
-  if (a === 0 || a === 10 || a === 127 || a >= 224) return true
-  return (
-    (a === 172 && b >= 16 && b < 32) ||
-    (a === 192 && b === 168) ||
-    (a === 169 && b === 254) ||
-    (a === 100 && b >= 64 && b < 128)
-  )
 }
 
 /** All but global unicast (2000::/3) is of the machine, the link, the site, or unassigned. */

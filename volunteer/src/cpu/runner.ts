@@ -53,17 +53,15 @@ export class ReferenceRunner implements GraphRunner {
     return done
   }
 
-  private async runNow({
-    samples,
-    write,
-    parts,
-    read = [],
-    clearGradient,
-    gradientInto,
-    early,
-  }: RunRequest): Promise<Float32Array[]> {
+  private async runNow(request: RunRequest): Promise<Float32Array[]> {
+    const { samples, write, read = [], clearGradient } = request
     for (const [tensor, values] of write) this.arrays.set(tensor.storage, values.slice())
     if (clearGradient) this.gradient.fill(0)
+    await this.#runParts(request)
+    return read.map((tensor) => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
+  }
+
+  async #runParts({ samples, parts, gradientInto, early }: RunRequest): Promise<void> {
     const calls = parts.flatMap((part) => this.graph[part])
     const ranges = (gradientInto && early?.ranges) ?? []
     const cuts = finalAfter(ranges, calls.map(writtenRanges))
@@ -75,7 +73,6 @@ export class ReferenceRunner implements GraphRunner {
     }
     for (const call of calls.slice(cuts.at(-1) ?? 0)) this.runCall(call, samples)
     if (ranges.length === 0) gradientInto?.set(this.gradient)
-    return read.map((tensor) => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
   }
 
   private runCall(call: KernelCall<Tensor>, samples: number): void {

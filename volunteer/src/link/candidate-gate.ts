@@ -1,6 +1,7 @@
 // Where a volunteer lets its links be opened to, whatever the coordinator passes on: few addresses per connection, none
 // of them a name, and none in the volunteer's own network unless the coordinator is there, too. And which STUN and TURN
 // servers it asks.
+import { isLocalV4 } from '@starling-grid/protocol'
 import type { SignallingAccess } from './peer-link.ts'
 
 /** Addresses of one other member: all interfaces of an ordinary machine, not a list of targets. */
@@ -75,18 +76,11 @@ function isAddress(text: string): boolean {
   return octetsOf(text) !== undefined || (text.includes(':') && /^[0-9a-f:.]+$/i.test(text))
 }
 
-/** Reached from anywhere: IPv6 of 2000::/3; IPv4 but RFC 1918, 6598, 3927, loopback, multicast and reserved. */
+/** Reached from anywhere: IPv6 of 2000::/3, IPv4 that is no local one. */
 function isGlobal(address: string): boolean {
   const octets = octetsOf(address)
-  if (octets === undefined) return isAddress(address) && /^[23][0-9a-f]{3}:/i.test(address)
-  const [a = 0, b = 0] = octets
-  if (a === 0 || a === 10 || a === 127 || a >= 224) return false
-  return !(
-    (a === 172 && b >= 16 && b < 32) ||
-    (a === 192 && b === 168) ||
-    (a === 169 && b === 254) ||
-    (a === 100 && b >= 64 && b < 128)
-  )
+  if (octets !== undefined) return !isLocalV4(octets)
+  return isAddress(address) && /^[23][0-9a-f]{3}:/i.test(address)
 }
 
 function octetsOf(text: string): number[] | undefined {

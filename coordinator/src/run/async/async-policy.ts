@@ -35,28 +35,33 @@ export const DEFAULT_ASYNC: AsyncPolicy = {
 /** @throws GridError 'job-invalid' when settings contradict each other, or need older versions than the server keeps */
 export function asyncPolicy(settings: AsyncSettings | undefined, keptVersions: number): AsyncPolicy {
   if (settings === undefined) return DEFAULT_ASYNC
+  refuseContradictions(settings, keptVersions)
   const { update = 'each', proportion = DEFAULT_PROPORTION, maxStaleness, whenStale, delayCompensation } = settings
+  const compensates = delayCompensation !== undefined
+  return {
+    update,
+    proportion,
+    maxStaleness: update === 'all' ? 0 : (maxStaleness ?? (compensates ? keptVersions - 1 : undefined)),
+    delayCompensation,
+    whenStale: update === 'all' ? 'wait' : (whenStale ?? 'drop'),
+    // A compensated gradient is meant to count whole.
+    damping: settings.damping ?? (compensates ? 'none' : 'inverse'),
+  }
+}
+
+function refuseContradictions(settings: AsyncSettings, keptVersions: number): void {
+  const { update = 'each', maxStaleness = 0, whenStale, delayCompensation } = settings
   if (settings.proportion !== undefined && update !== 'proportion')
     throw contradiction('`proportion` belongs to `update: proportion`')
-  if (update === 'all' && (maxStaleness ?? 0) !== 0)
+  if (update === 'all' && maxStaleness !== 0)
     throw contradiction('expected no `maxStaleness` with `update: all`, where no member is behind; leave it out')
   if (update === 'all' && whenStale === 'drop')
     throw contradiction('with `update: all` members wait for each other; leave `whenStale` out')
   const oldest = keptVersions - 1
-  if (delayCompensation !== undefined && (maxStaleness ?? 0) > oldest)
+  if (delayCompensation !== undefined && maxStaleness > oldest)
     throw contradiction(
       `\`delayCompensation\` needs the version that a push began with, and of a model of this size ${keptVersions} are kept; use a \`maxStaleness\` of at most ${oldest}`,
     )
-  const bound = update === 'all' ? 0 : (maxStaleness ?? (delayCompensation === undefined ? undefined : oldest))
-  return {
-    update,
-    proportion,
-    maxStaleness: bound,
-    delayCompensation,
-    whenStale: update === 'all' ? 'wait' : (whenStale ?? 'drop'),
-    // A compensated gradient is meant to count whole.
-    damping: settings.damping ?? (delayCompensation === undefined ? 'inverse' : 'none'),
-  }
 }
 
 function contradiction(what: string): GridError {
