@@ -5,42 +5,22 @@ import { fileURLToPath } from 'node:url'
 /** Exit code of a program that was called wrongly. */
 const WRONG_USE = 2
 
-/** name → file that it runs; `itself` when the file serves several commands and takes the name as first argument. */
+/** Files that serve several commands take the name as first argument. */
+const forUsers = (does) => ({ does, file: '../cli/src/main.ts', itself: true })
+const forDevelopers = (does) => ({ does, file: '../e2e/src/main.ts', itself: true })
+
 const COMMANDS = {
-  start: { does: 'run the coordinator', file: './start.mjs' },
-  demo: {
-    does: 'train a small network on this machine, with volunteers of its own',
-    file: '../e2e/src/main.ts',
-    itself: true,
-  },
-  train: { does: 'train the job of a file on this machine: train JOB', file: '../e2e/src/main.ts', itself: true },
-  doctor: {
-    does: 'check what this machine offers, with a remedy for what it lacks',
-    file: '../client-node/src/main.ts',
-    itself: true,
-  },
-  volunteer: {
-    does: 'give this machine to a coordinator: volunteer URL',
-    file: '../client-node/src/main.ts',
-    itself: true,
-  },
-  ps: {
-    does: "hold one range of a coordinator's parameter server: ps URL --range I/N",
-    file: '../coordinator/src/ps.ts',
-  },
-  golden: { does: 'compare the arithmetic with reference values: golden DIR', file: '../bench/src/golden.ts' },
-  explain: {
-    does: 'show how a model would run here, kernel by kernel: explain MODEL',
-    file: '../client-node/src/main.ts',
-    itself: true,
-  },
-  parity: { does: 'show that 1, 2 and 4 volunteers train the same network', file: '../e2e/src/main.ts', itself: true },
-  chaos: { does: 'train while things break: chaos SCENARIO', file: '../e2e/src/main.ts', itself: true },
-  mutants: {
-    does: 'break one line at a time and list what the tests do not notice: mutants [AREA]',
-    file: '../e2e/src/main.ts',
-    itself: true,
-  },
+  start: forUsers('run the coordinator'),
+  demo: forUsers('train a small network on this machine, with volunteers of its own'),
+  train: forUsers('train the job of a file on this machine: train JOB'),
+  doctor: forUsers('check what this machine offers, with a remedy for what it lacks'),
+  volunteer: forUsers('give this machine to a coordinator: volunteer URL'),
+  ps: forUsers("hold one range of a coordinator's parameter server: ps URL --range I/N"),
+  golden: forUsers('compare the arithmetic with reference values: golden DIR'),
+  explain: forUsers('show how a model would run here, kernel by kernel: explain MODEL'),
+  parity: forUsers('show that 1, 2 and 4 volunteers train the same network'),
+  chaos: forDevelopers('train while things break: chaos SCENARIO'),
+  mutants: forDevelopers('break one line at a time and list what the tests do not notice: mutants [AREA]'),
   bench: { does: 'measure against other libraries: bench SUITE', file: '../bench/src/main.ts' },
   test: {
     does: 'run the tests, all of them, or those whose path contains a text: test [--all | TEXT…]',

@@ -2,9 +2,9 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { openPages } from '@starling-grid/cli/browser'
 import { startLocalGroup, startLocalSignalling } from '@starling-grid/client-node'
 import { newMemberId } from '@starling-grid/protocol'
-import { openPages } from './browser/page.ts'
 import type { RankAnswer, RankCommand } from './rank.ts'
 
 const RANK_PROGRAM = fileURLToPath(new URL('reduce-rank.ts', import.meta.url))

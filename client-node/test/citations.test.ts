@@ -15,6 +15,7 @@ const FOLDERS = [
   'coordinator',
   'client-node',
   'client-web',
+  'cli',
   'e2e',
   'bench',
 ]

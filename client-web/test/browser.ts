@@ -1,6 +1,6 @@
+import { launchBrowser } from '@starling-grid/client-node'
 // Pages in a real browser that write down everything they complain about.
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
-import { launchBrowser } from '../../e2e/src/browser.ts'
 import { ensureWebPage } from '../build.ts'
 
 export interface WatchedPage {

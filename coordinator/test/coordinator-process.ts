@@ -1,13 +1,16 @@
 // The coordinator as its own process, as users start it.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { tmpdir } from 'node:os'
 import { createInterface } from 'node:readline'
 import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 const WITH_PARENT = `data:text/javascript,process.on('disconnect', () => process.exit(1))`
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
-const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+const CLI = fileURLToPath(new URL('../../cli/src/main.ts', import.meta.url))
+/** without a build of the pages */
+const START = [CLI, 'start', '--web-root', tmpdir()]
 
 export interface CoordinatorProcess {
   readonly child: ChildProcess
@@ -20,10 +23,11 @@ export interface CoordinatorProcess {
   listening(): Promise<{ readonly url: string; readonly port: number; readonly tokenFile: string }>
 }
 
-/** `main`: another file of this folder that starts one. */
-export function spawnCoordinator(args: readonly string[], main = MAIN): CoordinatorProcess {
+/** `program`: another file of this folder that starts one, in place of the command. */
+export function spawnCoordinator(args: readonly string[], program?: string): CoordinatorProcess {
+  const command = program === undefined ? START : [program]
   // The channel says nothing; its end, when this test's process is ended, ends the coordinator.
-  const child = spawn(process.execPath, ['--import', WITH_PARENT, TYPESCRIPT, main, ...args], {
+  const child = spawn(process.execPath, ['--import', WITH_PARENT, TYPESCRIPT, ...command, ...args], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   })
   child.channel?.unref()

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
+import { launchBrowser } from '@starling-grid/client-node'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { launchBrowser } from '../src/browser.ts'
-import { Grid } from '../src/grid.ts'
 import { finishesWhole, lightJob, QUICK } from './small-job.ts'
 
 const STEPS = 60

@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { Grid } from '../src/grid.ts'
+import { Grid } from '@starling-grid/cli'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 40

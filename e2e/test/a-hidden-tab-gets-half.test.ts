@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
+import { launchBrowser } from '@starling-grid/client-node'
 import { ensureWebPage } from '@starling-grid/client-web/build'
 import type { MemberView, RunView } from '@starling-grid/protocol'
-import { launchBrowser } from '../src/browser.ts'
-import { Grid } from '../src/grid.ts'
 import { QUICK, smallJob } from './small-job.ts'
 import { OwnWindow } from './window-of-its-own.ts'
 

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { Grid } from '../src/grid.ts'
 import { QUICK, smallJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))

@@ -2,9 +2,9 @@
 // through it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
+import type { Watch } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { Grid } from '../src/grid.ts'
-import type { Watch } from '../src/watch.ts'
 import { QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 30

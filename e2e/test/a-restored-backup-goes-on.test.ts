@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
 import Database from 'libsql'
-import { Grid } from '../src/grid.ts'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 90

@@ -3,11 +3,11 @@
 // it that they did.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import type { ToCoordinator } from '@starling-grid/protocol'
 import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { namesInRing } from '../src/chaos/scenario.ts'
-import { Grid } from '../src/grid.ts'
 import { CALM, type Scenario } from '../src/simulation/scenario.ts'
 import { explain, type Play, simulate } from '../src/simulation/simulate.ts'
 import type { VolunteerProcess } from '../src/simulation/volunteer-process.ts'

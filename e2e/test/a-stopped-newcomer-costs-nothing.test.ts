@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Grid } from '../src/grid.ts'
+import { Grid } from '@starling-grid/cli'
 import { QUICK, smallJob } from './small-job.ts'
 
 /** More than any machine trains meanwhile: the run need not end. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Grid } from '../src/grid.ts'
+import { Grid } from '@starling-grid/cli'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 50

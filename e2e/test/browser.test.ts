@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { after, before, test } from 'node:test'
 import { findChromium } from '@starling-grid/client-node'
+import { launchBrowser } from '@starling-grid/client-node'
 import { describeError } from '@starling-grid/protocol'
 import type { Browser, Page } from 'playwright-core'
-import { launchBrowser } from '../src/browser.ts'
 
 // An empty page on localhost, which is a secure context: WebGPU exists nowhere else.
 const server = createServer((_request, response) =>

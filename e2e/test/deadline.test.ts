@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
+import { Watch } from '@starling-grid/cli'
 import { within } from '../src/chaos/deadline.ts'
-import { Watch } from '../src/watch.ts'
 
 const server = createServer().listen(0, '127.0.0.1')
 const watch = new Watch(`http://127.0.0.1:${(server.address() as AddressInfo | null)?.port ?? 0}`, 'no-token')

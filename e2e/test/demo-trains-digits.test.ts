@@ -4,8 +4,8 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { startChild } from '@starling-grid/cli'
 import { readSafetensors } from '@starling-grid/protocol'
-import { startChild } from '../src/processes.ts'
 
 async function runDemo(
   args: readonly string[],

@@ -1,9 +1,9 @@
 // Several jobs in a row on real volunteers: no volunteer is restarted, and no job loses a step to another.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { Grid } from '../src/grid.ts'
 import { lightJob, QUICK } from './small-job.ts'
 
 const STEPS = 60

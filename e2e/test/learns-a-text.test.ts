@@ -4,10 +4,10 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
+import { textJob } from '@starling-grid/cli'
 import { parseModelSpec } from '@starling-grid/model'
 import { readSafetensors } from '@starling-grid/protocol'
-import { Grid } from '../src/grid.ts'
-import { textJob } from '../src/text-job.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'starling-text-'))
 after(() => rm(folder, { recursive: true }))

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
 import { cutLink, PARTITIONED } from '../src/chaos/cut-link.ts'
-import { Grid } from '../src/grid.ts'
 import { QUICK_LINKS, smallJob } from './small-job.ts'
 
 /** More than any machine trains until the link is restored: the run need not end. */

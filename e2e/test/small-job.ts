@@ -1,9 +1,9 @@
 // A short run on real digits, and the checks that every test of a whole grid ends with.
 import assert from 'node:assert/strict'
+import { demoJob } from '@starling-grid/cli'
+import type { Grid } from '@starling-grid/cli'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { demoJob } from '../src/demo-job.ts'
-import type { Grid } from '../src/grid.ts'
 
 /** Times that a test need not wait out; the rules stay the same. */
 export const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }

@@ -4,9 +4,9 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { type Child, startChild, stopChild } from '@starling-grid/cli'
 import { allRecords, type RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { type Child, startChild, stopChild } from '../src/processes.ts'
 import { smallJob } from './small-job.ts'
 
 const STEPS = 60

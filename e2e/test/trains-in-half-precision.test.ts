@@ -1,10 +1,10 @@
 // A job that asks for f16: who can computes it so, who cannot leaves it by name.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { initialParameters, lenet5, parameterCount } from '@starling-grid/model'
 import { isGridError, type Precision, type RunView } from '@starling-grid/protocol'
-import { Grid } from '../src/grid.ts'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 8

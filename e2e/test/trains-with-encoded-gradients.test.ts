@@ -1,8 +1,8 @@
 // Real processes with a model of several buckets, whose sums travel encoded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
 import { adapterEnvironment } from '@starling-grid/client-node'
-import { Grid } from '../src/grid.ts'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 24

@@ -1,7 +1,7 @@
 // Jobs whose loss compares values: their targets are made of classes by every member alike.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Grid } from '../src/grid.ts'
+import { Grid } from '@starling-grid/cli'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 40

@@ -1,6 +1,6 @@
+import { toBase64 } from '@starling-grid/cli/browser'
 // The page in which libraries are measured: it opens them, keeps what they prepared, and passes results on as text.
 import { openDevice } from '@starling-grid/client-web/gpu'
-import { toBase64 } from '../browser/base64.ts'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
 import { starlingOn } from '../libraries/starling.ts'
 import type { Library, Missing, PeerModule, Prepared } from '../library.ts'

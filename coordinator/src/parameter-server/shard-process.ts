@@ -1,8 +1,10 @@
 // `starling ps`: one key range of a coordinator's parameter server in this process. Dials until it is stopped.
 import { describeError, GridError, systemClock } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
-import { SHARDS_PATH, readRange } from '../api/shard-processes.ts'
+import { readRange, SHARDS_PATH } from '../api/shard-processes.ts'
 import { ShardHost } from './shard-host.ts'
+
+export { readRange }
 
 /** ms before a coordinator that is away is dialled again */
 const RETRY_MS = 2000

@@ -1,7 +1,7 @@
 // A partition between two volunteers of a real grid: their link is cut, the run goes on, the link is restored.
 import { fileURLToPath } from 'node:url'
+import type { Grid, VolunteerOptions } from '@starling-grid/cli'
 import type { MemberView } from '@starling-grid/protocol'
-import type { Grid, VolunteerOptions } from '../grid.ts'
 import type { PartitionOrder } from '../link-faults.ts'
 import { type Injection, faultNow, type InjectionResult } from './scenario.ts'
 

@@ -1,5 +1,5 @@
 // How long a scenario may take as a whole: a hang says what hangs.
-import type { Watch } from '../watch.ts'
+import type { Watch } from '@starling-grid/cli'
 
 /** What `work` resolves with. @throws Error what was still waited for after `ms` */
 export async function within<T>(

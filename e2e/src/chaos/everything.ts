@@ -2,14 +2,14 @@
 // one by one, in random order. Then nothing more breaks, and every job must end with every block in its history once.
 import { readdir, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
+import { demoJob } from '@starling-grid/cli'
+import { Grid } from '@starling-grid/cli'
+import type { Child } from '@starling-grid/cli'
+import { duration } from '@starling-grid/cli'
+import { auditSteps, auditText, joinedAudits, type StepsAudited } from '@starling-grid/cli/audit-steps'
 import type { RunView } from '@starling-grid/protocol'
-import { auditSteps, auditText, joinedAudits, type StepsAudited } from '../audit-steps.ts'
 import { type Audit, auditChain } from '../audit.ts'
-import { demoJob } from '../demo-job.ts'
 import { FaultProxy } from '../fault-proxy.ts'
-import { Grid } from '../grid.ts'
-import type { Child } from '../processes.ts'
-import { duration } from '../progress-line.ts'
 import { type Percentiles, percentiles } from './scenario.ts'
 
 export interface EverythingOptions {
@@ -64,13 +64,19 @@ const LONG_JOB_EPOCHS = 6
 const MODES = ['ring', 'auto', 'async', 'local'] as const
 
 export async function everything(options: EverythingOptions): Promise<EverythingResult> {
+  let proxy: FaultProxy | undefined
+  const proxied = async (target: string): Promise<FaultProxy> => {
+    proxy = await FaultProxy.start(target, options.random)
+    return proxy
+  }
   const grid = await Grid.start({
     volunteerNiceness: 5,
     timing: TIMING,
     audited: options.audit,
-    proxied: (target) => FaultProxy.start(target, options.random),
+    proxied,
   })
-  const ordeal = new Ordeal(grid, options)
+  if (proxy === undefined) throw new Error('internal: chaos needs its proxy')
+  const ordeal = new Ordeal(grid, proxy, options)
   try {
     return await ordeal.run()
   } finally {
@@ -86,6 +92,7 @@ interface Job {
 
 class Ordeal {
   readonly #grid: Grid
+  readonly #proxy: FaultProxy
   readonly #options: EverythingOptions
   readonly #jobs: Job[] = []
   readonly #struck = new Map<string, number>()
@@ -96,8 +103,9 @@ class Ordeal {
   #deposed = 0
   readonly #began = Date.now()
 
-  constructor(grid: Grid, options: EverythingOptions) {
+  constructor(grid: Grid, proxy: FaultProxy, options: EverythingOptions) {
     this.#grid = grid
+    this.#proxy = proxy
     this.#options = options
   }
 
@@ -132,11 +140,6 @@ class Ordeal {
   /** Whatever ends from here on was told to. */
   over(): void {
     for (const child of this.#grid.volunteers) this.#condemned.add(child)
-  }
-
-  get #proxy(): FaultProxy {
-    if (this.#grid.proxy === undefined) throw new Error('internal: chaos needs its proxy')
-    return this.#grid.proxy
   }
 
   async #strike(kind: string): Promise<void> {

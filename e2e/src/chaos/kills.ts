@@ -1,5 +1,5 @@
 // Processes that are killed as a power cut would: volunteers in the middle of their work, and the coordinator.
-import type { Grid } from '../grid.ts'
+import type { Grid } from '@starling-grid/cli'
 import { type Injection, faultNow, goesOn, type InjectionResult, workingVolunteer } from './scenario.ts'
 
 export async function killVolunteer(grid: Grid, { random, executor }: Injection): Promise<InjectionResult> {

@@ -1,8 +1,8 @@
+import type { Grid, VolunteerOptions } from '@starling-grid/cli'
+import type { Child } from '@starling-grid/cli'
+import type { Watch } from '@starling-grid/cli'
 // What a scenario of `chaos` is: how often something breaks, what breaks, and what is remembered of it.
 import type { RunView, StepRecord } from '@starling-grid/protocol'
-import type { Grid, VolunteerOptions } from '../grid.ts'
-import type { Child } from '../processes.ts'
-import type { Watch } from '../watch.ts'
 
 /** An instant after which the run had to find its way back. */
 export interface Fault {

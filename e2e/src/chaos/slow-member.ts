@@ -1,9 +1,9 @@
+import type { Grid } from '@starling-grid/cli'
+import type { Child } from '@starling-grid/cli'
 // A member whose machine is busy, then asleep, then back: first it gets a fifth of the time, until its share of a step
 // has followed, then none for longer than its silence is borne, then all of it again. Beside it, for comparison, a
 // member whose sockets close.
 import type { RunView } from '@starling-grid/protocol'
-import type { Grid } from '../grid.ts'
-import type { Child } from '../processes.ts'
 import { killVolunteer } from './kills.ts'
 import {
   type Injection,

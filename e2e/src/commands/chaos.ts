@@ -1,9 +1,12 @@
 // `chaos SCENARIO`: a real run while things break at random instants; the chain is audited at the end.
 import { appendFileSync } from 'node:fs'
+import { wholeNumber } from '@starling-grid/cli'
+import { demoJob } from '@starling-grid/cli'
+import { Grid } from '@starling-grid/cli'
+import { duration, ProgressLine } from '@starling-grid/cli'
+import { auditSteps, auditText, type StepsAudited } from '@starling-grid/cli/audit-steps'
 import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/protocol'
 import { Argument, Command, Option } from 'commander'
-import { wholeNumber } from '../arguments.ts'
-import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { type Audit, auditChain } from '../audit.ts'
 import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { within } from '../chaos/deadline.ts'
@@ -22,9 +25,6 @@ import {
   type InjectionResult,
 } from '../chaos/scenario.ts'
 import { slowMember } from '../chaos/slow-member.ts'
-import { demoJob } from '../demo-job.ts'
-import { Grid } from '../grid.ts'
-import { duration, ProgressLine } from '../progress-line.ts'
 
 interface Options {
   readonly seed: number

@@ -1,3 +1,4 @@
+import { duration, ProgressLine } from '@starling-grid/cli'
 // `mutants [AREA]`: breaks one line of production code at a time and says which the tests do not notice. Takes about an
 // hour for all of them on two cores, so it is no part of the checks of a change; a test among those sees to it that the
 // list still fits.
@@ -6,7 +7,6 @@ import { Argument, Command } from 'commander'
 import { MUTANTS } from '../mutants/list.ts'
 import { type Mutant, mutate } from '../mutants/mutant.ts'
 import { type Outcome, Tree } from '../mutants/tree.ts'
-import { duration, ProgressLine } from '../progress-line.ts'
 
 /** Of the mutants, what the tests have to notice. */
 const LEAST_RATE = 0.97

@@ -1,0 +1,168 @@
+// `explain MODEL`: how a model would run on this machine's adapter, kernel by kernel. Nothing is trained.
+import { readFile } from 'node:fs/promises'
+import { adapterLabel, openGpu } from '@starling-grid/client-node'
+import { gpt, lenet5, mlp, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
+import { GridError } from '@starling-grid/protocol'
+import {
+  buildGraph,
+  explainPlan,
+  planGraph,
+  traitsOf,
+  tuneOn,
+  type ExplainedCall,
+  type Explanation,
+} from '@starling-grid/volunteer'
+import { Command, InvalidArgumentError, Option } from 'commander'
+
+const MODELS: Readonly<Record<string, () => ModelSpec>> = {
+  lenet5,
+  mlp: () => mlp({ input: [1, 28, 28], hidden: [512, 512], classes: 10, inputScale: 1 / 255 }),
+  resnet20: resnet,
+  gpt: () => gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 }),
+}
+const DEFAULT_BATCH = 64
+const MEBIBYTE = 2 ** 20
+
+interface Options {
+  readonly batch: number
+  readonly adapter?: string
+  readonly tune?: number
+  readonly recompute?: true
+  readonly precision: 'f32' | 'f16'
+  readonly json?: true
+}
+
+export async function explain(argv: string[]): Promise<number> {
+  const program = new Command('starling explain')
+    .description(
+      'Shows the plan of one training step: kernels, variants and why, dispatches, bytes, operations, predicted cost, memory.',
+    )
+    .argument('<model>', `${Object.keys(MODELS).join(', ')}, or a JSON file with a model`)
+    .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
+    .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(
+      new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'),
+    )
+    .option('--recompute', 'compute values again in backward instead of keeping them, also where memory suffices')
+    .option('--tune <ms>', 'measure variants first, for so long in all', wholeNumber)
+    .option('--json', 'print one JSON value on the last line of stdout')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const { batch, adapter, tune, precision, recompute, json } = program.opts<Options>()
+  const spec = await modelNamed(program.args[0] ?? '')
+  const gpu = await openGpu({ adapter })
+  try {
+    const traits = traitsOf(gpu.device, gpu.description.software)
+    const graph = buildGraph(spec)
+    const runner = {
+      device: gpu.device,
+      graph,
+      readText: (url: URL) => readFile(url, 'utf8'),
+      maxMicroBatch: batch,
+      precision,
+      software: gpu.description.software,
+    }
+    const choose = tune === undefined ? undefined : await tuneOn({ budgetMs: tune }, gpu.description, runner)
+    const plan = planGraph(graph, {
+      traits,
+      limits: gpu.device.limits,
+      maxMicroBatch: batch,
+      precision,
+      ...(recompute ? { recompute } : {}),
+      ...(choose ? { choose } : {}),
+    })
+    const explanation = explainPlan(plan, { samples: plan.capacity, traits })
+    if (json) console.log(JSON.stringify({ model: spec.name, adapter: gpu.description.name, batch, ...explanation }))
+    else print(spec.name, adapterLabel(gpu.description), { batch, explanation })
+    return 0
+  } finally {
+    gpu.close()
+  }
+}
+
+async function modelNamed(name: string): Promise<ModelSpec> {
+  const known = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined
+  if (known) return known()
+  const text = await readFile(name, 'utf8').catch(() => {
+    throw new GridError(
+      'usage',
+      `"${name}" is neither one of ${Object.keys(MODELS).join(', ')} nor a file that can be read.`,
+    )
+  })
+  return parseModelSpec(parsed(text, name))
+}
+
+function parsed(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new GridError(
+      'model-invalid',
+      `"${name}" holds no JSON: ${cause instanceof Error ? cause.message : String(cause)}.`,
+    )
+  }
+}
+
+function print(
+  model: string,
+  adapter: string,
+  { batch, explanation }: { readonly batch: number; readonly explanation: Explanation },
+): void {
+  const { samples, recomputed, calls, totals } = explanation
+  const memory = recomputed ? ', with values computed again in backward' : ''
+  console.log(
+    `${model} on ${adapter}: a step of ${batch} samples runs as ${Math.ceil(batch / samples)} × ${samples}${memory}`,
+  )
+  const rows = [['part', 'kernel', 'variant', 'why', 'workgroups', 'MiB', 'Mflop', 'ms'], ...calls.map(rowOf)]
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
+  for (const row of rows)
+    console.log(
+      row
+        .map((cell, i) => (i < 5 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)))
+        .join('  ')
+        .trimEnd(),
+    )
+  console.log(
+    `${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, about ${totals.predictedMs.toPrecision(3)} ms (predicted)`,
+  )
+  console.log(
+    `activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.peakLiveBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`,
+  )
+}
+
+function rowOf({
+  part,
+  kernel,
+  epilogue,
+  variant,
+  why,
+  workgroups,
+  bytes,
+  flops,
+  predictedMs,
+}: ExplainedCall): string[] {
+  return [
+    part,
+    [kernel, ...epilogue].join(' + '),
+    variant,
+    why,
+    workgroups.join('+'),
+    mebi(bytes),
+    mega(flops),
+    predictedMs.toFixed(3),
+  ]
+}
+
+function mebi(bytes: number): string {
+  return (bytes / MEBIBYTE).toFixed(2)
+}
+
+function mega(flops: number): string {
+  return (flops / 1e6).toFixed(2)
+}
+
+function wholeNumber(text: string): number {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('expected a whole number above 0.')
+  return value
+}

@@ -1,0 +1,129 @@
+// `parity`: the same job, seed and global batch on 1, 2, 3 … members gives the same losses, and equal replicas.
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { lenet5 } from '@starling-grid/model'
+import { float32Values, readSafetensors } from '@starling-grid/protocol'
+import { Command, Option } from 'commander'
+import { wholeNumber, wholeNumbers } from '../arguments.ts'
+import { demoJob } from '../demo-job.ts'
+import { Grid } from '../grid/grid.ts'
+import { ProgressLine } from '../terminal/progress-line.ts'
+import { ensureText, textJob } from '../text-job.ts'
+
+interface Options {
+  readonly volunteers: number[]
+  readonly steps: number
+  readonly model: 'lenet5' | 'gpt'
+  readonly executor: 'webgpu' | 'reference'
+  readonly seed: number
+  readonly json?: boolean
+}
+
+interface Outcome {
+  readonly losses: readonly number[]
+  readonly parameters: ReadonlyMap<string, Float32Array>
+  readonly identical: boolean
+}
+
+/**
+ * Not Adam: its first steps go by the sign of each gradient, so that rounding of those near zero becomes a whole step.
+ */
+const OPTIMIZER = { type: 'sgd', lr: 0.05, momentum: 0.9 } as const
+/** losses that differ by more than this do not come from the order of additions */
+const MAX_LOSS_DIFFERENCE = 1e-5
+
+export async function parity(argv: string[]): Promise<number> {
+  const options = new Command('starling parity')
+    .description(
+      'Trains the same job with different numbers of volunteers and compares losses, parameters and replicas.',
+    )
+    .option('--volunteers <list>', 'numbers of volunteers', wholeNumbers, [1, 2, 4])
+    .option('--steps <n>', 'steps to train', wholeNumber(1), 100)
+    .addOption(new Option('--model <name>', 'what to train').choices(['lenet5', 'gpt']).default('lenet5'))
+    .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .option('--seed <n>', 'of initial values and order', wholeNumber(0), 1)
+    .option('--json', 'print one JSON value on the last line of stdout')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+    .opts<Options>()
+  const line = new ProgressLine()
+  const outcomes: Outcome[] = []
+  for (const count of options.volunteers) outcomes.push(await train(count, options, line))
+  const result = compare(outcomes)
+  line.say(
+    `largest difference of a loss ${result.maxLossDifference.toExponential(2)}, of a parameter ${result.maxParameterDifference.toExponential(2)}; replicas ${result.replicasIdentical ? 'identical' : 'DIFFER'}`,
+  )
+  if (options.json === true) console.log(JSON.stringify(result))
+  return result.maxLossDifference <= MAX_LOSS_DIFFERENCE && result.replicasIdentical ? 0 : 1
+}
+
+async function train(count: number, { steps, executor, seed, model }: Options, line: ProgressLine): Promise<Outcome> {
+  const grid = await Grid.start()
+  const folder = await mkdtemp(join(tmpdir(), 'starling-parity-'))
+  try {
+    const options = {
+      epochs: 1 + Math.floor(steps / 60),
+      seed,
+      minVolunteers: count,
+      maxSteps: steps,
+      optimizer: OPTIMIZER,
+    } // more than enough blocks for the steps
+    // LeNet-5 as its authors have it, smooth: whether a relu is open, or which cell is the largest, can hang on
+    // rounding, and then one step differs by 1e-3 between any two orders of addition, on one machine as on many.
+    const job = await grid.submit(
+      model === 'gpt'
+        ? textJob({ ...options, ...(await ensureText(folder, (text) => line.say(text))) })
+        : { ...demoJob({ ...options, mode: 'ring' }), model: lenet5({ activation: 'tanh' }) },
+    )
+    for (let i = 0; i < count; i++) grid.addVolunteer({ executor })
+    grid.watch.onChange(() =>
+      line.show(`${count} volunteer${count > 1 ? 's' : ''}: step ${grid.watch.steps.length} of ${steps}`),
+    )
+    const run = await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run, 30 * 60 * 1000)
+    await grid.exportModel(job, join(folder, 'model'))
+    const { tensors } = readSafetensors(new Uint8Array(await readFile(join(folder, 'model'))))
+    line.say(
+      `${count} volunteer${count > 1 ? 's' : ''}: ${grid.watch.steps.length} steps, last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}, ${run.checkpoint?.agreeing} of ${count} replicas agree`,
+    )
+    return {
+      losses: grid.watch.steps.map((step) => step.loss),
+      parameters: new Map([...tensors].map(([name, tensor]) => [name, float32Values(tensor)])),
+      identical: run.checkpoint?.agreeing === count,
+    }
+  } finally {
+    await grid.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+function compare(outcomes: readonly Outcome[]): {
+  readonly maxLossDifference: number
+  readonly maxParameterDifference: number
+  readonly replicasIdentical: boolean
+} {
+  const [first, ...others] = outcomes
+  let maxLossDifference = 0
+  let maxParameterDifference = 0
+  for (const other of others) {
+    if (first === undefined || first.losses.length !== other.losses.length)
+      throw new Error('internal: runs of different length')
+    maxLossDifference = Math.max(maxLossDifference, largestDifference(first.losses, other.losses))
+    for (const [name, values] of first.parameters)
+      maxParameterDifference = Math.max(
+        maxParameterDifference,
+        largestDifference(values, other.parameters.get(name) ?? []),
+      )
+  }
+  return {
+    maxLossDifference,
+    maxParameterDifference,
+    replicasIdentical: outcomes.every((outcome) => outcome.identical),
+  }
+}
+
+function largestDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let largest = 0
+  for (let i = 0; i < a.length; i++) largest = Math.max(largest, Math.abs((a[i] ?? 0) - (b[i] ?? Number.NaN)))
+  return largest
+}

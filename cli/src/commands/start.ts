@@ -1,0 +1,122 @@
+// `starling start`: options, the pages, start, next steps, stop on signal.
+import { readFile } from 'node:fs/promises'
+import { type Coordinator, createCoordinator, type OwnerToken, ownerToken } from '@starling-grid/coordinator'
+import { describeError, GridError, type JobSpec, parseJobSpec } from '@starling-grid/protocol'
+import { parseOptions, type StartOptions, timingOf } from '../start-options.ts'
+
+/** what other users of this machine may do with files that are made here: nothing */
+const OWN_FILES = 0o077
+/** exit code of a process that was told twice to stop */
+const INTERRUPTED = 130
+/** exit code of a process whose data folder another coordinator took over: a supervisor must not start it again */
+const DEPOSED = 3
+
+export async function start(argv: readonly string[]): Promise<number> {
+  const options = parseOptions(argv)
+  const webRoot = options.webRoot ?? (await builtPages())
+  process.umask(OWN_FILES) // data, models and the journal are of this user alone
+  const job = options.job === undefined ? undefined : await readJobFile(options.job)
+  const owner = await ownerToken(options.dataDir, options)
+  let onDeposed = (): void => undefined
+  const deposed = new Promise<number>((resolve) => {
+    onDeposed = () => resolve(DEPOSED)
+  })
+  const coordinator = createCoordinator({
+    ...options,
+    webRoot,
+    timing: timingOf(options),
+    token: owner.token,
+    trustedProxies: options.trustedProxy ?? [],
+    ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret },
+    log: say,
+    onDeposed,
+  })
+  const drained = drainOnSignal(() => coordinator.stop())
+  await coordinator.start()
+  await submitTo(coordinator, job)
+  say(nextSteps(coordinator, owner))
+  for (const line of warnings(options, owner)) say(line)
+  if (options.json === true)
+    process.stdout.write(`${JSON.stringify({ url: coordinator.url, port: coordinator.port, tokenFile: owner.file })}\n`)
+  return Promise.race([drained, deposed])
+}
+
+/** Late: a coordinator without pages does not load what builds them. */
+async function builtPages(): Promise<string> {
+  const { ensureWebPage } = await import('@starling-grid/client-web/build')
+  return ensureWebPage(say)
+}
+
+async function submitTo({ runs }: Coordinator, job: JobSpec | undefined): Promise<void> {
+  if (job === undefined) return
+  const unfinished = runs.current()
+  if (unfinished === undefined) await runs.submit(job)
+  else say(`run ${unfinished.job.id} is not finished and goes on; --job was not submitted`)
+}
+
+/** @throws GridError 'job-invalid' */
+async function readJobFile(file: string): Promise<JobSpec> {
+  const text = await readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new GridError('job-invalid', `The job ${file} cannot be read: ${describeError(cause)}`, { cause })
+  })
+  try {
+    return parseJobSpec(JSON.parse(text))
+  } catch (cause) {
+    throw new GridError(
+      'job-invalid',
+      `The job ${file} is not right: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    )
+  }
+}
+
+/** What other users of this machine see, or could see. */
+function warnings({ tokenIsShown }: StartOptions, { file, wasOpen }: OwnerToken): string[] {
+  const shown =
+    'Warning: --token shows the owner token to every user of this machine in its list of processes; use --token-file FILE or STARLING_TOKEN.'
+  const open = `Warning: other users of this machine could read ${file} until now; if they may have, delete it and start again for a new token.`
+  return [...(tokenIsShown ? [shown] : []), ...(wasOpen ? [open] : [])]
+}
+
+function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToken): string {
+  const run = runs.current()
+  return [
+    `Coordinator at ${url}${run === undefined ? '' : `, run ${run.job.id}`}`,
+    '',
+    'Next steps',
+    `  take part with a browser:   ${url}/`,
+    `  take part with this Node:   npm run volunteer -- ${url}`,
+    `  watch the run:              ${url}/dashboard`,
+    ...(!isNew
+      ? []
+      : [
+          `  owner's dashboard (once):   ${url}/dashboard#token=${token}`,
+          `  owner token (shown once):   ${token}`,
+          `                              kept in ${file}`,
+        ]),
+    '',
+    'Ctrl-C drains and stops; twice stops at once.',
+  ].join('\n')
+}
+
+/**
+ * Resolves with the exit code. Once: the journal is flushed, volunteers are told. Twice: at once; what was acknowledged
+ * is durable anyway.
+ */
+function drainOnSignal(stop: () => Promise<void>): Promise<number> {
+  return new Promise((resolve, reject) => {
+    let asked = false
+    const onSignal = (): void => {
+      if (asked) process.exit(INTERRUPTED)
+      asked = true
+      say('\ndraining; Ctrl-C again leaves at once')
+      stop().then(() => resolve(0), reject)
+    }
+    process.on('SIGINT', onSignal)
+    process.on('SIGTERM', onSignal)
+  })
+}
+
+function say(text: string): void {
+  process.stderr.write(`${text}\n`)
+}

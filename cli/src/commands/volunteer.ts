@@ -1,0 +1,106 @@
+// `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
+import { randomBytes } from 'node:crypto'
+import { createNodeHost } from '@starling-grid/client-node/host'
+import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
+import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
+import { createVolunteer, DEFAULT_LIMITS } from '@starling-grid/volunteer'
+import { Command, Option } from 'commander'
+import { bytesIn } from '../byte-size.ts'
+import { TerminalStatus } from '../terminal/terminal-status.ts'
+
+/** exit code of a process that was told twice to stop */
+const INTERRUPTED = 130
+
+interface Options {
+  readonly name: string
+  readonly adapter?: string
+  readonly executor: 'webgpu' | 'reference'
+  readonly once?: boolean
+  readonly allowIce: readonly string[]
+  /** bytes */
+  readonly maxMemory: number
+  readonly maxUpload: number
+  readonly maxDisk: number
+  readonly relaysOnly?: boolean
+}
+
+const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'
+const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
+
+function size(flags: string, text: string, bytes: number): Option {
+  return new Option(flags, text).default(bytes, `${bytes / 1e9}GB`).argParser(bytesIn)
+}
+
+export async function volunteer(argv: string[]): Promise<number> {
+  const program = new Command('starling volunteer')
+    .description(
+      'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. Exit code 0 when it left.',
+    )
+    .argument('<url>', 'address of the coordinator, for example http://localhost:8790')
+    .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
+    .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .option(
+      '--allow-ice <host...>',
+      "hosts of STUN and TURN servers that may be asked, beside the coordinator's own",
+      [],
+    )
+    .addOption(size('--max-memory <size>', MEMORY_TEXT, DEFAULT_LIMITS.memoryBytes))
+    .addOption(size('--max-upload <size>', UPLOAD_TEXT, DEFAULT_LIMITS.uploadBytesPerHour))
+    .addOption(size('--max-disk <size>', 'bytes of data that are kept for later', DEFAULT_DISK_BYTES))
+    .option(
+      '--relays-only',
+      'show the address of this machine to no other volunteer: all links go through the coordinator',
+    )
+    .option('--once', 'end with the run that it takes part in')
+    .exitOverride()
+    .parse(argv, { from: 'user' })
+  const { name, adapter, executor, once = false, allowIce, relaysOnly = false, ...most } = program.opts<Options>()
+  if (name.length === 0 || name.length > MAX_NAME_LENGTH)
+    throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
+  const coordinatorUrl = originOf(program.args[0] ?? '')
+  const terminal = new TerminalStatus(process.stderr)
+  process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
+  const limits = { memoryBytes: most.maxMemory, uploadBytesPerHour: most.maxUpload }
+  const host = createNodeHost({
+    coordinatorUrl,
+    executor,
+    adapter,
+    allowedIce: allowIce,
+    limits,
+    maxDiskBytes: most.maxDisk,
+    relaysOnly,
+  })
+  const taking = createVolunteer(host, {
+    name,
+    once,
+    onStatus: (status) => terminal.show(status),
+  })
+  leaveOnSignal(() => taking.stop())
+  await taking.run()
+  return 0
+}
+
+/** @throws GridError 'usage' when it is no http address */
+function originOf(text: string): string {
+  try {
+    const url = new URL(text.includes('://') ? text : `http://${text}`)
+    if (url.protocol === 'http:' || url.protocol === 'https:') return url.origin
+  } catch {
+    // said below
+  }
+  throw new GridError('usage', `expected the coordinator's address such as http://localhost:8790, got "${text}"`)
+}
+
+/** Leaves once: leases return, and the coordinator informs the other members. Twice: at once. */
+function leaveOnSignal(stop: () => Promise<void>): void {
+  let asked = false
+  const onSignal = (): void => {
+    if (asked) process.exit(INTERRUPTED)
+    asked = true
+    process.stderr.write('\nleaving; Ctrl-C again leaves at once\n')
+    void stop()
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+}

@@ -1,0 +1,18 @@
+// Where golden cases run: this process, or a page in a browser.
+import type { AdapterDescription } from '@starling-grid/protocol'
+import type { GoldenResult } from '@starling-grid/volunteer'
+
+export interface GoldenPlace {
+  readonly adapter: AdapterDescription
+  /** `file` holds the bytes of one case. */
+  run(file: Uint8Array): Promise<GoldenResult>
+  close(): Promise<void>
+}
+
+export interface GoldenPlaceOptions {
+  readonly executor: 'reference' | 'webgpu'
+  /** part of the wanted adapter's name */
+  readonly adapter?: string
+  /** absent: f32 */
+  readonly precision?: 'f32' | 'f16'
+}

@@ -1,0 +1,263 @@
+// A whole grid of real processes on this machine: one coordinator on a free port, volunteers, and a watch on the run.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { setPriority, tmpdir } from 'node:os'
+import { join, parse } from 'node:path'
+import { allRecords, GridError, type JobSpec, type RunView, type StepRecord } from '@starling-grid/protocol'
+import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
+import { Watch } from './watch.ts'
+
+export interface GridOptions {
+  /** kept after the grid stopped when given; a temporary folder otherwise */
+  readonly dataDir?: string
+  /** 0: any free port */
+  readonly port?: number
+  /** folder of the built pages, for who opens one; none are served, nor built, otherwise */
+  readonly webRoot?: string
+  /**
+   * niceness of the volunteers: above 0 the coordinator, which shares the machine with them here and nowhere else, goes
+   * first
+   */
+  readonly volunteerNiceness?: number
+  /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
+  readonly timing?: Readonly<Record<string, number>>
+  /** volunteers keep what an audit of all steps needs (audit-steps.ts) */
+  readonly audited?: boolean
+  /** volunteers and the watch reach the coordinator through this proxy, which a scenario breaks at will */
+  readonly proxied?: (target: string) => Promise<GridProxy>
+}
+
+/** What stands before a coordinator, at an address that stays. */
+export interface GridProxy {
+  readonly url: string
+  /** New connections go to this coordinator. */
+  pointTo(target: string): void
+  stop(): Promise<void>
+}
+
+export interface VolunteerOptions {
+  readonly name?: string
+  readonly executor?: 'webgpu' | 'reference'
+  readonly adapter?: string
+  /** ends with the run */
+  readonly once?: boolean
+  readonly entry?: string
+  readonly env?: NodeJS.ProcessEnv
+}
+
+/** ms for the coordinator to say where it listens: a dataset import may come first */
+const START_MS = 60_000
+
+export class Grid {
+  readonly #options: GridOptions
+  readonly dataDir: string
+  readonly token: string
+  readonly volunteers: Child[] = []
+  readonly proxy: GridProxy | undefined
+  coordinator: Child
+  /** of the coordinator itself */
+  direct: string
+  watch: Watch
+
+  static async start(options: GridOptions = {}): Promise<Grid> {
+    const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'starling-')))
+    const token = crypto.randomUUID().replaceAll('-', '')
+    const { child, url } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
+    return new Grid({ options, dataDir, token, child, url, proxy: await options.proxied?.(url) })
+  }
+
+  private constructor({ options, dataDir, token, child, url, proxy }: GridParts) {
+    this.#options = options
+    this.dataDir = dataDir
+    this.token = token
+    this.coordinator = child
+    this.direct = url
+    this.proxy = proxy
+    this.watch = new Watch(this.url, token)
+  }
+
+  /** Where volunteers and people reach it. */
+  get url(): string {
+    return this.proxy?.url ?? this.direct
+  }
+
+  get #owner(): { readonly authorization: string } {
+    return { authorization: `Bearer ${this.token}` }
+  }
+
+  /** Folder of what its volunteers keep for audits. */
+  get witness(): string {
+    return join(this.dataDir, 'witness')
+  }
+
+  /** @throws GridError what the coordinator refused, with its code */
+  async submit(job: JobSpec): Promise<string> {
+    const response = await fetch(`${this.direct}/api/jobs`, {
+      method: 'POST',
+      headers: { ...this.#owner, 'content-type': 'application/json' },
+      body: JSON.stringify(job),
+    })
+    const answer = (await response.json()) as { id?: string; code?: GridError['code']; message?: string }
+    if (!response.ok || answer.id === undefined)
+      throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
+    return answer.id
+  }
+
+  /** The run ends with the epoch that it is in. */
+  async endWithEpoch(job: string): Promise<void> {
+    const response = await fetch(`${this.url}/api/jobs/${job}/stop`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.token}` },
+    })
+    if (!response.ok)
+      throw new GridError('unsupported', `the run could not be ended: HTTP ${response.status} ${await response.text()}`)
+  }
+
+  /** Ids of the jobs that its data folder holds, the oldest first. */
+  async jobs(): Promise<string[]> {
+    const response = await fetch(`${this.url}/api/jobs`, { headers: this.#owner })
+    const { jobs } = (await response.json()) as { jobs: { job: { id: string } }[] }
+    return jobs.map(({ job }) => job.id)
+  }
+
+  addVolunteer({
+    name = `volunteer-${this.volunteers.length + 1}`,
+    executor,
+    adapter,
+    once = false,
+    entry,
+    env,
+  }: VolunteerOptions = {}): Child {
+    const args = [
+      '--name',
+      name,
+      ...(executor === undefined ? [] : ['--executor', executor]),
+      ...(adapter === undefined ? [] : ['--adapter', adapter]),
+      ...(once ? ['--once'] : []),
+    ]
+    const kept = this.#options.audited === true ? { STARLING_WITNESS: this.witness } : {}
+    const child = startChild({
+      name,
+      args: entry === undefined ? ['volunteer', this.url, ...args] : [this.url, ...args],
+      ...(entry === undefined ? {} : { entry }),
+      env: { ...kept, ...env },
+    })
+    // Threads take it over from the one that starts them; so far there is only one.
+    if (this.#options.volunteerNiceness !== undefined && child.process.pid !== undefined)
+      setPriority(child.process.pid, this.#options.volunteerNiceness)
+    this.volunteers.push(child)
+    return child
+  }
+
+  /** SIGKILL, as a power cut would. */
+  async killCoordinator(): Promise<void> {
+    this.coordinator.kill('SIGKILL')
+    await this.coordinator.ended
+  }
+
+  /** The same port and the same folder: the volunteers find it again by themselves. */
+  async restartCoordinator(): Promise<void> {
+    const { child } = await startCoordinator({
+      ...this.#options,
+      dataDir: this.dataDir,
+      token: this.token,
+      port: Number(new URL(this.direct).port),
+    })
+    this.coordinator = child
+  }
+
+  /**
+   * Another coordinator on the same folder, as a rolling restart starts it: the one before is deposed, and ends by
+   * itself.
+   */
+  async replaceCoordinator(): Promise<Child> {
+    if (this.proxy === undefined) throw new Error('internal: a coordinator on another port is reached through a proxy')
+    const before = this.coordinator
+    const { child, url } = await startCoordinator({
+      ...this.#options,
+      dataDir: this.dataDir,
+      token: this.token,
+      port: 0,
+      takeOver: true,
+    })
+    this.coordinator = child
+    this.direct = url
+    this.proxy.pointTo(url)
+    return before
+  }
+
+  /** The committed chain of a job. */
+  async records(job: string): Promise<StepRecord[]> {
+    return allRecords(job, async (path) => (await fetch(`${this.direct}${path}`, { headers: this.#owner })).json())
+  }
+
+  /** A job's run as the dashboard sees it. */
+  async run(job: string): Promise<RunView> {
+    const response = await fetch(`${this.direct}/api/jobs/${job}`, { headers: this.#owner })
+    return (await response.json()) as RunView
+  }
+
+  async exportModel(job: string, file: string): Promise<void> {
+    const response = await fetch(`${this.direct}/api/jobs/${job}/export`, { headers: this.#owner })
+    if (!response.ok)
+      throw new GridError(
+        'unsupported',
+        `the model could not be exported: HTTP ${response.status} ${await response.text()}`,
+      )
+    await writeFile(file, new Uint8Array(await response.arrayBuffer()))
+  }
+
+  async stop(): Promise<void> {
+    this.watch.stop()
+    await Promise.all(this.volunteers.map((child) => stopChild(child)))
+    await stopChild(this.coordinator)
+    await this.proxy?.stop()
+    if (this.#options.dataDir === undefined) await rm(this.dataDir, { recursive: true, force: true })
+  }
+}
+
+interface GridParts {
+  readonly options: GridOptions
+  readonly dataDir: string
+  readonly token: string
+  readonly child: Child
+  readonly url: string
+  readonly proxy: GridProxy | undefined
+}
+
+async function startCoordinator(
+  options: GridOptions & {
+    readonly dataDir: string
+    readonly token: string
+    readonly port: number
+    readonly takeOver?: boolean
+  },
+): Promise<{ readonly child: Child; readonly url: string }> {
+  const { dataDir, token, port, webRoot = dataDir, timing } = options
+  let told: (url: string) => void = () => undefined
+  const listening = new Promise<string>((resolve) => {
+    told = resolve
+  })
+  const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
+  args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
+  if (options.takeOver === true) args.push('--take-over')
+  if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
+  const child = startChild({
+    name: 'the coordinator',
+    args,
+    env: { STARLING_TOKEN: token },
+    onLine: (line, stream) =>
+      stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined,
+  })
+  const timer = new Promise<never>((_, reject) =>
+    setTimeout(
+      () => reject(new Error(`the coordinator did not say where it listens: ${child.lines.join(' | ')}`)),
+      START_MS,
+    ).unref(),
+  )
+  const url = await Promise.race([
+    listening,
+    child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))),
+    timer,
+  ])
+  return { child, url }
+}

@@ -1,0 +1,74 @@
+// What commands that train on this machine share: how they end early, and where they leave the model.
+import { mkdir } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { GridError } from '@starling-grid/protocol'
+import { Grid, type GridOptions } from './grid/grid.ts'
+import { earlyEnd } from './grid/processes.ts'
+import type { ProgressLine } from './terminal/progress-line.ts'
+
+/** exit code of a process that was told twice to stop */
+const INTERRUPTED = 130
+
+/** The port of a run on this machine, unless another is named; any free one when it is taken. */
+export const DEFAULT_PORT = 8790
+
+/** The named port must be free; the default one may give way, and says so by its URL. */
+export async function startLocalGrid({
+  port,
+  ...options
+}: Omit<GridOptions, 'port'> & { readonly port: number | undefined }): Promise<Grid> {
+  if (port !== undefined) return Grid.start({ ...options, port })
+  try {
+    return await Grid.start({ ...options, port: DEFAULT_PORT })
+  } catch {
+    return Grid.start({ ...options, port: 0 })
+  }
+}
+
+export function nextSteps(line: ProgressLine, url: string): void {
+  line.say(
+    [
+      'Next steps',
+      `  open   ${url}            lend this browser's GPU, or another device's`,
+      `  watch  ${url}/dashboard  loss, accuracy, the ring`,
+      `  add    npm run volunteer -- ${url}`,
+      '  stop   Ctrl-C',
+      '',
+    ].join('\n'),
+  )
+}
+
+export async function keepServing(line: ProgressLine, url: string, stopped: Promise<undefined>): Promise<void> {
+  line.say(`\nThe dashboard stays at ${url}/dashboard until Ctrl-C.`)
+  await stopped
+}
+
+/** Writes the trained model to `file`; the path of what was written. */
+export async function keepModel(grid: Grid, job: string, file: string): Promise<string> {
+  const folder = dirname(resolve(file))
+  await mkdir(folder, { recursive: true }).catch((cause: unknown) => {
+    throw new GridError('folder-unwritable', `${folder} cannot be created; name another folder with --out`, { cause })
+  })
+  await grid.exportModel(job, resolve(file))
+  return resolve(file)
+}
+
+/** A volunteer of ours that ends while the run goes on has something to say. */
+export function failEarly(child: Parameters<typeof earlyEnd>[0], ended: number | string): Promise<never> {
+  return ended === 0 ? new Promise(() => undefined) : Promise.reject(earlyEnd(child, ended))
+}
+
+/** Once: everything is stopped in order. Twice: at once. */
+export function stopOnSignal(): Promise<undefined> {
+  return new Promise((resolveStop) => {
+    let asked = false
+    const onSignal = (): void => {
+      if (asked) process.exit(INTERRUPTED)
+      asked = true
+      process.stderr.write('\nstopping; Ctrl-C again stops at once\n')
+      resolveStop(undefined)
+    }
+    process.on('SIGINT', onSignal)
+    process.on('SIGTERM', onSignal)
+  })
+}

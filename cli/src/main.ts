@@ -1,0 +1,17 @@
+// The commands that users run: one per file, loaded when it is called.
+import { runCommand, type RunCommand } from './run-command.ts'
+
+const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
+  start: async () => (await import('./commands/start.ts')).start,
+  demo: async () => (await import('./commands/demo.ts')).demo,
+  train: async () => (await import('./commands/train.ts')).train,
+  volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
+  ps: async () => (await import('./commands/ps.ts')).ps,
+  doctor: async () => (await import('./commands/doctor.ts')).doctor,
+  explain: async () => (await import('./commands/explain.ts')).explain,
+  golden: async () => (await import('./commands/golden.ts')).golden,
+  parity: async () => (await import('./commands/parity.ts')).parity,
+}
+
+// Not left to the event loop: a native library that still has threads would keep a finished command alive.
+process.exit(await runCommand(COMMANDS, process.argv.slice(2)))

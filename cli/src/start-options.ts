@@ -1,0 +1,158 @@
+import { RELAY_GIGABYTES } from '@starling-grid/coordinator'
+import { DEFAULT_HOST, DEFAULT_PORT } from '@starling-grid/coordinator'
+import type { Timing } from '@starling-grid/coordinator/run'
+import { DEFAULT_TIMING } from '@starling-grid/coordinator/run'
+// The command line of the coordinator → options, with what is wrong said in a sentence.
+import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
+import { Command, InvalidArgumentError, Option } from 'commander'
+
+const MAX_PORT = 65_535
+const SECOND_MS = 1000
+/** 2 Gbit/s for an hour */
+const MAX_RELAY_GIGABYTES = 1000
+
+export interface StartOptions {
+  readonly port: number
+  readonly host: string
+  readonly dataDir: string
+  readonly takeOver?: boolean
+  readonly job?: string
+  readonly token?: string
+  /** the token stands on the command line, where process lists show it */
+  readonly tokenIsShown: boolean
+  readonly tokenFile?: string
+  readonly dataRoot: string
+  readonly webRoot?: string
+  readonly publicUrl?: URL
+  readonly trustedProxy?: readonly string[]
+  readonly iceServer?: readonly string[]
+  readonly turnSecret?: string
+  /** seconds */
+  readonly linkOpen: number
+  readonly lan?: boolean
+  /** GB */
+  readonly relayQuota: number
+  readonly timing?: Partial<Timing>
+  readonly json?: boolean
+}
+
+/** @throws CommanderError after saying what is wrong, or after --help */
+export function parseOptions(argv: readonly string[]): StartOptions {
+  const command = new Command('starling start')
+    .description(
+      'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, twice leaves at once.',
+    )
+    .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
+    .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
+    .option('--data-dir <folder>', 'journal and versions', 'starling-data')
+    .option('--data-root <folder>', 'jobs may read datasets inside this folder, links followed, and no others', '.')
+    .option('--take-over', 'displace the coordinator that uses this data folder now; it ends by itself')
+    .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
+    .addOption(
+      new Option('--token <token>', 'owner token of job control; made at the first start otherwise').env(
+        'STARLING_TOKEN',
+      ),
+    )
+    .addOption(
+      new Option('--token-file <file>', 'file that holds the owner token, which process lists do not show').conflicts(
+        'token',
+      ),
+    )
+    .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
+    .option(
+      '--trusted-proxy <address...>',
+      'proxies in front of it, such as 127.0.0.1 or 10.0.0.0/8: their X-Forwarded-For says who asks',
+    )
+    .option('--web-root <folder>', 'the built web pages; built when they are missing or stale otherwise')
+    .option(
+      '--ice-server <url...>',
+      'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478',
+    )
+    .addOption(
+      new Option(
+        '--turn-secret <secret>',
+        "the TURN servers' static-auth-secret: each volunteer gets credentials of its own, for ten minutes at a time",
+      ).env('STARLING_TURN_SECRET'),
+    )
+    .option(
+      '--lan',
+      'volunteers may tell each other their private addresses wherever they come from: for jobs within one network',
+    )
+    .option(
+      '--link-open <seconds>',
+      'for two volunteers to open a link, before their frames go through this coordinator; more where networks are slow',
+      readLinkOpen,
+      LINK_OPEN_MS / SECOND_MS,
+    )
+    .option(
+      '--relay-quota <GB>',
+      'that this coordinator relays in an hour for one member whose links do not open, and four times as many for one address',
+      readGigabytes,
+      RELAY_GIGABYTES,
+    )
+    .option('--json', 'one JSON line with url, port and the file of the owner token on stdout when it listens')
+    .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
+    .exitOverride()
+    .parse([...argv], { from: 'user' })
+  return { ...command.opts<StartOptions>(), tokenIsShown: command.getOptionValueSource('token') === 'cli' }
+}
+
+function readPort(text: string): number {
+  const port = Number(text)
+  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT)
+    throw new InvalidArgumentError(`A port is a whole number from 0 to ${MAX_PORT}.`)
+  return port
+}
+
+function readUrl(text: string): URL {
+  if (!/^https?:/.test(text) || !URL.canParse(text))
+    throw new InvalidArgumentError('An address such as https://grid.example.org is expected.')
+  return new URL(text)
+}
+
+function readLinkOpen(text: string): number {
+  const ms = SECOND_MS * Number(text)
+  if (!(ms >= MIN_LINK_OPEN_MS && ms <= MAX_LINK_OPEN_MS))
+    throw new InvalidArgumentError(
+      `From ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds are expected.`,
+    )
+  return ms / SECOND_MS
+}
+
+function readGigabytes(text: string): number {
+  const gigabytes = Number(text)
+  if (!(gigabytes > 0 && gigabytes <= MAX_RELAY_GIGABYTES))
+    throw new InvalidArgumentError(`More than 0 and at most ${MAX_RELAY_GIGABYTES} GB are expected.`)
+  return gigabytes
+}
+
+/**
+ * The times of a run that the command line changes. Who waits longer for links waits as much longer for a ring to form
+ * (R17).
+ */
+export function timingOf({ linkOpen, timing }: Pick<StartOptions, 'linkOpen' | 'timing'>): Partial<Timing> {
+  const linkOpenMs = Math.round(SECOND_MS * linkOpen)
+  return { linkOpenMs, formMs: DEFAULT_TIMING.formMs + Math.max(0, linkOpenMs - LINK_OPEN_MS), ...timing }
+}
+
+/** For tests that cannot wait: any of the times of run/timing.ts. */
+function readTiming(text: string): Partial<Timing> {
+  const value = parseAny(text)
+  const known =
+    typeof value === 'object' &&
+    value !== null &&
+    Object.entries(value).every(([key, time]) => key in DEFAULT_TIMING && typeof time === 'number')
+  if (!known)
+    throw new InvalidArgumentError(
+      `An object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')} is expected.`,
+    )
+  return value as Partial<Timing>
+}
+
+function parseAny(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,2 +1,0 @@
-// The headless browser of whole-grid tests.
-export { launchBrowser, type LaunchOptions } from '@starling-grid/client-node'
